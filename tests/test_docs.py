@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import constructive
 from constructive.cli import app
@@ -39,6 +40,17 @@ class Checker(doctest.OutputChecker):
         return super().check_output(FIGURE.sub("#", want), FIGURE.sub("#", got), optionflags)
 
 
+@pytest.fixture
+def few_draws():
+    """Examples that say nothing else draw ten times: they show how to call, and have to run."""
+    usual = settings.get_current_profile_name()
+    settings.register_profile("documentation", settings.get_profile(usual), max_examples=10)
+    settings.load_profile("documentation")
+    yield
+    settings.load_profile(usual)
+
+
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -77,6 +89,7 @@ def room_of(name):
     return ".".join(name.split(".")[:2])
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("room", sorted(set(map(room_of, NAMES))))
 def test_docstrings(room):
     """Of all modules of a room; what fails is printed with its place."""

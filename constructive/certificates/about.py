@@ -14,21 +14,13 @@ from constructive.support.version import __version__
 
 
 def describe_arrays(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return dtype and shape of each array, and the SHA-256 of all.
-
-    Args:
-        arrays: by the names that files give them
-    """
+    """Return dtype and shape of each array, by its name in files, and the SHA-256 of all."""
     about = {name: _type(array.dtype, array.shape) for name, array in arrays.items()}
     return about | {"sha256": fingerprint(arrays).hex()}
 
 
 def describe_dataset(dataset: Dataset) -> dict[str, Any]:
-    """Return the same of a dataset, whose contexts may be on disk.
-
-    Args:
-        dataset: T examples
-    """
+    """Return the same of a dataset, whose contexts may be on disk."""
     about = {
         "contexts": _type(dataset.context_dtype, dataset.context_shape),
         "queries": _type(dataset.queries.dtype, dataset.queries.shape),

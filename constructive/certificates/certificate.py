@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
-from constructive.support.errors import FormatError
-from constructive.support.files import read_file, replacing
+from constructive.support.files import replacing
+from constructive.support.reading import reading
 from constructive.support.tables import Sheet, Shown
 from constructive.support.verdict import Claim, Verdict, no_boolean
 
@@ -108,8 +108,8 @@ class Certificate(Shown):
             FormatError: if it is not a certificate
             OSError: if it cannot be read
         """
-        stored = read_file(path)
-        try:
+        written_by = "Certificate.save or `constructive certify`"
+        with reading(path, "a certificate", written_by) as stored:
             content = json.loads(stored)
             if content["format"] not in FORMATS:
                 raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
@@ -129,10 +129,6 @@ class Certificate(Shown):
             )
             loaded = cls(claims, data, weights, made_by, content["format"])
             loaded._sheet()  # it can be shown
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as failure:
-            message = f"{path} is not a certificate: {failure}"
-            suggestion = "a file written by Certificate.save or `constructive certify`"
-            raise FormatError(message, witness=str(path), suggestion=suggestion) from failure
         return loaded
 
     def __repr__(self) -> str:

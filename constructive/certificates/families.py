@@ -3,9 +3,15 @@
 from typing import Any
 
 from constructive.certificates.about import describe_arrays, describe_dataset
-from constructive.certificates.certificate import DECODER_FORMAT, FORMAT, SEQUENCE_FORMAT
+from constructive.certificates.certificate import (
+    DECODER_FORMAT,
+    FORMAT,
+    PAIRED_FORMAT,
+    SEQUENCE_FORMAT,
+)
 from constructive.certificates.claims.impossible import AllWeights
-from constructive.certificates.claims.paired.judge import PAIRED
+from constructive.certificates.claims.kind import Subject
+from constructive.certificates.claims.paired import judge
 from constructive.certificates.family import ClaimFamily, Description
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -19,6 +25,7 @@ from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import digest
 from constructive.support.errors import ParameterError
+from constructive.support.verdict import Claim
 
 
 class LayerFamily(ClaimFamily):
@@ -28,7 +35,6 @@ class LayerFamily(ClaimFamily):
     words = "a layer"
     data = Dataset
     format = FORMAT
-    strategies = (PAIRED,)
 
     def name_of(self, weights: Memorizer) -> str:
         """Return the construction of heads without groups, which have fewer claims."""
@@ -41,6 +47,28 @@ class LayerFamily(ClaimFamily):
     def describe(self, weights: Memorizer, data: Dataset) -> tuple[Description, Description]:
         """Return dtypes, shapes and hashes."""
         return describe_dataset(data), describe_arrays(weights.layer.tensors)
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The options of claims, and the executor of the proof of paired heads."""
+        return super().options | {"executor"}
+
+    def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
+        """Prove claims about paired heads together, if they are of that proof; others in turn."""
+        names = [kind.name for kind in subject.asked]
+        if set(names) <= set(judge.CLAIMS) and judge.applies(subject.weights, subject.data):
+            claims = judge.attempt(subject)
+            if claims is not None:
+                return claims, PAIRED_FORMAT
+        elif subject.options.executor is not None:
+            raise ParameterError(
+                f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved "
+                "in pieces, and have no executor= (--jobs)",
+                witness=type(subject.options.executor).__name__,
+                suggestion=f"paired heads with claims among {', '.join(judge.CLAIMS)}, or no "
+                "executor= (--jobs)",
+            )
+        return super().judged(subject)
 
 
 class RationalFamily(LayerFamily):
@@ -133,11 +161,7 @@ FAMILIES: dict[type, ClaimFamily] = {
 def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
     """Return the family of these weights, or of the type that theirs inherits from.
 
-    Args:
-        weights: a memorizer, a sequence memorizer, or a decoder
-
-    Raises:
-        ParameterError: for a layer of another type
+    Raises ParameterError for a layer of another type.
     """
     kind = type(weights.layer if isinstance(weights, Memorizer) else weights)
     found = next((FAMILIES[base] for base in kind.__mro__ if base in FAMILIES), None)

@@ -12,9 +12,7 @@ from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
 from constructive.certificates.claims.registry import CLAIMS
-from constructive.certificates.claims.strategy import Strategy
 from constructive.data.dataset import Dataset
-from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim
 
 Description = dict[str, Any]
@@ -29,65 +27,37 @@ class ClaimFamily(ABC):
         words: what its claims are about, as errors name it
         data: the type of data that such weights have
         format: of its certificates
-        strategies: shorter proofs, each tried before the claims are judged one by one
     """
 
     name: ClassVar[str]
     words: ClassVar[str]
     data: ClassVar[type | UnionType]
     format: ClassVar[str]
-    strategies: ClassVar[tuple[Strategy, ...]] = ()
 
     @abstractmethod
     def describe(self, weights: Any, data: Any) -> tuple[Description, Description]:  # noqa: ANN401
-        """Return what a certificate says of the data and of the weights.
-
-        Args:
-            weights: of this family
-            data: of its type
-        """
+        """Return what a certificate says of the data and of the weights."""
 
     def name_of(self, weights: Any) -> str:  # noqa: ANN401, ARG002 - of this family
-        """Return what claims about these weights are about, as errors name it.
-
-        Args:
-            weights: of this family
-        """
+        """Return what claims about these weights are about, as errors name it."""
         return self.words
 
     def require_fit(self, weights: Any, data: Any) -> None:  # noqa: ANN401, B027 - of this family
-        """Require that data of the type fit the weights. Raises DataError.
-
-        Args:
-            weights: of this family
-            data: of its type
-        """
+        """Require that data of the type fit the weights. Raises DataError."""
 
     def require_unchanged(self, data: Any) -> None:  # noqa: ANN401 - of this family
-        """Require that data, which may be on disk, are those that were described.
-
-        Args:
-            data: of the type above
-
-        Raises:
-            DataError: if they have changed
-        """
+        """Raise DataError if data, which may be on disk, are not those that were described."""
         if isinstance(data, Dataset):
             data.require_unchanged()
 
     def available(self, weights: Any) -> Mapping[str, ClaimKind]:  # noqa: ANN401 - of this family
-        """Return the claims that apply to these weights, in the order of the registry.
-
-        Args:
-            weights: of this family
-        """
+        """Return the claims that apply to these weights, in the order of the registry."""
         return {name: kind for name, kind in CLAIMS[self.name].items() if kind.applies(weights)}
 
     @property
     def options(self) -> frozenset[str]:
         """The options that some claim takes."""
-        of_claims = [kind.options for kind in CLAIMS[self.name].values()]
-        return frozenset().union(*of_claims, *(strategy.options for strategy in self.strategies))
+        return frozenset().union(*(kind.options for kind in CLAIMS[self.name].values()))
 
     def prove(
         self,
@@ -96,17 +66,10 @@ class ClaimFamily(ABC):
         claims: tuple[str, ...],
         options: CertifyOptions,
     ) -> Certificate:
-        """Judge claims, and return the certificate.
+        """Judge available claims in their order, with checked options, and return the certificate.
 
-        Args:
-            weights: of this family
-            data: of its type
-            claims: names of available claims, in their order
-            options: checked
-
-        Raises:
-            DataError: for data that do not fit the weights
-            ParameterError: for options that make no sense for these weights
+        Raises DataError for data that do not fit the weights, and ParameterError for options that
+        these weights cannot have.
         """
         kinds = tuple(CLAIMS[self.name][name] for name in claims)
         self.require_fit(weights, data)
@@ -116,33 +79,12 @@ class ClaimFamily(ABC):
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
         rng = np.random.default_rng(options.seed)
         subject = Subject(weights, data, options, kinds, fingerprints, rng)
-        judged, form = self._judged(subject)
+        judged, form = self.judged(subject)
         self.require_unchanged(data)  # so that claims are about the data that were hashed
         return Certificate(judged, *about, made_by(), form)
 
-    def _judged(self, subject: Subject[Any, Any]) -> tuple[tuple[Claim, ...], str]:
+    def judged(self, subject: Subject[Any, Any]) -> tuple[tuple[Claim, ...], str]:
         """Return all claims, and the format of their certificate."""
-        names = [kind.name for kind in subject.asked]
-        for strategy in self.strategies:
-            if set(names) <= set(strategy.claims) and strategy.applies(subject):
-                claims = strategy.prove(subject)
-                if claims is not None:
-                    return claims, strategy.format
-                break
-        else:
-            self._require_in_process(subject, names)
         for kind in subject.asked:
             subject.judged[kind.name] = kind.judge(subject)
         return tuple(subject.judged.values()), self.format
-
-    def _require_in_process(self, subject: Subject[Any, Any], names: list[str]) -> None:
-        """Refuse an executor where no strategy has pieces for it."""
-        if subject.options.executor is None:
-            return
-        apart = ", ".join(name for strategy in self.strategies for name in strategy.claims)
-        raise ParameterError(
-            f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved in "
-            "pieces, and have no executor= (--jobs)",
-            witness=type(subject.options.executor).__name__,
-            suggestion=f"paired heads with claims among {apart}, or no executor= (--jobs)",
-        )

@@ -6,9 +6,9 @@ goes to stderr, without a traceback, and no file is written.
 
 from constructive.cli import (
     building,
-    building_digits,
     claims,
     curve,
+    demo,
     instances,
     kernels,
     recite,
@@ -21,9 +21,9 @@ from constructive.cli.common import app, main
 __all__ = [
     "app",
     "building",
-    "building_digits",
     "claims",
     "curve",
+    "demo",
     "instances",
     "kernels",
     "main",

@@ -56,24 +56,14 @@ HeadDim = Annotated[
 
 
 class Kind(StrEnum):
-    """The generators by their names on the command line."""
+    """The generators, with their names on the command line."""
 
     uniform = "uniform"
-    shared = "shared"
+    shared_context = "shared"
     gaussian = "gaussian"
-    bag = "bag"
+    bag_of_tokens = "bag"
     moment_curve = "moment-curve"
     integers = "integers"
-
-
-_GENERATORS = {
-    Kind.uniform: "uniform",
-    Kind.shared: "shared_context",
-    Kind.gaussian: "gaussian",
-    Kind.bag: "bag_of_tokens",
-    Kind.moment_curve: "moment_curve",
-    Kind.integers: "integers",
-}
 
 
 @app.command()
@@ -334,7 +324,7 @@ def generate(
             f"rank {context_size}, which Theorems 1 and 2 require; try -d {context_size}",
             err=True,
         )
-    dataset = getattr(constructive.generators, _GENERATORS[kind])(
+    dataset = getattr(constructive.generators, kind.name)(
         num_examples=examples,
         context_size=context_size,
         width=width,

@@ -173,7 +173,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def end(*, proved: bool) -> None:
-    """End the command with status 1 where something is not PROVED."""
+    """End the command with status 1 where something is not proved, or not as it should be."""
     if not proved:
         raise typer.Exit(1)
 

@@ -6,17 +6,14 @@ from typing import Annotated
 import typer
 
 from constructive.cli.common import Quiet, app, progress_bar
-from constructive.cli.recite import TextUnit, read_text
-from constructive.support.files import read_file
+from constructive.cli.recite import Limit, TextUnit, read_text
+from constructive.support.reading import read_file
 
 
 @app.command()
 def curve(
     file: Annotated[Path, typer.Argument(help="File with the text, in UTF-8.")],
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number N of tokens from the start of the file; by default all."),
-    ] = None,
+    limit: Limit = None,
     quiet: Quiet = False,
 ) -> None:
     """Build decoders of a text, from many numbers to few, and print what a token costs.

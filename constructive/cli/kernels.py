@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from constructive.cli.common import Force, Quiet, Seed, app, console, progress_bar
+from constructive.cli.common import Force, Quiet, Seed, app, console, end, progress_bar
 from constructive.cli.environment import version_of
 from constructive.cli.outputs import folder_output
 from constructive.support.errors import ParameterError
@@ -144,8 +144,7 @@ def run(
     typer.echo(f"{chosen.name}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
     console(width=100).print(table)
     _deviations(runs, reports)
-    if not passed:
-        raise typer.Exit(1)
+    end(proved=passed)
 
 
 @kernels.command()

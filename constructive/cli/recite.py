@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 import constructive
-from constructive.cli.common import Force, Quiet, Seed, WeightsFile, app, progress_bar
+from constructive.cli.common import Force, Quiet, Seed, WeightsFile, app, end, progress_bar
 from constructive.cli.outputs import Say, several_outputs
 from constructive.support.errors import DataError, MissingExtraError, shown
-from constructive.support.files import read_file
 from constructive.support.progress import report
+from constructive.support.reading import read_file
 
 _PIECE = 256
 """Tokens that are decoded between two looks at the progress bar."""
@@ -20,6 +20,11 @@ _DIGITS = 18
 """Digits of a number that fits into 64 bits."""
 _QUOTED = 72
 """Characters of the text that are printed."""
+
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number N of tokens from the start of the file; by default all."),
+]
 
 
 class TextUnit(StrEnum):
@@ -101,10 +106,7 @@ def recite(
         bool,
         typer.Option(help="Give every position an equation, so that the rank is proved (few)."),
     ] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number N of tokens from the start of the file; by default all."),
-    ] = None,
+    limit: Limit = None,
     seed: Seed = 0,
     output: WeightsFile = Path("decoder.safetensors"),
     text: Annotated[
@@ -184,8 +186,7 @@ def recite(
     say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
     if draws:
         _draw(decoder, asked, drawn, say, quiet=quiet)
-    if recited != content or not (proof.proved and checked.proved):
-        raise typer.Exit(1)
+    end(proved=recited == content and proof.proved and checked.proved)
 
 
 @app.command("continue")

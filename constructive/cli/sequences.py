@@ -3,7 +3,7 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -16,14 +16,15 @@ from constructive.cli.common import (
     Seed,
     WeightsFile,
     app,
+    end,
     progress_bar,
 )
 from constructive.cli.outputs import one_output, several_outputs, write_certificate
 from constructive.data import byte_windows
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
-from constructive.support.files import read_file
 from constructive.support.progress import report
+from constructive.support.reading import read_file
 from constructive.support.tables import new_table
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def build_command(
 
         constructive sequence build README.md --question line --construction separating_set
     """
+    from constructive.sequences.growth import growth
+
     outputs = {"--output": output, "--save-data": data, "--picture": picture}
     endings = {"--output": ".json", "--save-data": ".json"}
     say = several_outputs(
@@ -119,19 +122,20 @@ def build_command(
         examples = _read(corpus, question, window)
     if limit is not None:
         examples = examples.first(limit)
-    options: dict[str, Any] = {
-        "construction": str(construction),
-        "max_word_bits": max_word_bits,
-        "seed": seed,
-    }
     count, size, _ = examples.tokens.shape
     what = "different lines" if question is Question.line else "different windows and what follows"
     say(f"{corpus}: N = {count} {what}, n = {size} bytes with their positions")
     tokens = examples.tokens.tolist()
-    from constructive.sequences.growth import growth
-
     with progress_bar(quiet=quiet):
-        points = list(growth(tokens, examples.labels, **options))
+        points = list(
+            growth(
+                tokens,
+                examples.labels,
+                construction=str(construction),
+                max_word_bits=max_word_bits,
+                seed=seed,
+            )
+        )
         report("write weights and data", 0, 1)
         memorizer = points[-1].memorizer
         memorizer.save(output)
@@ -142,8 +146,7 @@ def build_command(
         _draw(points, picture)
         say(f"drawn in {picture}")
     say(f"\n{memorizer}\n\nwritten to {output}; the data are in {data}")
-    if not all(point.exact for point in points):
-        raise typer.Exit(1)
+    end(proved=all(point.exact for point in points))
 
 
 @sequence.command("ask")
@@ -261,6 +264,6 @@ def _draw(points: "list[GrowthPoint]", picture: Path) -> None:
     from constructive.figures import drawing, sequences
 
     figure = drawing.new_figure(*sequences.SIZE)
-    label = points[-1].memorizer.record.embedding.replace("_", " ")
+    label = points[-1].memorizer.record.construction.replace("_", " ")
     sequences.draw_points(figure, {label: points})
     drawing.save(figure, picture)

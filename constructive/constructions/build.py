@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from constructive.constructions.construction import Built
-from constructive.constructions.options import FLOAT, RATIONAL, Options, refusal
+from constructive.constructions.options import FLOAT, RATIONAL, Options
 from constructive.constructions.planning import AUTO, Explanation, explain_survey
+from constructive.constructions.refusals import refusal
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
@@ -20,10 +21,10 @@ from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import ExtendedLayer
-from constructive.layers.layer import Layer
+from constructive.layers.layer import Layer, require_float_layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
-from constructive.layers.shapes import FLOAT64
+from constructive.layers.shapes import FLOAT64_BITS
 from constructive.support.arguments import (
     as_path,
     require_known,
@@ -35,7 +36,6 @@ from constructive.support.errors import AssumptionError, ParameterError, Precisi
 from constructive.support.foreign import in_three_parts
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
-from constructive.theory import bounds
 from constructive.theory.bounds import Plan
 from constructive.theory.many_heads import require_heads
 from constructive.theory.values import require_room
@@ -123,7 +123,9 @@ def build_memorizer(
         True
     """
     data = _in_arithmetic(dataset, arithmetic)
-    _check_parameters(value_dim, saturated_fraction, tolerance, precision, seed)
+    sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
+    require_positive(**{name: size for name, size in sizes.items() if size is not None})
+    _check_parameters(saturated_fraction, tolerance, precision, seed)
     seed = operator.index(seed)  # as records keep it
     if num_heads is None:
         report("what contexts allow", 0, 1)
@@ -162,7 +164,6 @@ def build_memorizer(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        precision=built.layer.precision,
         classes=dataset.classes,
         formula=known.formula,
         theorem=known.theorem,
@@ -173,14 +174,14 @@ def build_memorizer(
     precisions: tuple[int, ...] = ()
     if precision == "auto":
         precisions = () if carried else _LADDER
-    elif precision > FLOAT64:
+    elif precision > FLOAT64_BITS:
         precisions = (precision,)
     if not precisions:
         if not carried:
             narrow = value_dim is not None and value_dim < data.target_dim
             raise _imprecise(data, plan, built, narrow=narrow)
         return _finished(built.layer, record)
-    layer = built.layer.floats("readouts of more bits")
+    layer = require_float_layer(built.layer, "readouts of more bits")
     report("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
 
@@ -192,8 +193,6 @@ def _require_heads(
     value_dim: int | None,
 ) -> None:
     """Require that weights of so many heads, of these dimensions, fit into memory."""
-    counts = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
-    require_positive(**{name: count for name, count in counts.items() if count is not None})
     inner, values = (
         1 if count is None else operator.index(count) for count in (head_dim, value_dim)
     )
@@ -208,7 +207,7 @@ def _first_built(
     obstacles: list[AssumptionError] = []
     for plan in explained.plans:
         rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
-        refused = refusal(chosen, options, survey.dataset.target_dim, CONSTRUCTIONS)
+        refused = refusal(chosen, options, survey.dataset.target_dim)
         if refused is not None:
             raise refused
         outcome = chosen.build(survey, plan, options, rng=rng)
@@ -255,7 +254,7 @@ def _extended(
         )
     wanted = tolerance * record.largest_target
     if len(precisions) > 1:  # "auto": no worse than targets in float64
-        wanted = min(wanted, record.largest_target * 2.0**-FLOAT64)
+        wanted = min(wanted, record.largest_target * 2.0**-FLOAT64_BITS)
     for precision in precisions:
         parts = extended.solve(layer, dataset, found.columns, precision=precision)
         shape = layer.num_heads, layer.width, dataset.target_dim
@@ -281,14 +280,8 @@ def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
 
 
 def _check_parameters(
-    value_dim: int | None,
-    saturated_fraction: float,
-    tolerance: float,
-    precision: object,
-    seed: int,
+    saturated_fraction: float, tolerance: float, precision: object, seed: int
 ) -> None:
-    if value_dim is not None:
-        require_positive(value_dim=value_dim)
     if not (_is_real(saturated_fraction) and 0.0 <= saturated_fraction <= 1.0):
         message = f"saturated_fraction={saturated_fraction!r} is not a share of the examples"
         raise ParameterError(
@@ -300,9 +293,9 @@ def _check_parameters(
     require_not_negative(tolerance=tolerance)  # and not beyond all floats
     automatic = isinstance(precision, str) and precision == "auto"
     bits = isinstance(precision, int) and not isinstance(precision, bool)
-    if not automatic and not (bits and FLOAT64 <= precision <= _MOST_BITS):  # type: ignore[operator]
+    if not automatic and not (bits and FLOAT64_BITS <= precision <= _MOST_BITS):  # type: ignore[operator]
         message = f"precision={precision!r} is not a number of bits"
-        suggestion = f"{FLOAT64} (float64) to {_MOST_BITS}, or 'auto'"
+        suggestion = f"{FLOAT64_BITS} (float64) to {_MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
 
@@ -311,9 +304,7 @@ def _is_real(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _imprecise(
-    dataset: Dataset, plan: bounds.Plan, built: Built, *, narrow: bool
-) -> PrecisionError:
+def _imprecise(dataset: Dataset, plan: Plan, built: Built, *, narrow: bool) -> PrecisionError:
     """What to say of a float64 readout that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))

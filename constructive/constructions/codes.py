@@ -20,11 +20,6 @@ def spread_codes(rng: np.random.Generator, count: int, width: int) -> Array:
 
     Each point moves away from those next to it, a little less in each step.
 
-    Args:
-        rng: for the points at the beginning
-        count: the number of codes
-        width: of each
-
     Example:
         >>> codes = spread_codes(np.random.default_rng(0), 4, 2)
         >>> float(np.sort(codes @ codes.T, axis=1)[:, -2].max()) < 0.1  # nearly a square

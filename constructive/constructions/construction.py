@@ -67,7 +67,7 @@ class Construction(ABC):
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
     the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
-    reaches any of them (`options.refusal`).
+    reaches any of them (`refusals.refusal`).
 
     Attributes:
         name: what users ask for
@@ -112,9 +112,8 @@ class Construction(ABC):
 def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadRecord, ...]:
     """Return records of heads without a saturating part.
 
-    Args:
-        stops: (H,), where the groups end, which are consecutive examples
-        ranks: (H,), the rank of Z on the examples up to there
+    stops: (H,), where the groups end, which are consecutive examples
+    ranks: (H,), the rank of Z on the examples up to there
 
     Example:
         >>> [(head.start, head.stop) for head in unsaturated_heads([2, 3], [2, 3])]

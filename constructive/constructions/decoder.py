@@ -14,7 +14,7 @@ from constructive.support.registry import Registry
 
 HOMES = {
     "many": "constructive.constructions.wide_decoder:MANY",
-    "few": "constructive.constructions.compact.few:FEW",
+    "few": "constructive.constructions.compact.build:FEW",
 }
 
 DECODERS: Registry[DecoderKind] = Registry(HOMES)

@@ -11,19 +11,7 @@ from constructive.support.errors import ParameterError
 
 @dataclass(frozen=True)
 class DecoderOptions:
-    """The options of `build_decoder`, None where they are not given.
-
-    Attributes:
-        width: d
-        num_heads: H
-        head_dim: d_h
-        window: w
-        code_width: entries of an output
-        outputs: k, the outputs of an integer readout
-        readout: the format of its entries
-        every: whether every position has an equation
-        seed: of all random choices
-    """
+    """The options of `build_decoder`, None where they are not given."""
 
     width: int | None = None
     num_heads: int | None = None
@@ -55,12 +43,7 @@ class DecoderKind(ABC):
 
     @abstractmethod
     def build(self, text: Text, options: DecoderOptions) -> Decoder:
-        """Build a decoder for texts.
-
-        Args:
-            text: one text or several
-            options: those it takes
-        """
+        """Build a decoder for texts."""
 
     def require(self, options: DecoderOptions) -> None:
         """Raise ParameterError for options that it does not take."""

@@ -107,20 +107,18 @@ class Dense(Construction):
         )
         if isinstance(built, AssumptionError):
             return built
-        z = intermediate.assemble(dataset, built)
+        z, saturated = intermediate.assemble(dataset, built)
         report("solve for the readout", 0, 1)
-        solution = readout.solve(z, dataset.target_matrix)
+        solution = readout.solve(z.representation, dataset.target_matrix, z.group_ends)
         records = tuple(
             HeadRecord(
                 start=head.group.start,
                 stop=head.group.stop,
                 sharpness=head.sharpness,
-                saturated_fraction=float(saturated),
+                saturated_fraction=float(share),
                 rank_reached=rank,
             )
-            for head, saturated, rank in zip(
-                built, z.saturated_fraction, solution.ranks, strict=True
-            )
+            for head, share, rank in zip(built, saturated, solution.ranks, strict=True)
         )
         return Built(
             AttentionLayer.from_effective_readout(

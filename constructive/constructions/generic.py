@@ -25,6 +25,7 @@ from constructive.constructions.construction import (
     unsaturated_heads,
 )
 from constructive.constructions.multihead import intermediate
+from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, USUAL, Options
 from constructive.constructions.readout_shapes import Shape, Solved, Whole
 from constructive.constructions.survey import Survey
@@ -89,9 +90,11 @@ class Generic(Construction):
             require_rank(survey, layer, rng)
             if not isinstance(best.shape, Whole):
                 require_ranks(dataset, layer, best.shape, rng)
+        with np.errstate(all="ignore"):  # a readout that overflows is refused for its residuals
+            missed = best.z.representation @ layer.effective_readout - dataset.target_matrix
         return Built(
             layer,
-            best.shape.residuals(best, layer, best.z.representation, dataset.target_matrix),
+            largest(missed),
             best.condition,
             unsaturated_heads(best.z.group_ends.tolist(), best.ranks),
             options.shared_keys,
@@ -158,7 +161,7 @@ def represented(
     for chunk in attend(Floats(np.float64), weights, examples(dataset.contexts, dataset.queries)):
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
-    return intermediate.Intermediate(*weights, z, np.zeros(plan.num_heads), ends)
+    return intermediate.Intermediate(*weights, z, ends)
 
 
 def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator) -> None:

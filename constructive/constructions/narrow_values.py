@@ -16,7 +16,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import CapacityError
 from constructive.theory.bounds import Plan
-from constructive.theory.values import ValueBounds, generic_spans, heads_for_values, value_bounds
+from constructive.theory.values import ValueBounds, generic_bounds, heads_for_values
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class NarrowValues(generic.Generic):
         """Plan for as many examples as Proposition 18.1 promises where contexts are generic."""
         inner = options.inner_dim
         value_dim = _value_dim(shapes, options)
-        bounds = _bounds(shapes, num_heads, inner, value_dim)
+        bounds = generic_bounds(shapes, num_heads, inner, value_dim)
         if shapes.num_examples > bounds.holds:
             raise self._too_many(shapes, num_heads, (inner, value_dim), bounds)
         return Plan(self.name, num_heads, inner, bounds.holds, rank_one=inner == 1)
@@ -46,7 +46,7 @@ class NarrowValues(generic.Generic):
             problem += f"hold {bounds.holds}; that no weights do is proved above {bounds.at_most}"
         enough = heads_for_values(shapes, value_dim)
         ways = [] if enough is None else [f"num_heads={enough}"]
-        wide = _bounds(shapes, num_heads, head_dim, shapes.target_dim)
+        wide = generic_bounds(shapes, num_heads, head_dim, shapes.target_dim)
         if total <= wide.holds:
             ways.append(f"value_dim={shapes.target_dim}")
         ways.append(f"keep {bounds.holds} of the examples")
@@ -67,7 +67,7 @@ class NarrowValues(generic.Generic):
         """Return those of the two that hold so many examples."""
         value_dim = _value_dim(dataset, options)
         sizes = plan.num_heads, dataset.width, value_dim, dataset.target_dim
-        bounds = _bounds(dataset, plan.num_heads, plan.head_dim, value_dim)
+        bounds = generic_bounds(dataset, plan.num_heads, plan.head_dim, value_dim)
         found: list[Shape] = []
         if dataset.num_examples <= bounds.by_rank:
             found.append(RandomValues.draw(*sizes, rng))
@@ -78,19 +78,6 @@ class NarrowValues(generic.Generic):
 
 def _value_dim(shapes: ExampleShapes, options: Options) -> int:
     return shapes.target_dim if options.value_dim is None else options.value_dim
-
-
-def _bounds(shapes: ExampleShapes, num_heads: int, head_dim: int, value_dim: int) -> ValueBounds:
-    tokens, differences = generic_spans(shapes)
-    return value_bounds(
-        num_heads=num_heads,
-        width=shapes.width,
-        head_dim=head_dim,
-        value_dim=value_dim,
-        target_dim=shapes.target_dim,
-        tokens=tokens,
-        differences=differences,
-    )
 
 
 NARROW_VALUES = NarrowValues(

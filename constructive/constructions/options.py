@@ -1,17 +1,15 @@
-"""What can be asked of a construction, as data; and the one place that refuses what it has not.
+"""What can be asked of a construction, as data.
 
 A construction lists the names of the options it takes, for each arithmetic it has. An option that
-is not asked for is never refused.
+is not asked for is never refused (`refusals`).
 """
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from constructive.layers.shapes import FLOAT64
-from constructive.support.errors import ParameterError
+from constructive.layers.shapes import FLOAT64_BITS
 
 FLOAT, RATIONAL = "float", "rational"
 """Kinds of arithmetic."""
@@ -56,7 +54,7 @@ class Options:
     exact_logits: bool = False
     shared_keys: bool = False
     saturated_fraction: float = 0.99
-    precision: int | str = FLOAT64
+    precision: int | str = FLOAT64_BITS
     executor: Executor | None = None
     checkpoint: Path | None = None
     lengths: bool = False
@@ -67,10 +65,7 @@ class Options:
         return 1 if self.head_dim is None else self.head_dim
 
     def asked(self, target_dim: int) -> Iterator[tuple[str, object]]:
-        """Yield the names of the options that are asked for, and their values.
-
-        Args:
-            target_dim: d_out
+        """Yield names and values of the options that are asked for, for targets of d_out.
 
         Example:
             >>> dict(Options(value_dim=2, shared_keys=True).asked(target_dim=1))
@@ -85,83 +80,3 @@ class Options:
             value = getattr(self, name)
             if value != getattr(Options, name):
                 yield name, value
-
-
-class Named(Protocol):
-    """What has a name, and says which options it takes."""
-
-    @property
-    def name(self) -> str:
-        """What users ask for."""
-
-    @property
-    def options(self) -> Takes:
-        """The options, for each arithmetic."""
-
-
-def refusal(
-    construction: Named,
-    options: Options,
-    target_dim: int,
-    known: Mapping[str, Named],
-    *,
-    planning: bool = False,
-) -> ParameterError | None:
-    """Return the error about the first option that a construction does not take, or None.
-
-    Args:
-        construction: which is to be built
-        options: what is asked of it
-        target_dim: d_out
-        known: all constructions, among which others may take it
-        planning: whether only what planning asks for counts
-    """
-    name, takes = construction.name, construction.options.get(options.arithmetic)
-    if takes is None:
-        return ParameterError(
-            f"construction={name!r} has no {options.arithmetic} weights",
-            witness=name,
-            suggestion=f"construction='auto', or arithmetic={FLOAT!r}",
-        )
-    refused = {
-        option: value
-        for option, value in options.asked(target_dim)
-        if option not in takes and (option in PLANNED or not planning)
-    }
-    if not refused:
-        return None
-    first, witness = next(iter(refused.items()))
-    suggestion = f"no {first}=, or construction='auto'"
-    match first:
-        case _ if first == NARROW:
-            problem = f"value_dim={witness} is less than the d_out={target_dim} of the targets, "
-            problem += f"which construction={name!r} does not support"
-            suggestion = f"value_dim={target_dim} or more, or construction='auto'"
-        case _ if first == WIDE:
-            problem = f"construction={name!r} is for value_dim= below d_out={target_dim}"
-            suggestion = "construction='auto'"
-        case "lengths":
-            problem = f"construction={name!r} needs contexts of one length"
-            witness = name
-            suggestion = "construction='auto', or dataset.take(...) of examples of one length"
-        case "exact_logits":
-            problem = f"construction={name!r} has no exact logits: "
-            problem += "its W_Q and W_K need all their bits"
-            witness = name
-            suggestion = "construction='generic', whose heads are random, or exact_logits=False"
-        case "executor" | "checkpoint":
-            words = {"executor": "executor= (--jobs)", "checkpoint": "checkpoint="}
-            names = " and ".join(words[option] for option in refused if option in PIECES)
-            problem = f"construction={name!r} is not built in pieces, and has no {names}"
-            others = [repr(other) for other, each in known.items() if first in each.options[FLOAT]]
-            witness, suggestion = name, f"construction={' or '.join(others)}, or no {names}"
-        case _ if options.arithmetic != FLOAT:
-            problem = f"{refused} do not apply to {options.arithmetic} weights, which are exact"
-            witness = refused
-            suggestion = f"none of {', '.join(refused)}, or arithmetic={FLOAT!r}"
-        case "precision":
-            problem = f"precision={witness!r} is for readouts that W_V holds, and d_v < d_out"
-            suggestion = f"precision={FLOAT64}, or value_dim={target_dim}"
-        case _:
-            problem = f"construction={name!r} has no {first}={witness!r}"
-    return ParameterError(problem, witness=witness, suggestion=suggestion)

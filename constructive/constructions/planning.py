@@ -10,17 +10,17 @@ Where that is expensive, it takes the applicable construction with the fewest op
 
 import bisect
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from constructive.constructions.construction import Construction
-from constructive.constructions.options import FLOAT, RATIONAL, Options, refusal
+from constructive.constructions.options import FLOAT, RATIONAL, Options
+from constructive.constructions.refusals import refusal
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
-from constructive.support.arguments import require_known, require_positive, require_size
+from constructive.support.arguments import require_known, require_size
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
@@ -189,6 +189,7 @@ def explain(
     sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
+    require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     several = dataset.lengths is not None
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     return explain_survey(Survey(dataset), num_heads, construction, options)
@@ -199,34 +200,11 @@ def explain_survey(
 ) -> Explanation:
     """Return the same of data that are surveyed, so that a build knows what planning has found.
 
-    Args:
-        survey: what is known of T examples
-        num_heads: as for `explain`, and so are the others
-        construction: the name of one, or "auto"
-        options: what is asked of it
-
-    Raises:
-        ParameterError: as `explain` does
+    Sizes, data and arithmetic have been checked.
     """
     dataset = survey.dataset
     require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
-    require_examples(dataset)
-    require_known("arithmetic", options.arithmetic, (FLOAT, RATIONAL))
-    for name, count in {"head_dim": options.head_dim, "value_dim": options.value_dim}.items():
-        if count is not None:
-            require_positive(**{name: count})
-    # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    in_pieces = construction != AUTO and CONSTRUCTIONS[construction].is_parallel
-    by_shapes = num_heads is None and in_pieces
-    heads, why = (0, "") if by_shapes else _heads(survey, num_heads, options.value_dim)
-    if num_heads is None and construction != AUTO:
-
-        def option(count: int) -> Option:
-            return _option(CONSTRUCTIONS[construction], dataset, count, options)
-
-        more = _fewest_of(option, max(heads, 1), dataset.num_examples)
-        if more > heads:
-            heads, why = more, f" (construction={construction!r} requires that many)"
+    heads, why = _heads(survey, num_heads, construction, options)
     found = {name: _option(known, dataset, heads, options) for name, known in CONSTRUCTIONS.items()}
     chosen = found[construction] if construction != AUTO else _cheapest(found)
     kind = "one shared context" if dataset.shared_context else "own contexts"
@@ -237,12 +215,26 @@ def explain_survey(
     return Explanation(survey, heads, shapes, construction, tuple(found.values()), chosen)
 
 
-def _heads(survey: Survey, num_heads: int | None, value_dim: int | None) -> tuple[int, str]:
+def _heads(
+    survey: Survey, num_heads: int | None, construction: str, options: Options
+) -> tuple[int, str]:
     """Return H as an integer of Python, and why it is that, where nobody asked for it."""
-    dataset = survey.dataset
     if num_heads is not None:
-        require_positive(num_heads=num_heads)
         return operator.index(num_heads), ""
+    if construction == AUTO:
+        return _fewest(survey, options.value_dim)
+    known = CONSTRUCTIONS[construction]
+    # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
+    heads, why = (0, "") if known.is_parallel else _fewest(survey, options.value_dim)
+    more = _fewest_of(known, survey.dataset, max(heads, 1), options)
+    if more > heads:
+        return more, f" (construction={construction!r} requires that many)"
+    return heads, why
+
+
+def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
+    """Return the fewest heads that contexts and values allow, and why no fewer do."""
+    dataset = survey.dataset
     if not isinstance(dataset, Dataset):
         raise ParameterError(
             "the fewest heads are known of a Dataset only",
@@ -257,15 +249,19 @@ def _heads(survey: Survey, num_heads: int | None, value_dim: int | None) -> tupl
     return fewest.heads, f" ({fewest.reason})"
 
 
-def _fewest_of(option: Callable[[int], Option], least: int, most: int) -> int:
-    """The fewest heads with which a construction holds the data; `least` if not even `most` do."""
+def _fewest_of(
+    construction: Construction, shapes: ExampleShapes, least: int, options: Options
+) -> int:
+    """The fewest heads with which a construction holds the data; `least` if not even T do."""
+
+    def option(count: int) -> Option:
+        return _option(construction, shapes, count, options)
+
+    most = shapes.num_examples
     if not isinstance(option(least).refusal, CapacityError) or option(most).plan is None:
         return least
-
-    def enough(count: int) -> bool:
-        return option(count).plan is not None
-
-    return least + bisect.bisect_left(range(least, most), 1, key=enough)
+    held = range(least, most)
+    return least + bisect.bisect_left(held, 1, key=lambda count: option(count).plan is not None)
 
 
 def _cheapest(options: dict[str, Option]) -> Option:
@@ -290,8 +286,8 @@ def _option(
     construction: Construction, shapes: ExampleShapes, num_heads: int, options: Options
 ) -> Option:
     """What one construction would do of what planning is asked for."""
-    dim, plan = shapes.target_dim, None
-    refused = refusal(construction, options, dim, CONSTRUCTIONS, planning=True)
+    plan = None
+    refused = refusal(construction, options, shapes.target_dim, planning=True)
     cost = construction.cost(shapes, num_heads, options)
     if refused is None:
         try:

@@ -3,7 +3,7 @@
 Up to H(n - 1) + 1 examples the groups are those of Theorem 2, and contexts have rank n. Beyond, a
 group may have d - 1 examples, and the first one d, if contexts of their own have directions enough;
 they may be dependent or equal then, and of more than d tokens. Where the given order has no groups
-another one is looked for, with groups of any sizes (`theory.assumptions.wide_regrouping`), and the
+another one is looked for, with groups of any sizes (`theory.assumptions.wide_groups`), and the
 record keeps it. Nothing else changes.
 """
 
@@ -21,8 +21,8 @@ from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import AssumptionError, CapacityError
 from constructive.support.verdict import Verdict
 from constructive.theory import bounds, wide_grouping
-from constructive.theory.assumptions import wide_regrouping
-from constructive.theory.assumptions.obstacles import Regrouping
+from constructive.theory.assumptions.group_search import Regrouping
+from constructive.theory.assumptions.wide_groups import WideGroups
 from constructive.theory.bounds import Plan, consecutive, group_sizes
 
 _NOTHING = Assumptions(least_token_distance=0.0)
@@ -57,14 +57,14 @@ class RankOne(Dense):
     def build(
         self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Outcome:
-        """Build in the order given, or where that has no groups, in another (`wide_regrouping`)."""
+        """Build in the order given, or where that has no groups, in another (`wide_groups`)."""
         outcome = super().build(survey, plan, options, rng=rng)
         if isinstance(outcome, Built) or options.arithmetic == RATIONAL:
             return outcome
         if survey.repeated is not None:  # which no order mends
             return survey.repeated
         dataset: Dataset = survey.dataset
-        found = wide_regrouping.search(dataset, plan.num_heads, rng)
+        found = WideGroups(dataset, plan.num_heads, rng).search()
         if found.order is None:
             return _no_order(found, outcome, plan.num_heads)
         built = self._of_groups(

@@ -8,13 +8,13 @@ some examples (Proposition 18.1): `RandomValues` and `Slots`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.intermediate import Intermediate
-from constructive.constructions.multihead.readout import Readout, largest
+from constructive.constructions.multihead.readout import Readout
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import Array, Integers
 
@@ -37,16 +37,6 @@ class Shape(ABC):
     def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
         """Return the heads of Z, with values and outputs of the solutions."""
 
-    def residuals(
-        self,
-        solved: "Solved",  # noqa: ARG002 - others know them
-        layer: AttentionLayer,
-        z: Array,
-        targets: Array,
-    ) -> Array:
-        """Return the largest `|Z U - Y|` for each entry of the targets: (d_out,)."""
-        return largest(z @ layer.effective_readout - targets)
-
 
 @dataclass(frozen=True, eq=False)
 class Whole(Shape):
@@ -67,16 +57,6 @@ class Whole(Shape):
         return AttentionLayer.from_effective_readout(
             z.query_weights, z.key_weights, solutions[0], self.value_dim
         )
-
-    def residuals(
-        self,
-        solved: "Solved",
-        layer: AttentionLayer,  # noqa: ARG002
-        z: Array,  # noqa: ARG002
-        targets: Array,  # noqa: ARG002
-    ) -> Array:
-        """Return them as the solution has them."""
-        return solved.solutions[0].residuals
 
 
 class Narrow(Shape):
@@ -198,7 +178,7 @@ class Solved:
             z,
             shape,
             [
-                readout.solve(replace(z, representation=system), part)
+                readout.solve(system, part, z.group_ends)
                 for system, part in zip(systems, shape.targets(targets), strict=True)
             ],
         )

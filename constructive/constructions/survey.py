@@ -64,11 +64,7 @@ class Survey:
         return with_room(self.dataset, self.least_heads)
 
     def capacity(self, num_heads: int) -> ContextCapacity:
-        """Return bounds of c(E; H).
-
-        Args:
-            num_heads: H
-        """
+        """Return bounds of c(E; H) for H heads."""
         if num_heads not in self._capacities:
             rng = np.random.default_rng(_SEED)
             self._capacities[num_heads] = context_capacity(self.dataset, num_heads, rng)

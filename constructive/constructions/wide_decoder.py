@@ -28,7 +28,6 @@ import numpy as np
 from constructive.constructions.codes import spread_codes
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.constructions.multihead import readout
-from constructive.constructions.multihead.intermediate import Intermediate
 from constructive.data.corpus import Text
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.decoder import Decoder
@@ -52,8 +51,6 @@ _ROOM = ((1.15, 0), (1.4, 1), (1.8, 3), (2.4, 7))
 A single sharp head may see nothing but the last token, whose rows are nearly equal then.
 """
 
-
-_Shape = tuple[int, int, int, int | None]
 _DEFAULTS = {"head_dim": 1, "window": 16, "code_width": 16}
 _DEFAULT_WIDTHS = (32, 64, 128)
 """Of heads of rank one, where no width is given: the first one whose margins bear float32."""
@@ -69,46 +66,34 @@ class Many(DecoderKind):
 
     def build(self, text: Text, options: DecoderOptions) -> Decoder:
         """Build a decoder of a width, or the smallest one of the default widths that works."""
-        sizes = {name: getattr(options, name) for name in self.takes}
-        given = {name: value for name, value in sizes.items() if value is not None}
+        given = {name: getattr(options, name) for name in options.given}
         require_positive(**given)
-        if "width" in given:
-            return _built_wide(text, **given, seed=options.seed)
+        if options.width is not None:
+            return _of_width(text, options, options.width)
+        narrow = dataclasses.replace(options, **(_DEFAULTS | given))
         for width in _DEFAULT_WIDTHS:
             try:
-                found = _built_wide(text, width=width, **(_DEFAULTS | given), seed=options.seed)
+                found = _of_width(text, narrow, width)
             except (CapacityError, DataError, PrecisionError):
                 continue
             if found.record.share < 1.0:
                 return found
-        return _built_wide(text, width=_LAST_WIDTH, **given, seed=options.seed)
+        return _of_width(text, options, _LAST_WIDTH)
 
 
 MANY = Many()
 
 
-def _built_wide(
-    text: Text,
-    *,
-    width: int,
-    num_heads: int | None = None,
-    head_dim: int | None = None,
-    window: int | None = None,
-    code_width: int | None = None,
-    seed: int = 0,
-) -> Decoder:
+def _of_width(text: Text, options: DecoderOptions, width: int) -> Decoder:
     """A decoder of a width. Raises what `build_decoder` raises."""
-    if head_dim is not None:
-        require_positive(head_dim=head_dim)
-        if head_dim > width:
-            raise ParameterError(
-                f"head_dim={head_dim} is more than the width {width}",
-                witness=head_dim,
-                suggestion=f"head_dim={width}, the default",
-            )
-    if num_heads is not None:
-        require_positive(num_heads=num_heads)
-    each = width * (2 * (head_dim or width) + (code_width or width) + len(text.vocabulary))
+    head_dim, num_heads, window = options.head_dim or width, options.num_heads, options.window
+    if head_dim > width:
+        raise ParameterError(
+            f"head_dim={head_dim} is more than the width {width}",
+            witness=head_dim,
+            suggestion=f"head_dim={width}, the default",
+        )
+    each = width * (2 * head_dim + (options.code_width or width) + len(text.vocabulary))
     require_heads(num_heads or 1, text.num_positions, each)
     wanted = text.different(window)
     total = len(wanted)
@@ -129,8 +114,7 @@ def _built_wide(
         )
     tried = [num_heads] if num_heads is not None else _tried(total, width)
     for heads in tried:
-        shape = width, heads, head_dim or width, code_width
-        found = _built(text, wanted, shape, window, seed)
+        found = _built(text, wanted, options, (width, heads, head_dim))
         record = found.record
         if record.share < 1.0:
             return found
@@ -152,10 +136,12 @@ def _tried(total: int, width: int) -> list[int]:
     return [max(1, math.ceil(room * total / width)) + more for room, more in _ROOM]
 
 
-def _built(text: Text, wanted: Integers, shape: _Shape, window: int | None, seed: int) -> Decoder:
-    """A decoder of d, H, d_h and d_out, with what was measured of it."""
-    width, heads, head_dim, code_width = shape
-    rng = np.random.default_rng(seed)
+def _built(
+    text: Text, wanted: Integers, options: DecoderOptions, shape: tuple[int, int, int]
+) -> Decoder:
+    """A decoder of d, H and d_h, with what was measured of it."""
+    (width, heads, head_dim), code_width, window = shape, options.code_width, options.window
+    rng = np.random.default_rng(options.seed)
     embedding = _signs(rng, (len(text.vocabulary), width)) / 2.0
     positions = _signs(rng, (text.longest, width)) / 2.0
     unembedding = (
@@ -182,11 +168,8 @@ def _built(text: Text, wanted: Integers, shape: _Shape, window: int | None, seed
             z[where[where >= 0]] = representation[where >= 0]
             done += where.size
     report("solve", 0, 1)
-    ends = np.array([len(wanted)])
-    solution = readout.solve(
-        Intermediate(queries, keys, z, np.zeros(1), ends),
-        unembedding[following] / (unembedding[0] @ unembedding[0]),
-    )
+    targets = unembedding[following] / (unembedding[0] @ unembedding[0])
+    solution = readout.solve(z, targets, np.array([len(wanted)]))
     del z
     # Beyond float32 it is not a readout, and will be refused for its margins.
     most = float(np.finfo(np.float32).max)
@@ -199,7 +182,7 @@ def _built(text: Text, wanted: Integers, shape: _Shape, window: int | None, seed
         unembedding.astype(np.float32),
         text.vocabulary,
         text.unit,
-        DecoderRecord(seed, len(wanted), solution.condition, -math.inf, math.inf),
+        DecoderRecord(options.seed, len(wanted), solution.condition, -math.inf, math.inf),
     )
     seen = recital(decoder, text)
     record = dataclasses.replace(

@@ -17,13 +17,7 @@ _HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.sa
 def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
     """Return the arrays of these names, and `classes` and `lengths` if there are such.
 
-    Args:
-        path: the file
-        names: which it has to have
-
-    Raises:
-        FormatError: if the file is not such an archive, or a folder
-        OSError: if it cannot be read
+    Raises FormatError for a folder, and for what is not such an archive.
     """
     if as_path(path).is_dir():
         raise FormatError(

@@ -7,7 +7,6 @@ their tokens agree, and then one token has to follow both.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from constructive.data.tokens import Joined, Token, joined, no_text, require_vocabulary
-from constructive.support.arguments import is_integer, require_positive
+from constructive.data.tokens import Joined, Token, joined, require_vocabulary, split
+from constructive.support.arguments import require_positive
 from constructive.support.arrays import Integers, private
-from constructive.support.errors import DataError, FormatError, ParameterError, shown
-from constructive.support.files import read_file, replacing
+from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.files import replacing
+from constructive.support.reading import reading
 
 FORMAT = "constructive text 1"
 
 _BATCH = 1 << 14
-"""Tokens of texts which are put side by side, unless a single one is longer."""
+"""Tokens of texts that are put side by side, unless a single one is longer."""
 
 
 class Position(NamedTuple):
@@ -56,14 +56,14 @@ class Text:
         vocabulary: the V different tokens, in order of their first appearance
         ids: the number of each token (N,), text after text
         lengths: of the texts (S,)
-        prompt: tokens of each text which are given, and need not be recited; 1 or more
+        prompt: tokens of each text that are given, and need not be recited; 1 or more
         unit: what a token is: "words", "bytes" or "ids"
 
     Raises:
-        DataError: for numbers which are none of the vocabulary, and for texts which are empty or
+        DataError: for numbers that are none of the vocabulary, and for texts that are empty or
             shorter than the prompt; the witness is the text
-        ParameterError: for an unknown unit, a vocabulary which is none of that unit, and a prompt
-            which is not a positive integer
+        ParameterError: for an unknown unit, a vocabulary that is none of that unit, and a prompt
+            that is not a positive integer
 
     Example:
         >>> text = Text.words("the cat sat")
@@ -101,7 +101,7 @@ class Text:
                 f"text {short[0]} has {self.lengths[short[0]]} tokens, and the prompt is "
                 f"{self.prompt}",
                 witness=int(short[0]),
-                suggestion="texts of a token or more, and a prompt which is no longer than them",
+                suggestion="texts of a token or more, and a prompt that is no longer than them",
             )
         wrong = np.flatnonzero((self.ids < 0) | (self.ids >= len(self.vocabulary)))
         if len(wrong):
@@ -119,20 +119,17 @@ class Text:
 
         Args:
             texts: one or several
-            prompt: tokens of each which are given
+            prompt: tokens of each that are given
 
         Raises:
             ParameterError: for what is not a string, and a prompt that is not a positive integer
-            DataError: for no text, and for one which is shorter than the prompt
+            DataError: for no text, and for one that is shorter than the prompt
 
         Example:
             >>> Text.words("No, no!").tokens
             ('No', ',', ' ', 'no', '!')
         """
-        for text in texts:
-            if not isinstance(text, str):
-                raise no_text(text, "a string")
-        return cls._of([re.findall(r"\w+|\W", text) for text in texts], prompt, "words")
+        return cls._of([split(text, "words") for text in texts], prompt, "words")
 
     @classmethod
     def bytes(cls, *texts: "str | bytes", prompt: int = 1) -> "Text":
@@ -140,23 +137,17 @@ class Text:
 
         Args:
             texts: one or several
-            prompt: tokens of each which are given
+            prompt: tokens of each that are given
 
         Raises:
-            ParameterError: for what is not a text, and for a prompt which is not a positive integer
-            DataError: for no text, and for one which is shorter than the prompt
+            ParameterError: for what is not a text, and for a prompt that is not a positive integer
+            DataError: for no text, and for one that is shorter than the prompt
 
         Example:
             >>> Text.bytes("abba").ids.tolist()
             [0, 1, 1, 0]
         """
-        listed = []
-        for text in texts:
-            content = text.encode() if isinstance(text, str) else text
-            if not isinstance(content, bytes):
-                raise no_text(text, "a string or bytes")
-            listed.append(list(content))
-        return cls._of(listed, prompt, "bytes")
+        return cls._of([split(text, "bytes") for text in texts], prompt, "bytes")
 
     @classmethod
     def of(cls, *texts: Sequence[int], prompt: int = 1) -> "Text":
@@ -164,33 +155,24 @@ class Text:
 
         Args:
             texts: one or several sequences of integers
-            prompt: tokens of each which are given
+            prompt: tokens of each that are given
 
         Raises:
-            ParameterError: for ids which are not integers, and a prompt which is not a positive one
-            DataError: for no text, and for one which is shorter than the prompt
+            ParameterError: for ids that are not integers, and a prompt that is not a positive one
+            DataError: for no text, and for one that is shorter than the prompt
 
         Example:
             >>> Text.of([464, 3797, 464]).vocabulary
             (464, 3797)
         """
-        listed = []
-        for text in texts:
-            found = list(text) if np.iterable(text) and not isinstance(text, str) else [None]
-            wrong = [value for value in found if not is_integer(value)]
-            if wrong:
-                raise no_text(wrong[0], "a token id, an integer")
-            listed.append([int(value) for value in found])
-        return cls._of(listed, prompt, "ids")
+        return cls._of([split(text, "ids") for text in texts], prompt, "ids")
 
     @classmethod
-    def _of(cls, texts: list[list[Any]], prompt: int, unit: str) -> "Text":
-        every = [token for text in texts for token in text]
-        vocabulary = tuple(dict.fromkeys(every))
+    def _of(cls, texts: list[list[Token]], prompt: int, unit: str) -> "Text":
+        vocabulary = tuple(dict.fromkeys(token for text in texts for token in text))
         number = {token: index for index, token in enumerate(vocabulary)}
-        ids = np.array([number[token] for token in every], dtype=np.int64)
-        lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        return cls(vocabulary, ids, lengths, prompt, unit)
+        ids = [[number[token] for token in text] for text in texts]
+        return cls(vocabulary, *_side_by_side(ids), prompt, unit)
 
     @property
     def num_texts(self) -> int:
@@ -215,7 +197,7 @@ class Text:
 
     @property
     def end(self) -> int:
-        """The number which stands for the end of a text: V."""
+        """The number that stands for the end of a text: V."""
         return len(self.vocabulary)
 
     @property
@@ -295,7 +277,7 @@ class Text:
         return Batch(ids, places, following)
 
     def different(self, window: int | None = None) -> Integers:
-        """One place for each different context which something has to follow: (R,), of `ids`.
+        """One place for each different context that something has to follow: (R,), of `ids`.
 
         Args:
             window: how many tokens a position sees, itself among them; by default all up to it
@@ -390,28 +372,25 @@ class Text:
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        stored = read_file(path)
-        try:
+        written_by = "Text.save or `constructive recite`"
+        with reading(path, "a text", written_by) as stored:
             content = json.loads(stored)
             if content["format"] != FORMAT:
                 raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
             vocabulary, texts = tuple(content["vocabulary"]), content["texts"]
             if any(type(i) is not int for text in texts for i in text):
                 raise ValueError("its texts are not numbers of tokens")
-            ids = np.array([i for text in texts for i in text], dtype=np.int64)
-            lengths = np.array([len(text) for text in texts], dtype=np.int64)
-            return cls(vocabulary, ids, lengths, content["prompt"], content["unit"])
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as failure:
-            raise FormatError(
-                f"{path} is not a text: {failure}",
-                witness=str(path),
-                suggestion="a file written by Text.save or `constructive recite`",
-            ) from failure
+            return cls(vocabulary, *_side_by_side(texts), content["prompt"], content["unit"])
 
 
-@dataclass(frozen=True)
-class _Met:
-    """A context which was met: where first, what follows there, and its number."""
+def _side_by_side(texts: list[list[int]]) -> tuple[Integers, Integers]:
+    """Return the numbers of tokens text after text (N,), and the lengths of the texts (S,)."""
+    ids = np.array([i for text in texts for i in text], dtype=np.int64)
+    return ids, np.array([len(text) for text in texts], dtype=np.int64)
+
+
+class _Met(NamedTuple):
+    """A context that was met: where first, what follows there, and its number."""
 
     position: Position
     place: int

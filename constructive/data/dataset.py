@@ -13,13 +13,13 @@ from constructive.data.archive import read_archive
 from constructive.data.examples import Examples
 from constructive.data.indices import indices
 from constructive.data.labels import Label, one_hot, require_classes
-from constructive.data.padded import Padded, own_contexts
+from constructive.data.padded import Padded, as_padded, of_lengths
 from constructive.data.repeats import first_of_each, refusal
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
 from constructive.data.torch_examples import arrays_of
 from constructive.support.arguments import as_path
-from constructive.support.arrays import Array, finite_array, frozen
+from constructive.support.arrays import Array, finite_array, frozen, with_one
 from constructive.support.errors import DataError
 from constructive.support.files import replacing
 
@@ -84,8 +84,7 @@ class Dataset(Examples):
     classes: tuple[Label, ...] = ()
 
     def __post_init__(self) -> None:
-        given = self.on_disk or self.contexts, self.queries, self.targets
-        _fill(self, given, self.classes, copy=True)
+        _fill(self, (self.held, self.queries, self.targets), self.classes, copy=True)
 
     @classmethod
     def of_classes(
@@ -231,11 +230,8 @@ class Dataset(Examples):
             array([[2., 0., 1.],
                    [2., 1., 1.]])
         """
-        contexts: Any = self.contexts
-        if isinstance(contexts, Padded):
-            contexts = Padded(with_one(contexts.tokens), contexts.lengths)
-        else:
-            contexts = with_one(contexts)
+        longer = with_one(self.filled.contexts)
+        contexts = longer if self.lengths is None else Padded(longer, self.lengths)
         return owning(contexts, with_one(self.queries), self.targets, self.classes)
 
     def last_token_queries(self) -> "Dataset":
@@ -254,12 +250,9 @@ class Dataset(Examples):
                 witness=self.contexts.shape,
                 suggestion="contexts of their own",
             )
-        contexts: Any = self.contexts
-        if isinstance(contexts, Padded):
-            last = contexts.tokens[np.arange(len(self)), contexts.lengths - 1]
-        else:
-            last = contexts[:, -1].copy()
-        return owning(contexts, last, self.targets, self.classes)
+        last = -1 if self.lengths is None else self.lengths - 1
+        queries = self.filled.contexts[np.arange(len(self)), last]
+        return owning(self.contexts, queries, self.targets, self.classes)
 
     @property
     def filled(self) -> "Dataset":
@@ -268,10 +261,9 @@ class Dataset(Examples):
         These span the same, and have the same largest entries. Attention to them differs, as it
         counts repeated tokens. Returns the data themselves where contexts have one length.
         """
-        contexts: Any = vars(self)["contexts"]
-        if not isinstance(contexts, Padded):
+        if not isinstance(self.held, Padded):
             return self
-        return owning(contexts.tokens, self.queries, self.targets, self.classes)
+        return owning(self.held.tokens, self.queries, self.targets, self.classes)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
@@ -296,9 +288,8 @@ class Dataset(Examples):
     def save_folder(self, path: str | Path) -> None:
         """Write a folder of `contexts.npy`, `queries.npy` and `targets.npy`, for `open`.
 
-        Names of classes go into `classes.npy`, where there are some.
-
-        Whole or not at all: the folder gets its name when everything is written.
+        Names of classes go into `classes.npy`, where there are some. Whole or not at all: the
+        folder gets its name when everything is written.
 
         Args:
             path: the folder; an old one of that name is replaced if it holds nothing else
@@ -364,7 +355,7 @@ class Dataset(Examples):
         arrays = read_archive(path, ARRAYS)
         lengths = arrays.pop(LENGTHS, None)
         if lengths is not None:
-            arrays["contexts"] = own_contexts(arrays["contexts"], lengths)
+            arrays["contexts"] = of_lengths(arrays["contexts"], lengths)
         return owning(**arrays)
 
     def __repr__(self) -> str:
@@ -403,19 +394,12 @@ def _fill(
     dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
 ) -> None:
     """Check the arrays of a data set, and set them."""
-    for name, values in zip(ARRAYS, arrays, strict=True):
-        kept: object = values  # contexts on disk were checked when they were read
-        if name == ARRAYS[0] and not isinstance(values, StoredContexts):
-            kept = own_contexts(values)
-            kept = values if kept is None else kept
+    contexts, *others = arrays
+    for name, values in zip(ARRAYS, (as_padded(contexts), *others), strict=True):
+        kept = values  # those on disk were checked when they were read, and padded ones
         if not isinstance(kept, StoredContexts | Padded):
             kept = frozen(finite_array(name, kept, copy=copy))
         object.__setattr__(dataset, name, kept)
     check_shapes(dataset.context_shape, dataset.queries.shape, dataset.targets.shape)
     named = require_classes(classes)
     object.__setattr__(dataset, "classes", named and require_classes(named, dataset.target_dim))
-
-
-def with_one(array: Array) -> Array:
-    """Return an entry 1 appended along the last axis."""
-    return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)

@@ -26,34 +26,38 @@ class Examples(ExampleShapes):
     @property
     def contexts(self) -> Array:
         """(T, n, d), (n, d) for one context that all examples share, or `Padded`."""
-        return self.on_disk.file.mapped() if self.on_disk else vars(self)["contexts"]
+        contexts: Array = self.on_disk.file.mapped() if self.on_disk else self.held
+        return contexts
 
     @contexts.setter
     def contexts(self, contexts: Array) -> None:
         vars(self)["contexts"] = contexts
 
     @property
+    def held(self) -> Any:  # noqa: ANN401 - one of three, as the others below ask
+        """The contexts as they are kept: an array, `Padded` or `StoredContexts`."""
+        return vars(self)["contexts"]
+
+    @property
     def on_disk(self) -> StoredContexts | None:
         """The file of the contexts, where they are not in memory."""
-        held = vars(self)["contexts"]
-        return held if isinstance(held, StoredContexts) else None
+        return self.held if isinstance(self.held, StoredContexts) else None
 
     @property
     def lengths(self) -> Integers | None:
         """The number of tokens of each context (T,), or None where all have n."""
-        held = vars(self)["contexts"]
-        return held.lengths if isinstance(held, Padded) else None
+        return self.held.lengths if isinstance(self.held, Padded) else None
 
     @property
     def context_shape(self) -> tuple[int, ...]:
         """(T, n, d), or (n, d) for one context that all examples share."""
-        shape: tuple[int, ...] = vars(self)["contexts"].shape
+        shape: tuple[int, ...] = self.held.shape
         return shape
 
     @property
     def context_dtype(self) -> np.dtype[Any]:
         """float32 or float64."""
-        dtype: np.dtype[Any] = vars(self)["contexts"].dtype
+        dtype: np.dtype[Any] = self.held.dtype
         return dtype
 
     @property
@@ -61,8 +65,7 @@ class Examples(ExampleShapes):
         """The largest `|x|` of an entry x of the contexts."""
         if self.on_disk:
             return self.on_disk.largest
-        held = vars(self)["contexts"]
-        tokens = held.tokens if isinstance(held, Padded) else held
+        tokens = self.held.tokens if isinstance(self.held, Padded) else self.held
         return max(float(tokens.max()), -float(tokens.min()))
 
     def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
@@ -80,11 +83,7 @@ class Examples(ExampleShapes):
         return chosen
 
     def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Return contexts of some examples as float64: (rows, n, d), or (1, n, d) if shared.
-
-        Args:
-            rows: which examples, as a slice, indices, or a Boolean for each
-        """
+        """Return the same as float64."""
         return self.stored_rows(rows).astype(np.float64, copy=False)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
@@ -124,9 +123,8 @@ class Examples(ExampleShapes):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays by their names in files: with `lengths` where contexts have different ones."""
         named = super().arrays
-        held = vars(self)["contexts"]
-        if isinstance(held, Padded):  # integers are float64 to those who check
-            named |= {"contexts": held.tokens, LENGTHS: held.lengths.astype(np.float64)}
+        if isinstance(self.held, Padded):  # integers are float64 to those who check
+            named |= {"contexts": self.held.tokens, LENGTHS: self.held.lengths.astype(np.float64)}
         return named
 
     def require_unchanged(self) -> None:

@@ -4,33 +4,25 @@ from typing import Any
 
 import numpy.typing as npt
 
-from constructive.support.arrays import UNREADABLE, as_array
+from constructive.support.arrays import readable_array
 from constructive.support.errors import DataError
 
 
 def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
-    """Return indices of some of `total` examples, from a list of them or a Boolean for each.
+    """Return indices of some of T = `total` examples, which may be from -T on, or T Booleans.
 
-    Args:
-        examples: indices from -T to T - 1, or T Booleans
-        total: T
-
-    Raises:
-        DataError: for anything else, and where nothing is taken
+    Raises DataError for anything else, and where nothing is taken.
 
     Example:
         >>> indices([True, False, True], 3)
         array([ True, False,  True])
     """
+    ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
 
     def refuse(problem: str, witness: object) -> DataError:
-        ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
         return DataError(problem, witness=witness, suggestion=ways)
 
-    try:
-        index = as_array(examples)
-    except UNREADABLE as error:
-        raise refuse(f"the examples to take are not an array: {error}", None) from error
+    index = readable_array("the examples to take", examples, ways)
     if index.ndim != 1:
         raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
     if not index.size:

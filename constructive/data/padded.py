@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arrays import (
-    UNREADABLE,
     Array,
     Booleans,
     Integers,
-    as_array,
     finite_array,
     frozen,
+    readable_array,
 )
 from constructive.support.errors import DataError
 
@@ -50,7 +49,7 @@ class Padded:
     lengths: Integers
 
     def __post_init__(self) -> None:
-        tokens = finite_array("contexts", vars(self)["tokens"], copy=False)
+        tokens = finite_array("contexts", self.tokens, copy=False)
         lengths = _checked_lengths(self.lengths, tokens.shape)
         beyond = np.arange(tokens.shape[1]) >= lengths[:, np.newaxis]
         filled = np.where(beyond[..., np.newaxis], tokens[:, :1], tokens)
@@ -145,10 +144,7 @@ def padded(contexts: object, mask: object) -> Contexts:
         [[[2.0]], [[3.0], [4.0]]]
     """
     tokens = finite_array("contexts", contexts, copy=False)
-    try:
-        counts = as_array(mask)
-    except UNREADABLE as error:
-        raise DataError(f"the mask is not an array: {error}", suggestion=_MASK) from error
+    counts = readable_array("the mask", mask, _MASK)
     if tokens.ndim != 3 or counts.shape != tokens.shape[:2] or not counts.size:
         raise DataError(
             f"a mask {counts.shape} does not fit contexts {tokens.shape}",
@@ -162,27 +158,22 @@ def padded(contexts: object, mask: object) -> Contexts:
     return _shortest(np.take_along_axis(tokens, order[..., np.newaxis], axis=1), lengths)
 
 
-def own_contexts(values: object, lengths: object = None) -> Contexts | None:
-    """Return contexts of different lengths, or None for what may be one array.
+def of_lengths(contexts: object, lengths: object) -> Contexts:
+    """Read contexts (T, n, d) with lengths (T,), as files have them. Raises DataError."""
+    tokens = finite_array("contexts", contexts, copy=False)
+    return _shortest(tokens, _checked_lengths(lengths, tokens.shape))
 
-    Args:
-        values: `Padded`, a list of matrices (n_i, d), an array of objects, or anything else
-        lengths: of the contexts in an array (T, n, d), as files have them
 
-    Raises:
-        DataError: for a list of different lengths whose members are not matrices of one width
+def as_padded(values: object) -> object:
+    """Return a list or column of matrices (n_i, d) as `Padded`, if n_i differ; else `values`.
+
+    Raises DataError for a list of different lengths whose members are not matrices of one width.
     """
-    if isinstance(values, Padded):
-        return values
-    if lengths is not None:
-        tokens = finite_array("contexts", values, copy=False)
-        counts = _checked_lengths(lengths, tokens.shape)
-        return frozen(tokens.copy()) if counts.min() == tokens.shape[1] else Padded(tokens, counts)
     given: Any = values
     if getattr(given, "ndim", 0) == 1 and str(given.dtype) == "object":  # a column of a table
         values = list(given)
     if not isinstance(values, list | tuple) or not _different_lengths(values):
-        return None
+        return given
     parts = [_matrix(index, value) for index, value in enumerate(values)]
     widths = np.array([part.shape[1] for part in parts])
     other = np.flatnonzero(widths != widths[0])
@@ -199,7 +190,7 @@ def own_contexts(values: object, lengths: object = None) -> Contexts | None:
     tokens = np.zeros((len(parts), counts.max(), widths[0]), kind)
     for row, part in zip(tokens, parts, strict=True):
         row[: len(part)] = part
-    return Padded(finite_array("contexts", tokens, copy=False), counts)
+    return Padded(tokens, counts)
 
 
 def _different_lengths(values: list[Any] | tuple[Any, ...]) -> bool:
@@ -212,11 +203,7 @@ def _different_lengths(values: list[Any] | tuple[Any, ...]) -> bool:
 
 def _matrix(index: int, value: object) -> npt.NDArray[Any]:
     """Return one context (n, d). Raises DataError."""
-    try:
-        part = as_array(value)
-    except UNREADABLE as error:
-        message = f"contexts[{index}] is not an array: {error}"
-        raise DataError(message, witness=index, suggestion=_SHAPES) from error
+    part = readable_array(f"contexts[{index}]", value, _SHAPES, index)
     if part.ndim != 2 or not part.size:
         message = f"contexts[{index}] has shape {part.shape}, not (n, d)"
         raise DataError(message, witness=index, suggestion=_SHAPES)
@@ -238,10 +225,7 @@ def _shortest(tokens: Array, lengths: Integers) -> Contexts:
 def _checked_lengths(lengths: object, shape: tuple[int, ...]) -> Integers:
     """Return lengths that fit contexts of that shape. Raises DataError."""
     ways = "lengths (T,): integers from 1 to n, and n for the longest, for contexts (T, n, d)"
-    try:
-        counts = as_array(lengths)
-    except UNREADABLE as error:
-        raise DataError(f"lengths are not an array: {error}", suggestion=ways) from error
+    counts = readable_array("lengths", lengths, ways)
     if len(shape) != 3 or counts.shape != shape[:1] or counts.dtype.kind not in "iu":
         raise DataError(
             f"lengths {counts.shape} of {counts.dtype} do not fit contexts {shape}",

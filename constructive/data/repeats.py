@@ -39,9 +39,6 @@ def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
 def different_inputs(dataset: Examples) -> Integers:
     """Return the first example of each input, contexts being multisets of tokens: ascending.
 
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d)
-
     Example:
         >>> from constructive import Dataset
         >>> different_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
@@ -52,9 +49,6 @@ def different_inputs(dataset: Examples) -> Integers:
 
 def first_of_each(dataset: Examples) -> Integers:
     """Return for each example the first with the same input, contexts being multisets: (T,).
-
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d)
 
     Example:
         >>> from constructive import Dataset
@@ -69,9 +63,7 @@ def first_of_each(dataset: Examples) -> Integers:
         number = {tokens: place for place, tokens in enumerate(inputs)}
         keys.append(np.array([number[tokens] for tokens in inputs]))
     elif repeated and not dataset.shared_context:
-        tokens = dataset.contexts.reshape(-1, dataset.width) + 0.0
-        _, ids = np.unique(tokens, axis=0, return_inverse=True)
-        multisets = np.sort(ids.reshape(dataset.num_examples, -1), axis=1)
+        multisets = np.sort(token_numbers(dataset.contexts), axis=1)
         keys.append(np.unique(multisets, axis=0, return_inverse=True)[1].reshape(-1))
     _, first, which = np.unique(
         np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True
@@ -81,13 +73,7 @@ def first_of_each(dataset: Examples) -> Integers:
 
 
 def refusal(dataset: Examples, first: int, second: int) -> DataError:
-    """Return the error about equal inputs with different targets.
-
-    Args:
-        dataset: T examples
-        first: one of the two
-        second: the other one
-    """
+    """Return the error about two equal inputs with different targets."""
     return DataError(
         f"examples {first} and {second} are the same input with different targets "
         f"{dataset.targets[first]} and {dataset.targets[second]}: no function fits both",
@@ -97,10 +83,7 @@ def refusal(dataset: Examples, first: int, second: int) -> DataError:
 
 
 def token_numbers(contexts: Array) -> Integers:
-    """Return numbers of tokens, equal for equal tokens and for no others: (C, n).
-
-    Args:
-        contexts: (C, n, d)
+    """Return numbers (C, n) of tokens (C, n, d), equal for equal tokens and for no others.
 
     Example:
         >>> token_numbers(np.array([[[1.0, 0.0], [2.0, 3.0], [1.0, -0.0]]]))

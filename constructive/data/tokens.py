@@ -18,9 +18,7 @@ Joined = str | bytes | tuple[int, ...]
 def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
     """Raise ParameterError for an unknown unit, or tokens that are not all different ones of it.
 
-    Args:
-        vocabulary: strings for "words", integers from 0 to 255 for "bytes", any for "ids"
-        unit: what a token is
+    They are strings for "words", integers from 0 to 255 for "bytes", any integers for "ids".
     """
     require_known("unit", unit, get_args(Unit))
     met: set[Token] = set()
@@ -38,28 +36,45 @@ def require_vocabulary(vocabulary: tuple[Token, ...], unit: str) -> None:
         met.add(token)
 
 
+def split(text: Any, unit: str) -> list[Token]:  # noqa: ANN401 - what users give
+    """Return the tokens of a text: a string of words, a string or bytes, or integers for "ids".
+
+    Raises ParameterError for anything else.
+
+    Example:
+        >>> split("no, no", "words"), split("no", "bytes")
+        (['no', ',', ' ', 'no'], [110, 111])
+    """
+    if unit == "words":
+        if not isinstance(text, str):
+            raise _no_text(text, "a string")
+        return re.findall(r"\w+|\W", text)
+    if unit == "bytes":
+        content = text.encode() if isinstance(text, str) else text
+        if not isinstance(content, bytes):
+            raise _no_text(text, "a string or bytes")
+        return list(content)
+    found: list[Any] = list(text) if np.iterable(text) and not isinstance(text, str) else [None]
+    for value in found:
+        if not is_integer(value):
+            raise _no_text(value, "a token id, an integer")
+    return [int(value) for value in found]
+
+
 def numbers_of(
     tokens: "str | bytes | Sequence[Token]", vocabulary: Sequence[Token], unit: str
 ) -> Integers:
-    """Return the numbers of tokens (N,).
+    """Return the numbers of tokens (N,), which may be a string if they are words or bytes.
 
-    Args:
-        tokens: of the vocabulary; or a string of words, or bytes, if those are the tokens
-        vocabulary: all tokens, in the order of their numbers
-        unit: what a token is
-
-    Raises:
-        DataError: for a token that is not in the vocabulary, for none, and for no sequence
+    Raises DataError for a token that is not in the vocabulary, for none, and for no sequence.
 
     Example:
         >>> numbers_of("no, no", ("no", ",", " "), "words").tolist()
         [0, 1, 2, 0]
     """
     listed: list[Any]
-    if isinstance(tokens, str) and unit == "words":
-        listed = re.findall(r"\w+|\W", tokens)
-    elif isinstance(tokens, str) and unit == "bytes":
-        listed = list(tokens.encode())
+    if isinstance(tokens, str) and unit != "ids":
+        listed = split(tokens, unit)
     elif isinstance(tokens, Iterable):
         listed = list(tokens)
     else:
@@ -84,10 +99,6 @@ def numbers_of(
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
     """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
 
-    Args:
-        tokens: of one unit
-        unit: "words", "bytes" or "ids"
-
     Example:
         >>> joined(("the", " ", "cat"), "words"), joined((97, 98), "bytes")
         ('the cat', b'ab')
@@ -98,13 +109,8 @@ def joined(tokens: Sequence[Token], unit: str) -> Joined:
     return bytes(numbers) if unit == "bytes" else numbers
 
 
-def no_text(found: object, wanted: str) -> ParameterError:
-    """Return the error for what is not a text.
-
-    Args:
-        found: what was given
-        wanted: what it should be
-    """
+def _no_text(found: object, wanted: str) -> ParameterError:
+    """Return the error for what is not a text."""
     return ParameterError(
         f"{shown(found)} is not {wanted}",
         witness=type(found).__name__,

@@ -11,15 +11,9 @@ _WANTED = "a TensorDataset(contexts, queries, targets), or examples (context, qu
 
 
 def arrays_of(examples: object) -> tuple[Any, Any, Any]:
-    """Return contexts, queries and targets.
+    """Return contexts, queries and targets of a data set, or of what gives triples by index.
 
-    Args:
-        examples: a `torch.utils.data.TensorDataset` of three tensors, or what has a length and
-            gives such a triple for each index
-
-    Raises:
-        ParameterError: for what gives no examples by index
-        DataError: for examples that are not triples
+    Raises ParameterError for what gives no examples, and DataError for what are not triples.
     """
     given: Any = examples
     if hasattr(given, "tensors"):

@@ -17,13 +17,7 @@ def exact_matrix(array: Array) -> arb_mat:
 
 
 def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
-    """Enclose the U with A U = Y, or None where the balls do not show that A is invertible.
-
-    Args:
-        square: A (T, T)
-        targets: Y (T, d_out)
-        prec: the working precision, in bits
-    """
+    """Enclose the U with A U = Y, or None where the balls do not show that A is invertible."""
     with working_precision(prec):
         try:
             return square.solve(targets)

@@ -29,6 +29,8 @@ BATCHED = 48
 """Rows of a matrix up to which a batch is eliminated at once."""
 _SHOWN = 8
 """Terms of a dependency that are printed."""
+_DIGITS = 24
+"""Of a fraction that is printed in full."""
 _SIGNIFICAND = 53
 _AT_ONCE = 1 << 18
 """Entries that are looked at together."""
@@ -62,8 +64,6 @@ class Dependency:
         Example:
             >>> Dependency((0, 1), (Fraction(2), Fraction(-1))).holds(np.array([[0.1], [0.2]]))
             True
-            >>> Dependency((0, 1), (Fraction(3), Fraction(-1))).holds(np.array([[0.1], [0.3]]))
-            False
         """
         chosen = checked_array("entries", matrix)[list(self.rows)].astype(np.float64, copy=False)
         return all(
@@ -375,12 +375,10 @@ def span_members(matrix: Array, rows: npt.ArrayLike) -> Integers:
     return members
 
 
-def _short(value: Fraction, digits: int = 24) -> str:
+def _short(value: Fraction) -> str:
     """Return a fraction in full if it is short, else rounded and marked so."""
-    text = str(value)
-    if len(text) <= digits:
-        return text
-    return f"~{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
+    rounded = f"~{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
+    return str(value) if len(str(value)) <= _DIGITS else rounded
 
 
 def granularity(array: Array) -> int:

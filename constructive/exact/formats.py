@@ -37,6 +37,11 @@ class Format:
         """Whether underflow is always gradual, and never to zero."""
         return self.tiny < self.smallest
 
+    def holds(self, values: Array) -> bool:
+        """Return whether these finite numbers are all numbers of the format."""
+        exact = values.astype(np.float64, copy=False)
+        return values.dtype.name == self.name or bool((nearest(exact, self) == exact).all())
+
 
 FORMATS = {
     each.name: each
@@ -55,16 +60,9 @@ TF32 = Format("TF32", 11, 2.0**-126, (2.0 - 2.0**-10) * 2.0**127, 2.0**-126)
 
 
 def nearest(values: Array, form: Format) -> Array:
-    """Return numbers rounded to nearest in a format, ties to even; infinite beyond its range.
+    """Return float64 rounded to nearest in a format, ties to even; infinite beyond its range.
 
-    Underflow is gradual. Rounding is monotone, so it keeps bounds.
-
-    Args:
-        values: float64, no NaN
-        form: a format of at most 53 digits
-
-    Returns:
-        float64, of the same shape
+    Underflow is gradual. Rounding is monotone, so it keeps bounds. There may be no NaN.
 
     Example:
         >>> nearest(np.array([1.00390625, 3.14159, 1e39]), FORMATS["bfloat16"]).tolist()
@@ -91,28 +89,17 @@ def nearest(values: Array, form: Format) -> Array:
 
 
 def rounded(weights: Array, storage: str) -> Array:
-    """Return weights rounded to nearest in a format, ties to even, as float32.
+    """Return float32 weights rounded to the nearest numbers of a format, still as float32.
 
-    Args:
-        weights: float32
-        storage: "float32", "bfloat16" or "float16"
-
-    Raises:
-        ParameterError: for weights beyond its range
+    Raises ParameterError for weights beyond its range.
 
     Example:
         >>> rounded(np.float32([1.00390625, 3.14159]), "bfloat16").tolist()
         [1.0, 3.140625]
     """
-    if storage == "float16":
-        with np.errstate(over="ignore"):
-            found = weights.astype(np.float16).astype(np.float32)
-    elif storage == "bfloat16":
-        bits = np.ascontiguousarray(weights, dtype=np.float32).view(np.uint32)
-        even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-        found = (even & np.uint32(0xFFFF0000)).view(np.float32)
-    else:
-        found = weights
+    found = weights
+    if storage != "float32":
+        found = nearest(weights.astype(np.float64), FORMATS[storage]).astype(np.float32)
     if not np.isfinite(found).all():
         raise ParameterError(
             f"weights of size {np.abs(weights).max():.1e} are beyond {storage}",

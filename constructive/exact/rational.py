@@ -15,10 +15,6 @@ Fractions = npt.NDArray[Any]
 def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:
     """Return an object array of Fractions, from Fractions or flint's rationals in nested lists.
 
-    Args:
-        values: rows, or entries one after the other
-        shape: of the array
-
     Example:
         >>> array_of([flint.fmpq(1, 3), Fraction(2)], (2,))
         array([Fraction(1, 3), Fraction(2, 1)], dtype=object)
@@ -30,10 +26,7 @@ def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:
 
 
 def matrix_of(array: Fractions) -> flint.fmpq_mat:
-    """Return the same matrix for python-flint.
-
-    Args:
-        array: (rows, columns), of Fractions, integers or floats
+    """Return a matrix of Fractions, integers or floats for python-flint.
 
     Example:
         >>> matrix_of(np.array([[Fraction(1, 3)]]))

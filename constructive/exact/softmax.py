@@ -22,13 +22,9 @@ _SMALL = 0.01
 
 
 def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[Array, Array]:
-    """Return logits less that of a reference, and bounds of their errors, which are 0 for itself.
+    """Return logits (..., n) less that of a reference (..., 1), and bounds of their errors.
 
-    Args:
-        high: logits (..., n)
-        low: what is to be added to them (..., n)
-        errors: bounds (..., n) of how far these sums are from the true logits
-        top: the token of reference, (..., 1)
+    Logits are sums high + low that are off by `errors` at most. The bound is 0 for the reference.
     """
     low_top = np.take_along_axis(low, top, axis=-1)
     below = (high - np.take_along_axis(high, top, axis=-1)) + (low - low_top)
@@ -40,15 +36,10 @@ def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[
 
 
 def shares(below: Array, spread: Array, top: Integers) -> tuple[Array, Array]:
-    """Return attention, and bounds of the sum of all its errors.
+    """Return attention (..., n), and bounds (...) of the sum of all its errors.
 
-    Args:
-        below: logits less that of the reference (..., n)
-        spread: bounds of their errors (..., n), 0 for the reference
-        top: the token of reference, (..., 1), whose logit is among the largest
-
-    Returns:
-        attention (..., n); and bounds (...), infinite or NaN where nothing is known
+    Arguments are those that `differences` returns and takes; the logit of the reference is among
+    the largest. Bounds are infinite or NaN where nothing is known.
 
     Example:
         >>> below = np.array([[0.0, 0.0], [0.0, -90.0]])

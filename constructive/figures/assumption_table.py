@@ -20,14 +20,6 @@ from constructive.theory.assumptions.report import Report
 NAME = "table-1-assumptions.txt"
 
 
-@dataclass(frozen=True, eq=False)
-class Row:
-    """A stage with what is known of it."""
-
-    stage: Stage
-    report: Report
-
-
 @dataclass(frozen=True)
 class AssumptionTable(Figure):
     """Every stage of both data, as text.
@@ -48,8 +40,8 @@ class AssumptionTable(Figure):
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
         """Write the table, whole or not at all."""
         found = [
-            Row(stage, assumptions.check(stage.dataset, subsets=self.subsets, budget=self.budget,
-                                         executor=executor))
+            (stage, assumptions.check(stage.dataset, subsets=self.subsets, budget=self.budget,
+                                      executor=executor))
             for stage in (*digits(), *text())
         ]  # fmt: skip
         path = folder / NAME
@@ -61,20 +53,19 @@ class AssumptionTable(Figure):
 ASSUMPTIONS = AssumptionTable()
 
 
-def render(found: list[Row]) -> str:
-    """Return the table as text."""
+def render(found: list[tuple[Stage, Report]]) -> str:
+    """Return the table of stages, with what is known of each, as text."""
     table = tables.new_table(
         "data", "stage", "Assumption 2", "Assumption 1", "Kruskal rank",
         "dependent subsets of n", "general position", "grouping",
     )  # fmt: skip
-    for row in found:
-        report = row.report
+    for stage, report in found:
         failing = f" ({len(report.contexts)})" if report.contexts else ""
         known = report.kruskal
         share = report.share
         table.add_row(
-            row.stage.data,
-            row.stage.stage,
+            stage.data,
+            stage.stage,
             report.assumption_2.name + failing,
             report.assumption_1.name,
             f"{known.lower}" if known.exact else f"{known.lower} to {known.upper}",
@@ -82,6 +73,6 @@ def render(found: list[Row]) -> str:
             f"{1 - report.position.dependent / report.position.subsets:.1%}",
             report.construction.name,
         )
-    first = found[0].report
+    first = found[0][1]
     heading = f"T = {first.count} examples, n = {first.size} tokens, d = {first.width}"
     return "\n".join([heading, "", *tables.lines(table, 140)]) + "\n"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from constructive.data.corpus import Text
 from constructive.data.real import english_text
 from constructive.exact.directed import percent
 from constructive.figures import drawing
-from constructive.figures.figure import Picture
-from constructive.layers.decoder import Decoder
+from constructive.figures.figure import Figure
 from constructive.support import tables
 from constructive.support.files import replacing
 from constructive.support.progress import report
@@ -67,13 +66,6 @@ class Cost:
 def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[Cost]:
     """Build the decoders of a text, one after the other, and count.
 
-    Args:
-        text: one text or several
-        kinds: names in `KINDS`
-
-    Raises:
-        ConstructiveError: as `build_decoder` does
-
     Example:
         >>> [cost] = costs(Text.words("the cat sat on the mat"), ["any labels, 1 integer"])
         >>> cost.kind, cost.share < 1
@@ -81,26 +73,15 @@ def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[Cost]:
     """
     for number, kind in enumerate(kinds):
         report("curve", number, len(KINDS))
-        yield cost_of(kind, build_decoder(text, **KINDS[kind]), text.num_positions)
-
-
-def cost_of(kind: str, decoder: Decoder, tokens: int) -> Cost:
-    """Count the numbers and bits of a decoder.
-
-    Args:
-        kind: its name
-        decoder: for a text
-        tokens: of the text, what it divides by
-    """
-    readout = int(np.count_nonzero(decoder.layer.readout_weights))
-    return Cost(
-        kind,
-        decoder.layer.num_heads,
-        readout / tokens,
-        decoder.num_stored / tokens,
-        decoder.num_bits / tokens,
-        decoder.record.share,
-    )
+        decoder, tokens = build_decoder(text, **KINDS[kind]), text.num_positions
+        yield Cost(
+            kind,
+            decoder.layer.num_heads,
+            int(np.count_nonzero(decoder.layer.readout_weights)) / tokens,
+            decoder.num_stored / tokens,
+            decoder.num_bits / tokens,
+            decoder.record.share,
+        )
 
 
 @dataclass(frozen=True)
@@ -108,38 +89,27 @@ class Limits:
     """What nothing goes below, and what files take, a token.
 
     Attributes:
-        numbers: of a readout for any labels
         bits: for any text
         listed: bits of a list of tokens
         packed: bits of the text under xz
     """
 
-    numbers: float
     bits: float
     listed: int
     packed: float
 
 
 def limits_of(text: Text) -> Limits:
-    """Return the limits for a text.
-
-    Args:
-        text: one text or several
-    """
+    """Return the limits for a text."""
     count = len(text.vocabulary)
     joined = [text.joined(tokens) for tokens in text.texts]
     content = b"".join(j.encode() if isinstance(j, str) else bytes(j) for j in joined)
     packed = 8 * len(lzma.compress(content, preset=9)) / len(text)
-    return Limits(1.0, math.log2(count + 1), max(1, (count - 1).bit_length()), packed)
+    return Limits(math.log2(count + 1), max(1, (count - 1).bit_length()), packed)
 
 
 def render(text: Text, found: list[Cost]) -> str:
-    """Return the table as text.
-
-    Args:
-        text: that the decoders recite
-        found: what they cost
-    """
+    """Return the table as text."""
     table = tables.new_table(
         "decoder", "heads", "readout numbers", "stored numbers", "stored bits", "proved",
         left=("decoder",),
@@ -151,9 +121,7 @@ def render(text: Text, found: list[Cost]) -> str:
             f"{cost.bits:,.1f}", proved,
         )  # fmt: skip
     known = limits_of(text)
-    table.add_row(
-        "limit for any labels", "", f"{known.numbers:.2f}", "", f"{known.bits:.1f}", "yes"
-    )
+    table.add_row("limit for any labels", "", "1.00", "", f"{known.bits:.1f}", "yes")
     table.add_row("a list of tokens", "", "", "", f"{known.listed}", "")
     table.add_row("the text under xz", "", "", "", f"{known.packed:.1f}", "")
     about = (
@@ -164,7 +132,7 @@ def render(text: Text, found: list[Cost]) -> str:
 
 
 @dataclass(frozen=True)
-class Curve(Picture):
+class Curve(Figure):
     """The curve for the beginning of an English text, as a picture and as a table.
 
     Attributes:
@@ -176,48 +144,28 @@ class Curve(Picture):
     kinds: tuple[str, ...] = tuple(KINDS)
 
     title = "What recitation costs, down to the limit (not of that paper)"
-    name = "curve"
-    inches = (8.0, 5.0)
-    needs: ClassVar[tuple[str, ...]] = ("matplotlib", "sklearn")
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The picture, and the table."""
-        return (*drawing.both(self.name), "curve.txt")
+    files = (*drawing.both("curve"), "curve.txt")
+    needs = "matplotlib", "sklearn"
 
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
         """Build the decoders once, and write all files."""
         del executor
-        text, found = self._built()
-        figure = drawing.new_figure(*self.inches)
+        text = Text.words(english_text()).first(self.tokens)
+        found = list(costs(text, self.kinds))
+        figure = drawing.new_figure(8.0, 5.0)
         draw_curve(figure, text, found)
-        pictures = drawing.save_both(figure, folder, self.name)
+        pictures = drawing.save_both(figure, folder, "curve")
         path = folder / "curve.txt"
         with replacing(path) as file:
             file.write(render(text, found).encode())
         return (*pictures, path)
-
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
-        """Draw the picture alone."""
-        del executor
-        draw_curve(figure, *self._built())
-
-    def _built(self) -> tuple[Text, list[Cost]]:
-        text = Text.words(english_text()).first(self.tokens)
-        return text, list(costs(text, self.kinds))
 
 
 CURVE = Curve()
 
 
 def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN401 - of matplotlib
-    """Draw bits over numbers, and the limits.
-
-    Args:
-        figure: an empty one
-        text: that the decoders recite
-        found: what they cost
-    """
+    """Draw bits over numbers, and the limits, in an empty figure."""
     axes, known = figure.subplots(), limits_of(text)
     for proved, colour, label in (
         (True, drawing.BLUE, "proved for every float32 program"),
@@ -237,7 +185,7 @@ def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN
             xytext=(4, 4) if angle else (-6, -3), ha="left" if angle else "right",
             rotation=angle, rotation_mode="anchor", fontsize=7,
         )  # fmt: skip
-    axes.axvline(known.numbers, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
+    axes.axvline(1.0, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
     axes.axhline(known.bits, color=drawing.GREEN, ls=":", label="limit for any labels, bits")
     axes.axhline(known.packed, color=drawing.ORANGE, ls="-.", label="the text under xz")
     axes.legend(frameon=False)

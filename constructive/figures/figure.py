@@ -30,12 +30,7 @@ class Figure(ABC):
 
     @abstractmethod
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
-        """Compute the figure, draw it, and return the paths of its files.
-
-        Args:
-            folder: where they go
-            executor: where parts are computed; None for here
-        """
+        """Compute the figure, draw it into a folder, and return the paths of its files."""
 
     def require(self) -> None:
         """Raise MissingExtraError where a module is not installed."""
@@ -61,12 +56,7 @@ class Picture(Figure):
 
     @abstractmethod
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401 - of matplotlib
-        """Compute and draw everything.
-
-        Args:
-            figure: an empty one of matplotlib
-            executor: where parts are computed; None for here
-        """
+        """Compute and draw everything, in an empty figure of matplotlib."""
 
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
         """Paint the figure, and save it twice."""

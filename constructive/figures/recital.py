@@ -39,14 +39,7 @@ _TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])
 
 
 def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) -> Array:
-    """Return attention weights of the first heads at the last positions of a text: (h, b, N).
-
-    Args:
-        decoder: the weights
-        ids: the numbers of the tokens of one text (N,)
-        last: b, positions at its end, or all
-        heads: h, or all
-    """
+    """Return attention of the first h heads at the last b positions of a text (N,): (h, b, N)."""
     layer = decoder.layer
     view = Causal(decoder.embedded(np.asarray(ids)[np.newaxis]), layer.window)
     weights = layer.query_weights[:heads], layer.key_weights[:heads]
@@ -68,14 +61,8 @@ def draw_recital(
 ) -> None:
     """Draw where a few heads look at the end of the longest text, and the margins of all positions.
 
-    Args:
-        figure: an empty one
-        decoder: built for the text
-        text: one text or several
-
-    Raises:
-        DataError: for another vocabulary, or a text that is too long
-        PrecisionError: where logits of heads are not exact
+    Raises DataError for another vocabulary, or a text that is too long, and PrecisionError where
+    logits of heads are not exact.
     """
     upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
     longest = int(text.lengths.argmax())

@@ -19,7 +19,6 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ EXPECTED = (
     "found by a random point", "found by a step along signs",
 )  # fmt: skip
 """The columns of expected.csv."""
-_WRITERS = {"vnnlib": version_1, "vnnlib2": version_2}
+_VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _README = """# Instances for verifiers of neural networks, with proved answers
 
@@ -76,13 +75,8 @@ Licence: Apache-2.0.
 def file_names(instances: Sequence[Instance], vnnlib: str = "both") -> list[str]:
     """Return the names of the files that `save` writes.
 
-    Args:
-        instances: with different names
-        vnnlib: "1", "2" or "both"
-
-    Raises:
-        ParameterError: for another version, names that are repeated or cannot be those of files,
-            and different networks with one name
+    Raises ParameterError for another version of VNN-LIB, names that are repeated or cannot be those
+    of files, and different networks with one name.
     """
     if vnnlib not in VNNLIB:
         raise ParameterError(
@@ -164,7 +158,7 @@ def save(
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
             for kind in VNNLIB[vnnlib]:
-                text = _WRITERS[kind](instance.property.after(fixed)).encode()
+                text = _VERSIONS[kind][1](instance.property.after(fixed)).encode()
                 (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
                 hashes[kind] = _hash(text)
             proof = json.dumps(proof_document(instance, hashes, fixed), indent=None)
@@ -190,7 +184,9 @@ def save(
             opset=OPSET,
             ir=IR_VERSION,
             operators=way.operators,
-            properties=" and ".join(starmap("`{}/` (VNN-LIB {})".format, _versions(vnnlib))),
+            properties=" and ".join(
+                f"`{kind}/` (VNN-LIB {_VERSIONS[kind][0]})" for kind in VNNLIB[vnnlib]
+            ),
             model="\n".join(f"- {clause}" for clause in clauses),
         )
         (new / "README.md").write_text(about, encoding="utf-8")
@@ -199,10 +195,8 @@ def save(
 def proof_document(instance: Instance, hashes: dict[str, str], fixed: Array) -> dict[str, Any]:
     """Return what the proof file of an instance says.
 
-    Args:
-        instance: with its proof
-        hashes: SHA-256 of the files of its network and property: "onnx", "vnnlib", "vnnlib2"
-        fixed: values of the inputs of the graph that come before those of the network (m,)
+    `hashes` are the SHA-256 of the files of its network and property, `fixed` values of the inputs
+    of the graph that come before those of the network (m,).
     """
     return {
         "format": FORMAT,
@@ -212,10 +206,6 @@ def proof_document(instance: Instance, hashes: dict[str, str], fixed: Array) -> 
         "rounding": text_of(instance.rounding),
         **instance.proof.after(fixed).document(),
     }
-
-
-def _versions(vnnlib: str) -> list[tuple[str, str]]:
-    return [(kind, {"vnnlib": "1.0", "vnnlib2": "2.0"}[kind]) for kind in VNNLIB[vnnlib]]
 
 
 def _hash(content: bytes) -> str:

@@ -34,7 +34,6 @@ and products of two of them neither underflow nor overflow in float64.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -135,7 +134,7 @@ class Interval(Refutation):
         0.119203
     """
 
-    kind: ClassVar[str] = "interval"
+    kind = "interval"
 
     atom: int
 

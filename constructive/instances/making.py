@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -102,12 +103,8 @@ def make(
         groups = max(1, (count - len(made)) // 2)
         todo = [next(tasks) for _ in range(groups)]
         found = ordered_map(_made, todo, executor=executor, step="make instances")
-        made += [instance for group in found for instance in sorted(group, key=_name)]
+        made += [instance for group in found for instance in sorted(group, key=attrgetter("name"))]
     return made
-
-
-def _name(instance: Instance) -> str:
-    return instance.name
 
 
 def _made(task: _Task) -> tuple[Instance, ...]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from constructive.instances.network import Head, Network
-from constructive.layers.layer import Layer
+from constructive.layers.layer import Layer, require_float_layer
 from constructive.support.arrays import Array, as_array
 from constructive.support.errors import ParameterError, shown
 
@@ -31,7 +31,7 @@ def network_of(layer: Layer, context: Array) -> Network:
         >>> bool(abs(network(data.queries[:1])[0, 0] - data.targets[0]) < 1e-4)
         True
     """
-    floats = layer.floats("instances")
+    floats = require_float_layer(layer, "instances")
     tokens = as_array(context).astype(np.float64)
     if tokens.ndim != 2 or tokens.shape[1] != floats.width:
         raise ParameterError(
@@ -61,15 +61,8 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
     (x + N z)^T W_K W_Q^T e; all other logits, and all values, are constant. As in `network_of`,
     these numbers are computed in float64 and rounded to float32.
 
-    Args:
-        layer: H heads whose weights are floats
-        context: E (n, d)
-        query: e (d,)
-        token: the index of the token that moves
-
-    Raises:
-        ParameterError: for weights that are not floats, a context of another width, products beyond
-            float32, a token that is not there, and values that read all directions
+    Raises ParameterError as `network_of` does, for a token that is not there, and for values that
+    read all directions.
 
     Example:
         >>> from constructive import build_memorizer, generators
@@ -81,7 +74,7 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
         >>> bool(abs(network([[0.0, 0.0]])[0, 0] - data.targets[0]) < 1e-4)
         True
     """
-    floats, whole = layer.floats("instances"), network_of(layer, context)
+    floats, whole = require_float_layer(layer, "instances"), network_of(layer, context)
     tokens, readouts = as_array(context).astype(np.float64), floats.readouts()
     read = np.concatenate(list(readouts), axis=1)
     rank = int(np.linalg.matrix_rank(read))

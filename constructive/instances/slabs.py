@@ -17,7 +17,7 @@ How lambda and mu were found does not matter (`search`).
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
@@ -133,7 +133,7 @@ class Slabs(Refutation):
         slabs: in order along g
     """
 
-    kind: ClassVar[str] = "slabs"
+    kind = "slabs"
 
     atom: int
     direction: Array

@@ -11,10 +11,7 @@ from constructive.instances.properties import Atom, Property
 
 
 def decimal(value: float) -> str:
-    """Write a float exactly, with a decimal point.
-
-    Args:
-        value: a finite float
+    """Write a finite float exactly, with a decimal point.
 
     Example:
         >>> decimal(1.0), decimal(-0.171875)
@@ -26,9 +23,6 @@ def decimal(value: float) -> str:
 
 def version_1(wanted: Property) -> str:
     """Write a property as VNN-LIB 1.0.
-
-    Args:
-        wanted: the property
 
     Example:
         >>> from constructive.instances.properties import Box
@@ -46,9 +40,6 @@ def version_1(wanted: Property) -> str:
 
 def version_2(wanted: Property) -> str:
     """Write a property as VNN-LIB 2.0, about one network in float32.
-
-    Args:
-        wanted: the property
 
     Example:
         >>> from constructive.instances.properties import Box

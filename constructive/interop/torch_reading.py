@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from constructive.data.dataset import Dataset, with_one
+from constructive.data.dataset import Dataset
 from constructive.interop.pytorch import AttentionModule
 from constructive.layers.attention import AttentionLayer
-from constructive.support.arrays import Array, row_chunks
+from constructive.support.arrays import Array, row_chunks, with_one
 from constructive.support.errors import DataError, ParameterError
 
 _NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"

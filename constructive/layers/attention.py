@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.data.padded import own_contexts
+from constructive.data.padded import Padded, as_padded
 from constructive.exact.arithmetics.floats import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn
-from constructive.layers.shapes import FLOAT64, HeadShapes, check_targets, require_finite
+from constructive.layers.shapes import HeadShapes, check_targets, require_floats
 from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -35,7 +35,7 @@ from constructive.support.errors import DataError, ParameterError, shown
 
 @dataclass(frozen=True, eq=False)
 class AttentionLayer(HeadShapes):
-    """Multi-head attention with a linear readout, as plain arrays: the `Layer` in floats.
+    """Multi-head attention with a linear readout, as plain arrays of floats.
 
     All five arrays have one dtype, float64 or float32, and the layer computes in it. They are
     read-only copies of what was given.
@@ -122,12 +122,6 @@ class AttentionLayer(HeadShapes):
             "W_D": self.readout_weights,
         }
 
-    @property
-    def width(self) -> int:
-        """d, the number of entries of a token or a query."""
-        return int(self.value_weights.shape[1]) if self.value_weights.ndim > 1 else 0
-
-    precision = FLOAT64
     corrections: ClassVar[tuple[Array, ...]] = ()
     """None, as W_V is all there is."""
     first_bits = 128
@@ -154,14 +148,6 @@ class AttentionLayer(HeadShapes):
         given = Outputs((self.value_weights,), self.output_weights, self.readout_weights)
         (values,), output, readout = drawn(given, rng)
         return AttentionLayer(self.query_weights, self.key_weights, values, output, readout)
-
-    def floats(self, purpose: str) -> "AttentionLayer":  # noqa: ARG002 - nothing is refused
-        """Return the layer itself, as its weights are floats already.
-
-        Args:
-            purpose: what they are for
-        """
-        return self
 
     @property
     def value_dim(self) -> int:
@@ -325,8 +311,8 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if their shapes do not fit the layer
         """
-        own, queries = own_contexts(contexts), as_array(queries)
-        read = as_array(contexts) if own is None else own
+        given, queries = as_padded(contexts), as_array(queries)
+        read = given if isinstance(given, Padded) else as_array(given)
         self._require_fit(read.shape, queries.shape)
         return read, queries
 
@@ -387,8 +373,4 @@ def _check_weights(arrays: dict[str, Array]) -> None:
         message = "the shapes of the weights do not fit together"
         suggestion = "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_o), W_D (d_o, d_out)"
         raise ParameterError(message, witness=shapes, suggestion=suggestion)
-    dtypes = {array.dtype for array in arrays.values()}
-    if dtypes not in ({np.dtype(np.float32)}, {np.dtype(np.float64)}):
-        message = f"the weights have dtypes {sorted(map(str, dtypes))}"
-        raise ParameterError(message, suggestion="all float64, or all float32")
-    require_finite(arrays)
+    require_floats(arrays)

@@ -3,9 +3,9 @@
 What is enclosed is the layer in real arithmetic, all operations included.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from flint import arb, arb_mat
 
@@ -14,8 +14,19 @@ from constructive.exact.arithmetics.balls import Balls
 from constructive.exact.ball import exact_matrix
 from constructive.exact.precision import working_precision
 from constructive.layers.attend import attend
-from constructive.layers.layer import Layer
+from constructive.layers.attention import AttentionLayer
 from constructive.layers.views import examples
+from constructive.support.arrays import Array
+
+
+class _Enclosable(Protocol):
+    """Floats, and what is added to their W_V exactly: arrays (H, d, d_v)."""
+
+    @property
+    def leading(self) -> AttentionLayer: ...
+
+    @property
+    def corrections(self) -> Iterable[Array]: ...
 
 
 class Enclosed(NamedTuple):
@@ -37,12 +48,12 @@ class BallLayer:
     """A layer ready for evaluation in balls of `prec` bits. Use `enclose`.
 
     Attributes:
-        layer: what is enclosed
+        layer: the floats of what is enclosed, with all of W_Q and W_K
         prec: bits of the balls
         readout: U, (H d, d_out), with f = U^T z
     """
 
-    layer: Layer
+    layer: AttentionLayer
     prec: int
     readout: arb_mat
 
@@ -62,7 +73,7 @@ class BallLayer:
                 yield Enclosed(example, flat, output)
 
 
-def enclose(layer: Layer, prec: int) -> BallLayer:
+def enclose(layer: _Enclosable, prec: int) -> BallLayer:
     """Return the layer in balls, all bits of its readout included.
 
     Args:
@@ -74,10 +85,10 @@ def enclose(layer: Layer, prec: int) -> BallLayer:
     """
     with working_precision(prec):
         readout = effective_readout(layer)
-    return BallLayer(layer, prec, readout)
+    return BallLayer(layer.leading, prec, readout)
 
 
-def effective_readout(layer: Layer) -> arb_mat:
+def effective_readout(layer: _Enclosable) -> arb_mat:
     """Return U with f = U^T z: (H d, d_out), at the precision in force.
 
     Args:
@@ -87,15 +98,15 @@ def effective_readout(layer: Layer) -> arb_mat:
         ParameterError: for a layer that is exact anyway
     """
     floats = layer.leading
-    output = floats.output_weights.reshape(layer.num_heads, floats.value_dim, -1)
+    output = floats.output_weights.reshape(floats.num_heads, floats.value_dim, -1)
     last = exact_matrix(floats.readout_weights)
     entries: list[arb] = []
-    for head in range(layer.num_heads):
+    for head in range(floats.num_heads):
         values = exact_matrix(floats.value_weights[head])
         for correction in layer.corrections:
             values += exact_matrix(correction[head])
         entries += (values * (exact_matrix(output[head]) * last)).entries()
-    return arb_mat(layer.num_heads * layer.width, layer.target_dim, entries)
+    return arb_mat(floats.num_heads * floats.width, floats.target_dim, entries)
 
 
 def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:

@@ -6,7 +6,6 @@ and one for the end of a text. Positions may be periodic: then position i has ro
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,14 +19,14 @@ from constructive.data.tokens import Joined, Token, joined, numbers_of, require_
 from constructive.exact.arithmetics.floats import Floats
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
-from constructive.layers import decoder_files, decoder_table
+from constructive.layers import decoder_files, tables
 from constructive.layers.causal.layer import CausalLayer
-from constructive.layers.decoder_checks import require_parts
+from constructive.layers.decoder_checks import require_ids, require_parts, require_text
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.packing import pack, packable
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.errors import ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet, Shown
@@ -145,20 +144,7 @@ class Decoder(Rebuilt, Shown):
             DataError: for what is none, and for sequences of more tokens than there are positions
         """
         numbers = np.asarray(ids)
-        whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
-        if not whole or numbers.min() < 0 or numbers.max() >= len(self.vocabulary):
-            raise DataError(
-                "ids are not numbers of tokens (S, N)",
-                witness=shown(numbers.shape),
-                suggestion=f"integers from 0 to {len(self.vocabulary) - 1}; `ids` finds them",
-            )
-        if numbers.shape[1] > self.num_positions:
-            raise DataError(
-                f"{numbers.shape[1]} tokens are more than the {self.num_positions} positions of "
-                "this decoder",
-                witness=numbers.shape[1],
-                suggestion=f"sequences of at most {self.num_positions} tokens",
-            )
+        require_ids(numbers, len(self.vocabulary), self.num_positions)
         embedded: Array = self.embedding[numbers] + self.placed(np.arange(numbers.shape[1]))
         return embedded
 
@@ -179,19 +165,6 @@ class Decoder(Rebuilt, Shown):
             numbers if self.longest is None else numbers % len(self.positions)
         ]
         return rows
-
-    def every_token(self, text: Text) -> tuple[Array, Array]:
-        """The two parts of each different token of texts at each position it has there.
-
-        Args:
-            text: one text or several, of its vocabulary
-
-        Returns:
-            rows of the embedding, and of the positions, to be added: both (R, d)
-        """
-        starts = np.repeat(text.starts, text.lengths)
-        pairs = np.unique(np.stack([text.ids, np.arange(len(text)) - starts]), axis=1)
-        return self.embedding[pairs[0]], self.placed(pairs[1])
 
     def ids(self, tokens: "str | bytes | Sequence[Token]") -> Integers:
         """The numbers of tokens (N,).
@@ -296,25 +269,7 @@ class Decoder(Rebuilt, Shown):
         Raises:
             DataError: for a text of another vocabulary, or with more positions
         """
-        if not isinstance(text, Text):
-            raise DataError(
-                f"the text is a {type(text).__name__}, not a Text",
-                witness=type(text).__name__,
-                suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
-            )
-        if text.vocabulary != self.vocabulary or text.unit != self.unit:
-            raise DataError(
-                f"the text has other tokens than the decoder: {text!r}",
-                witness=(text.unit, len(text.vocabulary)),
-                suggestion="the text which it was built for",
-            )
-        if text.longest > self.num_positions:
-            raise DataError(
-                f"the text has {text.longest} tokens, and the decoder {self.num_positions} "
-                "positions",
-                witness=text.longest,
-                suggestion="the text which it was built for",
-            )
+        require_text(text, self.vocabulary, self.unit, self.num_positions)
 
     def joined(self, tokens: Sequence[Token]) -> Joined:
         """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
@@ -354,10 +309,6 @@ class Decoder(Rebuilt, Shown):
         content = decoder_files.file_content(self.tensors, self.about())
         with replacing(path) as file:
             file.write(content)
-
-    def described(self) -> str:
-        """What is not an array, as JSON."""
-        return json.dumps(self.about())
 
     def about(self) -> dict[str, Any]:
         """Return what is not an array, as JSON values."""
@@ -446,4 +397,4 @@ class Decoder(Rebuilt, Shown):
         )
 
     def _sheet(self) -> Sheet:
-        return decoder_table.sheet(self._summary(), self.record, self.tensors)
+        return tables.decoder_sheet(self._summary(), self.record, self.tensors)

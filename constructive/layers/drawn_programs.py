@@ -45,22 +45,13 @@ _CONSTANTS = (1.0, 2.0**0.5, 0.3, 3.7, 64.0)
 
 
 def choices(seed: int) -> Choose:
-    """Make a function that takes one of several options.
-
-    Args:
-        seed: of all its choices
-    """
+    """Return a function that takes one of several options, as a seed says."""
     rng = np.random.default_rng(seed)
     return lambda options: options[int(rng.integers(len(options)))]
 
 
 def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Program:
-    """Draw a program.
-
-    Args:
-        model: whose program it is
-        choose: takes one of several options
-        decoder: whether it evaluates decoders, not layers
+    """Draw a program of a model, for layers or for decoders.
 
     Example:
         >>> from constructive.exact.models import FLOAT32
@@ -143,10 +134,7 @@ def _tree(names: tuple[str, ...], choose: Choose, *, free: bool) -> Tree:
 
 
 def brackets(names: tuple[str, ...]) -> Iterator[Tree]:
-    """Yield all trees of pairs that keep the order of names.
-
-    Args:
-        names: of arrays, each of which shares an index with the next one
+    """Yield all trees of pairs of neighbours, which share an index.
 
     Example:
         >>> list(brackets(("x", "y", "z")))

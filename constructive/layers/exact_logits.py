@@ -75,11 +75,7 @@ class Sums(NamedTuple):
         return np.where(np.asarray(self.largest) == 0.0, 0, bits)
 
     def exact(self, form: Format) -> Booleans:
-        """Return whether a format represents all of them, as zero or as normal numbers.
-
-        Args:
-            form: with so many bits, and a range
-        """
+        """Return whether a format represents all of them, as zero or as normal numbers."""
         normal = np.asarray(self.exponents) >= np.frexp(form.smallest)[1] - 1
         inside = np.asarray(self.largest) <= form.largest
         exact: Booleans = inside & normal & (self.bits <= form.digits)
@@ -111,28 +107,18 @@ class ExactLogits:
     head_dim: int
 
     def logits(self, sizes: Array | None = None) -> Sums:
-        """Return differences of two logits.
-
-        Args:
-            sizes: bounds of |x|^T |W_K| |W_Q|^T |e|, the largest over tokens (..., H); by default
-                of all data
-        """
+        """Return differences of two logits, for sizes as the attribute (..., H)."""
         return Sums(self.exponents, 2.0 * (self.sizes if sizes is None else sizes))
 
     def exact(self, model: FloatModel) -> Booleans:
         """Return for which heads an evaluation makes no error in logits and differences: (H,).
 
-        Args:
-            model: how it rounds; sums and logits themselves are in float32
+        Sums and logits themselves are in float32.
         """
         return self.before(model) & self.logits().exact(FORMATS["float32"])
 
     def before(self, model: FloatModel) -> Booleans:
-        """Return for which heads it makes none in what comes before logits: (H,).
-
-        Args:
-            model: how it rounds
-        """
+        """Return for which heads it makes none in what comes before logits: (H,)."""
         single, free = FORMATS["float32"], model.contraction.free
         possible = model.keeps_logits and (self.in_range(model) or not free)
         exact = np.full(len(self.sizes), possible)
@@ -143,11 +129,7 @@ class ExactLogits:
         return exact
 
     def in_range(self, model: FloatModel) -> bool:
-        """Return whether no product of factors overflows, whichever are multiplied first.
-
-        Args:
-            model: whose constants may scale them
-        """
+        """Return whether no product of factors, scaled or not, overflows in any order."""
         return 2.0 * self.paths * model.stretch <= FORMATS["float32"].largest
 
     def errors(
@@ -155,11 +137,7 @@ class ExactLogits:
     ) -> Array:
         """Bound the errors of exponents, eps, where logits are not exact: (..., H).
 
-        Args:
-            model: how evaluation rounds
-            tokens: n, the most that a query sees
-            sizes: as in `logits`
-            own: relative errors that are added to gamma
+        A query sees n = tokens at most; `own` is a relative error that is added to gamma.
         """
         steps = model.logit_roundings(self.width, self.head_dim)
         gamma = float(model.gamma(steps)) + own
@@ -193,12 +171,9 @@ def exact_logits(
     The orders that are covered: queries W_Q^T e and keys W_K^T x first, then their product; the
     matrix W_K W_Q^T first, and its product with e or with x; each sum in any order.
 
-    Args:
-        weights: W_Q and W_K (H, d, d_h)
-        view: queries and tokens of width d; who sees whom does not matter
-        stored: whether weights are numbers of the format of storage, which nothing rounds; heads
-            then have one unit, so that one table has the exponentials of all
-        each: whether every query and token is multiplied, rather than the largest entries of all
+    Who sees whom in the view does not matter. `stored` weights are numbers of the format of
+    storage, which nothing rounds; their heads have one unit, so that one table has all
+    exponentials. With `each`, every query and token is multiplied, not only the largest entries.
 
     Example:
         >>> from constructive.exact.models import FLOAT32
@@ -248,13 +223,10 @@ def exact_logits(
 def exact_positions(
     weights: tuple[Array, Array], tokens: Array, model: FloatModel | None = None
 ) -> ExactLogits:
-    """Bound all sums on the way to the logits of a decoder, whose tokens are its queries.
+    """Bound all sums on the way to the logits of a decoder, whose tokens (..., d) are its queries.
 
-    Args:
-        weights: W_Q and W_K (H, d, d_h), which nothing rounds
-        tokens: (..., d), all that are evaluated
-        model: how evaluation rounds, if that is what the answer is for: where the largest entries
-            of tokens show that it makes no error, as is usual, no token is multiplied
+    Where the largest entries of tokens show that evaluations of a model make no error, as is usual,
+    no token is multiplied.
     """
     view = Causal(tokens.reshape(1, -1, tokens.shape[-1]))
     if model is not None:

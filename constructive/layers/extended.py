@@ -18,13 +18,12 @@ from constructive.exact.directed import upper
 from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import enclose, intermediate
-from constructive.layers.layer import NotFloats
 from constructive.layers.outputs import Outputs, drawn
+from constructive.layers.shapes import FLOAT64_BITS, HeadShapes
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError
 
-PART_BITS = 53
 _GUARD_BITS = 64
 _MOST_BITS = 1 << 13
 """Bits of a readout that a layer may have; more are built by nobody."""
@@ -33,7 +32,7 @@ _WIDEST = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class ExtendedLayer(NotFloats):
+class ExtendedLayer(HeadShapes):
     """Multi-head attention whose values are sums of float64 arrays.
 
     It is evaluated in balls, of `precision` + 64 bits or more. Corrections are kept as a read-only
@@ -63,11 +62,11 @@ class ExtendedLayer(NotFloats):
             and np.isfinite(self.corrections).all()
         )
         bits = self.precision
-        if not is_integer(bits) or not PART_BITS < bits <= _MOST_BITS:
+        if not is_integer(bits) or not FLOAT64_BITS < bits <= _MOST_BITS:
             raise ParameterError(
                 f"precision={bits!r} is not a number of bits beyond a float64",
                 witness=bits,
-                suggestion=f"from {PART_BITS + 1} to {_MOST_BITS} bits",
+                suggestion=f"from {FLOAT64_BITS + 1} to {_MOST_BITS} bits",
             )
         if not fits:
             raise ParameterError(
@@ -198,16 +197,11 @@ def solve(
 ) -> tuple[Array, ...]:
     """Solve Z U = Y in balls, and return U as a sum of float64 arrays (H d, d_out).
 
-    Args:
-        layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples that fit the layer
-        columns: T independent columns of Z, on which U is not zero
-        precision: bits that the sum carries; the working precision is raised until balls give them
-
-    Raises:
-        PrecisionError: where 2^14 bits do not suffice, or U leaves the range of float64
+    U is zero but on T independent columns of Z. The sum carries so many bits; the working precision
+    is raised until balls give them. Raises PrecisionError where 2^14 bits do not suffice, or U
+    leaves the range of float64.
     """
-    parts = -(-precision // PART_BITS)
+    parts = -(-precision // FLOAT64_BITS)
     prec = 2 * precision + _GUARD_BITS
     while prec <= _WIDEST:
         z = intermediate(enclose(layer, prec), dataset)
@@ -218,7 +212,7 @@ def solve(
             if solution is not None:
                 size = largest(solution)
                 wide = max(x.rad() for x in solution.entries())
-                if wide <= size * arb(2) ** -(parts * PART_BITS):
+                if wide <= size * arb(2) ** -(parts * FLOAT64_BITS):
                     return _split(solution, columns, z.ncols(), parts)
         prec *= 2
     raise PrecisionError(

@@ -42,7 +42,8 @@ def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], 
         record = read_record(fields)
         layer = _layer(arrays, record.precision)
         tensors.require_known(arrays, layer.tensors)
-        record.require_heads(layer.num_heads)
+        if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
+            raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
         return make(layer, record)
 
     return tensors.load(path, FORM, made)

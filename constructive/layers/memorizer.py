@@ -15,7 +15,7 @@ from constructive.data.shapes import require_examples
 from constructive.exact.rational import Fractions
 from constructive.layers import files, tables
 from constructive.layers.attention import dtype_of, require_single_target
-from constructive.layers.layer import Layer
+from constructive.layers.layer import Layer, require_float_layer
 from constructive.layers.record import BuildRecord, TrainedRecord
 from constructive.support.arrays import UNREADABLE, Array, as_array
 from constructive.support.errors import DataError, ParameterError
@@ -56,7 +56,13 @@ class Memorizer(Shown):
     @property
     def built(self) -> BuildRecord:
         """The record of a memorizer that was built. Raises ParameterError for trained weights."""
-        return self.record.built
+        if isinstance(self.record, TrainedRecord):
+            raise ParameterError(
+                f"weights of a {self.record.source} were not built here, and have no groups",
+                witness=self.record.source,
+                suggestion="a memorizer from build_memorizer, or memorizer.max_error(dataset)",
+            )
+        return self.record
 
     @in_three_parts
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:
@@ -135,7 +141,7 @@ class Memorizer(Shown):
             DataError: if the data do not fit the layer
         """
         require_examples(dataset)
-        return self.layer.max_error(dataset)
+        return self.layer.max_error(dataset)  # type: ignore[arg-type] # refused there
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
         """Return the same memorizer with rounded weights; measure `max_error` anew.
@@ -147,7 +153,7 @@ class Memorizer(Shown):
             ParameterError: for weights that are not floats, or a readout beyond float64; for
                 another dtype, and for weights beyond its range
         """
-        layer = self.layer.floats(f"arrays of {dtype_of(dtype)}")
+        layer = require_float_layer(self.layer, f"arrays of {dtype_of(dtype)}")
         return dataclasses.replace(self, layer=layer.astype(dtype))
 
     def save(self, path: str | Path) -> None:
@@ -202,7 +208,7 @@ class Memorizer(Shown):
                 `MultiheadAttention` does not have, and for a dtype that is no `torch.dtype` of
                 real numbers
         """
-        layer = self.layer.floats("PyTorch modules")
+        layer = require_float_layer(self.layer, "PyTorch modules")
         require("torch", extra="torch", purpose="Memorizer.to_torch")
         from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
 
@@ -270,7 +276,7 @@ class Memorizer(Shown):
                 for a static model of trained weights without a context
             OutputError: where the file cannot be written
         """
-        layer = self.layer.floats("ONNX models")
+        layer = require_float_layer(self.layer, "ONNX models")
         if shared_context if static else context is not None:
             raise ParameterError(
                 "context= and shared_context= are for different models",
@@ -294,7 +300,7 @@ class Memorizer(Shown):
         return f"Memorizer({self.record.summary(self.layer)})"
 
     def _sheet(self) -> Sheet:
-        return tables.sheet(self.layer, self.record)
+        return tables.memorizer_sheet(self.layer, self.record)
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:

@@ -91,11 +91,7 @@ class SignedCycles(NamedTuple):
 
 
 def drawn(given: Outputs, rng: np.random.Generator) -> Outputs:
-    """Draw signed cycles, and fold them into the weights (see the module for what stays).
-
-    Args:
-        given: float64 weights
-        rng: of all that is drawn
+    """Draw signed cycles, and fold them into float64 weights (see the module for what stays).
 
     Example:
         >>> given = Outputs((np.ones((2, 1, 1)),), np.ones((2, 1)), np.ones((1, 1)))

@@ -40,15 +40,6 @@ class Scale:
     weights: float = 1.0
     inverse: tuple[str, ...] = ("logits",)
 
-    def roundings(self, *, base_two: bool = False) -> int:
-        """Count the roundings: of constants, of their products, and of log2 e with its product.
-
-        Args:
-            base_two: whether logits are multiplied by log2 e, too
-        """
-        scaled = 0 if self.weights == 1.0 else 2 + 2 * len(self.inverse)
-        return scaled + 2 * base_two
-
 
 @dataclass(frozen=True)
 class Program:

@@ -30,15 +30,14 @@ from constructive.exact.arithmetics.rationals import (
 from constructive.exact.rational import Fractions, array_of, matrix_of
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.layer import NotFloats
-from constructive.layers.shapes import FLOAT64, check_targets
+from constructive.layers.shapes import HeadShapes, check_targets
 from constructive.layers.views import examples
 from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
 
 
 @dataclass(frozen=True, eq=False)
-class RationalLayer(NotFloats):
+class RationalLayer(HeadShapes):
     """Attention with W_Q and W_K / ln(2) rational, and a rational readout.
 
     The arrays are read-only copies of what was given.
@@ -69,8 +68,6 @@ class RationalLayer(NotFloats):
 
     in_words = "rational weights (W_K in units of ln 2)"
     """In what numbers the weights are, in words."""
-    precision = FLOAT64
-    """As records have it; Fractions have as many bits as they need."""
     corrections: ClassVar[tuple[Array, ...]] = ()
     """None, as the readout is exact."""
     first_bits = 0

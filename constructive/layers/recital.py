@@ -6,7 +6,6 @@ import numpy as np
 
 from constructive.data.corpus import Text
 from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
 from constructive.layers.causal.integers import integer_margins, require_integers
 from constructive.layers.causal.margins import Margins, margins
@@ -59,10 +58,13 @@ def added_tokens(decoder: Decoder, text: Text) -> Array:
     Raises:
         PrecisionError: where it does not; or where what fills up shorter texts overflows
     """
-    token, position = (part.astype(np.float64) for part in decoder.every_token(text))
+    places = np.arange(len(text)) - np.repeat(text.starts, text.lengths)
+    pairs = np.unique(np.stack([text.ids, places]), axis=1)
+    token = decoder.embedding[pairs[0]].astype(np.float64)
+    position = decoder.placed(pairs[1]).astype(np.float64)
     with np.errstate(over="ignore"):
         added = token + position
-        tokens = added.astype(np.float32)
+        tokens: Array = added.astype(np.float32)
         filled = decoder.embedding[0] + decoder.placed(np.arange(text.longest))
     rest = added - token
     exact = (tokens == added) & (rest == position) & (added - rest == token)
@@ -150,12 +152,8 @@ def _by_bounds(decoder: Decoder, text: Text, model: FloatModel) -> Margins:
             done += len(part.least)
             parts.append(part)
     together = Margins.together(parts)
-    stored = (
-        np.abs(w).max() <= model.storage.largest
-        and np.array_equal(rounded(w, model.storage.name), w)
-        for w in decoder.tensors.values()
-    )
     of_logits = decoder.embedding, decoder.positions, *list(decoder.layer.tensors.values())[:2]
+    stored = map(model.storage.holds, decoder.tensors.values())
     if all(stored) and all(map(_normal, of_logits)):
         return together
     nothing = np.full(len(together.least), np.inf)

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
 from constructive.layers.layer import Layer
-from constructive.layers.shapes import FLOAT64
-from constructive.support.errors import ParameterError
+from constructive.layers.shapes import FLOAT64_BITS
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -93,11 +92,6 @@ class BuildRecord:
     constant: ClassVar[bool] = False
 
     @property
-    def built(self) -> "BuildRecord":
-        """The record itself, as these weights were built."""
-        return self
-
-    @property
     def small_groups(self) -> bool:
         """Whether groups have at most n, and then n - 1 examples: those of Theorems 1 and 2."""
         most = [self.context_size, *[max(self.context_size - 1, 1)] * len(self.heads)]
@@ -141,19 +135,6 @@ class BuildRecord:
             ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
         )
 
-    def require_heads(self, num_heads: int) -> None:
-        """Refuse a layer that has another number of heads.
-
-        Args:
-            num_heads: H of the layer
-
-        Raises:
-            ValueError: unless there is a record of each head
-        """
-        if len(self.heads) != num_heads:
-            message = f"{num_heads} heads have {len(self.heads)} records"
-            raise ValueError(message)
-
 
 @dataclass(frozen=True)
 class TrainedRecord:
@@ -170,22 +151,13 @@ class TrainedRecord:
     constant: bool
 
     construction: ClassVar[str] = "trained"
-    precision: ClassVar[int] = FLOAT64
+    precision: ClassVar[int] = FLOAT64_BITS
     heads: ClassVar[tuple[HeadRecord, ...]] = ()
     order: ClassVar[tuple[int, ...]] = ()
     classes: ClassVar[tuple[Label, ...]] = ()
     grouped: ClassVar[bool] = False
     small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
-
-    @property
-    def built(self) -> BuildRecord:
-        """None. Raises ParameterError."""
-        raise ParameterError(
-            f"weights of a {self.source} were not built here, and have no groups",
-            witness=self.source,
-            suggestion="a memorizer from build_memorizer, or memorizer.max_error(dataset)",
-        )
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line.
@@ -210,13 +182,6 @@ class TrainedRecord:
             layer: the weights of the memorizer
         """
         return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
-
-    def require_heads(self, num_heads: int) -> None:
-        """Refuse nothing, as any number of heads will do.
-
-        Args:
-            num_heads: H of the layer
-        """
 
 
 def _sizes(layer: Layer, heads: str) -> str:

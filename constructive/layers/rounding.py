@@ -75,11 +75,7 @@ def rounding(
 ) -> Rounding:
     """Bound how far an evaluation is from real arithmetic with the stored weights and data.
 
-    Args:
-        layer: H heads, in float32 or float64
-        dataset: T examples that fit the layer
-        model: how evaluation rounds; one that stores no numbers in fewer bits
-        chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
+    The model is one that stores no numbers in fewer bits.
 
     Example:
         >>> from constructive import build_memorizer, generators

@@ -10,7 +10,7 @@ from constructive.data.shapes import ExampleShapes
 from constructive.support.arrays import Rebuilt, first_place
 from constructive.support.errors import DataError, ParameterError
 
-FLOAT64 = 53
+FLOAT64_BITS = 53
 """Bits of a float64, and so of a readout that is not a sum of several."""
 
 
@@ -43,17 +43,13 @@ class HeadShapes(Rebuilt):
     @property
     def num_parameters(self) -> int:
         """The number of entries of the weights."""
-        return sum(array.size for array in vars(self).values())
+        return sum(array.size for array in vars(self).values() if isinstance(array, np.ndarray))
 
 
 def head_weights(
     tensors: dict[str, npt.NDArray[Any]],
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the first two arrays of a layer, from tensors of a file.
-
-    Args:
-        tensors: by the names which files give them
-    """
+    """Return the first two arrays of a layer, from tensors of a file."""
     return tensors["W_Q"], tensors["W_K"]
 
 
@@ -67,8 +63,15 @@ def check_targets(dataset: ExampleShapes, target_dim: int) -> None:
         )
 
 
-def require_finite(tensors: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Raise ParameterError, with its place, for an entry of weights that is not finite."""
+def require_floats(tensors: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raise ParameterError for dtypes but float32 or float64 alone, and what is not finite."""
+    kinds = sorted({str(array.dtype) for array in tensors.values()})
+    if kinds not in (["float32"], ["float64"]):
+        raise ParameterError(
+            f"the weights have dtypes {kinds}",
+            witness=tuple(kinds),
+            suggestion="all float64, or all float32",
+        )
     for name, array in tensors.items():
         wrong = ~np.isfinite(array)
         if wrong.any():

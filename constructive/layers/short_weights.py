@@ -19,14 +19,8 @@ def shortened(weights: tuple[Array, Array], dataset: Dataset) -> tuple[Array, Ar
     """Round W_Q and W_K to so few bits that all logits on the data are exact in float32.
 
     Each head has a power of two of its own for W_Q, and one for W_K; its largest entries have up to
-    8 bits, as many as all heads can have.
-
-    Args:
-        weights: W_Q and W_K (H, d, d_h)
-        dataset: T examples of width d
-
-    Raises:
-        DataError: where data have so many bits that weights of one bit are too long
+    8 bits, as many as all heads can have. Raises DataError where data have so many bits that
+    weights of one bit are too long.
 
     Example:
         >>> data = Dataset([[1.0, 2.0], [0.5, 4.0]], [[1.0, 1.0]], [0.0])

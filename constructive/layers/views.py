@@ -90,13 +90,11 @@ class Own(View):
         queries: (T, d)
     """
 
+    hidden: Booleans | None = None
+    """Which tokens each query does not see, (T, n), or None if all see all."""
+
     def __init__(self, contexts: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = contexts, queries
-
-    @property
-    def hidden(self) -> Booleans | None:
-        """Which tokens each query does not see, (T, n), or None if all see all."""
-        return None
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
@@ -120,12 +118,7 @@ class OfLengths(Own):
 
     def __init__(self, contexts: Padded, queries: Numbers) -> None:
         super().__init__(contexts.tokens, queries)
-        self._hidden = ~contexts.mask
-
-    @property
-    def hidden(self) -> Booleans:
-        """Which tokens each query does not see: (T, n)."""
-        return self._hidden
+        self.hidden: Booleans = ~contexts.mask
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
@@ -136,7 +129,7 @@ class OfLengths(Own):
             [[[False, True, True], [False, False, False]]]
         """
         for block in super().blocks(num_heads, chunk_bytes, itemsize):
-            yield block._replace(hidden=self._hidden[block.rows])
+            yield block._replace(hidden=self.hidden[block.rows])
 
 
 class Shared(View):
@@ -148,14 +141,10 @@ class Shared(View):
     """
 
     is_shared = True
+    hidden = None
 
     def __init__(self, context: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = context[np.newaxis], queries
-
-    @property
-    def hidden(self) -> None:
-        """None, as all queries see all tokens."""
-        return
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time."""

@@ -102,10 +102,7 @@ def build_sequence_memorizer(
         symbols=examples.symbols,
         classes=None if examples.integers else examples.classes,
         record=SequenceRecord(
-            embedding=kind.embedding,
-            layout="deep",
-            backend="residual",
-            step=kind.comparison.name,
+            construction=kind.name,
             max_word_bits=max_word_bits,
             seed=seed,
             num_sequences=len(examples.ids),

@@ -29,13 +29,11 @@ class Comparison(ABC):
     """One way to compare a register with an integer, exact at integers.
 
     Attributes:
-        name: as records name it
         forgiving: whether it is also right for registers within 1/3 of an integer
         weights: how many that are not zero it takes, beside two for each register that is changed,
             for thresholds beyond 1
     """
 
-    name: ClassVar[str]
     forgiving: ClassVar[bool]
     weights: ClassVar[int]
 
@@ -129,7 +127,6 @@ class Comparison(ABC):
 class Ramp(Comparison):
     """relu(r - t + 1) - relu(r - t): one layer, a difference of numbers as large as r."""
 
-    name = "ramp"
     forgiving = False
     weights = 4
 
@@ -145,7 +142,6 @@ class Saturating(Comparison):
     So floats carry words of as many bits as they have, and rounding is forgiven.
     """
 
-    name = "saturating"
     forgiving = True
     weights = 7
 

@@ -15,13 +15,12 @@ import numpy.typing as npt
 
 from constructive.sequences.storage import Json, JsonFile, decoded, encoded, number, written
 from constructive.sequences.tokens import (
-    builtin,
     codes,
     exact_vectors,
-    listed_labels,
+    flat_labels,
     numbered,
     rectangular,
-    unequal,
+    require_equal_to_themselves,
 )
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Integers, Rebuilt, private
@@ -81,40 +80,16 @@ class SequenceDataset(Rebuilt, JsonFile):
         listed = rectangular(sequences)
         different, ids = numbered(listed)
         tokens = exact_vectors(different)
-        flat = listed_labels(labels)
-        if task == "seq2seq":
-            flat = [listed_labels(row) for row in flat]
-            wrong = [i for i, row in enumerate(flat) if len(row) != len(listed[0])]
-            if wrong or len(flat) != len(listed):
-                raise DataError(
-                    f"labels do not fit {len(listed)} sequences of {len(listed[0])} tokens",
-                    witness=wrong[:1] or len(flat),
-                    suggestion="one label for each token",
-                )
-            flat = [label for row in flat for label in row]
-        elif len(flat) != len(listed):
-            raise DataError(
-                f"{len(listed)} sequences have {len(flat)} labels",
-                witness=len(flat),
-                suggestion="one label for each sequence",
-            )
-        flat = [builtin(label) for label in flat]
+        flat = flat_labels(labels, ids.shape, each_token=task == "seq2seq")
         try:
-            counts = Counter(flat)
-            classes = tuple(sorted(counts, key=lambda label: -counts[label]))
+            classes = tuple(label for label, _ in Counter(flat).most_common())
         except TypeError as error:
             raise DataError(
                 f"a label cannot be told from others: {error}",
                 suggestion="integers, or hashable classes; task='seq2seq' for several a sequence",
             ) from error
-        for kind, values in (("token", different), ("label", classes)):
-            odd = [value for value in values if unequal(value)]
-            if odd:
-                raise DataError(
-                    f"a {kind} is {odd[0]}, which is not equal to itself; no finite number",
-                    witness=str(odd[0]),
-                    suggestion="a symbol such as None for what is missing",
-                )
+        require_equal_to_themselves("token", different)
+        require_equal_to_themselves("label", classes)
         index = {label: place for place, label in enumerate(classes)}
         found = cls(
             task=task,  # type: ignore[arg-type] # checked above

@@ -362,8 +362,7 @@ class SequenceMemorizer(JsonFile, Shown):
                          f"{sizes.keys} keys, labels of {sizes.label_bits} bits"),
             ("weights", f"{self.nonzero_parameters:,} non-zero (Theorem 7: at most "
                         f"{sizes.bound:,}), of up to {self.largest_bits} bits"),
-            ("options", f"{record.embedding}, {record.layout}, {record.backend}, {record.step}, "
-                        f"seed {record.seed}"),
+            ("options", f"{record.construction}, seed {record.seed}"),
         )  # fmt: skip
         table = new_table(
             "part", "depth", "width", "non-zero", "total", "largest bits", left=("part",)

@@ -15,20 +15,14 @@ class SequenceRecord:
     """How a sequence memorizer came to be.
 
     Attributes:
-        embedding: as in `build_sequence_memorizer`
-        layout: as there
-        backend: as there
-        step: as there
+        construction: as in `build_sequence_memorizer`
         max_word_bits: as there
         seed: as there
         num_sequences: N
         sizes: the numbers in the bound of Theorem 7 (`sequences.bounds`)
     """
 
-    embedding: str
-    layout: str
-    backend: str
-    step: str
+    construction: str
     max_word_bits: int | None
     seed: int
     num_sequences: int
@@ -36,11 +30,7 @@ class SequenceRecord:
 
 
 def read_record(content: Json) -> SequenceRecord:
-    """Return the record of a file. Raises ValueError, TypeError or KeyError for what is none.
-
-    Args:
-        content: of `dataclasses.asdict`
-    """
+    """Return the record of a file. Raises ValueError, TypeError or KeyError for what is none."""
     record = dict(content)
     sizes = Sizes(**record.pop("sizes"))
     found = SequenceRecord(**record, sizes=sizes)
@@ -50,7 +40,6 @@ def read_record(content: Json) -> SequenceRecord:
     small = all(type(x) is int and 0 <= x < _LARGEST for x in dataclasses.astuple(sizes))
     if not small or any(type(x) is not int or x < 0 for x in counts):
         raise ValueError("a number of its record is not a number")
-    names = found.embedding, found.layout, found.backend, found.step
-    if not all(isinstance(name, str) and name.isidentifier() for name in names):
-        raise ValueError("a name in its record is not a name")
+    if not (isinstance(found.construction, str) and found.construction.isidentifier()):
+        raise ValueError("the construction in its record is not a name")
     return found

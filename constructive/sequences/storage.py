@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from constructive.sequences.network import Network, Number, SparseMatrix
-from constructive.support.errors import FormatError, ParameterError
-from constructive.support.files import read_file, replacing
+from constructive.support.errors import ParameterError
+from constructive.support.files import replacing
+from constructive.support.reading import reading
 
 Json = Any
 """What the json module reads and writes."""
@@ -160,18 +161,17 @@ def network_from(content: Json) -> Network:
     Raises:
         ValueError, TypeError, KeyError: for others
     """
-    layers = tuple(
-        SparseMatrix(
-            tuple(tuple(columns) for columns, _, _ in layer["rows"]),
-            tuple(tuple(map(number, values)) for _, values, _ in layer["rows"]),
-            tuple(number(bias) for _, _, bias in layer["rows"]),
-            layer["inputs"],
+    return Network(
+        tuple(
+            SparseMatrix(
+                tuple(tuple(columns) for columns, _, _ in layer["rows"]),
+                tuple(tuple(map(number, values)) for _, values, _ in layer["rows"]),
+                tuple(number(bias) for _, _, bias in layer["rows"]),
+                layer["inputs"],
+            )
+            for layer in content["layers"]
         )
-        for layer in content["layers"]
     )
-    if content["residual"] is not True:
-        raise ValueError("a network without skip connections, as older versions built them")
-    return Network(layers)
 
 
 def digest(content: Json) -> str:
@@ -236,25 +236,15 @@ class JsonFile(ABC):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        text = read_file(path)
         made_by = f"{cls.__name__}.save"
-        try:
+        with reading(path, f"a file of {made_by}", made_by) as text:
             content = json.loads(text, object_pairs_hook=_without_duplicates)
             if content["format"] != cls.FORMAT:
                 raise ValueError(f"its format is {content['format']!r}, not {cls.FORMAT!r}")
             found = cls.from_content(content)
             if digest(found.content()) != digest(content):
                 raise ValueError("it is not written as it should be")
-        except (
-            ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError,
-            OverflowError, ZeroDivisionError,
-        ) as error:  # fmt: skip
-            raise FormatError(
-                f"{path} is not a file of {made_by}: {error}",
-                witness=str(path),
-                suggestion=f"a file written by {made_by}",
-            ) from error
-        return found
+            return found
 
 
 def _without_duplicates(pairs: list[tuple[str, Json]]) -> Json:

@@ -152,7 +152,33 @@ def builtin(value: Any) -> Any:  # noqa: ANN401
     return value.item() if isinstance(value, kinds) else value
 
 
-def listed_labels(labels: Any) -> list[Any]:  # noqa: ANN401
+def flat_labels(labels: Any, shape: tuple[int, ...], *, each_token: bool) -> list[Any]:  # noqa: ANN401
+    """Return the labels of sequences, or of all their tokens, one after the other.
+
+    `shape` is that of the sequences (N, n). Raises DataError for labels that are not as many.
+    """
+    count, size = shape
+    flat = _listed(labels)
+    if each_token:
+        rows = [_listed(row) for row in flat]
+        wrong = [i for i, row in enumerate(rows) if len(row) != size]
+        if wrong or len(rows) != count:
+            raise DataError(
+                f"labels do not fit {count} sequences of {size} tokens",
+                witness=wrong[:1] or len(rows),
+                suggestion="one label for each token",
+            )
+        flat = [label for row in rows for label in row]
+    elif len(flat) != count:
+        raise DataError(
+            f"{count} sequences have {len(flat)} labels",
+            witness=len(flat),
+            suggestion="one label for each sequence",
+        )
+    return [builtin(label) for label in flat]
+
+
+def _listed(labels: Any) -> list[Any]:  # noqa: ANN401
     """Return labels as a list; none of what is not a list."""
     try:
         return list(labels)
@@ -160,8 +186,18 @@ def listed_labels(labels: Any) -> list[Any]:  # noqa: ANN401
         return []
 
 
-def unequal(value: Any) -> bool:  # noqa: ANN401
-    """Return whether it holds a NaN, which is not equal to itself."""
+def require_equal_to_themselves(kind: str, values: tuple[Hashable, ...]) -> None:
+    """Raise DataError for tokens or labels that hold a NaN, which is not equal to itself."""
+    for value in values:
+        if _unequal(value):
+            raise DataError(
+                f"a {kind} is {value}, which is not equal to itself; no finite number",
+                witness=str(value),
+                suggestion="a symbol such as None for what is missing",
+            )
+
+
+def _unequal(value: Any) -> bool:  # noqa: ANN401
     if isinstance(value, tuple):
-        return any(map(unequal, value))
+        return any(map(_unequal, value))
     return bool(value != value)  # noqa: PLR0124 - NaN

@@ -86,13 +86,9 @@ def is_integer(value: object) -> bool:
 
 
 def as_path(path: object) -> Path:
-    """Return a path as a `Path`.
+    """Return a string, or an object of a library that stands for a path, as a `Path`.
 
-    Args:
-        path: a string, or an object of a library that stands for a path
-
-    Raises:
-        ParameterError: for anything else, and for a name that no file can have
+    Raises ParameterError for anything else, and for a name that no file can have.
 
     Example:
         >>> as_path("folder/weights.bin").name

@@ -34,9 +34,6 @@ def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -
         bytes_per_row: what a row takes, with all that is computed of it at once
         chunk_bytes: what a piece may take
 
-    Yields:
-        the rows of each piece, in order
-
     Example:
         >>> list(row_chunks(5, 8, chunk_bytes=16))
         [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -70,6 +67,17 @@ def as_array(values: object) -> npt.NDArray[Any]:
     return array.astype(np.float32) if array.dtype.name.startswith(_SHORT) else array
 
 
+def readable_array(
+    name: str, values: object, suggestion: str, witness: object = None
+) -> npt.NDArray[Any]:
+    """Return `as_array` of values, or raise DataError with their name."""
+    try:
+        return as_array(values)
+    except UNREADABLE as error:
+        problem = f"{name} cannot be read as an array: {error}"
+        raise DataError(problem, witness=witness, suggestion=suggestion) from error
+
+
 def private(name: str, values: object) -> npt.NDArray[Any]:
     """Return a read-only copy as an array; also of what only looks like one, such as a tensor.
 
@@ -94,10 +102,7 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
 
 
 def first_place(wrong: Booleans) -> tuple[int, ...]:
-    """Return the index of the first True.
-
-    Args:
-        wrong: of any shape, not all False
+    """Return the index of the first True; there is one.
 
     Example:
         >>> first_place(np.array([[False, False], [True, True]]))
@@ -147,6 +152,11 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.view()
 
 
+def with_one(array: Array) -> Array:
+    """Return an entry 1 appended along the last axis."""
+    return np.concatenate([array, np.ones((*array.shape[:-1], 1), array.dtype)], axis=-1)
+
+
 class Rebuilt:
     """An object that its constructor makes anew when it is copied or unpickled.
 
@@ -194,22 +204,15 @@ def checked_array(name: str, values: object) -> Array:
 
 def finite_array(name: str, values: object, *, copy: bool) -> Array:
     """Read `values` as a finite array of float32 or float64. A copy is made before the check."""
-    try:
-        array = as_array(values)
-    except UNREADABLE as error:
-        message = f"{name} are ragged or not numbers that numpy can hold: {error}"
-        suggestion = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
-        raise DataError(message, suggestion=suggestion) from error
+    one_length = "arrays whose rows have one length; torch.stack(...) for a list of tensors"
+    array = readable_array(name, values, one_length)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         index = first_place(np.ma.getmaskarray(values))
         message = f"{name}{list(index)} is masked"
         raise DataError(message, witness=index, suggestion="fill or drop masked entries")
     kind = array.dtype.newbyteorder("=")
     if kind.kind in "biu":
-        if (
-            array.size
-            and int(np.abs(array.reshape(-1).astype(object)).max()) > _LARGEST_EXACT_INTEGER
-        ):
+        if array.size and max(int(array.max()), -int(array.min())) > _LARGEST_EXACT_INTEGER:
             message = f"{name} has integers beyond 2^53, which float64 cannot hold exactly"
             raise DataError(message, suggestion="smaller integers, or floats")
         kind = np.dtype(np.float64)

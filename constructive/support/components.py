@@ -7,11 +7,7 @@ from constructive.support.arrays import Integers
 
 
 def components(edges: npt.ArrayLike, count: int) -> Integers:
-    """Return the number of the component that each vertex is in, from 0 on: (count,).
-
-    Args:
-        edges: pairs of vertices (2, E), from 0 to count - 1
-        count: the number of vertices
+    """Return the number of the component of each vertex, (count,), by pairs of vertices (2, E).
 
     Example:
         >>> components([[0, 1], [1, 3]], 4)

@@ -30,11 +30,7 @@ def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
 
 
 def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
-    """Import packages that none of our extras brings: libraries that a user has or has not.
-
-    Args:
-        packages: what to install, by the names of the modules
-        purpose: what needs them
+    """Import modules that none of our extras brings; what to install for each is its value.
 
     Raises:
         MissingExtraError: for the first that is not installed

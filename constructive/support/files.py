@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
 
 from constructive.support.arguments import as_path
-from constructive.support.errors import FormatError, OutputError
+from constructive.support.errors import OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")
 """For every function that takes a path."""
@@ -81,18 +81,13 @@ class Target(NamedTuple):
         kind = stat.S_IFMT(self.status.st_mode)
         if kind not in allowed:
             raise self.refused(f"it is {_KINDS.get(kind, 'not a file')}", "the path of a file")
-        # Root may write what nobody may write; but somebody has protected it on purpose.
         where = self.path if self.is_stream else self.name  # a nameless pipe has only its path
         if not self.status.st_mode & _ANYBODY or not os.access(where, os.W_OK):
-            how = f"chmod u+w {self.name}, or another path"
-            raise self.refused("it is write-protected", how)
+            raise _protected(self.path, self.name)
 
 
 def require_writable(path: str | Path) -> Target:
     """Check that a file of this name can be written; worth a call before long work.
-
-    Args:
-        path: the file
 
     Raises:
         OutputError: if its folder does not exist or is not writable, for a file that is
@@ -107,15 +102,11 @@ def require_writable(path: str | Path) -> Target:
           witness: /no such folder
           try: create the folder first, or another path
     """
-    path, status = as_path(path), None
+    path = as_path(path)
     name = Path(os.path.realpath(path))
-    try:
-        status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:  # a loop of links, or a folder that may not be entered
-        raise _refused(path, f"{error.strerror}", name) from error
-    target = Target(path, name, status)
+    target = Target(path, name, None)
+    with _refusals(path, name), suppress(FileNotFoundError, NotADirectoryError):
+        target = Target(path, name, path.stat())
     if target.is_standard_output:
         return target
     target.require_kind(stat.S_IFREG, *_STREAMS)
@@ -126,10 +117,6 @@ def require_writable(path: str | Path) -> Target:
 
 def same_file(first: Path, second: Path) -> bool:
     """Return whether two paths are of one file, also by a link; devices are not files.
-
-    Args:
-        first: a path
-        second: another one
 
     Example:
         >>> same_file(Path("weights.bin"), Path("folder/../weights.bin"))
@@ -142,38 +129,8 @@ def same_file(first: Path, second: Path) -> bool:
     return os.path.samestat(one, other) and not stat.S_ISCHR(one.st_mode)
 
 
-def read_file(path: str | Path) -> bytes:
-    """Read all bytes of a file.
-
-    Args:
-        path: the file
-
-    Raises:
-        FormatError: for a folder
-        OSError: for a file that does not exist or may not be read
-
-    Example:
-        >>> read_file(tempfile.gettempdir())
-        Traceback (most recent call last):
-            ...
-        constructive.FormatError: ... is a folder, not a file
-          witness: ...
-          try: the path of a file
-    """
-    try:
-        return as_path(path).read_bytes()
-    except IsADirectoryError as error:
-        raise FormatError(
-            f"{path} is a folder, not a file", witness=str(path), suggestion="the path of a file"
-        ) from error
-
-
 def way_out(error: OSError, otherwise: str = "another path") -> str:
     """Return what to try where the system refuses: room on a full disk, else what is given.
-
-    Args:
-        error: of the system
-        otherwise: what is said for all other errors
 
     Example:
         >>> way_out(OSError(errno.ENOSPC, "No space left on device"))
@@ -190,9 +147,6 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     A reader sees the old file or the new one, never half of one, also after an interrupt. The new
     file has the permissions of the old one. A pipe or a device gets all bytes at the end.
 
-    Args:
-        path: the file
-
     Raises:
         OutputError: as `require_writable` does, and where the disk refuses
         BrokenPipeError: if nobody reads a pipe
@@ -206,13 +160,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """
     target = require_writable(path)
     write = _sent if target.is_stream else _beside
-    try:
-        with write(target) as file:
-            yield file
-    except (OutputError, BrokenPipeError):
-        raise
-    except OSError as error:
-        raise target.refused(error.strerror or str(error), way_out(error)) from error
+    with _refusals(target.path, target.name), write(target) as file:
+        yield file
 
 
 @contextmanager
@@ -275,38 +224,37 @@ def require_folder(path: str | Path, names: Sequence[str]) -> bool:
     path = as_path(path)
     real = _real(path)
     _require_around(path, real.parent, "the folder around it is read-only")
-    try:
-        found = real.lstat()
-    except FileNotFoundError:
-        return False
-    except OSError as error:  # a name that is too long
-        raise _refused(path, f"{error.strerror}", path) from error
-    if not stat.S_ISDIR(found.st_mode):
+    mode = None
+    with _refusals(path, path), suppress(FileNotFoundError):  # a name may be too long
+        mode = real.lstat().st_mode
+    if mode is not None and not stat.S_ISDIR(mode):
         raise _refused(path, "it is not a folder", path)
-    allowed, folders = set(names), _folders(names)
-    todo, filled = [path], False
-    while todo:
-        folder = todo.pop()
+    return mode is not None and bool(_require_known(path, names))
+
+
+def _require_known(path: Path, names: Sequence[str]) -> list[Path]:
+    """Return all that is in a folder; raise OutputError for what is protected or not of `names`."""
+    files, folders = {*names}, _folders(names)
+    inside: list[Path] = []
+    for folder in (path, *(path / name for name in folders)):
+        if folder != path and (folder.is_symlink() or not folder.is_dir()):
+            continue
         if not folder.stat().st_mode & _ANYBODY or not os.access(folder, os.W_OK | os.X_OK):
-            how = f"chmod u+w {folder}, or another path"
-            raise _refused(path, "it is write-protected", folder, how)
-        for file in sorted(folder.iterdir()):
-            filled = True
-            name, mode = file.relative_to(path).as_posix(), file.lstat().st_mode
-            if name in folders and stat.S_ISDIR(mode):
-                todo.append(file)
-                continue
-            if name not in allowed or not stat.S_ISREG(mode):
-                raise _refused(path, f"it holds something else, {name}", file)
-            if not mode & _ANYBODY:
-                how = f"chmod u+w {file}, or another path"
-                raise _refused(path, f"{name} is write-protected", file, how)
-    return filled
+            raise _protected(path, folder)
+        inside += sorted(folder.iterdir())
+    for file in inside:
+        name, mode = file.relative_to(path).as_posix(), file.lstat().st_mode
+        if not (stat.S_ISDIR(mode) if name in folders else stat.S_ISREG(mode) and name in files):
+            raise _refused(path, f"it holds something else, {name}", file)
+        if not mode & _ANYBODY:
+            raise _protected(path, file, name)
+    return inside
 
 
-def _folders(names: Sequence[str]) -> set[str]:
-    """Return the folders within a folder that has files of these names."""
-    return {parent.as_posix() for name in names for parent in PurePosixPath(name).parents} - {"."}
+def _folders(names: Sequence[str]) -> list[str]:
+    """Return the folders within a folder that has files of these names, outer ones first."""
+    found = {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
+    return sorted(found - {"."})
 
 
 @contextmanager
@@ -336,22 +284,19 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
     new = _temporary(real)
     old = new.with_suffix(".old")
     try:
-        new.mkdir()
-        for folder in sorted(_folders(names)):
-            (new / folder).mkdir()
-        yield new
-        for name in names:
-            if (new / name).is_file():
-                with (new / name).open("rb") as written:
-                    os.fsync(written.fileno())
-        if require_folder(path, names):  # also as somebody may have come meanwhile
-            real.rename(old)
-        new.rename(real)
-        shutil.rmtree(old, ignore_errors=True)
-    except OutputError:
-        raise
-    except OSError as error:
-        raise _refused(path, error.strerror or str(error), path) from error
+        with _refusals(path, path):
+            new.mkdir()
+            for folder in _folders(names):
+                (new / folder).mkdir()
+            yield new
+            for name in names:
+                if (new / name).is_file():
+                    with (new / name).open("rb") as written:
+                        os.fsync(written.fileno())
+            if require_folder(path, names):  # also as somebody may have come meanwhile
+                real.rename(old)
+            new.rename(real)
+            shutil.rmtree(old, ignore_errors=True)
     finally:
         if old.exists() and not real.exists():
             old.rename(real)
@@ -363,9 +308,8 @@ def _temporary(name: Path) -> Path:
     return name.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
 
 
-def _real(path: str | Path) -> Path:
+def _real(path: Path) -> Path:
     """Return the same without links and dots, but for a link at its end."""
-    path = Path(path)
     return path.resolve() if path.name in {"", ".."} else path.parent.resolve() / path.name
 
 
@@ -376,6 +320,23 @@ def _require_around(path: Path, folder: Path, reason: str) -> None:
         raise _refused(path, "no such folder", folder, how)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise _refused(path, reason, folder)
+
+
+@contextmanager
+def _refusals(path: Path, witness: Path) -> Iterator[None]:
+    """Say in three parts what the system refuses; that a reader has gone stays BrokenPipeError."""
+    try:
+        yield
+    except (OutputError, BrokenPipeError):
+        raise
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error), witness, way_out(error)) from error
+
+
+def _protected(path: Path, witness: Path, what: str = "it") -> OutputError:
+    """Return the error for what somebody has protected on purpose, though root may write it."""
+    how = f"chmod u+w {witness}, or another path"
+    return _refused(path, f"{what} is write-protected", witness, how)
 
 
 def _refused(

@@ -25,31 +25,16 @@ class Fingerprint:
         self._hashed = hashlib.sha256()
 
     def begin(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        """Begin with an array, whose blocks come next.
-
-        Args:
-            name: as in files
-            dtype: of its entries
-            shape: of the whole
-        """
+        """Begin with an array, whose blocks come next."""
         self._hashed.update(f"{name} {dtype.newbyteorder('<').str} {list(shape)}\n".encode())
 
     def block(self, array: npt.NDArray[Any]) -> None:
-        """Add entries.
-
-        Args:
-            array: of the dtype that was named
-        """
+        """Add entries, of the dtype that was named."""
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         self._hashed.update(little.data)
 
     def add(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Add a whole array.
-
-        Args:
-            name: as in files
-            array: of any shape
-        """
+        """Add a whole array."""
         self.begin(name, array.dtype, array.shape)
         self.block(array)
 
@@ -59,10 +44,7 @@ class Fingerprint:
 
 
 def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return the `Fingerprint` of whole arrays.
-
-    Args:
-        arrays: by their names in files
+    """Return the `Fingerprint` of whole arrays, by their names in files.
 
     Example:
         >>> fingerprint({"targets": np.array([1.0])}).hex()[:16]

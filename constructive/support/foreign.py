@@ -15,9 +15,6 @@ Result = TypeVar("Result")
 def as_ours(error: MemoryError | LinAlgError) -> ConstructiveError:
     """Return the error that says in three parts what Python and numpy say in one.
 
-    Args:
-        error: of an array that does not fit into memory, or of an algorithm that failed
-
     Example:
         >>> print(as_ours(LinAlgError("SVD did not converge")))
         an algorithm of linear algebra failed on these numbers
@@ -43,9 +40,6 @@ def as_ours(error: MemoryError | LinAlgError) -> ConstructiveError:
 
 def in_three_parts(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Let a function raise `OutOfMemoryError` and `PrecisionError` for what numpy raises.
-
-    Args:
-        function: a public one
 
     Example:
         >>> import numpy as np

@@ -22,11 +22,6 @@ def physical_memory() -> float:
 def require_memory(what: str, num_bytes: int, suggestion: str) -> None:
     """Raise ParameterError for arrays that are larger than the memory of this machine.
 
-    Args:
-        what: the name of the arrays, in the plural
-        num_bytes: their size
-        suggestion: what to do instead
-
     Example:
         >>> require_memory("contexts", 10**18, "fewer examples")
         Traceback (most recent call last):

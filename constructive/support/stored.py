@@ -115,15 +115,9 @@ class StoredArray:
             return np.asarray(np.memmap(file, self.dtype, "r", self.start, self.shape))
 
     def rows(self, index: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Read some rows: (k, ...).
+        """Read some rows, (k, ...), by a slice, integers from -T to T - 1, or T Booleans.
 
-        Args:
-            index: a slice, integers from -T to T - 1, or T Booleans
-
-        Raises:
-            FormatError: if the file is not the one that was opened, or is gone
-            IndexError: for rows that are not there
-            OSError: if it cannot be read
+        Raises FormatError as `mapped` does, and IndexError for rows that are not there.
         """
         if isinstance(index, slice) or not _one_by_one(index, self.shape[0]):
             return self.mapped()[index]
@@ -137,17 +131,7 @@ class StoredArray:
         return out
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Walk through all rows, some at a time.
-
-        Args:
-            block_bytes: the size of the rows of one step, or of a single row if that is more
-
-        Yields:
-            which rows, and these
-
-        Raises:
-            FormatError: as `rows` does
-        """
+        """Walk through all rows, some at a time: yield which rows, and these."""
         row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
         for rows in row_chunks(self.shape[0], row_bytes, block_bytes):
             yield rows, self.rows(rows)
@@ -167,11 +151,7 @@ class StoredArray:
             yield file
 
     def changed(self, what: str) -> FormatError:
-        """Return the error for a file that is not as it was.
-
-        Args:
-            what: what of it has changed
-        """
+        """Return the error for a file that is not as it was; `what` of it has changed."""
         return FormatError(
             f"{self.path} has changed since it was opened: {what}",
             witness=str(self.path),

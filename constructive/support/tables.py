@@ -17,7 +17,7 @@ def new_table(*headings: str, left: Collection[str] | None = None, fold: bool = 
     Args:
         headings: of its columns
         left: those whose columns are flush left, by default all; the others are flush right
-        fold: whether long texts go on in the next line, and are not cut
+        fold: continue long texts in the next line, and do not cut them
 
     Example:
         >>> [column.justify for column in new_table("name", "number", left=("name",)).columns]

@@ -16,8 +16,7 @@ from safetensors.numpy import load as deserialize
 from safetensors.numpy import save
 
 from constructive.support.arrays import Array
-from constructive.support.errors import FormatError
-from constructive.support.files import read_file
+from constructive.support.reading import reading
 
 Made = TypeVar("Made")
 
@@ -27,10 +26,6 @@ _LENGTH = 8
 
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
     """Return the content of a .safetensors file.
-
-    Args:
-        tensors: arrays by name
-        metadata: texts by name
 
     Example:
         >>> content = serialized({"weights": np.zeros(1)}, {"b": "2", "a": "1"})
@@ -63,14 +58,7 @@ class Form(NamedTuple):
 
 
 def require_known(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
-    """Refuse tensors that a reader would leave out: the weights of another kind of layer.
-
-    Args:
-        found: tensors of a file, by name
-        known: tensors of what was read
-
-    Raises:
-        ValueError: with their names
+    """Raise ValueError for tensors that a reader leaves out: weights of another kind of layer.
 
     Example:
         >>> require_known({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
@@ -94,18 +82,16 @@ def load(
     Args:
         path: the file
         form: which kind it has to be
-        make: called with arrays by name and the JSON; may raise what a file can make it raise
+        make: called with arrays by name and the JSON, inside `reading`
         others: the same for other formats of such files, by name; they may have no description
-
-    Raises:
-        FormatError: if it is not such a file
-        OSError: if it cannot be read
     """
-    content = read_file(path)
-    try:
+    with reading(path, form.what, form.written_by) as content:
         if content.startswith(b"PK"):
             raise ValueError("it is a zip archive, as data sets are")
-        tensors = deserialize(content)
+        try:
+            tensors = deserialize(content)
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error
         stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
         metadata = json.loads(content[_LENGTH:stop]).get("__metadata__") or {}
         found = metadata.get("format")
@@ -114,11 +100,3 @@ def load(
             raise ValueError(f"its format is {found!r}, not {form.name!r}")
         said = metadata[form.key] if found == form.name else metadata.get(form.key, "null")
         return makers[found](tensors, json.loads(said))
-    except (
-        SafetensorError, ValueError, TypeError, KeyError, RecursionError, OverflowError,
-    ) as error:  # fmt: skip
-        raise FormatError(
-            f"{path} is not {form.what}: {error}",
-            witness=str(path),
-            suggestion=f"a file written by {form.written_by}",
-        ) from error

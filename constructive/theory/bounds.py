@@ -84,15 +84,8 @@ def paired_capacity(num_heads: int, width: int) -> int:
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
     """Return the smallest H that holds T examples by Theorem 1 if d_h is given, else by 2.
 
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        head_dim: d_h; by default any, since Theorem 2 holds for all
-
-    Raises:
-        ParameterError: where a count is not a positive integer
-        CapacityError: where r = 1 and T > 1: softmax over one token (or a head with no rank to
-            spare) holds one example, whatever H is
+    CapacityError where r = 1 and T > 1: softmax over one token (or a head with no rank to spare)
+    holds one example, whatever H is.
 
     Example:
         >>> heads_needed(1861, context_size=32, head_dim=64)
@@ -135,9 +128,6 @@ def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
 
 def consecutive(sizes: Iterable[int]) -> Groups:
     """Return groups (start, stop) of these sizes, one after the other.
-
-    Args:
-        sizes: the numbers of examples
 
     Example:
         >>> consecutive([3, 2])
@@ -248,14 +238,6 @@ class TheoremHeads:
     def capacity(self, num_heads: int, context_size: int, head_dim: int) -> int:
         """Return how many examples H such heads hold.
 
-        Args:
-            num_heads: H
-            context_size: n
-            head_dim: d_h
-
-        Raises:
-            ParameterError: where a count is not a positive integer
-
         Example:
             >>> RANK_ONE.capacity(num_heads=3, context_size=3, head_dim=1)
             7
@@ -274,15 +256,7 @@ class TheoremHeads:
     ) -> Plan:
         """Plan such heads, and refuse more examples than they hold.
 
-        Args:
-            num_examples: T
-            context_size: n
-            num_heads: H
-            head_dim: d_h; without it a head is as wide as it can use: n, or 1 if of rank one
-
-        Raises:
-            ParameterError: for a count below 1
-            CapacityError: for too many examples; the message says how many heads would do
+        Without d_h a head is as wide as it can use: n, or 1 if of rank one.
 
         Example:
             >>> SATURATED.plan(num_examples=7, context_size=3, num_heads=3)

@@ -85,12 +85,8 @@ def context_capacity(
 
     Examples that are one input have one row of Z, and count once.
 
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d); of queries only which are
-            equal has a part in it
-        num_heads: H
-        rng: of elements of L_t
-        different: one example of each input (`different_inputs`), where that is known
+    dataset: of its queries only which are equal has a part in it
+    different: one example of each input (`different_inputs`), where that is known
 
     Example:
         >>> one_hot = np.eye(3)[[[0, 1], [1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]]
@@ -139,12 +135,8 @@ def generic_rows(
     The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
     as integers, and are zero for differences.
 
-    Args:
-        contexts: (T, n, d)
-        num_heads: H
-        prime: of the residues
-        rng: of coefficients
-        differences: (T,), for which contexts differences of tokens are drawn; None for none
+    contexts: (T, n, d)
+    differences: (T,), for which contexts differences of tokens are drawn; None for none
     """
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
@@ -162,12 +154,7 @@ def generic_rows(
 
 
 def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Integers:
-    """Return the rows that take part in some dependency, but with a chance of T / p each time.
-
-    Args:
-        factors: of the matrix of rows
-        rng: mixes the dependencies
-    """
+    """Return the rows that take part in some dependency, but with a chance of T / p each time."""
     rank, total = factors.rank, len(factors.rows)
     if rank == total:
         return np.empty(0, dtype=np.int64)
@@ -195,10 +182,6 @@ class LeastHeads(NamedTuple):
 
 def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
     """Return the smallest H that contexts allow for all different inputs.
-
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d)
-        rng: of elements of L_t
 
     Example:
         >>> from constructive import generators

@@ -41,10 +41,7 @@ class Spans:
 
 
 def spans_of(contexts: Array) -> Spans:
-    """Return the spans of contexts (C, n, d), decided over the rational numbers.
-
-    Args:
-        contexts: finite floats
+    """Return the spans of contexts (C, n, d) of finite floats, decided over the rational numbers.
 
     Example:
         >>> spans_of(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
@@ -61,9 +58,6 @@ def spans_of(contexts: Array) -> Spans:
 def dimensions(contexts: Array) -> tuple[int, int]:
     """Return only k and delta of `spans_of`, which is quicker.
 
-    Args:
-        contexts: finite floats (C, n, d)
-
     Example:
         >>> dimensions(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
         (2, 1)
@@ -74,10 +68,7 @@ def dimensions(contexts: Array) -> tuple[int, int]:
 
 
 def count_spans(contexts: Array) -> tuple[int, int]:
-    """Bound both dimensions by counting: V tokens, and V less the parts that contexts join.
-
-    Args:
-        contexts: (C, n, d)
+    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join.
 
     Example:
         >>> count_spans(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))

@@ -82,12 +82,8 @@ def separate(
 ) -> Array:
     """Find for each group but the first a vector orthogonal modulo p to it alone.
 
-    Args:
-        dataset: T examples
-        groups: (start, stop) of consecutive examples
-        prime: p
-        rng: of the vectors
-        earlier: whether others are those of the groups before alone
+    groups: (start, stop) of consecutive examples
+    earlier: whether others are those of the groups before alone
 
     Returns:
         (H, d), zero for empty groups and the first one

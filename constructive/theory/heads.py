@@ -68,12 +68,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
 def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
     """Return the fewest heads of a data set, and some room.
 
-    Args:
-        dataset: T examples
-        known: the fewest
-
-    Raises:
-        CapacityError: where no number of heads holds the data
+    CapacityError where no number of heads holds it.
     """
     least, below, decided, different = known
     spans, blamed = below.spans, len(below.blamed)

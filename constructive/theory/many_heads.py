@@ -20,14 +20,7 @@ _SHORT = 10**30
 def require_heads(num_heads: int, num_examples: int, each: int) -> None:
     """Require that H heads are not far too many, and fit into the memory of this machine.
 
-    Args:
-        num_heads: H, positive
-        num_examples: T
-        each: entries of weights, and of Z where it is formed, for each head
-
-    Raises:
-        ParameterError: for what takes more memory, and for more than 100,000 heads for fewer
-            examples
+    each: entries of weights, and of Z where it is formed, for each head
 
     Example:
         >>> require_heads(10**6, 7, 20)

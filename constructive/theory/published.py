@@ -50,6 +50,36 @@ class PublishedBound:
     units: tuple[int, ...] = ()
 
 
+_Row = tuple[str, int | None, tuple[int, ...], str, str, str]
+"""The fields of a `PublishedBound`; units are those that the count would be of."""
+
+_TRANSFORMERS = (
+    ("transformer of many layers", "O~(d + n + sqrt(n N)), n labels a sequence",
+     "separated tokens", "Kim, Kim, Mozafari, ICLR 2023"),
+    ("one attention layer of rank one, and a feed-forward layer",
+     "O(n N d + d^2), n labels a sequence", "separated tokens",
+     "Kajitsuka, Sato, ICLR 2024"),
+    ("one attention layer, and feed-forward layers",
+     "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; optimal up to logarithms",
+     "separated tokens, labels from a finite set", "Kajitsuka, Sato, ICLR 2025"),
+    ("one attention layer, no feed-forward layer", "H d_h + d associations of H heads",
+     "sequences of a vocabulary, next tokens as labels",
+     "Dana, Pydi, Chevaleyre, AISTATS 2025"),
+    ("one transformer layer, real-analytic activation, not polynomial",
+     "Theta((V - 1) N) for next-token distributions of a vocabulary of V",
+     "different sequences",
+     "Madden, Fox, Thrampoulidis, IEEE Trans. Inf. Theory 2025 (arXiv 2405.13718)"),
+    ("one attention layer, and a feed-forward layer",
+     "O~(N) for N facts, in attention or in the feed-forward layer",
+     "facts of subject, relation and answer; random embeddings",
+     "Nichani, Lee, Bietti, ICLR 2025"),
+    ("transformer of O(N) blocks", "O(d N) for vectors of d as labels, whatever n is",
+     "different sequences, d >= 2",
+     "Alcalde, Fantuzzi, Zuazua, 2025 (arXiv 2502.02270)"),
+)  # fmt: skip
+"""Transformers with feed-forward layers, and other labels: networks, orders, data, sources."""
+
+
 def published_bounds(
     *, num_examples: int, context_size: int, width: int
 ) -> tuple[PublishedBound, ...]:
@@ -70,15 +100,21 @@ def published_bounds(
         (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)', (20,))
     """
     require_positive(num_examples=num_examples, context_size=context_size, width=width)
-    inputs = (context_size + 1) * width
-    return (
+    orders = (
+        (model, None, (), formula, data, source) for model, formula, data, source in _TRANSFORMERS
+    )
+    rows: tuple[_Row, ...] = (
         *_one_attention_layer(num_examples, context_size, width),
-        *_transformers(),
-        *_networks_on_vectors(num_examples, inputs),
+        *orders,
+        *_networks_on_vectors(num_examples, (context_size + 1) * width),
+    )
+    return tuple(
+        PublishedBound(model, count, formula, data, source, () if count is None else units)
+        for model, count, units, formula, data, source in rows
     )
 
 
-def _one_attention_layer(total: int, size: int, width: int) -> tuple[PublishedBound, ...]:
+def _one_attention_layer(total: int, size: int, width: int) -> tuple[_Row, ...]:
     """Theorem 1 and what this package has beyond it."""
     heads = heads_needed(total, context_size=size)
     ranked = size <= width  # else no context has rank n
@@ -90,65 +126,30 @@ def _one_attention_layer(total: int, size: int, width: int) -> tuple[PublishedBo
         for h, k in ((heads, size), (heads, 1), (more, 1))
     )
     kruskal = "queries of Kruskal rank n, contexts of rank n"
-    rows = (
-        ("one attention layer, d_h = n", saturated, ranked, heads,
+    return (
+        ("one attention layer, d_h = n", saturated if ranked else None, (heads,),
          "H(2dn + d + 1) + 1, H = (N - 1)/(n - 1)", kruskal,
          "Mahdavi, Liao, Thrampoulidis, ICLR 2024, Theorem 1"),
-        ("one attention layer, d_h = 1", narrow, ranked, heads,
+        ("one attention layer, d_h = 1", narrow if ranked else None, (heads,),
          "H(3d + 1) + 1, H = (N - 1)/(n - 1)", kruskal, "Theorem 2 of this package"),
-        ("one attention layer, d_h = 1", spans, own, more, "H(3d + 1) + 1, H = (N - 1)/(d - 1)",
+        ("one attention layer, d_h = 1", spans if own else None, (more,),
+         "H(3d + 1) + 1, H = (N - 1)/(d - 1)",
          "queries of Kruskal rank d, almost all contexts of n >= 2 tokens",
          "Theorem 10 of this package"),
-        ("one attention layer, W_h = c_h k q^T", full * (width + 1) + 2 * width, size > 1, full,
+        ("one attention layer, W_h = c_h k q^T",
+         full * (width + 1) + 2 * width if size > 1 else None, (full,),
          "Hd + 2d + H, H = N/d; N are needed for real labels",
          "queries not zero, almost all contexts of n >= 2 tokens",
          "Theorems 9 and 11 of this package"),
     )  # fmt: skip
-    return tuple(
-        PublishedBound(
-            model, count if applies else None, formula, data, source, (units,) if applies else ()
-        )
-        for model, count, applies, units, formula, data, source in rows
-    )
 
 
-def _transformers() -> tuple[PublishedBound, ...]:
-    """Transformers with feed-forward layers, and other labels: orders."""
-    rows = (
-        ("transformer of many layers", "O~(d + n + sqrt(n N)), n labels a sequence",
-         "separated tokens", "Kim, Kim, Mozafari, ICLR 2023"),
-        ("one attention layer of rank one, and a feed-forward layer",
-         "O(n N d + d^2), n labels a sequence", "separated tokens",
-         "Kajitsuka, Sato, ICLR 2024"),
-        ("one attention layer, and feed-forward layers",
-         "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; optimal up to logarithms",
-         "separated tokens, labels from a finite set", "Kajitsuka, Sato, ICLR 2025"),
-        ("one attention layer, no feed-forward layer", "H d_h + d associations of H heads",
-         "sequences of a vocabulary, next tokens as labels",
-         "Dana, Pydi, Chevaleyre, AISTATS 2025"),
-        ("one transformer layer, real-analytic activation, not polynomial",
-         "Theta((V - 1) N) for next-token distributions of a vocabulary of V",
-         "different sequences",
-         "Madden, Fox, Thrampoulidis, IEEE Trans. Inf. Theory 2025 (arXiv 2405.13718)"),
-        ("one attention layer, and a feed-forward layer",
-         "O~(N) for N facts, in attention or in the feed-forward layer",
-         "facts of subject, relation and answer; random embeddings",
-         "Nichani, Lee, Bietti, ICLR 2025"),
-        ("transformer of O(N) blocks", "O(d N) for vectors of d as labels, whatever n is",
-         "different sequences, d >= 2",
-         "Alcalde, Fantuzzi, Zuazua, 2025 (arXiv 2502.02270)"),
-    )  # fmt: skip
-    return tuple(
-        PublishedBound(model, None, formula, data, source) for model, formula, data, source in rows
-    )
-
-
-def _networks_on_vectors(total: int, inputs: int) -> tuple[PublishedBound, ...]:
+def _networks_on_vectors(total: int, inputs: int) -> tuple[_Row, ...]:
     """Networks on D numbers; layers are counted without that of the inputs."""
     threshold = -(-total // inputs)
     relu, smooth = 4 * threshold, 2 * threshold
     first, second = three_layer_widths(total, inputs)
-    rows = (
+    return (
         ("one threshold unit", inputs + 1 if total <= inputs + 1 else None, (1,),
          "D + 1 for N <= D + 1; at N = 2(D + 1) half of all labellings",
          "general position, labels of two values", "Cover, IEEE Trans. Electronic Computers 1965"),
@@ -175,10 +176,6 @@ def _networks_on_vectors(total: int, inputs: int) -> tuple[PublishedBound, ...]:
         ("deep ReLU", None, (), "O~(sqrt(N))", "separated inputs, labels from a finite set",
          "Vardi, Yehudai, Shamir, ICLR 2022"),
     )  # fmt: skip
-    return tuple(
-        PublishedBound(model, count, formula, data, source, () if count is None else units)
-        for model, count, units, formula, data, source in rows
-    )
 
 
 def three_layer_widths(num_examples: int, inputs: int) -> tuple[int, int]:
@@ -221,15 +218,6 @@ class Need:
 
 def needs(*, num_examples: int, context_size: int, width: int) -> Iterator[Need]:
     """Yield the smallest H of each theorem and what its weights cost, for growing d_h.
-
-    Args:
-        num_examples: T
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-
-    Raises:
-        ParameterError: where T, n or d is not a positive integer
-        CapacityError: where n = 1 and T > 1
 
     Example:
         >>> next(needs(num_examples=7, context_size=3, width=5)).num_heads

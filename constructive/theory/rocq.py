@@ -103,9 +103,8 @@ def printed(text: str) -> tuple[Theorem, ...]:
 def check(folder: Path | None = None) -> Report:
     """Copy the sources into a temporary folder, and have Rocq check them there.
 
-    Args:
-        folder: a new or empty folder, which gets a copy of the sources and of what was built;
-            nothing is read from it
+    folder: a new or empty one, which gets a copy of the sources and of what was built; nothing is
+        read from it
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
@@ -128,8 +127,7 @@ def compiled(*names: str) -> Iterator[Path]:
 
     Compiled files and makefiles that were there before would be believed, so none is reused.
 
-    Args:
-        names: of the files in the folder, without `.v`
+    names: of the files in the folder, without `.v`
 
     Raises:
         MissingExtraError: where Rocq, its libraries or make are not installed
@@ -152,12 +150,6 @@ def compiled(*names: str) -> Iterator[Path]:
 
 def require_new(folder: Path | None) -> None:
     """Require that a folder is new or empty, and that files can be written into it.
-
-    Args:
-        folder: its path; None for no folder
-
-    Raises:
-        OutputError: for a folder that is not empty, or cannot be written
 
     Example:
         >>> require_new(sources())
@@ -184,12 +176,7 @@ def require_new(folder: Path | None) -> None:
 def keep(folder: Path | None, parts: Mapping[str, Path]) -> None:
     """Copy folders into one that `require_new` has accepted.
 
-    Args:
-        folder: its path; None for no copy
-        parts: the folders, by their names in it
-
-    Raises:
-        OutputError: where it cannot be written
+    parts: the folders, by their names in it
     """
     if folder is None:
         return

@@ -124,9 +124,6 @@ def value_bounds(
 def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
     """Return k and delta of generic contexts of these shapes.
 
-    Args:
-        shapes: of T examples
-
     Example:
         >>> from constructive import generators
         >>> generic_spans(generators.shared_context(num_examples=7, context_size=3, width=5))
@@ -143,12 +140,7 @@ def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
 def require_room(shapes: ExampleShapes, num_heads: int) -> int:
     """Return how many examples H heads hold if contexts of these shapes are generic.
 
-    Args:
-        shapes: of T examples
-        num_heads: H
-
-    Raises:
-        CapacityError: for more examples than that, which no contexts of these shapes hold
+    CapacityError for more examples than that, which no contexts of these shapes hold.
 
     Source: Theorems 8 and 9.
 
@@ -172,12 +164,24 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
     return holds
 
 
+def generic_bounds(
+    shapes: ExampleShapes, num_heads: int, head_dim: int, value_dim: int
+) -> ValueBounds:
+    """Return `value_bounds` for generic contexts of these shapes."""
+    tokens, differences = generic_spans(shapes)
+    return value_bounds(
+        num_heads=num_heads,
+        width=shapes.width,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        target_dim=shapes.target_dim,
+        tokens=tokens,
+        differences=differences,
+    )
+
+
 def heads_for_values(shapes: ExampleShapes, value_dim: int) -> int | None:
     """Return the smallest H with which values of d_v entries hold the examples, or None.
-
-    Args:
-        shapes: of T examples
-        value_dim: d_v
 
     Example:
         >>> from constructive import generators
@@ -186,18 +190,9 @@ def heads_for_values(shapes: ExampleShapes, value_dim: int) -> int | None:
         (20, 10)
     """
     total = shapes.num_examples
-    tokens, differences = generic_spans(shapes)
 
     def holds(num_heads: int) -> int:
-        return value_bounds(
-            num_heads=num_heads,
-            width=shapes.width,
-            head_dim=1,
-            value_dim=value_dim,
-            target_dim=shapes.target_dim,
-            tokens=tokens,
-            differences=differences,
-        ).holds
+        return generic_bounds(shapes, num_heads, 1, value_dim).holds
 
     # One more head raises the rank of values, if tokens of a context differ.
     found = 1 + bisect_left(range(1, total + 1), total, key=holds)

@@ -7,20 +7,25 @@ In the order in which heads take the examples,
 - of any part J of a group the differences of tokens within contexts span |J| dimensions or more (of
   the first group, the tokens).
 
-Queries are decided as for the claim *grouping* (`theory.grouping`), and contexts by random
-differences that are independent modulo a prime (`theory.group_spans`).
+Queries are decided as for the claim *grouping* (`theory.grouping`). Contexts are wide enough if and
+only if random elements of the differences of each context are independent, for almost all choices
+(Rado's theorem for subspaces, Proposition 15.3). So one elimination for each group decides:
+independent modulo a prime is a proof. Else a part J of the rows that depend on each other is named,
+with its dimension over the rational numbers.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.support.arrays import Integers
+from constructive.support.arrays import Array, Integers
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.theory.bounds import Groups
-from constructive.theory.group_spans import TooNarrow, widths
+from constructive.theory.bounds import Groups, consecutive
+from constructive.theory.context_capacity import dependent_rows, generic_rows
+from constructive.theory.context_spans import dimensions
 from constructive.theory.grouping import RefutedError, UndecidedError, require_cover, separate
 
 NAME = "wide_grouping"
@@ -29,16 +34,37 @@ STATEMENT = (
     "of an earlier group is in the span of a later one; any k examples of a group have contexts "
     "whose differences of tokens, or in the first group whose tokens, span k dimensions or more"
 )
+_ATTEMPTS = 3
+"""Primes that are tried."""
+
+
+@dataclass(frozen=True)
+class TooNarrow:
+    """A part of a group whose contexts span less than it has examples.
+
+    Attributes:
+        examples: J
+        dimension: what their differences span, or of the first group their tokens
+        tokens: whether it is tokens
+    """
+
+    examples: tuple[int, ...]
+    dimension: int
+    tokens: bool
+
+    def __str__(self) -> str:
+        what = "tokens" if self.tokens else "differences of tokens"
+        return (
+            f"the {what} of {len(self.examples)} examples of one group span "
+            f"{self.dimension} dimensions"
+        )
 
 
 def prove(dataset: Dataset, groups: Groups, order: Integers, rng: np.random.Generator) -> Claim:
     """Prove or refute the claim.
 
-    Args:
-        dataset: T examples
-        groups: (start, stop) of consecutive examples in the order
-        order: (T,), the examples in the order in which heads take them
-        rng: of the vectors that show it
+    groups: (start, stop) of consecutive examples in the order
+    order: (T,), the examples in the order in which heads take them
 
     Example:
         >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (3, 1, 1))
@@ -61,7 +87,7 @@ def prove(dataset: Dataset, groups: Groups, order: Integers, rng: np.random.Gene
         normals = separate(taken, groups, prime, rng, earlier=True)
         verdict, narrow = widths(taken, tuple(stop - start for start, stop in groups), rng)
         if narrow is not None:
-            raise RefutedError(in_words(narrow), narrow.examples)
+            raise RefutedError(str(narrow), narrow.examples)
         if verdict is not Verdict.PROVED:
             raise UndecidedError("contexts are wide enough, but not modulo some primes")
     except RefutedError as found:
@@ -78,16 +104,49 @@ def prove(dataset: Dataset, groups: Groups, order: Integers, rng: np.random.Gene
     return Claim(NAME, statement, Verdict.PROVED, f"modulo p = {prime}", evidence=evidence)
 
 
-def in_words(narrow: TooNarrow) -> str:
-    """Describe what is too narrow, and how."""
-    what = "tokens" if narrow.tokens else "differences of tokens"
-    return (
-        f"the {what} of {len(narrow.examples)} examples of one group span "
-        f"{narrow.dimension} dimensions"
-    )
-
-
 def _given(witness: Any, order: Integers) -> tuple[int, ...]:  # noqa: ANN401
     """Examples of a witness, and those of a group (start, stop) in it, as the data count them."""
     parts = [range(*part) if isinstance(part, tuple) else [part] for part in witness]
     return tuple(order[[example for part in parts for example in part]].tolist())
+
+
+def widths(
+    dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
+) -> tuple[Verdict, TooNarrow | None]:
+    """Decide whether contexts of all groups are wide enough; if not, name a narrow part.
+
+    sizes: of the groups, which are consecutive examples; tokens count for the first one only,
+        which may be empty
+
+    Example:
+        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (5, 1, 1))
+        >>> data = Dataset(same, np.eye(5, 3) + 1.0, np.zeros(5))
+        >>> widths(data, (2, 3), np.random.default_rng(0))[1]
+        TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
+    """
+    groups = list(consecutive(sizes))
+    contexts = context_of_each(dataset)
+    of_tokens = np.arange(dataset.num_examples) < sizes[0]
+    for prime, _ in zip(modular.safe_primes(), range(_ATTEMPTS), strict=False):
+        rows = generic_rows(contexts, 1, prime, rng, ~of_tokens)
+        pending = []
+        for start, stop in groups:
+            factors = modular.factor(rows[start:stop], prime)
+            if factors.rank == stop - start:
+                continue
+            blamed = start + dependent_rows(factors, rng)
+            first = bool(of_tokens[start])
+            dimension = dimensions(contexts[blamed])[0 if first else 1]
+            if dimension < len(blamed):
+                return Verdict.REFUTED, TooNarrow(tuple(blamed.tolist()), dimension, first)
+            pending.append((start, stop))
+        groups = pending
+        if not groups:
+            return Verdict.PROVED, None
+    return Verdict.UNDECIDED, None
+
+
+def context_of_each(dataset: Dataset) -> Array:
+    """Return the context of each example (T, n, d), without copies of a shared one."""
+    shape = dataset.num_examples, dataset.context_size, dataset.width
+    return np.broadcast_to(dataset.contexts, shape)

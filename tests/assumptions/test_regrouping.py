@@ -1,32 +1,100 @@
-"""Regrouping, against brute force over all groupings."""
+"""Regrouping, against brute force over all groups that each construction allows."""
 
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise, permutations
 
 import numpy as np
 import pytest
 
 from constructive import Dataset, Verdict, assumptions, build_memorizer, certify, generators
 from constructive.exact import dyadic
-from constructive.support.errors import CapacityError
+from constructive.support.errors import CapacityError, ParameterError
+from constructive.theory.assumptions.regrouping import SEARCHES
 from constructive.theory.bounds import group_sizes
 
 
-def fits(queries, groups):
+def wide(contexts, *, tokens):
+    """Condition (2), by all parts of a group."""
+    rows = contexts if tokens else contexts[:, 1:] - contexts[:, :1]
+    return all(
+        dyadic.rank(rows[list(part)].reshape(-1, rows.shape[2])) >= size
+        for size in range(1, len(rows) + 1)
+        for part in combinations(range(len(rows)), size)
+    )
+
+
+def allowed(data, *, first):
+    """All groups of independent queries and wide contexts, with what their queries span."""
+    found = {}
+    for size in range(1, data.num_examples + 1):
+        for group in map(list, combinations(range(data.num_examples), size)):
+            independent = dyadic.rank(data.queries[group]) == size
+            if independent and wide(data.contexts[group], tokens=first):
+                span = dyadic.span_members(data.queries, group)
+                found[frozenset(group)] = frozenset(span.tolist())
+    return found
+
+
+def possible_wide(data, num_heads):
+    """Whether some groups meet Theorem 10, by definition."""
+    first, later = allowed(data, first=True), allowed(data, first=False)
+    reached = set(first)
+    for _ in range(num_heads - 1):
+        reached |= {
+            used | group
+            for used in reached
+            for group, span in later.items()
+            if not used & group and not used & span
+        }
+    return frozenset(range(data.num_examples)) in reached
+
+
+def fits_wide(data, groups):
+    """What Theorem 10 asks of groups, by definition."""
+    used = set()
+    for group in filter(None, groups):
+        span = set(dyadic.span_members(data.queries, group).tolist())
+        if dyadic.rank(data.queries[group]) < len(group) or used & span:
+            return False
+        if not wide(data.contexts[group], tokens=not used):
+            return False
+        used |= set(group)
+    return True
+
+
+def some_wide(seed):
+    rng = np.random.default_rng(seed)
+    width, size, heads = (int(x) for x in rng.integers((2, 2, 1), (4, 4, 4)))
+    total = int(rng.integers(2, min(heads * (width - 1) + 1, 6) + 1))
+    words = rng.integers(-2, 3, (5, width))
+    contexts = words[rng.integers(0, 5, (total, size))]
+    if rng.random() < 0.4:
+        contexts = rng.integers(-2, 3, (total, size, width))
+    queries = rng.integers(-2, 3, (total, width))
+    return Dataset(contexts.astype(float), queries.astype(float), np.zeros(total)), heads
+
+
+def fits_even(data, groups):
     """What the claim *grouping* asks of the queries, by definition."""
     for head, group in enumerate(groups):
-        if dyadic.rank(queries[list(group)]) < len(group):
+        if dyadic.rank(data.queries[group]) < len(group):
             return False
-        if head and len(dyadic.span_members(queries, list(group))) > len(group):
+        if head and len(dyadic.span_members(data.queries, group)) > len(group):
             return False
     return True
 
 
-def possible(queries, num_heads):
-    ends = np.cumsum([0, *group_sizes(len(queries), num_heads)])
+def possible_even(data, num_heads):
+    """Whether some order meets it."""
+    ends = np.cumsum([0, *group_sizes(data.num_examples, num_heads)])
     return any(
-        fits(queries, [order[a:b] for a, b in pairwise(ends)])
-        for order in permutations(range(len(queries)))
+        fits_even(data, [list(order[a:b]) for a, b in pairwise(ends)])
+        for order in permutations(range(data.num_examples))
     )
+
+
+def some_even(seed):
+    queries = np.random.default_rng(seed).integers(-1, 2, size=(5, 3)).astype(float)
+    return with_queries(queries, 3), 2
 
 
 def with_queries(queries, context_size):
@@ -36,20 +104,81 @@ def with_queries(queries, context_size):
     return Dataset(data.contexts, queries, data.targets)
 
 
-def test_verdicts_agree_with_brute_force():
-    said = dict.fromkeys(Verdict, 0)
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        queries = rng.integers(-1, 2, size=(5, 3)).astype(float)
-        found = assumptions.regroup(with_queries(queries, 3), 2, seed=seed)
+KINDS = {
+    # seeds, data, what is possible, what fits; how often PROVED and REFUTED have to occur
+    "saturated": (60, some_even, possible_even, fits_even, 5, 5),
+    "rank_one": (120, some_wide, possible_wide, fits_wide, 50, 20),
+}
+
+
+def test_every_search_is_looked_at():
+    assert list(KINDS) == list(SEARCHES)
+
+
+@pytest.mark.parametrize("construction", KINDS)
+def test_verdicts_agree_with_brute_force(construction):
+    seeds, some, possible, fits, proved, refuted = KINDS[construction]
+    said, uneven = dict.fromkeys(Verdict, 0), 0
+    for seed in range(seeds):
+        data, heads = some(seed)
+        found = assumptions.regroup(data, heads, construction=construction, seed=seed)
         said[found.verdict] += 1
         if found.verdict is not Verdict.UNDECIDED:
-            assert possible(queries, 2) == (found.verdict is Verdict.PROVED)
+            assert possible(data, heads) == (found.verdict is Verdict.PROVED)
+        assert len(found.groups) == heads
+        assert [0, *(stop for _, stop in found.groups)] == [
+            *(start for start, _ in found.groups), data.num_examples,
+        ]  # fmt: skip
         if found.order is not None:
-            assert sorted(found.order.tolist()) == list(range(5))
-            assert fits(queries, [found.order[a:b].tolist() for a, b in found.groups])
-    assert said[Verdict.PROVED] > 5
-    assert said[Verdict.REFUTED] > 5
+            order = found.order.tolist()
+            assert sorted(order) == list(range(data.num_examples))
+            assert fits(data, [order[a:b] for a, b in found.groups])
+            sizes = tuple(stop - start for start, stop in found.groups)
+            uneven += sizes != group_sizes(data.num_examples, heads)
+    assert said[Verdict.PROVED] > proved
+    assert said[Verdict.REFUTED] > refuted
+    assert uneven > 5 if construction == "rank_one" else uneven == 0
+
+
+@pytest.mark.parametrize(("construction", "total"), [("saturated", 7), ("rank_one", 16)])
+def test_the_given_order_is_kept_where_it_will_do(construction, total):
+    data = generators.integers(num_examples=total, context_size=3, width=6)
+    found = assumptions.regroup(data, 3, construction=construction)
+    assert found.order.tolist() == list(range(total))
+    assert found.detail == "the given order"
+    assert tuple(stop - start for start, stop in found.groups) == group_sizes(total, 3)
+
+
+@pytest.mark.parametrize("construction", KINDS)
+@pytest.mark.parametrize(
+    ("change", "members"),
+    [
+        (lambda q: q.__setitem__(3, 0.0), (3,)),
+        (lambda q: q.__setitem__(3, -2 * q[8]), (3, 8)),
+    ],
+)
+def test_zero_and_parallel_queries_defeat_every_grouping(construction, change, members):
+    queries = np.round(np.random.default_rng(1).standard_normal((13, 6)) * 1000)
+    change(queries)
+    found = assumptions.regroup(with_queries(queries, 4), 5, construction=construction)
+    assert found.verdict is Verdict.REFUTED
+    assert found.members == members
+    assert found.dependency.holds(queries)
+
+
+def test_what_is_refused():
+    data = generators.integers(num_examples=17, context_size=3, width=6)
+    with pytest.raises(CapacityError, match=r"more than H\(d - 1\) \+ 1 = 16"):
+        assumptions.regroup(data, 3, construction="rank_one")
+    with pytest.raises(CapacityError, match=r"more than H\(n - 1\) \+ 1 = 7") as caught:
+        assumptions.regroup(data, 3)
+    assert "construction='rank_one'" in caught.value.suggestion
+    one = generators.integers(num_examples=2, context_size=1, width=6)
+    with pytest.raises(CapacityError, match=r"H\(n - 1\) \+ 1 = 1") as caught:
+        assumptions.regroup(one, 3)
+    assert caught.value.suggestion == "contexts of n >= 2 tokens"
+    with pytest.raises(ParameterError, match="construction='generic' has no groups"):
+        assumptions.regroup(data, 3, construction="generic")
 
 
 def test_what_is_regrouped_is_built_and_proved():
@@ -63,22 +192,6 @@ def test_what_is_regrouped_is_built_and_proved():
     assert certify(build_memorizer(ordered, num_heads=10), ordered).verdict is Verdict.PROVED
 
 
-@pytest.mark.parametrize(
-    ("change", "members"),
-    [
-        (lambda q: q.__setitem__(3, 0.0), (3,)),
-        (lambda q: q.__setitem__(3, -2 * q[8]), (3, 8)),
-    ],
-)
-def test_zero_and_parallel_queries_defeat_every_grouping(change, members):
-    queries = np.round(np.random.default_rng(1).standard_normal((13, 6)) * 1000)
-    change(queries)
-    found = assumptions.regroup(with_queries(queries, 4), 5)
-    assert found.verdict is Verdict.REFUTED
-    assert found.members == members
-    assert found.dependency.holds(queries)
-
-
 def test_a_context_without_rank_n_is_the_reason():
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     contexts = data.contexts.copy()
@@ -86,17 +199,6 @@ def test_a_context_without_rank_n_is_the_reason():
     found = assumptions.regroup(Dataset(contexts, data.queries, data.targets), 3)
     assert found.verdict is Verdict.REFUTED
     assert "context of example 4" in found.detail
-
-
-def test_too_many_examples():
-    data = generators.uniform(num_examples=8, context_size=3, width=5)
-    with pytest.raises(CapacityError, match="more than H\\(n - 1\\) \\+ 1 = 7"):
-        assumptions.regroup(data, 3)
-
-
-def test_the_given_order_is_kept_where_it_will_do():
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    assert assumptions.regroup(data, 3).order.tolist() == list(range(7))
 
 
 def test_wide_queries_are_regrouped_by_their_images():
@@ -109,4 +211,66 @@ def test_wide_queries_are_regrouped_by_their_images():
     found = assumptions.regroup(data, 30)
     assert found.verdict is Verdict.PROVED
     assert found.detail == "found in pass 1"
-    assert fits(data.take(found.order).queries, [range(a, b) for a, b in found.groups[:2]])
+    order = found.order.tolist()
+    assert fits_even(data, [order[a:b] for a, b in found.groups[:2]])
+
+
+def test_chains_of_exchanges():
+    """Groups at their largest, contexts which share tokens, dependent queries, no order at all."""
+    rng = np.random.default_rng(3)
+    heads, width = 6, 12
+    total = heads * (width - 1) + 1
+    words = rng.integers(-9, 10, (9, width))
+    contexts = words[np.sort(rng.integers(0, 9, (total, 3)), axis=1)].astype(float)
+    contexts[:, 1] += rng.integers(0, 2, (total, 1)) * rng.integers(-9, 10, width)
+    contexts[:, 2] -= np.eye(width)[rng.integers(0, width, total)]
+    queries = rng.integers(-9, 10, (total, width)).astype(float)
+    nodes = np.arange(1, heads * 3 + 2)[:, np.newaxis] ** np.arange(4)
+    queries[: len(nodes)] = nodes @ rng.integers(-9, 10, (4, width))  # 19 in four dimensions
+    data = Dataset(contexts, queries, np.zeros(total)).take(rng.permutation(total))
+    found = assumptions.regroup(data, heads, construction="rank_one")
+    assert found.verdict is Verdict.PROVED
+    order = found.order.tolist()
+    for start, stop in found.groups[1:]:
+        span = dyadic.span_members(data.queries, order[start:stop])
+        assert not set(span.tolist()) & set(order[:start])
+
+
+def test_a_subspace_with_one_query_too_many():
+    data = generators.integers(num_examples=21, context_size=3, width=6)
+    nodes = np.arange(1, 14)[:, np.newaxis] ** np.arange(4.0)
+    most, more = data.queries.copy(), data.queries.copy()
+    most[:13, :4], most[:13, 4:] = nodes, 0
+    more[:13, :3], more[:13, 3:] = nodes[:, :3], 0  # four groups hold 4 * 2 + 1
+    found = assumptions.regroup(
+        Dataset(data.contexts, most, data.targets), 4, construction="rank_one"
+    )
+    assert found.verdict is Verdict.PROVED
+    found = assumptions.regroup(
+        Dataset(data.contexts, more, data.targets), 4, construction="rank_one"
+    )
+    assert found.verdict is Verdict.REFUTED
+    assert found.members == tuple(range(13))
+    assert found.detail == "13 queries span 3 dimensions; of these 4 groups take at most 9"
+
+
+def test_contexts_which_hold_too_few_are_named():
+    data = generators.integers(num_examples=16, context_size=4, width=6)
+    contexts = data.contexts.copy()
+    contexts[5:, :, 2:] = 1.0
+    found = assumptions.regroup(
+        Dataset(contexts, data.queries, data.targets), 3, construction="rank_one"
+    )
+    assert found.verdict is Verdict.REFUTED
+    assert found.members == tuple(range(5, 16))
+    assert found.dependency is None
+    assert "11 examples span 3 dimensions" in found.detail
+    assert "take at most 7" in found.detail
+
+
+def test_a_shared_context_has_groups_of_theorem_2():
+    data = generators.shared_context(num_examples=9, context_size=3, width=6)
+    found = assumptions.regroup(data, 4, construction="rank_one")
+    assert found.detail == "the given order"
+    more = generators.shared_context(num_examples=10, context_size=3, width=6)
+    assert assumptions.regroup(more, 4, construction="rank_one").verdict is Verdict.REFUTED

@@ -91,7 +91,7 @@ def files_of(decoder, text, certificate):
     return Files(
         triples.content_of(certificate),
         {name: np.array(array) for name, array in decoder.tensors.items()},
-        json.loads(decoder.described()),
+        decoder.about(),
         text.content(),
     )
 
@@ -474,7 +474,7 @@ def two_tokens(rng):
     files = Files(
         content,
         {name: np.array(array) for name, array in decoder.tensors.items()},
-        json.loads(decoder.described()),
+        decoder.about(),
         text.content(),
     )
     lied(rng, files)

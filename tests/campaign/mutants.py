@@ -67,13 +67,13 @@ def checks(names: str) -> list[str]:
 LAYERS = "checker checker_conformance upper_bounds"
 PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE]
 SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
-DECODERS = checks("decoder_checker decoder_rounding decoder_models")
+DECODERS = checks("decoder_checker decoder_models")
 INTEGERS = checks("integer_steps integer_claims decoder_checker periodic_positions")
 PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/test_paired_rules.py"]
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
 GRAPHS = [*checks("graphs graph_rounding"), *FOLDERS]
 BOUNDS = [*checks("softmaxes"), *FOLDERS]
-FLOATS = "floating_steps float_claims attend real_claims"
+FLOATS = "float_claims attend real_claims checker_lengths"
 REAL = checks(f"{FLOATS} arithmetic layers soundness {LAYERS}")
 TESTS = {
     **{f"certificates/checker/{name}": PAIRS for name in ("paired", "pairs", "scan", "coupling")},
@@ -106,7 +106,7 @@ TESTS = {
         *checks("rounding_steps executed exact_logits"), *DECODERS
     ],
     "certificates/checker/float_model": [
-        *checks("model_steps decoder_rounding decoder_checker executed"),
+        *checks("model_steps decoder_checker executed"),
         "tests/exact/test_float_model.py",
     ],
     "certificates/checker/files": [
@@ -118,6 +118,12 @@ TESTS = {
     ],
     "certificates/checker/fixed": [*checks(f"arithmetic {LAYERS}"), HONEST, HOSTILE],
     "certificates/checker/modular": [*checks(f"arithmetic layers {LAYERS}"), HONEST, HOSTILE],
+    "certificates/checker/claim": checks("checker_lengths layers executed"),
+    "certificates/checker/rank": [
+        *checks(f"checker_lengths layers decoder_claims {LAYERS} soundness"), HOSTILE
+    ],
+    "certificates/checker/stored": checks("stored_contexts"),
+    "certificates/checker/steps": checks("steps command"),
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
     "certificates/checker/impossible": [*checks(f"layers {LAYERS}"), IMPOSSIBLE, NEEDS],
     "certificates/claims/recites": checks("decoder_claims decoder_checker"),
@@ -127,12 +133,22 @@ TESTS = {
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claim_kinds claims certify {LAYERS} soundness"), HOSTILE],
     "layers/rounding": checks("executed exact_logits"),
-    "layers/exact_logits": ["tests/layer", *checks("exact_logits decoder_rounding")],
-    "layers/causal": ["tests/layer", *DECODERS],
+    "layers/exact_logits": [
+        "tests/layer/test_logit_errors.py", *checks("exact_logits decoder_rounding"), "tests/layer",
+    ],
+    "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],
     "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
     "exact/directed": ["tests/exact/test_directed.py", *checks("bounds claims paired_steps")],
     "exact/verified": checks("claims bounds certify"),
     "exact/arithmetics": ["tests/layer", *checks(f"claims executed {LAYERS}")],
+    "exact/float_model": [
+        "tests/exact/test_float_model.py", *checks("executed decoder_rounding decoder_models")
+    ],
+    "exact/models": [*checks("decoder_checker decoder_models executed"), "tests/exact"],
+    "instances": [
+        *(f"tests/instances/test_{name}.py" for name in ("interval_form", "network_bounds")),
+        *FOLDERS, "tests/instances",
+    ],
     "exact": ["tests/exact", *checks(f"claims bounds paired_steps certify {LAYERS}"), HOSTILE],
 }  # fmt: skip
 """Which tests look at which modules, quick ones first: the longest match."""
@@ -366,7 +382,8 @@ def main() -> None:
             continue
         start = time.time()
         counts, left = survivors(path, options)
-        mutant_records.add(path, counts, left, sampled=options.sample is not None)
+        some = options.sample is not None or options.only is not None
+        mutant_records.add(path, counts, left, sampled=some)
         name = path.relative_to(ROOT)
         minutes = (time.time() - start) / 60
         print(

@@ -176,7 +176,7 @@ def test_the_judge_of_decoders_knows_all_answers(tmp_path):
             DecoderRecord(0, 2, 1.0, 0.0, 0.0),
         )
         files = [str(tmp_path / "d"), str(tmp_path / "t")]
-        about = json.loads(decoder.described())
+        about = decoder.about()
         Path(files[0]).write_bytes(decoder_forgeries.tensors(dict(decoder.tensors), about))
         text.save(files[1])
         on = decoder_judge.read(*files)

@@ -7,13 +7,13 @@ import base64
 import contextlib
 import copy
 import dataclasses
-import io
 import json
 from pathlib import Path
 
 import numpy as np
+from compact_parts import changed, compact
 from islands import EVIL, mutate_bytes, mutate_fields
-from three_files import FILES_OF
+from three_files import FILES_OF, said
 
 from constructive import (
     Dataset,
@@ -127,6 +127,12 @@ def decoder(storage="float32", model=None, **options):
     return Kind(built, text, spoilt, options={"model": model} if model else {})
 
 
+def decoder_of_integers():
+    built, text = compact()
+    flipped = changed(built, "unembedding", array=-built.unembedding)
+    return Kind(built, text, dict.fromkeys(("recites", "executed"), (flipped, text)))
+
+
 def several_texts():
     text = Text.bytes("abracadabra", "acrylic", "xyz", prompt=2)
     built = build_decoder(text, width=24)
@@ -167,6 +173,7 @@ KINDS = {
     "decoder, window": lambda: decoder(window=3),
     "decoder, bfloat16": lambda: decoder("bfloat16"),
     "decoder, scaled": lambda: decoder(model="float32, scaled"),
+    "decoder of integers": decoder_of_integers,
     "several texts": several_texts,
     "next": lambda: sequences("next"),
     "last": lambda: sequences("last"),
@@ -195,6 +202,10 @@ class Files:
     def path(self, name):
         return self.folder / name
 
+    @property
+    def paths(self):
+        return [self.path(name) for name in self.names]
+
     def save(self, *things):
         kept = [thing for thing in things if thing is not None]
         for name, thing in zip(self.names, kept, strict=True):
@@ -213,11 +224,7 @@ class Files:
         """The status of the checker, and what it prints, of another certificate."""
         if content is not None:
             self.path(self.names[0]).write_text(json.dumps(content))
-        printed = io.StringIO()
-        files = [str(self.path(name)) for name in self.names]
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
-            status = self.checker.main([*files, *options])
-        return status, printed.getvalue()
+        return said(self.checker, self.paths, *options)
 
     def only(self, *names):
         """A certificate of some of its claims, which are true by themselves."""

@@ -1,4 +1,4 @@
-"""A small memorizer with its files, built once."""
+"""A small memorizer with its files, built once; and constants that no small input reaches."""
 
 import pytest
 from three_files import saved
@@ -26,3 +26,23 @@ def paired(tmp_path_factory):
     certificate = certify(memorizer, data)
     saved(folder, memorizer, data, certificate)
     return data, memorizer, certificate, folder
+
+
+@pytest.fixture
+def as_if(checker, monkeypatch):
+    """Let constants of the checker be others: `as_if(CHUNK=1)`, or `as_if("inverse", LARGEST=0)`.
+
+    In all modules that have them, or in those that are named. What they are reached by takes
+    gigabytes (pieces of work), minutes (the longest sums), or is not seen beside other terms of a
+    bound (the rounding of float64). What smaller or scaled data reach has tests without this.
+    """
+
+    def set_to(*names, **constants):
+        for name, value in constants.items():
+            parts = [getattr(checker, part) for part in names] or list(vars(checker).values())
+            having = [part for part in parts if hasattr(part, name)]
+            assert having, name
+            for part in having:
+                monkeypatch.setattr(part, name, value)
+
+    return set_to

@@ -1,17 +1,13 @@
-"""What the tests of instances share: small networks, their graphs, and folders of them."""
-
-import json
-from hashlib import sha256
+"""What tests of graphs share: small networks, their graphs, and boxes."""
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property, planted, save
-from constructive.instances.vnnlib import version_1, version_2
+from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property
+from constructive.instances.vnnlib import version_1
 
 NOT_NEGATIVE = ((Atom([1.0], 0.0),),)
-WRITERS = {"vnnlib": version_1, "vnnlib2": version_2}
 
 
 def network(heads=2, tokens=3, inputs=2, outputs=2, seed=0, size=2.0):
@@ -69,40 +65,3 @@ def problem(checker, data, box, disjuncts=NOT_NEGATIVE):
     wanted = checker.properties.read_property(text, "vnnlib")
     model = checker.graph_rounding.KNOWN["float32, pairwise"]
     return checker.instance.Problem(checker.graphs.read_graph(data), wanted, model)
-
-
-def twins_folder(folder, graph="split", vnnlib="both", **options):
-    """A folder with twins, and these."""
-    both = planted(**{"dim": 3, "scale": 64.0, "seed": 5} | options)
-    save(folder, both, graph=graph, vnnlib=vnnlib)
-    return both
-
-
-class Files:
-    """The files of one instance of a folder, to be changed and written anew.
-
-    Hashes are made consistent by `sign`, as a forger would.
-    """
-
-    def __init__(self, folder, name, network):
-        self.folder = folder
-        self.paths = {"onnx": folder / f"onnx/{network}.onnx"} | {
-            part: path for part in WRITERS if (path := folder / part / f"{name}.vnnlib").is_file()
-        }
-        self.proof_path = folder / "proofs" / f"{name}.json"
-        self.proof = json.loads(self.proof_path.read_text())
-
-    def write(self, **contents):
-        """Other bytes of the graph, or another property in all versions."""
-        for name, path in self.paths.items():
-            if name in contents:
-                path.write_bytes(contents[name])
-            if "wanted" in contents and name in WRITERS:
-                path.write_text(WRITERS[name](contents["wanted"]))
-        return self.sign()
-
-    def sign(self):
-        for name, path in self.paths.items():
-            self.proof[name] = sha256(path.read_bytes()).hexdigest()
-        self.proof_path.write_text(json.dumps(self.proof))
-        return self

@@ -98,19 +98,3 @@ def mutate_bytes(rng, content):
     for _ in range(rng.integers(1, 4)):
         content[rng.integers(len(content))] ^= 1 << rng.integers(8)
     return bytes(content)
-
-
-def mutate_arrays(rng, arrays):
-    """Another value in one entry, two entries or rows exchanged, or a last bit altered."""
-    name = list(arrays)[rng.integers(len(arrays))]
-    array = arrays[name].copy()
-    kind = rng.integers(3)
-    if kind == 0:
-        array.reshape(-1)[rng.integers(array.size)] += rng.standard_normal()
-    elif kind == 1:
-        i, j = rng.integers(len(array), size=2)
-        array[[i, j]] = array[[j, i]]
-    else:
-        bits = array.view(np.int64).reshape(-1)
-        bits[rng.integers(bits.size)] ^= 1 << int(rng.integers(52))
-    return {**arrays, name: array}

@@ -84,14 +84,8 @@ class OfChecker:
     refusal, most = ValueError, 5
 
     def __init__(self, checker):
-        self.modules = checker.pairs, checker.scan, checker.coupling
-        self.pairs, self.scan, self.coupling = self.modules
+        self.pairs, self.scan, self.coupling = checker.pairs, checker.scan, checker.coupling
         self.gamma, self.margin = checker.bounds.gamma, checker.pairs.NATS
-
-    def patch(self, monkeypatch, name, value):
-        for part in self.modules:
-            if hasattr(part, name):
-                monkeypatch.setattr(part, name, value)
 
     def attention(self, high, low, off, scores, low_scores, errors):
         numbers, parts = self.pairs.Pairs(None), self.pairs.Parts
@@ -99,8 +93,11 @@ class OfChecker:
         scores = parts(scores[:, None], low_scores[:, None], errors)
         return numbers.softmax(numbers.product(reach, scores), None)
 
+    def rounding(self, tokens):
+        return self.gamma(tokens + 5)
+
     def alone(self, tokens):
-        return 2 * (5 * tokens * self.pairs.LEFT + self.gamma(tokens + 5))
+        return 2 * (5 * tokens * self.pairs.LEFT + self.rounding(tokens))
 
     def examples(self, reaches, scores, lengths=(1.0,)):
         """Pairs of heads which reach so far at a query of length 1; T examples of these lengths."""
@@ -181,9 +178,6 @@ class OfChecker:
 
     def distances(self, steps):
         return self.coupling.residuals(*self.parts(steps))[:, 0]
-
-    def with_tails(self, steps, part):
-        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
 
     def farther(self, steps, distance):
         scan = copy.copy(steps.raw)

@@ -27,8 +27,11 @@ class OfCertify:
         reach = high, low, np.full_like(high, off)
         return reading.bounded_attention(reach, scores, low_scores, np.reshape(errors, -1))
 
+    def rounding(self, tokens):
+        return upward.gamma(tokens + 4)
+
     def alone(self, tokens):
-        return 2 * (4.1 * (tokens - 1) * examples.TAIL + upward.gamma(tokens + 4))
+        return 2 * (4.1 * (tokens - 1) * examples.TAIL + self.rounding(tokens))
 
     def examples(self, reaches, scores, lengths=(1.0,)):
         total, pairs = len(lengths), len(reaches)
@@ -99,9 +102,6 @@ class OfCertify:
     def distances(self, steps):
         second = readouts.Terms(*steps.second[:, :, np.newaxis])
         return residuals.residuals_of(*self.parts(steps), second, steps.raw[1]).bounds[:, 0]
-
-    def with_tails(self, steps, part):
-        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
 
     def farther(self, steps, distance):
         read, used = steps.raw

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from refusals import refused
 
 PRIME = 4194287
 
@@ -123,11 +124,8 @@ def test_elimination_of_more_rows_than_are_taken_at_a_time(checker):
 
 def require_elimination(checker, exact, truth):
     matrix = checker.modular.reduce(exact.astype(float), PRIME)
-    if truth:
+    with refused(None if truth else "singular modulo p"):
         checker.modular.require_nonsingular(matrix, PRIME)
-    else:
-        with pytest.raises(ValueError, match="singular modulo p"):
-            checker.modular.require_nonsingular(matrix, PRIME)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 2), (3, 5), (6, 6), (4, 1030)])
@@ -170,13 +168,13 @@ def test_primes_are_accepted(checker, p):
 
 @pytest.mark.parametrize("p", [2039**2, 2039 * 2053, 2 * 1500007, 2097152, 4194303, 4194302])
 def test_composite_numbers_are_refused(checker, p):
-    with pytest.raises(ValueError, match=r"is not prime|not between"):
+    with refused(r"is not prime|not between"):
         checker.modular.require_prime(p)
 
 
 @pytest.mark.parametrize("p", [7, 2097143, 4194319, 4194287.0, True, "4194287", -4194287])
 def test_what_is_no_prime_of_this_size_is_refused(checker, p):
-    with pytest.raises(ValueError, match="not between"):
+    with refused("not between"):
         checker.modular.require_prime(p)
 
 

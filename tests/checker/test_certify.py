@@ -50,19 +50,6 @@ def test_whatever_is_built_at_the_bound_is_proved(problem, single):
     assert verdicts(certificate) == {name: ALL_PROVED[name] for name in claims}
 
 
-@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
-@pytest.mark.parametrize("shared_keys", [False, True])
-@pytest.mark.parametrize(
-    "make", [generators.uniform, generators.shared_context, generators.bag_of_tokens]
-)
-def test_both_constructions_on_own_and_shared_contexts(construction, shared_keys, make):
-    data = make(num_examples=41, context_size=6, width=12)
-    memorizer = build_memorizer(
-        data, num_heads=8, construction=construction, shared_keys=shared_keys
-    )
-    assert verdicts(certify(memorizer, data)) == ALL_PROVED
-
-
 def test_float32_data_and_weights():
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     single = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
@@ -137,28 +124,6 @@ def test_the_least_error_decides(proved):
         claim = certify(memorizer, moved, claims=["error"], epsilon=epsilon)["error"]
         assert claim.verdict.name == verdict
     assert claim.witness == 3
-
-
-def test_weights_rounded_to_float16(proved):
-    data, memorizer, *_ = proved
-    layer = AttentionLayer(
-        *(x.astype(np.float16).astype(float) for x in vars(memorizer.layer).values())
-    )
-    certificate = certify(Memorizer(layer, memorizer.record), data)
-    assert certificate["error"].verdict is Verdict.REFUTED
-
-
-def test_z_made_singular_by_hand():
-    # Heads of zero weights attend uniformly, so Z repeats the mean token in each of them.
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    memorizer = build_memorizer(data, num_heads=3)
-    nothing = np.zeros_like(memorizer.layer.query_weights)
-    certificate = certify(with_layer(memorizer, query_weights=nothing), data)
-    assert verdicts(certificate) == {
-        "grouping": "PROVED", "rank": "UNDECIDED", "error": "REFUTED", "readout": "UNDECIDED",
-    }  # fmt: skip
-    assert "rank Z >= 5, and probably equal" in certificate["rank"].detail
-    assert certificate.verdict is Verdict.REFUTED
 
 
 def uniform_attention(contexts, targets):

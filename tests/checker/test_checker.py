@@ -1,12 +1,12 @@
 """The checker: an island which believes nothing it has not shown."""
 
-import base64
 import json
 import shutil
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from islands import FOLDER, SOURCES, foreign_imports, modules_loaded_by
 from three_files import FILES_OF, paths, saved
 
@@ -26,10 +26,6 @@ FILES = FILES_OF[Dataset]
 def test_it_imports_nothing_of_the_package():
     found = {name: foreign_imports(path.read_text()) for name, path in SOURCES.items()}
     assert {name: foreign for name, foreign in found.items() if foreign} == {}
-
-
-def test_a_run_loads_nothing_of_the_package(proved):
-    assert modules_loaded_by(FOLDER, paths(proved[3])) == "status 0 loaded []"
 
 
 @pytest.mark.parametrize(
@@ -80,42 +76,21 @@ def test_a_true_certificate_is_proved_in_a_process_of_its_own(proved, quick):
 
 
 @settings(max_examples=25)
-@given(strategies.memorizable())
-def test_it_agrees_with_certify(checker, tmp_path_factory, problem):
+@given(strategies.memorizable(), st.booleans())
+def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
     folder = tmp_path_factory.mktemp("agree")
     memorizer = problem.build()
     problem.dataset.save(folder / "data.npz")
+    claims = ("grouping", "rank", "error", "readout")
+    if single:  # float32 keeps the rank, not the error
+        memorizer, claims = memorizer.astype(np.float32), claims[:2]
+    certificate = certify(memorizer, problem.dataset, claims=claims)
+    assert certificate.proved
     memorizer.save(folder / "weights.safetensors")
-    certificate = certify(memorizer, problem.dataset)
-    assert certificate.verdict is Verdict.PROVED
     certificate.save(folder / "certificate.json")
     for quick in (False, True):
         found = checker.check(paths(folder), quick=quick)
         assert found == {claim.name: claim.statement for claim in certificate.claims}
-
-
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        (generators.uniform, {}),
-        (generators.shared_context, {"construction": "rank_one"}),
-        (generators.gaussian, {"shared_keys": True}),
-        (generators.uniform, {"precision": 150}),
-    ],
-)
-@pytest.mark.parametrize("single", [False, True])
-def test_every_kind_of_layer(checker, tmp_path, make, options, single):
-    data = make(num_examples=21, context_size=5, width=7, target_dim=2)
-    epsilon = 1e-20 if "precision" in options else 1e-9
-    if single:
-        data = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
-    memorizer = build_memorizer(data, num_heads=5, **options)
-    if single and "precision" not in options:
-        memorizer, epsilon = memorizer.astype(np.float32), 1.0
-    certificate = certify(memorizer, data, epsilon=epsilon)
-    assert certificate.verdict is Verdict.PROVED
-    saved(tmp_path, memorizer, data, certificate)
-    assert checker.main([*paths(tmp_path), "--claims", "rank", "error", "readout"]) == 0
 
 
 def test_integers_as_numpy_saves_them(checker, tmp_path):
@@ -144,9 +119,6 @@ def test_an_ill_conditioned_readout(checker, tmp_path):
     )
     saved(tmp_path, memorizer, data, certificate)
     assert "readout" in checker.check(paths(tmp_path))
-
-
-# It asks for enough.
 
 
 # Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
@@ -187,67 +159,6 @@ def test_forged_ranks(checker, monkeypatch, tmp_path, capsys, quick, case):
         return
     assert status == 1
     assert ("solution modulo p is wrong" if quick else "singular modulo p") in said
-
-
-def rewritten(folder, target, change):
-    """The files of a folder with a changed certificate."""
-    content = json.loads((folder / FILES[0]).read_text())
-    change(content)
-    (target / FILES[0]).write_text(json.dumps(content))
-    return [str(target / FILES[0]), *paths(folder)[1:]]
-
-
-def repacked(text, change):
-    values = np.frombuffer(base64.b64decode(text), "<u4").copy()
-    changed = change(values)
-    return base64.b64encode(
-        (values if changed is None else changed).astype("<u4").tobytes()
-    ).decode()
-
-
-def test_swapped_evidence(checker, proved, tmp_path, capsys):
-    def swap_rows(content):
-        evidence = content["claims"]["rank"]["evidence"]
-        evidence["solution"] = repacked(
-            evidence["solution"], lambda v: v.reshape(7, -1)[[1, 0, *range(2, 7)]]
-        )
-
-    files = rewritten(proved[3], tmp_path, swap_rows)
-    assert checker.main([*files, "--quick"]) == 1
-    assert "solution modulo p is wrong" in capsys.readouterr().out
-    assert checker.main(files) == 0  # elimination does not read the solution: the claim is true
-
-    def repeat_a_column(content):
-        evidence = content["claims"]["rank"]["evidence"]
-        evidence["columns"] = repacked(evidence["columns"], lambda v: np.append(v[:-1], v[0]))
-
-    assert checker.main(rewritten(proved[3], tmp_path, repeat_a_column)) == 1
-    assert "named twice" in capsys.readouterr().out
-
-    def no_normals(content):
-        evidence = content["claims"]["grouping"]["evidence"]
-        evidence["normals"] = repacked(evidence["normals"], np.zeros_like)
-
-    assert checker.main(rewritten(proved[3], tmp_path, no_normals)) == 1
-    assert "outside of the span of group 1" in capsys.readouterr().out
-
-
-def test_duplicate_keys_and_deep_and_huge_json(checker, proved, tmp_path, capsys):
-    text = (proved[3] / FILES[0]).read_text()
-    damaged = {
-        "repeats a key": text.replace('"format"', '"format": 1, "format"', 1),
-        "maximum recursion depth": "[" * 200_000,
-        "cannot be read as such: Unterminated string": text[: len(text) // 2],
-        "Exceeds the limit": text.replace('"prime": 4194287', '"prime": ' + "9" * 5000, 1),
-        "NOT PROVED": "\x00\xff",
-    }
-    for words, content in damaged.items():
-        (tmp_path / FILES[0]).write_text(content)
-        assert checker.main([str(tmp_path / FILES[0]), *paths(proved[3])[1:]]) == 1
-        assert words in capsys.readouterr().out
-
-
-# Mutations. Whoever says PROVED after one must be right: the oracle knows what is true.
 
 
 # What it asks for.

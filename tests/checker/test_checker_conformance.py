@@ -2,6 +2,7 @@
 
 import pytest
 from checker_suite import KINDS, Files, check_checker_claim, check_mutants
+from islands import FOLDER, modules_loaded_by
 
 CLAIMS = {
     "own contexts": ("grouping", "rank", "error", "readout"),
@@ -11,6 +12,7 @@ CLAIMS = {
     "wide groups": ("wide_grouping", "rank"),
     "pairs": ("rank", "error", "readout"),
     "several texts": ("rank", "recites", "executed"),
+    "decoder of integers": ("recites", "executed"),
     "upper bound": ("impossible",),
 }
 
@@ -44,6 +46,13 @@ def test_claims(files, kind, name):
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutants(files, kind):
     check_mutants(files(kind), seed=len(kind))
+
+
+@pytest.mark.parametrize("kind", ["own contexts", "pairs", "decoder", "next", "upper bound"])
+def test_a_run_loads_nothing_of_the_package(files, kind):
+    made = files(kind)
+    made.restore()
+    assert modules_loaded_by(FOLDER, map(str, made.paths)) == "status 0 loaded []"
 
 
 def test_all_claims_are_tried(files, checker):

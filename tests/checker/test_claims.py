@@ -437,39 +437,6 @@ def test_more_examples_than_possible(heads, verdict):
     }
 
 
-def test_vectors_prove_what_is_less_than_the_number_of_tokens():
-    """Ten tokens in two dimensions of five; entry 0 is constant."""
-    tokens = np.zeros((10, 5))
-    tokens[:, 0], tokens[:, 1] = 1.0, np.arange(10)
-    queries = np.random.default_rng(0).standard_normal((9, 5))
-    claim = proved_of(Dataset(tokens, queries, np.zeros(9)), 2)
-    assert claim.verdict is PROVED
-    assert " rank Z <= 3 on 9 different examples" in claim.statement
-    assert (claim.evidence["zeros"], len(claim.evidence["pivots"])) == (3, 4)
-    vectors = [[int(x, 16) for x in vector] for vector in claim.evidence["vectors"]]
-    for place, (vector, pivot) in enumerate(zip(vectors, claim.evidence["pivots"], strict=True)):
-        values = set((tokens @ np.array(vector)).tolist())
-        assert len(values) == 1
-        assert (values == {0.0}) == (place < 3)
-        assert vector[pivot] != 0
-        assert not any(other[pivot] for other in vectors[place + 1 :])
-    assert proved_of(Dataset(tokens, queries[:3], np.zeros(3)), 2).verdict is UNDECIDED
-
-
-def test_the_examples_to_blame_are_named():
-    """Of two equal ones the first."""
-    rng = np.random.default_rng(0)
-    contexts, queries = rng.standard_normal((9, 2, 8)), rng.standard_normal((9, 8))
-    contexts[3:8] = contexts[3]  # 2 (2 - 1) + 1 for this one
-    queries[5] = queries[4]
-    claim = proved_of(Dataset(contexts, queries, np.zeros(9)), 2)
-    assert claim.evidence["examples"] == pack([3, 4, 6, 7])
-    assert (claim.evidence["count"], claim.evidence["heads"]) == (4, 2)
-    assert " rank Z <= 3 on 4 different examples" in claim.statement
-    queries[6] = queries[4]
-    assert proved_of(Dataset(contexts, queries, np.zeros(9)), 2).verdict is UNDECIDED
-
-
 # Sequences.
 
 

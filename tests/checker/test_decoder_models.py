@@ -41,14 +41,6 @@ def test_products_of_any_arrays_stay_in_range(size, proved):
     assert np.isfinite(product) == proved
 
 
-def test_what_is_out_of_range_is_refused_by_the_checker(checker):
-    first = np.array([[[1.0], [0.0], [0.0]]])
-    for size, proved in ((2.0**50, True), (2.0**56, False)):
-        weights = two_tokens(2.0**36, W_Q=size * first, W_K=2.0**-70 / size * first)
-        share = shown(by_hand(TWO, weights), TWO, ANY, (checker, [TWO.ids]))
-        assert (share < 1.0) == proved
-
-
 def in_blocks(decoder, size, keep):
     """The last logits, in bfloat16 with blocks, where `keep` stores what rescales sums."""
     x = decoder.embedding[0] + decoder.positions

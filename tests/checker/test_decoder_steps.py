@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from refusals import refused
 
 TEXT = {
     "format": "constructive text 1",
@@ -53,7 +54,7 @@ class TestTexts:
         ],
     )
     def test_what_is_not_text(self, checker, tmp_path, others, word):
-        with pytest.raises(ValueError, match=word):
+        with refused(word):
             self.read(checker, tmp_path, **others)
 
 
@@ -84,7 +85,7 @@ class TestShapes:
 
     @pytest.mark.parametrize("name", SHAPES)
     def test_types(self, checker, name):
-        with pytest.raises(ValueError, match="float32"):
+        with refused("float32"):
             self.require(checker, {name: "<f8"})
 
     @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -97,11 +98,8 @@ class TestShapes:
             shape = [*shape, 1]
         else:
             shape[axis] += by
-        if (name, axis, by) == ("positions", 0, 1):
+        with refused(None if (name, axis, by) == ("positions", 0, 1) else r"axes|fit|unpack"):
             self.require(checker, **{name: tuple(shape)})
-        else:
-            with pytest.raises(ValueError, match=r"axes|fit|unpack"):
-                self.require(checker, **{name: tuple(shape)})
 
 
 class TestPlaces:

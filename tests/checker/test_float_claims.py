@@ -58,7 +58,7 @@ def ways(checker, weights, data, few=1.0):
 @pytest.mark.parametrize(("outputs", "parts"), [(0, 0), (3, 0), (0, 2)])
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 18])
 @pytest.mark.parametrize("scale", [0, -400, 300])
-def test_bounds_hold(checker, monkeypatch, shared, outputs, parts, chunk, scale):
+def test_bounds_hold(checker, as_if, shared, outputs, parts, chunk, scale):
     """All ways to have attention, at any scale, with one example at a time or all at once."""
     rng = np.random.default_rng(outputs + parts)
     weights, data = layer_and_data(rng, shared=shared, outputs=outputs, parts=parts)
@@ -66,8 +66,7 @@ def test_bounds_hold(checker, monkeypatch, shared, outputs, parts, chunk, scale)
     weights["W_K"] = np.ldexp(weights["W_K"], -scale)
     data["contexts"] = np.ldexp(data["contexts"], scale)
     data["targets"] = np.ldexp(data["targets"], scale)
-    monkeypatch.setattr(checker.float_claims, "CHUNK", chunk)
-    monkeypatch.setattr(checker.float_claims, "FEW", 0.5)
+    as_if("float_claims", CHUNK=chunk, FEW=0.5)
     with mpmath.workdps(60):
         z, distances, scales = true_of(weights, data)
         bounds, found_scales, found, z_error = shown(checker, weights, data)
@@ -81,11 +80,11 @@ def test_bounds_hold(checker, monkeypatch, shared, outputs, parts, chunk, scale)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_bounds_hold_of_random_layers(checker, monkeypatch, seed):
+def test_bounds_hold_of_random_layers(checker, as_if, seed):
     rng = np.random.default_rng(seed)
     weights, data = layer_and_data(rng, shared=bool(seed % 2), outputs=2, parts=0)
     weights = sharpened(weights, 10.0 ** rng.uniform(-3, 7, 5))
-    monkeypatch.setattr(checker.float_claims, "FEW", 1.0)
+    as_if("float_claims", FEW=1.0)
     with mpmath.workdps(60):
         z, distances, _ = true_of(weights, data)
         bounds, _, found, z_error = shown(checker, weights, data)
@@ -117,12 +116,12 @@ def test_contexts_of_one_token(checker):
 
 
 @pytest.mark.parametrize(("few", "refined"), [(0.0, 0), (0.19, 0), (0.2, 7), (1.0, 7)])
-def test_as_much_in_fixed_point_as_is_few(checker, monkeypatch, few, refined):
+def test_as_much_in_fixed_point_as_is_few(checker, as_if, few, refined):
     """One head of five has logits that are known to few digits, on 7 examples."""
     rng = np.random.default_rng(0)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
     weights = cancelling(sharpened(weights, [0.1] * 5), 2)
-    monkeypatch.setattr(checker.float_claims, "FEW", few)
+    as_if("float_claims", FEW=few)
     with mpmath.workdps(60):
         z, distances, _ = true_of(weights, data)
         bounds, _, found, z_error = shown(checker, weights, data)
@@ -204,7 +203,7 @@ def test_bounds_of_logits_count_all_products(checker):
     assert close(found[0].sizes[..., 0], sizes)
     assert (found[0].sizes[..., 0] >= sizes).all()
     width, inner = weights["W_Q"].shape[1:]
-    assert numbers.gamma >= gamma(2 * width + inner)
+    assert gamma(2 * width + inner) <= numbers.gamma <= gamma(2 * width + inner + 16)
 
 
 @pytest.mark.parametrize("off", [0.0, 2.0**-45, 2.0**-41])
@@ -272,7 +271,7 @@ def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeyp
 
 
 @pytest.mark.parametrize(("axes", "longest"), [((1, 2), 20), ((0, 1), 9), ((2,), 30)])
-def test_longer_sums_are_left_to_digits(checker, monkeypatch, axes, longest):
+def test_longer_sums_are_left_to_digits(checker, as_if, axes, longest):
     """Columns of Z, tokens, or what a query is multiplied by, whichever are most."""
     rng = np.random.default_rng(0)
     weights, data = layer_and_data(rng, shared=True, outputs=2, parts=0)
@@ -283,7 +282,7 @@ def test_longer_sums_are_left_to_digits(checker, monkeypatch, axes, longest):
     if axes == (2,):
         weights |= {name: rng.standard_normal((5, 4, 30)) for name in ("W_Q", "W_K")}
     assert max(5 * 4 if axes != (0, 1) else 4, len(data["contexts"])) <= longest
-    monkeypatch.setattr(checker.float_claims, "FEW", 1.0)
+    as_if("float_claims", FEW=1.0)
     for most, found in ((longest, True), (longest - 1, False)):
-        monkeypatch.setattr(checker.float_claims, "LONGEST", most)
+        as_if("float_claims", LONGEST=most)
         assert (shown(checker, weights, data) is not None) == found

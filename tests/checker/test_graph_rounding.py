@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from instance_parts import graph_bytes, network, problem, unit_box
+from refusals import refused
 
 from constructive.instances import Atom, Box, Head, Network
 from constructive.instances.rounding import output_rounding
@@ -122,11 +123,8 @@ def test_exp_of_large_logits_is_refused(checker):
     ):
         made = single(slopes, offsets)
         assert bounds(checker, made, box)[0][0] < 1e-3
-        if words is None:
+        with refused(words):
             assert bounds(checker, made, box, "exp")[0][0] < 1e-3
-        else:
-            with pytest.raises(ValueError, match=words):
-                bounds(checker, made, box, "exp")
 
 
 def test_numbers_that_may_overflow_are_refused(checker):
@@ -135,7 +133,7 @@ def test_numbers_that_may_overflow_are_refused(checker):
         single([[1.0], [0.0]], [0.0, 0.0], [[2.0**120], [0.0]]),
         single([[2.0**98]] + [[0.0]] * 7, [0.0] * 8),
     ):
-        with pytest.raises(ValueError, match="overflow"):
+        with refused("overflow"):
             bounds(checker, made, unit_box(1))
 
 
@@ -157,7 +155,7 @@ def not_bounded(checker, data, box):
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"X": box.upper[None].astype(FLOAT)})
     read = problem(checker, data, box)
-    with pytest.raises(ValueError, match="overflow"):
+    with refused("overflow"):
         checker.graph_rounding.rounding_of(read.outputs, ((0, 1),), read.box, read.model)
     return bool(np.isnan(found).all())
 
@@ -174,7 +172,7 @@ def test_numbers_that_overflow_on_the_way_are_refused(checker):
     value = np.array([[1.0], [0.0]], FLOAT)
     given = {"A": [[large]], "b": [large], "zeros": np.zeros((1, 2), FLOAT), "V": value}
     data = graph(nodes, 1, **given)
-    with pytest.raises(ValueError, match="overflow on the way"):
+    with refused("overflow on the way"):
         not_bounded(checker, data, Box([0.5], [1.0]))
 
 

@@ -8,6 +8,7 @@ import pytest
 from instance_parts import changed, graph_bytes, ints, network, problem, replace_constant, unit_box
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from refusals import refused
 
 from constructive.instances import Atom, Box
 
@@ -100,10 +101,10 @@ def test_products_of_inputs_where_one_of_them_does_not_vary(checker):
         found = values(checker, read, [*context, *query], ((0, 1),))
         assert abs(found - weights @ stored) < 1e-12
     wide = Box([*context[:-1], -1.0, -1.0, -1.0], [*context[:-1], 1.0, 1.0, 1.0])
-    with pytest.raises(ValueError, match="values vary"):
+    with refused("values vary"):
         problem(checker, model.SerializeToString(), wide)
     wide = Box([-9.0, *context[1:], -1.0, -1.0], [9.0, *context[1:], 1.0, 1.0])
-    with pytest.raises(ValueError, match="both factors vary"):
+    with refused("both factors vary"):
         problem(checker, model.SerializeToString(), wide)
 
 
@@ -289,7 +290,7 @@ def test_what_is_refused(checker, data, name):
     change, words = REFUSED[name]
     other = changed(data, change)
     assert other != data
-    with pytest.raises(ValueError, match=words):
+    with refused(words):
         problem(checker, other, unit_box(), ((Atom([1.0, 0.0], 0.0),),))
 
 
@@ -309,7 +310,7 @@ def exp_graph():
     ],
 )
 def test_what_is_refused_of_softmax_written_out(checker, change, words):
-    with pytest.raises(ValueError, match=words):
+    with refused(words):
         problem(checker, changed(exp_graph(), change), unit_box(), ((Atom([1.0, 0.0], 0.0),),))
 
 
@@ -324,7 +325,7 @@ def test_sums_of_another_softmax_are_refused(checker):
         del model.graph.node[:]
         model.graph.node.extend(nodes)
 
-    with pytest.raises(ValueError, match="Div"):
+    with refused("Div"):
         problem(checker, changed(exp_graph(), other), unit_box(), ((Atom([1.0, 0.0], 0.0),),))
 
 
@@ -367,10 +368,10 @@ def test_bytes_that_readers_may_take_in_two_ways(checker, data):
         (data + b"\x12" + varint(1 << 40), "cut off"),
         (b"", "version"),
     ):
-        with pytest.raises(ValueError, match=words):
+        with refused(words):
             read(other)
     for length in range(len(data)):
-        with pytest.raises(ValueError, match=" "):
+        with refused(" "):
             read(data[:length])
 
 
@@ -379,7 +380,7 @@ def test_integers_of_messages(checker):
         assert checker.protobuf.varint(varint(value), 0) == (value, len(varint(value)))
     assert checker.protobuf.signed(2**64 - 1) == -1
     assert checker.protobuf.signed(2**63 - 1) == 2**63 - 1
-    with pytest.raises(ValueError, match="too long"):
+    with refused("too long"):
         checker.protobuf.varint(varint(2**64), 0)
 
 
@@ -399,9 +400,9 @@ def test_steps_and_sizes_of_logits(checker):
 
 
 def test_a_box_with_another_number_of_inputs(checker, data):
-    with pytest.raises(ValueError, match="another number of inputs"):
+    with refused("another number of inputs"):
         problem(checker, data, unit_box(3), ((Atom([1.0, 0.0], 0.0),),))
-    with pytest.raises(ValueError, match="another number of outputs"):
+    with refused("another number of outputs"):
         problem(checker, data, unit_box(), ((Atom([1.0], 0.0),),))
     lower, upper = ints(unit_box(), checker)
     graph = checker.graphs.read_graph(data)

@@ -150,14 +150,17 @@ def test_layers_are_brought_to_size_one_exactly(checker, scale):
     assert (np.ldexp(plain.both, plain.c - plain.a) == pairs.sum(axis=1)).all()
 
 
-def test_rounding_of_scores_and_tails(checker, monkeypatch):
-    """As if a rounding were 1e-3: the error of a score, and what is read of tokens far behind."""
-    monkeypatch.setattr(checker.scan, "gamma", lambda terms: 1e-3 * terms)
+def test_rounding_of_scores_and_tails(checker):
+    """The error of a score, and what is read of tokens far behind."""
     layer = layer_of(checker, *small_layer())
     scan = checker.scan.Scan(layer, bounded=False)
     tokens = checker.scan.Tokens(layer, np.arange(3)).x
-    expected = 6e-3 * np.linalg.norm(layer.key) * np.linalg.norm(tokens, axis=2).max(axis=1)
-    assert np.allclose(scan.score_error, expected, rtol=1e-8)
+    expected = (
+        checker.bounds.gamma(6)
+        * np.linalg.norm(layer.key)
+        * np.linalg.norm(tokens, axis=2).max(axis=1)
+    )
+    assert np.allclose(scan.score_error, expected, rtol=1e-8, atol=0)
     assert (scan.score_error >= expected).all()
     largest = np.abs(tokens).max(axis=(1, 2))
     assert (scan.largest >= largest).all()

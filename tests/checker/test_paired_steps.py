@@ -94,17 +94,16 @@ def test_large_errors_of_small_shares_are_not_taken_for_small_ones(who):
     assert worst <= bound[0]
 
 
-@of_the_checker
-def test_rounding_of_logits_counts(who, monkeypatch):
-    """As if a rounding were 1e-6: twelve of them of every logit's distance to the largest one."""
-    who.patch(monkeypatch, "UNIT", 1e-6)
-    rng = np.random.default_rng(0)
+def test_rounding_of_logits_counts(who):
+    """Twelve roundings of every logit's distance to the largest one, and 2^-46 of a power."""
+    rng, unit = np.random.default_rng(0), 2.0**-53
     high, scores = rng.uniform(-9, 9, (5, 2)), rng.uniform(-1, 1, (5, 4))
     shares, bound = who.attention(high, 0 * high, 0.0, scores, 0 * scores, np.zeros(5))
     logits = high[:, :, None] * scores[:, None]
     behind = logits.max(axis=2, keepdims=True) - logits
-    expected = 2.1 * 1.01 * 12e-6 * (shares * behind).sum(axis=(1, 2))
-    assert np.allclose(bound, expected, rtol=1e-4, atol=0)
+    logit = 2.1 * 1.01 * (2.0**-46 + 12 * unit * behind)
+    expected = (shares * logit).sum(axis=(1, 2)) + 2 * who.rounding(4)
+    assert np.allclose(bound, expected, rtol=1e-7, atol=0)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -149,61 +148,42 @@ def reaches_about(least):
     ]  # fmt: skip
 
 
-@of_the_checker
-def test_pairs_are_alike_where_both_heads_surely_read_one_token(who, monkeypatch):
+def test_pairs_are_alike_where_both_heads_surely_read_one_token(who):
     """The largest score leads by 1/2, and the smallest one by 1/4."""
-    reaches, alike = zip(*reaches_about(2 * who.margin), strict=True)
-    who.patch(monkeypatch, "COUPLED", len(reaches))
-    example = who.examples(reaches, [0.0, 0.5, -0.25, 1.0, 0.25])
-    expected = [k for k, surely in enumerate(alike) if not surely]
-    where, pairs = who.unlike(example)
-    assert pairs.tolist() == expected
-    assert not where.any()
-    assert who.unlike(example, [7])[1].tolist() == [k for k in expected if k != 7]  # its own pair
-    # Errors of scores count where it is close, and nothing is sure if they exceed the lead.
-    assert who.unlike(example, score_error=[1e-4])[1].tolist() == list(range(10))
-    assert who.unlike(example, score_error=[0.3])[1].tolist() == list(range(11))
-
-
-@pytest.mark.parametrize(
-    ("name", "rounding", "reach"),
-    [
-        # (d + 2) |q| |e| of it is what a reach may be off, where |e| is that of (reach, reach).
-        (
-            "gamma",
-            lambda terms: 1e-6 * terms,
-            lambda least, part: least + 4e-6 * (least + 1) * part,
-        ),
-        # Two of a gap of 1/2.
-        ("UNIT", 1e-4, lambda least, part: least / (1 - 2e-4 * part)),
-    ],
-)
-@of_the_checker
-def test_rounding_counts_where_it_is_close(who, monkeypatch, name, rounding, reach):
-    least = 2 * who.margin
-    for part, alike in ((1.003, True), (0.997, False)):
-        example = who.examples([(reach(least, part), least + 1)], [0.0, 0.5, 1.0])
-        who.patch(monkeypatch, name, rounding)
+    for reaches, alike in reaches_about(2 * who.margin):
+        example = who.examples([reaches], [0.0, 0.5, -0.25, 1.0, 0.25])
         assert len(who.unlike(example)[0]) == (not alike)
-        monkeypatch.undo()
+        assert len(who.unlike(example, [0])[0]) == 0  # its own pair
+        # Errors of scores count where it is close, and nothing is sure if they exceed the lead.
+        assert len(who.unlike(example, score_error=[1e-4])[0]) == (reaches[0] < 1e9)
+        assert len(who.unlike(example, score_error=[0.3])[0]) == 1
+
+
+@of_the_checker
+def test_rounding_counts_where_it_is_close(who, as_if):
+    """As if a rounding were 1e-4: two of a gap of 1/2, and (d + 2) |q| |e| of the longest head."""
+    unit, least = 1e-4, 2 * who.margin
+    for part, alike in ((1.003, True), (0.997, False)):
+        reach = least / (1 - 2 * unit) + part * 4 * unit / (1 - 4 * unit) * (least + 1)
+        as_if(UNIT=2.0**-53)
+        example = who.examples([(reach, least + 1)], [0.0, 0.5, 1.0])
+        as_if(UNIT=unit)
+        assert len(who.unlike(example)[0]) == (not alike)
 
 
 @pytest.mark.parametrize("longest", [0, 1])
-@of_the_checker
-def test_the_longest_head_and_query_count(who, monkeypatch, longest):
-    """As if a rounding were 1e-6; wherever they are. Only the longer query's reach suffices."""
-    least = 2 * who.margin
+def test_the_longest_head_and_query_count(who, longest):
+    """Four roundings of a head of 2^55, wherever it is. Only the longer query's reach suffices."""
+    least, large = 2 * who.margin, 2.0**55
     lengths = [0.25, 1.0] if longest else [1.0, 0.25]
     for part, alike in ((1.003, True), (0.997, False)):
-        near = least + 4e-6 * 8 * least * part
-        reaches = [(near, near), (8 * least, 8 * least)]
+        near = least + 4 * large * 2.0**-53 * part
+        reaches = [(near, near), (large, large)]
         examples = who.examples(reaches if longest else reaches[::-1], [0.0, 0.5, 1.0], lengths)
-        who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
         coupled = list(zip(*who.unlike(examples), strict=True))
         shorter, pair = 1 - longest, 1 - longest
         expected = [(shorter, pair)] if alike else sorted([(shorter, pair), (longest, pair)])
         assert coupled == expected
-        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("errors", [[1e-15, 1e-4], [1e-4, 1e-15]])
@@ -232,10 +212,10 @@ def test_coupling_is_strong(steps):
 
 @pytest.mark.parametrize("chunk", [1, 40, 100])
 @of_the_checker
-def test_pieces_are_put_together(who, steps, monkeypatch, chunk):
+def test_pieces_are_put_together(who, steps, as_if, chunk):
     bound = matrix_of(who.bound(steps), steps.total)
     distances = who.distances(steps)
-    who.patch(monkeypatch, "CHUNK", chunk)
+    as_if(CHUNK=chunk)
     other = who.steps(*strongly_coupled())
     near = {"rtol": 1e-9, "atol": 1e-14}
     for field in dataclasses.fields(steps)[2:]:
@@ -245,9 +225,9 @@ def test_pieces_are_put_together(who, steps, monkeypatch, chunk):
 
 
 @of_the_checker
-def test_rounding_of_what_is_read_counts(who, steps, monkeypatch):
+def test_rounding_of_what_is_read_counts(who, steps, as_if):
     """As if a rounding were 1e-3: of sums over tokens, by their largest entry."""
-    who.patch(monkeypatch, "gamma", lambda terms: 1e-3 * terms)
+    as_if(gamma=lambda terms: 1e-3 * terms)
     _, errors = who.read(steps, np.arange(12), steps.owner, (1.0, -1.0))
     # Three times n + 2 roundings at the end, and those of a softmax in each of two heads.
     grown = (errors - steps.own_error) / steps.largest[:12]
@@ -312,10 +292,10 @@ def test_pair_0_has_to_be_sure_of_the_extra_example(who, steps, at, pair, sure):
 
 
 @of_the_checker
-def test_rounding_of_blocks_counts(who, steps, monkeypatch):
+def test_rounding_of_blocks_counts(who, steps, as_if):
     """As if a rounding were 1e-6: of |D| |R| + 1 for a block, and of |x| |R| beside it."""
     plain = matrix_of(who.bound(steps), steps.total)
-    who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
+    as_if(gamma=lambda terms: 1e-6 * terms)
     grown = matrix_of(who.bound(steps), steps.total) - plain
     r = np.abs(who.right_inverse(steps))
     expected = np.zeros_like(grown)
@@ -438,7 +418,7 @@ def test_what_the_second_head_of_pair_0_adds(who, steps):
 
 
 @of_the_checker
-def test_distances_cover_rounding(who, steps, monkeypatch):
+def test_distances_cover_rounding(who, steps, as_if):
     """As if a rounding were 1e-6: of all terms of a sum, and of the residual."""
     size = steps.second[1] + sums_by_example(
         steps,
@@ -450,13 +430,12 @@ def test_distances_cover_rounding(who, steps, monkeypatch):
     assert np.abs(exact[1] - exact[0]).max() > 0.1
     # An entry has d terms, its own and three coupled ones at most, and that of pair 0.
     least = 5 + np.bincount(steps.at).max() + 8
-    who.patch(monkeypatch, "gamma", lambda terms: 1e-6 * terms)
+    as_if("coupling", UNIT=1e-6)
+    grown = who.distances(steps) - exact[0]
+    rounded = steps.largest * 2e-6 * np.abs(steps.both).sum()
+    assert (grown >= 0.999 * rounded - 1e-12).all()
+    as_if("coupling", UNIT=2.0**-53, gamma=lambda terms: 1e-6 * terms)
     for some, before in zip(examples, exact, strict=True):
         grown = who.distances(some) - before
         assert (grown >= 0.9999e-6 * least * (size + before)).all()
         assert (grown <= 1.2e-6 * least * (size + before)).all()
-    monkeypatch.undo()
-    who.patch(monkeypatch, "UNIT", 1e-6)
-    grown = who.distances(steps) - exact[0]
-    rounded = steps.largest * 2e-6 * np.abs(steps.both).sum()
-    assert (grown >= 0.999 * rounded - 1e-12).all()

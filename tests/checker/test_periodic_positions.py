@@ -62,7 +62,7 @@ def test_files_and_certificates(pair, text, tmp_path):
             decoder.logits(text.tokens).tolist(),
         )
         assert check(*paths).proved
-    assert "longest" not in plain.described()
+    assert "longest" not in plain.about()
     periodic.save(tmp_path / "other.safetensors")
     assert not check(paths[0], tmp_path / "other.safetensors", paths[2]).proved
 

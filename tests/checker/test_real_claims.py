@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from real_parts import FREE, MATRIX, evaluated, layer_and_data
+from refusals import refused
 
 EIGHT = (6, 3, 4, 2, 5, 7, 3, 8)
 """Sizes, where nothing is done with them."""
@@ -19,7 +20,7 @@ def test_exponentials_cost_what_they_take(checker):
     work = part.Work(3 * checker.digits.exponential(12))
     checker.digits.softmax(logits, 12, work)
     assert work.spent == work.allowed  # of three tokens: the other head has one alone
-    with pytest.raises(ValueError, match="not shown with the digits which a minute allows"):
+    with refused("not shown with the digits which a minute allows"):
         checker.digits.softmax(logits, 12, part.Work(2.99 * checker.digits.exponential(12)))
     plain = part.needs(EIGHT, 5, keep=True)
     assert part.first(EIGHT, keep=True) == (
@@ -37,15 +38,14 @@ def test_exponentials_cost_what_they_take(checker):
 @pytest.mark.parametrize(("outputs", "parts"), [(0, 0), (3, 0), (0, 2)])
 @pytest.mark.parametrize("chunk", [1, 100, 1 << 18])
 @pytest.mark.parametrize("most", [0, 139, 140, 2_000_000])
-def test_residuals_and_what_is_kept_of_z(checker, monkeypatch, shared, outputs, parts, chunk, most):
+def test_residuals_and_what_is_kept_of_z(checker, as_if, shared, outputs, parts, chunk, most):
     """Z is kept whole or in parts; with a few digits, within what they allow."""
     rng = np.random.default_rng(outputs + parts)
     weights, data = layer_and_data(rng, shared=shared, outputs=outputs, parts=parts)
     data["targets"] *= 2.0**-30
     weights["W_D"] *= 2.0**-30
     part = checker.real_claims
-    monkeypatch.setattr(part, "CHUNK", chunk)
-    monkeypatch.setattr(part, "LARGEST", most)
+    as_if("real_claims", CHUNK=chunk, LARGEST=most)
     with mpmath.workdps(60):
         z, f = evaluated(weights, data)
         distances = np.abs(f - MATRIX(data["targets"]).reshape(len(f), -1)).max(axis=1)
@@ -100,19 +100,12 @@ def test_logits_which_are_not_known_well_enough(checker):
     """An error of a hundredth is too much to say anything; less counts, and is carried on."""
     digits = np.zeros((5, 1, 1, 2))
     unit = 20 * 4
-    for error, refused in (
-        (1 << unit, True),
-        ((1 << unit) // 99, True),
-        ((1 << unit) // 101, False),
-    ):
-        logits = checker.fixed.Fixed(digits, -unit, error)
-        if refused:
-            with pytest.raises(OverflowError, match="more digits"):
-                checker.digits.softmax(logits, 5, FREE)
-        else:
-            found = checker.digits.softmax(logits, 5, FREE)
-            assert found.error * 2.0**found.last >= 2.1 * error * 2.0**-unit
-            assert found.error * 2.0**found.last <= 4 * error * 2.0**-unit
+    for error, words in ((1 << unit, "more digits"), ((1 << unit) // 99, "more digits")):
+        with refused(words, OverflowError):
+            checker.digits.softmax(checker.fixed.Fixed(digits, -unit, error), 5, FREE)
+    error = (1 << unit) // 101
+    found = checker.digits.softmax(checker.fixed.Fixed(digits, -unit, error), 5, FREE)
+    assert 2.1 * error * 2.0**-unit <= found.error * 2.0**found.last <= 4 * error * 2.0**-unit
 
 
 # The right inverse.
@@ -124,20 +117,20 @@ def kappa_of(checker, z, count=12, split=1):
 
 
 @pytest.mark.parametrize("split", [1, 2, 5])
-def test_all_parts_of_z_count(checker, monkeypatch, split):
+def test_all_parts_of_z_count(checker, as_if, split):
     z = np.random.default_rng(1).standard_normal((5, 9))
     one = kappa_of(checker, z)
     assert abs(kappa_of(checker, z, split=split) / one - 1) < 1e-6
     twice = np.concatenate([z, z[:1]])
     assert kappa_of(checker, twice) is None
-    monkeypatch.setattr(checker.inverse, "LARGEST", 0)  # in floats only
+    as_if("inverse", LARGEST=0)  # in floats only
     assert kappa_of(checker, twice, split=split) is None
 
 
 @pytest.mark.parametrize("worse", [0, 1, 2])
-def test_the_largest_error_of_all_parts_counts(checker, monkeypatch, worse):
+def test_the_largest_error_of_all_parts_counts(checker, as_if, worse):
     """Two entries of a row of R off by 1/64 each; other parts are exact."""
-    monkeypatch.setattr(checker.inverse, "LARGEST", 0)
+    as_if("inverse", LARGEST=0)
     digits = np.zeros((3, 4, 1, 4))
     digits[:, 0] = np.eye(3, 4)[:, None]
     parts = [checker.fixed.Fixed(x, -60, 0) for x in digits]
@@ -198,22 +191,22 @@ def test_errors_of_what_is_put_out_as_floats_count(checker, monkeypatch):
 
 
 @pytest.mark.parametrize(("off", "works"), [(0.0, True), (0.3, True), (3.0, False)])
-def test_newtons_iteration_mends_what_is_near(checker, monkeypatch, off, works):
+def test_newtons_iteration_mends_what_is_near(checker, as_if, monkeypatch, off, works):
     z = np.random.default_rng(1).standard_normal((4, 6))
     noise = np.random.default_rng(2).standard_normal((4, 4))
     noise *= off / np.abs(noise).sum(axis=1).max()
     truth = kappa_of(checker, z)
     part = checker.inverse
-    monkeypatch.setattr(part, "LARGEST", 0)
+    as_if("inverse", LARGEST=0)
     monkeypatch.setattr(part, "guess", lambda gram: np.linalg.inv(gram) @ (np.eye(4) + noise))
     found = kappa_of(checker, z)
     assert (found is not None and found < 1.1 * truth) == works
 
 
 @pytest.mark.parametrize("most", [0, 2_000_000])
-def test_errors_of_z_count(checker, monkeypatch, most):
+def test_errors_of_z_count(checker, as_if, most):
     """Two entries of a row of R off by 1/64 each take 1/32 of a right inverse of norm 1."""
-    monkeypatch.setattr(checker.inverse, "LARGEST", most)
+    as_if("inverse", LARGEST=most)
     digits = np.zeros((4, 2, 4))
     digits[0] = np.eye(2, 4)
     exact, near, far = (
@@ -225,9 +218,9 @@ def test_errors_of_z_count(checker, monkeypatch, most):
     assert far is None
 
 
-def test_rounding_counts(checker, monkeypatch):
+def test_rounding_counts(checker, as_if):
     """Sums of 4 products and what comes after them, of rows whose entries and sums are one."""
-    monkeypatch.setattr(checker.inverse, "gamma", lambda terms: 1e-3 * terms)
+    as_if("inverse", gamma=lambda terms: 1e-3 * terms)
     found = kappa_of(checker, np.eye(2, 4))
     least = 1 / (1 - 2 * 6e-3)
     assert least <= found <= least * (1 + 1e-6)

@@ -4,15 +4,11 @@ Each was a false statement which somebody called PROVED, or a true one which nob
 """
 
 import dataclasses
-import json
-import shutil
-import zipfile
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 import constructive
 from constructive import (
@@ -240,51 +236,6 @@ def test_values_of_fewer_dimensions_than_targets():
 # Files.
 
 
-@pytest.fixture
-def written(proved, tmp_path):
-    """Honest files, and how to alter the certificate."""
-    data, memorizer, certificate, _ = proved
-    data.save(tmp_path / "d.npz")
-    memorizer.save(tmp_path / "w.safetensors")
-    certificate.save(tmp_path / "c.json")
-    files = [str(tmp_path / name) for name in ("c.json", "w.safetensors", "d.npz")]
-
-    def alter(change):
-        content = json.loads((tmp_path / "c.json").read_text())
-        change(content)
-        (tmp_path / "c.json").write_text(json.dumps(content))
-        return files
-
-    return alter
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
-        (lambda c: c["data"]["targets"].update(shape=[7.0]), "it is about other data"),
-        (lambda c: c["weights"]["W_D"].update(shape=[True, True]), "it is about other weights"),
-    ],
-)
-def test_a_certificate_says_what_it_is_in_one_way(checker, written, capsys, change, words):
-    assert checker.main(written(lambda _: None)) == 0
-    assert checker.main(written(change)) == 1
-    assert words in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("largest", "held"), [(2**53, True), (2**53 + 1, False)])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_integers_up_to_2_53_are_floats(checker, tmp_path, capsys, largest, held, sign):
-    memorizer, data = one_head([[[1.0]]], [[1.0]], [[0.0]], [sign * 2.0**53])
-    certify(memorizer, data, claims=["rank"]).save(tmp_path / "c.json")
-    memorizer.save(tmp_path / "w.safetensors")
-    arrays = {"contexts": data.contexts, "queries": data.queries}
-    np.savez(tmp_path / "d.npz", **arrays, targets=np.array([sign * largest]))
-    files = [str(tmp_path / name) for name in ("c.json", "w.safetensors", "d.npz")]
-    assert checker.main(files) == (0 if held else 1)
-    assert held or "integers beyond 2^53" in capsys.readouterr().out
-
-
 @pytest.mark.usefixtures("own_process")
 def test_wide_tokens_do_not_take_the_square_of_their_width(tmp_path):
     width = 40_000
@@ -339,37 +290,6 @@ def test_certificates_from_many_threads_are_those_of_one():
 
 
 # What a file is, and what it is not.
-
-
-def test_an_entry_which_numpy_would_read_instead(proved, tmp_path):
-    """Shapes of one entry of a zip file say nothing of another one."""
-    _, _, _, folder = proved
-    for name in ("contexts", "queries", "targets"):
-        shutil.copy(folder / "data.npz", tmp_path / "data.npz")
-        with zipfile.ZipFile(tmp_path / "data.npz", "a") as archive:
-            archive.writestr(name, archive.read(f"{name}.npy"))
-        said = check(
-            folder / "certificate.json", folder / "weights.safetensors", tmp_path / "data.npz"
-        )
-        assert "the data name an array twice" in said.report
-        assert not said.proved
-
-
-def test_arrays_which_are_packed_otherwise(proved, tmp_path):
-    """bzip2 and long headers may be a thousand times as large as the file."""
-    data, _, _, folder = proved
-    for name, version, words in (("bz2", 1, "packed in another way"), ("long", 2, "version 1.0")):
-        packing = zipfile.ZIP_BZIP2 if name == "bz2" else zipfile.ZIP_STORED
-        with zipfile.ZipFile(tmp_path / "data.npz", "w", packing) as archive:
-            for array in ("contexts", "queries", "targets"):
-                with archive.open(f"{array}.npy", "w") as file:
-                    np.lib.format.write_array(file, getattr(data, array), (version, 0))
-        assert (Dataset.load(tmp_path / "data.npz").targets == data.targets).all()
-        said = check(
-            folder / "certificate.json", folder / "weights.safetensors", tmp_path / "data.npz"
-        )
-        assert words in said.report
-        assert not said.proved
 
 
 def test_what_numpy_packs_is_read(proved, tmp_path):
@@ -438,17 +358,6 @@ def test_long_numbers_of_vectors_are_counted_before_they_are_computed(checker):
     }
     with pytest.raises(ValueError, match="would take more than a minute"):
         checker.impossible.check_impossible(evidence, data)
-
-
-def test_more_corrections_than_any_precision_needs(proved, tmp_path):
-    data, memorizer, certificate, _ = proved
-    tensors = memorizer.layer.tensors
-    for count in (128, 129):
-        tensors["W_V_corrections"] = np.zeros((count, *tensors["W_V"].shape))
-        save_file(tensors, tmp_path / "weights.safetensors")
-        said = check(certificate, tmp_path / "weights.safetensors", data).report
-        assert ("more than 128 corrections" in said) == (count == 129)
-        assert ("about other weights" in said) == (count == 128)
 
 
 # Exact numbers stay exact.

@@ -1,4 +1,7 @@
-"""The files of a certificate in a folder: their names, and how they are written."""
+"""The files of a certificate in a folder: their names, how they are written, and checked."""
+
+import contextlib
+import io
 
 from constructive import Dataset, SequenceDataset, Text, certify
 
@@ -21,3 +24,11 @@ def saved(folder, weights, data, certificate=None):
     for path, content in zip(found, (certificate, weights, data), strict=True):
         content.save(path)
     return found
+
+
+def said(checker, files, *options):
+    """The status of the checker, and what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        status = checker.main([*map(str, files), *options])
+    return status, printed.getvalue()

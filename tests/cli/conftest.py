@@ -7,7 +7,23 @@ import sys
 
 import pytest
 
-from constructive import cli
+from constructive import build_memorizer, cli, generators
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Seven examples, in data.npz."""
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    data.save(tmp_path / "data.npz")
+    return data
+
+
+@pytest.fixture
+def memorizer(data, tmp_path):
+    """Three heads for them, in memorizer.safetensors."""
+    memorizer = build_memorizer(data, num_heads=3)
+    memorizer.save(tmp_path / "memorizer.safetensors")
+    return memorizer
 
 
 @pytest.fixture

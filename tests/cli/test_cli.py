@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from constructive import Dataset, Memorizer, __version__
+from constructive import Dataset, Memorizer
 
 
 def test_generate_build_predict(run, tmp_path):
@@ -83,12 +83,6 @@ def test_help_has_examples(run):
     assert "build" in run("--help")
     for command in ("build", "predict", "certify", "check", "generate", "demo"):
         assert f"constructive {command}" in run(command, "--help")
-
-
-def test_version(start):
-    done = start("--version")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.split() == [b"constructive", __version__.encode()]
 
 
 @pytest.mark.parametrize(

@@ -20,35 +20,24 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 """
 """Whoever starts the tests in the background may have told their processes to ignore it."""
 
-BUILD = """
+WORK = """
 import signal, sys
 import constructive
 from constructive.cli import common
 from constructive.support.progress import report
 
 def interrupted(*arguments, **options):
-    report("build pairs of heads", 1, 2)
-    signal.raise_signal(signal.{name})
+    report("work", 1, 2)
+    signal.raise_signal(signal.{{name}})
 
-constructive.build_memorizer = interrupted
-sys.argv = ["constructive", "build", "data.npz", "--heads", "8", "-o", "weights.safetensors"]
+constructive.{function} = interrupted
+sys.argv = "constructive {command}".split()
 common.main()
 """
-
-RECITE = """
-import signal, sys
-import constructive
-from constructive.cli import common
-from constructive.support.progress import report
-
-def interrupted(*arguments, **options):
-    report("attend", 1, 2)
-    signal.raise_signal(signal.{name})
-
-constructive.build_decoder = interrupted
-sys.argv = ["constructive", "recite", "data.npz", "--unit", "bytes"]
-common.main()
-"""
+BUILD = WORK.format(
+    function="build_memorizer", command="build data.npz --heads 8 -o weights.safetensors"
+)
+RECITE = WORK.format(function="build_decoder", command="recite data.npz --unit bytes")
 
 WRITE = """
 import signal

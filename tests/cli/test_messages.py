@@ -15,19 +15,12 @@ from constructive import Dataset, build_memorizer, generators
 LABELS = ["dog", "cat", "cow, too", "dog", "cat", "ox", "dog"]
 
 
-@pytest.fixture
-def data(tmp_path):
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    data.save(tmp_path / "data.npz")
-    build_memorizer(data, num_heads=3).save(tmp_path / "memorizer.safetensors")
-    return data
-
-
 def rows_of(path):
     with path.open(newline="") as file:
         return list(csv.reader(file))
 
 
+@pytest.mark.usefixtures("memorizer")
 def test_predictions_in_a_table(data, run, tmp_path):
     run("predict", "memorizer.safetensors", "data.npz", "-o", "p.csv")
     run("predict", "memorizer.safetensors", "data.npz", "-o", "p.npy")
@@ -65,7 +58,7 @@ def test_labels_in_a_table(data, run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["p.txt", "p.npz", "p.json"])
-@pytest.mark.usefixtures("data")
+@pytest.mark.usefixtures("memorizer")
 def test_predictions_have_two_kinds_of_files(program, tmp_path, name):
     found = program("predict", "memorizer.safetensors", "data.npz", "-o", name)
     assert found.returncode == 2
@@ -115,7 +108,7 @@ def test_heads_are_named_only_if_they_were_asked_for(program, construction):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk which is always full")
-@pytest.mark.usefixtures("data")
+@pytest.mark.usefixtures("memorizer")
 def test_a_full_disk_has_its_own_way_out(program, start):
     found = program("predict", "memorizer.safetensors", "data.npz", "-o", "/dev/full")
     assert "No space left on device" in found.stderr

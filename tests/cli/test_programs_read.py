@@ -6,16 +6,9 @@ import numpy as np
 import pytest
 from test_outputs import COMMANDS
 
-from constructive import Dataset, __version__, generators
+from constructive import Dataset, __version__
 from constructive.cli import common, theory
-from constructive.theory.assumptions.regrouping import CONSTRUCTIONS
-
-
-@pytest.fixture
-def data(tmp_path):
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    data.save(tmp_path / "data.npz")
-    return data
+from constructive.theory.assumptions.regrouping import SEARCHES
 
 
 @pytest.fixture
@@ -34,9 +27,8 @@ def document(program):
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 
 
-@pytest.mark.usefixtures("data")
-def test_certify_and_check_as_json(run, document, tmp_path):
-    run("build", "data.npz", "--heads", 3)
+@pytest.mark.usefixtures("memorizer")
+def test_certify_and_check_as_json(document, tmp_path):
     certify = "certify", "memorizer.safetensors", "data.npz"
     said = document(*certify, "--claims", "rank,error")
     assert said["verdict"] == "PROVED"
@@ -55,9 +47,8 @@ def test_certify_and_check_as_json(run, document, tmp_path):
     assert checked["report"][-1].startswith("NOT PROVED")
 
 
-@pytest.mark.usefixtures("data")
-def test_two_documents_on_standard_output_are_refused(run, program):
-    run("build", "data.npz", "--heads", 3)
+@pytest.mark.usefixtures("memorizer")
+def test_two_documents_on_standard_output_are_refused(program):
     done = program("certify", "memorizer.safetensors", "data.npz", "-o", "-", "--json")
     assert done.returncode == 2
     assert "OutputError" in done.stderr
@@ -95,10 +86,7 @@ def test_capacity_as_json(document, run):
     for need in said["theorems"]:
         assert f"{need['parameters']:,}" in text
     assert said["published"][0]["model"] in text
-
-
-def test_a_table_of_very_many_examples_takes_no_memory(document):
-    said = document("capacity", "-T", 10**15, "-n", 32, "-d", 64)
+    said = document("capacity", "-T", 10**15, "-n", 32, "-d", 64)  # which takes no memory
     assert said["theorems"][0]["capacity"] >= 10**15
 
 
@@ -147,9 +135,8 @@ def test_short_names_of_help_and_version(program):
         assert short.stdout == long.stdout != ""
 
 
+@pytest.mark.usefixtures("memorizer")
 def test_an_ending_of_another_format_is_refused(run, tmp_path):
-    run("generate", "uniform", "-T", 7, "-n", 3, "-d", 5)
-    run("build", "data.npz", "--heads", 3)
     before = sorted(tmp_path.iterdir())
     for command, ending, right in (
         (["export", "memorizer.safetensors"], "safetensors", "onnx"),
@@ -174,7 +161,7 @@ def test_choices_of_regroup_are_named(run):
     text = run("regroup", "data.npz", "--heads", 3, "--construction", "paired", status=2)
     assert "saturated" in text
     assert "rank_one" in text
-    assert tuple(choice.value for choice in theory.Construction) == CONSTRUCTIONS
+    assert tuple(choice.value for choice in theory.Construction) == tuple(SEARCHES)
 
 
 @pytest.mark.parametrize(

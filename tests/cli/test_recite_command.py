@@ -98,15 +98,15 @@ def test_few_parameters(run, folder):
 
 
 @pytest.mark.parametrize(
-    "options", [("--width", 64), ("--heads", 3), ("--head-dim", 2), ("--window", 5)]
-)
-def test_options_of_other_parameters(run, folder, options):
-    run("recite", "cat.txt", "--parameters", "few", *options, status=2)
-    assert names(folder) == ["cat.txt"]
-
-
-@pytest.mark.parametrize("options", [("--outputs", 2), ("--readout", "int8"), ("--every",)])
-def test_options_of_few_parameters(run, folder, options):
+    "options",
+    [
+        *(("--parameters", "few", *few) for few in (
+            ("--width", 64), ("--heads", 3), ("--head-dim", 2), ("--window", 5),
+        )),
+        ("--outputs", 2), ("--readout", "int8"), ("--every",),
+    ],
+)  # fmt: skip
+def test_options_are_of_many_parameters_or_of_few(run, folder, options):
     run("recite", "cat.txt", *options, status=2)
     assert names(folder) == ["cat.txt"]
 

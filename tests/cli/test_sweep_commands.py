@@ -16,6 +16,7 @@ def test_figures(run, tmp_path):
     (tmp_path / "figure-3-saturation.png").write_bytes(b"old")
     arguments = "figures", "--only", "saturation"
     assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
+    assert "no such folder" in run(*arguments, "-o", "none", status=2)
     assert "Figure 3: softmax saturation" in run(*arguments, "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "figure-3-saturation.png", "figure-3-saturation.svg",
@@ -27,10 +28,6 @@ def test_every_figure_can_be_asked_for():
     assert [figure.value for figure in sweeps.Figure] == list(FIGURES)
 
 
-def test_figures_into_nowhere(run):
-    assert "no such folder" in run("figures", "-o", "none", status=2)
-
-
 def test_capacity_map(run, tmp_path):
     printed = run("capacity-map", "-H", 2, "-H", 3, "-n", 4, "-d", 6, "--shared", "--jobs", 2,
                   "-o", "map.csv")  # fmt: skip
@@ -38,10 +35,9 @@ def test_capacity_map(run, tmp_path):
     assert len((tmp_path / "map.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.usefixtures("memorizer")
 def test_export(run, tmp_path):
-    run("generate", "uniform", "-T", 7, "-n", 3, "-d", 5, "-o", "data.npz")
-    run("build", "data.npz", "--heads", 3, "-o", "m.safetensors")
-    assert "written to m.onnx" in run("export", "m.safetensors", "-o", "m.onnx")
+    assert "written to m.onnx" in run("export", "memorizer.safetensors", "-o", "m.onnx")
     onnx.checker.check_model(tmp_path / "m.onnx", full_check=True)
 
 

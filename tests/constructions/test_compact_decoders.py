@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from decoder_conformance import TEXTS
 
-from constructive import DataError, ParameterError, PrecisionError, Text, build_decoder
+from constructive import ParameterError, PrecisionError, Text, build_decoder
 from constructive.constructions.compact import build as compact
 from constructive.constructions.compact.cells import base_of, cells_of, order_of, points_of
 from constructive.constructions.compact.pivoting import solve_cells
@@ -61,22 +62,9 @@ def test_recites(options, seed):
     assert_recites(build_decoder(text, parameters="few", seed=seed, **options), text)
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 3, 9])
-def test_recites_short_texts(tokens):
-    text = english(tokens)
+@pytest.mark.parametrize("text", [*map(english, (1, 2, 3, 9)), *TEXTS], ids=repr)
+def test_recites_short_texts(text):
     assert_recites(build_decoder(text, parameters="few"), text)
-
-
-def test_recites_one_token_many_times():
-    text = Text.of([0] * 50 + [1])
-    assert_recites(build_decoder(text, parameters="few"), text)
-
-
-def test_recites_several_texts_with_prompts():
-    text = Text.words("one two three four", "three two four", "two one one", "four one", prompt=2)
-    assert_recites(build_decoder(text, parameters="few"), text)
-    with pytest.raises(DataError, match="goes on"):
-        build_decoder(Text.words("a b c", "a b d"), parameters="few")
 
 
 def test_few_are_fewer():
@@ -133,13 +121,6 @@ def test_pairs_add_zero_outside_their_block_only():
     assert (first[inside] != second[inside]).all()
 
 
-def test_seeds_give_other_weights_and_the_same_ones_again():
-    text = english(60)
-    one, again, other = (build_decoder(text, parameters="few", seed=s) for s in (3, 3, 4))
-    assert all(np.array_equal(one.tensors[n], again.tensors[n]) for n in one.tensors)
-    assert not np.array_equal(one.layer.query_weights, other.layer.query_weights)
-
-
 def test_a_changed_integer_is_noticed():
     text = english(100)
     decoder = build_decoder(text, parameters="few")
@@ -152,10 +133,9 @@ def test_a_changed_integer_is_noticed():
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"window": 12}, "power of two"), ({"window": 1}, "power of two"), ({"width": 32}, "width"),
+        ({"window": 12}, "power of two"), ({"window": 1}, "power of two"),
         ({"outputs": 0}, "outputs"), ({"readout": "int4"}, "readout"),
-        ({"num_heads": 3}, "num_heads"),
-        ({"parameters": "some"}, "some"), ({"parameters": "many", "outputs": 2}, "outputs"),
+        ({"parameters": "some"}, "some"),
     ],
 )  # fmt: skip
 def test_options_are_looked_at(options, word):

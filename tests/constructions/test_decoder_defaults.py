@@ -1,24 +1,46 @@
-"""Decoders of many parameters: heads of rank one where nothing is asked for; short outputs."""
+"""Every construction of decoders keeps the laws; what many parameters are by default."""
+
+import dataclasses
 
 import numpy as np
 import pytest
+from decoder_conformance import check_decoder_kind
 
 from constructive import CapacityError, DataError, ParameterError, Text, build_decoder
 from constructive.constructions.codes import spread_codes
-from constructive.constructions.decoder import DECODERS
-from constructive.constructions.decoder_kind import DecoderKind
+from constructive.constructions.decoder import DECODERS, HOMES
+from constructive.constructions.wide_decoder import Many
 
 CAT = "the cat sat on the mat, and the cat saw the rat; the rat sat on the cat"
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_every_construction_recites_by_default(name):
-    text = Text.words(CAT)
-    decoder = build_decoder(text, parameters=name)
-    assert isinstance(DECODERS[name], DecoderKind)
-    assert DECODERS[name].parameters == name
-    assert decoder.recites(text)
-    assert decoder.record.share < 1.0
+def test_constructions(name, tmp_path):
+    check_decoder_kind(name, tmp_path)
+
+
+class Stubborn(Many):
+    """Draws the same heads for every seed."""
+
+    def build(self, text, options):
+        return super().build(text, dataclasses.replace(options, seed=0))
+
+
+class Deaf(Many):
+    """Does not hear what it takes."""
+
+    takes = Many.takes | {"every"}
+
+    def require(self, options):
+        """Refuse nothing."""
+
+
+@pytest.mark.parametrize("lie", [Stubborn(), Deaf()], ids=["seed", "options"])
+def test_lies_are_found(lie, tmp_path, monkeypatch):
+    monkeypatch.setitem(HOMES, "many", "decoder_conformance:LIE")
+    monkeypatch.setattr("decoder_conformance.LIE", lie, raising=False)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check_decoder_kind("many", tmp_path)
 
 
 def test_the_default_is_smaller_than_full_heads():
@@ -30,8 +52,9 @@ def test_the_default_is_smaller_than_full_heads():
 
 
 def test_options_without_a_width_are_kept():
-    decoder = build_decoder(Text.words(CAT), window=5, head_dim=2, code_width=12)
-    assert (decoder.layer.head_dim, decoder.layer.window, decoder.layer.target_dim) == (2, 5, 12)
+    decoder = build_decoder(Text.words(CAT), window=5, head_dim=2, code_width=12, num_heads=3)
+    layer = decoder.layer
+    assert (layer.window, layer.head_dim, layer.target_dim, layer.num_heads) == (5, 2, 12, 3)
 
 
 def test_texts_that_need_a_longer_window_get_one():
@@ -59,7 +82,7 @@ def test_short_outputs_recite(width):
 
 
 def test_code_widths_are_looked_at():
-    for options in ({"code_width": 0}, {"code_width": 2.5}, {"parameters": "few", "code_width": 8}):
+    for options in ({"code_width": 0}, {"code_width": 2.5}):
         with pytest.raises(ParameterError, match="code_width"):
             build_decoder(Text.words(CAT), **options)
 

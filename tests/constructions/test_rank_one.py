@@ -16,8 +16,8 @@ from constructive import (
     generators,
 )
 from constructive.theory import wide_grouping
-from constructive.theory.assumptions import wide_regrouping
-from constructive.theory.group_spans import TooNarrow, widths
+from constructive.theory.assumptions.wide_groups import WideGroups
+from constructive.theory.wide_grouping import TooNarrow, widths
 
 
 def build(data, heads, **options):
@@ -203,7 +203,7 @@ def test_where_no_order_is_found(monkeypatch):
     data = generators.integers(num_examples=16, context_size=3, width=6)
     queries = data.queries.copy()
     queries[8] = queries[6] + queries[7]
-    monkeypatch.setattr(wide_regrouping, "_PASSES", 0)
+    monkeypatch.setattr(WideGroups, "passes", 0)
     with pytest.raises(AssumptionError, match="and no other order was found") as caught:
         build(Dataset(data.contexts, queries, data.targets), 3)
     assert "the queries of examples 6 to 10, one group, have rank 4" in str(caught.value)

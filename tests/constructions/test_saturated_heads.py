@@ -102,46 +102,22 @@ def test_one_token_has_no_rival():
     assert picks(tokens[:1], queries, keys, WINDOW).tokens.tolist() == [[0] * HEADS]
 
 
-def broken(change):
-    tokens, queries, keys = (array.astype(np.float64) for array in drawn())
-    change(tokens, queries, keys)
-    return tokens, queries, keys
-
-
-def zero_token(tokens, queries, keys):  # noqa: ARG001
-    tokens[3, 2] = 0.0
-
-
-def half_query(tokens, queries, keys):  # noqa: ARG001
-    queries[1, 2] = 0.5
-
-
-def nan_key(tokens, queries, keys):  # noqa: ARG001
-    keys[1, 2] = np.nan
-
-
-def small_lead(tokens, queries, keys):  # noqa: ARG001
-    queries /= 2
-
-
-def tie(tokens, queries, keys):  # noqa: ARG001
-    keys[0, -3:] = 0
-
-
-def too_large(tokens, queries, keys):  # noqa: ARG001
-    queries *= 1024
-
-
 @pytest.mark.parametrize(
-    ("change", "word"),
+    ("array", "place", "change", "word"),
     [
-        (zero_token, "tokens"), (half_query, "W_Q"), (nan_key, "W_K"), (small_lead, "lead"),
-        (tie, "lead"), (too_large, "add up"),
+        (0, (3, 2), lambda _: 0.0, "tokens"),
+        (1, (1, 2), lambda _: 0.5, "W_Q"),
+        (2, (1, 2), lambda _: np.nan, "W_K"),
+        (1, ..., lambda queries: queries / 2, "lead"),
+        (2, (0, slice(-3, None)), lambda _: 0.0, "lead"),  # a tie
+        (1, ..., lambda queries: queries * 1024, "add up"),
     ],
-)  # fmt: skip
-def test_what_the_proposition_does_not_allow_is_refused(change, word):
+)
+def test_what_the_proposition_does_not_allow_is_refused(array, place, change, word):
+    arrays = [each.astype(np.float64) for each in drawn()]
+    arrays[array][place] = change(arrays[array][place])
     with pytest.raises(PrecisionError, match=word) as error:
-        picks(*broken(change), WINDOW)
+        picks(*arrays, WINDOW)
     assert error.value.witness is not None
 
 

@@ -66,7 +66,7 @@ def test_take_is_what_numpy_takes(examples):
         (1, (), "0 axes, not one"),
         (None, (), "0 axes, not one"),
         ([[0, 1]], (1, 2), "2 axes, not one"),
-        ([[0], [1, 2]], None, "are not an array"),
+        ([[0], [1, 2]], None, "as an array"),
     ],
 )
 @pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
@@ -153,7 +153,7 @@ def test_numbers_which_are_not_finite(value):
     [
         ([["a", "b"]], "dtype <U1"),
         ([[1j, 2]], "dtype complex128"),
-        ([[1, 2], [3]], "ragged"),
+        ([[1, 2], [3]], "as an array"),
         ([[2**53 + 1, 0]], "beyond 2^53"),
         ([[-(2**63), 0]], "beyond 2^53"),
         ([[2**70, 0]], "dtype object"),
@@ -196,11 +196,7 @@ def test_files_keep_every_bit(data):
         data.save(path)
         again = Dataset.load(path)
         assert [p.name for p in path.parent.iterdir()] == ["data.npz"]
-    for name in ("contexts", "queries", "targets"):
-        first, second = getattr(data, name), getattr(again, name)
-        assert first.dtype == second.dtype
-        assert first.tobytes() == second.tobytes()
-        assert first.shape == second.shape
+    assert again.fingerprint() == data.fingerprint()
 
 
 def damaged(path, kind):

@@ -121,44 +121,43 @@ def test_padding_repeats_the_first_token_whatever_it_was():
         contexts.tokens[0, 0, 0] = 5.0
 
 
+def read_list(second, *others):
+    return Dataset([np.ones((2, 3)), second, *others], np.ones((2, 3)), np.ones(2))
+
+
+def read_mask(*mask):
+    return padded(np.ones((2, 3, 4)), mask)
+
+
+def read_lengths(*lengths):
+    return Padded(np.ones((2, 3, 4)), np.array(lengths))
+
+
 @pytest.mark.parametrize(
-    ("contexts", "word"),
+    ("read", "given", "word"),
     [
-        ([np.ones((2, 3)), np.ones((1, 2))], "entries"),
-        ([np.ones((2, 3)), np.ones(3), np.ones((1, 3))], "shape"),
-        ([np.ones((2, 3)), np.ones((0, 3))], "shape"),
-        ([np.ones((2, 3)), np.full((1, 3), np.nan)], "nan"),
-        ([np.ones((2, 3)), [["a", "b", "c"]]], "dtype"),
-        ([np.ones((2, 3)), [[1, 2, 3], [1]]], "array"),
+        (read_list, [np.ones((1, 2))], "entries"),
+        (read_list, [np.ones(3), np.ones((1, 3))], "shape"),
+        (read_list, [np.ones((0, 3))], "shape"),
+        (read_list, [np.full((1, 3), np.nan)], "nan"),
+        (read_list, [[["a", "b", "c"]]], "dtype"),
+        (read_list, [[[1, 2, 3], [1]]], "array"),
+        (read_mask, np.ones((2, 2)), "fit"),
+        (read_mask, np.full((2, 3), 0.5), "0 and 1"),
+        (read_mask, [[1, 1, 1], [0, 0, 0]], "example 1"),
+        (read_mask, [["a"] * 3] * 2, "0 and 1"),
+        (read_mask, [[1], [1, 1]], "array"),
+        (read_lengths, [1, 4], "is 4"),
+        (read_lengths, [0, 3], "is 0"),
+        (read_lengths, [1, 2], "longest"),
+        (read_lengths, [1.5, 3], "float"),
+        (read_lengths, [3], "fit"),
+        (read_lengths, "ab", "fit"),
     ],
 )
-def test_other_lists_are_refused(contexts, word):
+def test_other_lists_masks_and_lengths_are_refused(read, given, word):
     with pytest.raises(DataError, match=word):
-        Dataset(contexts, np.ones((2, 3)), np.ones(2))
-
-
-@pytest.mark.parametrize(
-    ("mask", "word"),
-    [
-        (np.ones((2, 2)), "fit"),
-        (np.full((2, 3), 0.5), "0 and 1"),
-        ([[1, 1, 1], [0, 0, 0]], "example 1"),
-        ([["a"] * 3] * 2, "0 and 1"),
-        ([[1], [1, 1]], "array"),
-    ],
-)
-def test_other_masks_are_refused(mask, word):
-    with pytest.raises(DataError, match=word):
-        padded(np.ones((2, 3, 4)), mask)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "word"),
-    [([1, 4], "is 4"), ([0, 3], "is 0"), ([1, 2], "longest"), ([1.5, 3], "float"), ([3], "fit")],
-)
-def test_other_lengths_are_refused(lengths, word):
-    with pytest.raises(DataError, match=word):
-        Padded(np.ones((2, 3, 4)), np.array(lengths))
+        read(*given)
 
 
 # --- what a data set does

@@ -37,23 +37,7 @@ def test_what_follows_is_memorized_and_proved(kind, unit):
 
 def test_windows_and_what_follows_them():
     found = language(TEXT, context_size=3, width=5)
-    words = [
-        "the",
-        "cat",
-        "sat",
-        "on",
-        "the",
-        "mat",
-        ".",
-        "the",
-        "dog",
-        "sat",
-        "on",
-        "the",
-        "log",
-        ".",
-    ]
-    assert [found.vocabulary[i] for i in found.windows[0]] == words[:3]
+    assert [found.vocabulary[i] for i in found.windows[0]] == ["the", "cat", "sat"]
     assert found.decode(found.dataset.targets)[:2] == ["on", "the"]
     assert (("sat", "on", "the"), ("mat", "log")) in found.ambiguous
     assert not any(

@@ -30,6 +30,7 @@ from constructive.constructions.multihead import assumptions
 from constructive.data import generators as drawn
 from constructive.data.repeats import repeated_inputs
 from constructive.data.stored import FILES
+from constructive.support.fingerprint import fingerprint
 from constructive.support.stored import StoredArray
 
 ARRAYS = "contexts", "queries", "targets"
@@ -48,11 +49,8 @@ def stored(data, tmp_path):
 
 
 def same(one, other):
-    for name in ARRAYS:
-        first, second = getattr(one, name), getattr(other, name)
-        assert first.dtype == second.dtype
-        assert first.tobytes() == second.tobytes()
-        assert first.shape == second.shape
+    """By names, dtypes, shapes and bytes of the arrays, read as they are asked for."""
+    assert fingerprint(one.arrays) == fingerprint(other.arrays)
 
 
 # It is the data set that was saved.
@@ -75,17 +73,14 @@ def test_what_is_known_without_reading_contexts(data, stored, rows_read):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_both_kinds_of_floats_stay_as_they_are(tmp_path, dtype):
-    data = generators.uniform(num_examples=5, context_size=2, width=3, target_dim=2, dtype=dtype)
+@pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
+def test_both_kinds_of_floats_stay_as_they_are_and_a_shared_context_is_loaded(
+    tmp_path, make, dtype
+):
+    data = make(num_examples=5, context_size=2, width=3, target_dim=2, dtype=dtype)
     data.save_folder(tmp_path / "data")
-    same(Dataset.open(str(tmp_path / "data")), data)
-
-
-def test_a_shared_context_is_loaded(tmp_path):
-    data = generators.shared_context(num_examples=5, context_size=2, width=3)
-    data.save_folder(tmp_path / "data")
-    opened = Dataset.open(tmp_path / "data")
-    assert opened.on_disk is None
+    opened = Dataset.open(str(tmp_path / "data"))
+    assert (opened.on_disk is None) is opened.shared_context
     same(opened, data)
 
 

@@ -107,13 +107,6 @@ def test_without_hypothesis_the_error_names_the_extra():
     assert 'try: pip install ".[strategies]" in a checkout' in done.stderr
 
 
-def test_the_package_does_not_load_hypothesis():
-    script = "import sys, constructive; sys.exit('hypothesis' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-    loads = "import sys, constructive.strategies; sys.exit('hypothesis' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", loads], check=False).returncode == 1
-
-
 def pasted(text):
     """The arguments of the failing call which Hypothesis prints, read as Python."""
     names = {"Dataset": Dataset, "Problem": strategies.Problem, "Fraction": Fraction}

@@ -150,3 +150,11 @@ def test_rank_is_lost_modulo_a_prime_and_not_over_the_rational_numbers():
     assert not found.independent.any()
     assert not found.dependent.any()
     assert dyadic.independent(near[np.newaxis], np.random.default_rng(0)).all()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wanted"),
+    [([0.75, 3.0], -2), ([0.0], 0), ([96.0], 5), ([2.0**-1074], -1074), ([0.1], -55)],
+)
+def test_granularity(numbers, wanted):
+    assert dyadic.granularity(np.array(numbers)) == wanted

@@ -1,11 +1,8 @@
-"""Models of kernels: rows of numbers, and sentences from them; rounding to formats."""
+"""Models of kernels: rows of numbers, and sentences from them."""
 
 from dataclasses import fields, replace
 
-import numpy as np
-import pytest
-
-from constructive.exact.formats import FORMATS, nearest
+from constructive.exact.formats import FORMATS
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 
 
@@ -28,16 +25,3 @@ def test_every_number_of_a_model_is_in_its_sentence():
 def test_models_differ_in_their_numbers():
     assert len({model.describe() for model in KERNEL_MODELS.values()}) == len(KERNEL_MODELS)
     assert all(name == model.name for name, model in KERNEL_MODELS.items())
-
-
-@pytest.mark.parametrize("name", ["bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2"])
-def test_nearest_rounds_as_others_do(name):
-    types = pytest.importorskip("ml_dtypes")
-    kind = getattr(types, name) if hasattr(types, name) else getattr(np, name)
-    random = np.random.default_rng(0)
-    values = random.standard_normal(4000) * 2.0 ** random.integers(-30, 8, 4000)
-    values = values.astype(np.float32).astype(np.float64)
-    values = values[np.abs(values) < 400]
-    assert np.array_equal(
-        nearest(values, FORMATS[name]), values.astype(np.float32).astype(kind).astype(float)
-    )

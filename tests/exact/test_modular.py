@@ -179,22 +179,6 @@ def test_powers_and_inverses(prime, seed):
     ) == (9 % prime)
 
 
-@pytest.mark.parametrize(("generator", "prime"), [(3, 7), (2, 11), (11, 1009)])
-def test_logarithms_invert_powers(generator, prime):
-    table = modular.logarithm_table(generator, prime)
-    powers = modular.power_table(generator, prime)(balanced(np.arange(prime - 1), prime - 1))
-    assert (table[powers.astype(np.int64) % prime] == np.arange(prime - 1)).all()
-
-
-def test_logarithms_at_full_size_and_of_a_residue_which_does_not_generate():
-    table = modular.logarithm_table(5, PRIME)  # 5 generates modulo this prime
-    rng = np.random.default_rng(0)
-    for value in rng.integers(1, PRIME, size=20).tolist():
-        assert pow(5, int(table[value]), PRIME) == value
-    with pytest.raises(ParameterError, match="does not generate"):
-        modular.logarithm_table(4, PRIME)
-
-
 def test_full_row_rank_is_proved_where_it_holds_and_never_where_it_does_not():
     rng = np.random.default_rng(5)
     batch = rng.integers(-3, 4, size=(500, 4, 6))

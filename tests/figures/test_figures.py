@@ -9,7 +9,7 @@ from toy_figure import TOY
 
 from constructive import OutputError, ParameterError, build_memorizer, generators
 from constructive.data.positions import sinusoidal_positions
-from constructive.data.real import random_attention_layer, text_windows
+from constructive.data.real import random_attention_layer
 from constructive.figures import capacity, drawing, gallery, saturation, sequences
 from constructive.figures.assumption_table import ASSUMPTIONS
 from constructive.figures.curve import CURVE
@@ -122,12 +122,6 @@ def test_stages_are_what_they_say():
     assert np.linalg.matrix_rank(tokens) == 4
     assert len(np.unique(embedded.dataset.queries, axis=0)) == 1
     assert len(np.unique(after.dataset.queries, axis=0)) == 1797
-
-
-def test_windows_of_text_differ():
-    windows = text_windows(500, 16)
-    assert len(np.unique(windows, axis=0)) == 500
-    assert bytes(windows[0].tolist()).decode().isprintable()
 
 
 def test_positions_and_attention_against_their_definitions():

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from matplotlib import image
 
 from constructive import Text, build_decoder
 from constructive.figures import drawing, recital
@@ -19,9 +18,7 @@ def pictured(tmp_path):
     def pictured(decoder, text):
         figure = drawing.new_figure(*recital.SIZE)
         recital.draw_recital(figure, decoder, text)
-        png, svg = drawing.save_both(figure, tmp_path, "picture")
-        assert image.imread(png).std() > 0.05  # not empty
-        return svg.read_text()
+        return drawing.save(figure, tmp_path / "picture.svg").read_text()
 
     return pictured
 

@@ -197,7 +197,7 @@ def test_a_packed_file(decoder, tmp_path):
 
 def test_other_decoders_have_the_files_they_had():
     decoder = build_decoder(Text.words("a rat sat"), width=16)
-    metadata = {"format": "constructive decoder 1", "decoder": decoder.described()}
+    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(decoder.about())}
     assert content(decoder) == serialized(decoder.tensors, metadata)
 
 

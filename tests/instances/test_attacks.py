@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_networks import drawn_network
 
 from constructive import ParameterError, instances
 from constructive.instances.attacks import STEPS, _Ascent, search
@@ -9,26 +10,16 @@ from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
 
 
-def network_of(seed, dim=4, outputs=3):
-    rng = np.random.default_rng(seed)
-    return Network(
-        tuple(
-            Head(
-                rng.normal(size=(6, dim)).astype(np.float32),
-                rng.normal(size=6).astype(np.float32),
-                rng.normal(size=(6, outputs)).astype(np.float32),
-            )
-            for _ in range(3)
-        )
-    )
+def network_of(seed):
+    return drawn_network(np.random.default_rng(seed), heads=3, tokens=6, dim=4, outputs=3)
 
 
-def wanted_of(dim=4, threshold=0.25):
+def wanted_of(threshold=0.25):
     """Three disjuncts, of one atom and of two."""
     first = Atom([1.0, 0.0, 0.0], threshold)
     second = (Atom([-1.0, 1.0, 0.0], 0.0), Atom([0.0, -1.0, 0.0], threshold))
     third = Atom([0.0, 0.0, -1.0], threshold)
-    return Property(Box([-1.0] * dim, [1.0] * dim), ((first,), second, (third,)))
+    return Property(Box([-1.0] * 4, [1.0] * 4), ((first,), second, (third,)))
 
 
 def test_gradients_are_those_of_the_atom_that_is_raised():

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from drawn_networks import Files
 
 from constructive import FormatError, ParameterError, Verdict
 from constructive.instances import (
@@ -25,7 +26,7 @@ from constructive.instances import (
 )
 from constructive.instances.interval import Interval
 from constructive.instances.replaying import TOLERANCE
-from constructive.instances.vnnlib import version_1, version_2
+from constructive.instances.vnnlib import version_1
 
 FAMILIES = "needle", "corner", "shadow", "robust", "classes", "relabelled"
 
@@ -212,32 +213,14 @@ def test_words_beside_the_files(said, folder):
     assert said(folder)[0] == 0
 
 
-class Files:
-    """The files of one of the twins; `write` makes hashes consistent, as a forger would."""
-
-    def __init__(self, folder, instance):
-        self.folder, self.name = folder, instance.name
-        self.wanted = instance.property
-        self.path = folder / f"proofs/{instance.name}.json"
-        self.proof = json.loads(self.path.read_text())
-
-    def write(self, wanted=None, second=None):
-        wanted = wanted or self.wanted
-        texts = {"vnnlib": version_1(wanted), "vnnlib2": version_2(second or wanted)}
-        for part, text in texts.items():
-            (self.folder / part / f"{self.name}.vnnlib").write_text(text)
-            self.proof[part] = sha256(text.encode()).hexdigest()
-        self.path.write_text(json.dumps(self.proof))
-
-
 @pytest.fixture
 def sat(folder, twins):
-    return Files(folder, twins.sat)
+    return Files(folder, twins.sat.name)
 
 
 @pytest.fixture
 def unsat(folder, twins):
-    return Files(folder, twins.unsat)
+    return Files(folder, twins.unsat.name)
 
 
 def at(files, threshold):

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn_networks import drawn_network, float32, points
 from flint import arb
 
 from constructive import ParameterError
@@ -12,32 +13,13 @@ from constructive.instances.network import Head, Network
 from constructive.instances.properties import Box
 
 
-def float32(array):
-    return np.asarray(array, np.float32).astype(float)
-
-
 def drawn(seed, *, heads=2, tokens=5, dim=3, outputs=2, scale=1.0, width=1.0):
     """A network and a box around a point, of float32 numbers."""
     rng = np.random.default_rng(seed)
-    network = Network(
-        tuple(
-            Head(
-                float32(scale * rng.normal(size=(tokens, dim))),
-                float32(scale * rng.normal(size=tokens)),
-                float32(rng.normal(size=(tokens, outputs))),
-            )
-            for _ in range(heads)
-        )
-    )
+    sizes = {"heads": heads, "tokens": tokens, "dim": dim, "outputs": outputs}
+    network = drawn_network(rng, **sizes, scale=scale)
     middle = rng.normal(size=dim)
     return network, Box(float32(middle - width), float32(middle + width))
-
-
-def points(box, rng, number=200):
-    """Points of the box, and its corners."""
-    corners = itertools.product(*zip(box.lower, box.upper, strict=True))
-    inside = rng.uniform(box.lower, box.upper, (number, len(box.lower)))
-    return np.vstack([inside, list(itertools.islice(corners, 256))])
 
 
 def weights_of(outputs):

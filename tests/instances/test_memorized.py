@@ -1,10 +1,10 @@
 """Boxes around memorized examples: no point and no search contradicts an answer."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_networks import corners
 from family_conformance import check_family
 
 from constructive import Dataset, ParameterError, build_memorizer, generators
@@ -28,11 +28,6 @@ def twins_of(kind, dim, seed, **options):
 def thresholds(instance):
     disjuncts = instance.property.disjuncts
     return [[(*atom.coefficients, atom.threshold) for atom in atoms] for atoms in disjuncts]
-
-
-def corners(box):
-    ends = itertools.product(*zip(box.lower, box.upper, strict=True))
-    return np.array(list(itertools.islice(ends, 4096)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

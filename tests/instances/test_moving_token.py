@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from drawn_networks import corners, points
 
 from constructive import ParameterError
 from constructive.instances import Box
@@ -19,14 +20,12 @@ def drawn(seed, *, tokens=4, dim=3, key=1.0, readout=1.0, radius=1.0):
     return MovingToken(*arrays), box
 
 
-def points(box, rng, number=2000):
-    corners = list(
-        itertools.islice(itertools.product(*zip(box.lower, box.upper, strict=True)), 512)
-    )
-    inside = rng.uniform(box.lower, box.upper, (number, len(box.lower)))
-    edges = np.where(rng.random(inside.shape) < 0.8, np.round(rng.random(inside.shape)), 0.5)
-    mixed = box.lower + edges * (box.upper - box.lower)
-    return np.vstack([inside, corners, mixed])
+def on_faces(box, rng, number=2000):
+    """Points of the box, and as many on its faces of all dimensions."""
+    shape = number, len(box.lower)
+    inside = points(box, rng, number)
+    edges = np.where(rng.random(shape) < 0.8, np.round(rng.random(shape)), 0.5)
+    return np.vstack([inside, box.lower + edges * box.widths])
 
 
 SHAPES = [
@@ -44,7 +43,7 @@ def test_no_point_is_above_the_maximum_and_one_attains_it(shape):
         bound, point = token.maximum(box)
         assert box.contains(point)
         size = 1e-9 * max(1.0, abs(bound), shape["key"])
-        assert token(points(box, np.random.default_rng(seed))).max() <= bound + size
+        assert token(on_faces(box, np.random.default_rng(seed))).max() <= bound + size
         assert token(point[np.newaxis])[0] >= bound - size
 
 
@@ -74,7 +73,7 @@ def test_the_boundary_is_the_upper_one():
     assert logits == sorted(logits)
     slopes = [(b.value - a.value) / (b.logit - a.logit) for a, b in itertools.pairwise(vertices)]
     assert slopes == sorted(slopes, reverse=True)
-    for corner in itertools.product(*zip(box.lower, box.upper, strict=True)):
+    for corner in corners(box):
         s, y = np.dot(corner, token.key), np.dot(corner, token.readout)
         line = np.interp(s, [float(x) for x in logits], [float(v.value) for v in vertices])
         assert y <= line + 1e-9
@@ -89,7 +88,7 @@ def test_entries_that_do_not_move_the_logit():
 
 def test_a_sum_is_at_most_the_sum_of_the_maxima():
     tokens, (_, box) = [drawn(seed)[0] for seed in range(3)], drawn(0)
-    inputs = points(box, np.random.default_rng(0))
+    inputs = on_faces(box, np.random.default_rng(0))
     attained = sum(token(inputs) for token in tokens).max()
     assert attained <= sum_of_maxima(tokens, box)
     assert sum_of_maxima(tokens[:1], box) == pytest.approx(tokens[0].maximum(box)[0])

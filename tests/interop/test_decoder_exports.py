@@ -1,20 +1,18 @@
 """Decoders in PyTorch and in ONNX recite the same, token for token."""
 
-import contextlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from runtimes import BACKENDS, in_onnx, in_torch, judge
 
 from constructive import DataError, OutputError, Text, build_decoder
-from constructive.layers.recital import recital
 
 STORY = "The cat sat on the mat, and the cat saw the rat, and the rat saw the cat."
 LICENSE = (Path(__file__).parent.parent.parent / "LICENSE").read_text()
@@ -45,43 +43,15 @@ def case(request):
     return built(text, window), text
 
 
-def in_torch(decoder, backend=None):
+def of_torch(decoder, backend=None):
     """Logits (S, N, V + 1) of ids (S, N), as arrays."""
-    module = decoder.to_torch()
-
-    def logits(ids):
-        chosen = contextlib.nullcontext() if backend is None else sdpa_kernel([backend])
-        with torch.no_grad(), chosen:
-            return module(torch.tensor(ids)).numpy()
-
-    return logits
+    return partial(in_torch, decoder.to_torch(), backend=backend)
 
 
-def in_onnx(decoder, folder):
+def of_onnx(decoder, folder):
     decoder.to_onnx(folder / "decoder.onnx")
-    session = onnxruntime.InferenceSession(
-        folder / "decoder.onnx", providers=["CPUExecutionProvider"]
-    )
-    return lambda ids: session.run(None, {"ids": np.asarray(ids, dtype=np.int64)})[0]
-
-
-def judge(decoder, text, logits):
-    """All prompts are continued rightly, and margins are where the bounds say they are."""
-    seen, right = recital(decoder, text), np.empty(len(text), dtype=bool)
-    margins = np.full(len(text), np.nan)
-    for batch in text.batches():
-        asked = batch.following >= 0
-        found, following = logits(batch.ids)[asked].astype(np.float64), batch.following[asked]
-        right[batch.places[asked]] = found.argmax(axis=1) == following
-        each = np.arange(len(found))
-        own = found[each, following]
-        found[each, following] = -np.inf
-        margins[batch.places[asked]] = own - found.max(axis=1)
-    assert right[seen.places].all()
-    found = margins[seen.places]
-    assert (seen.share < 1.0).all()
-    assert (found >= seen.least * (1.0 - seen.share)).all()
-    assert (found <= seen.most * (1.0 + seen.share)).all()
+    model = in_onnx(folder / "decoder.onnx")
+    return lambda ids: model(ids=np.asarray(ids, dtype=np.int64))
 
 
 def continued(decoder, logits, prompt):
@@ -103,15 +73,13 @@ def recited(decoder, text, logits):
     )
 
 
-@pytest.mark.parametrize(
-    ("backend", "threads"), [(None, 2), (SDPBackend.MATH, 1), (SDPBackend.FLASH_ATTENTION, 1)]
-)
-def test_torch_recites(case, backend, threads):
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_torch_recites(case, backend):
     decoder, text = case
     before = torch.get_num_threads()
     try:
-        torch.set_num_threads(threads)
-        logits = in_torch(decoder, backend)
+        torch.set_num_threads(2 if backend is None else 1)
+        logits = of_torch(decoder, backend)
         judge(decoder, text, logits)
         assert len(text) > 100 or backend is not None or recited(decoder, text, logits)
     finally:
@@ -120,7 +88,7 @@ def test_torch_recites(case, backend, threads):
 
 def test_onnx_recites(case, tmp_path):
     decoder, text = case
-    logits = in_onnx(decoder, tmp_path)
+    logits = of_onnx(decoder, tmp_path)
     onnx.checker.check_model(onnx.load(tmp_path / "decoder.onnx"), full_check=True)
     judge(decoder, text, logits)
     assert len(text) > 100 or recited(decoder, text, logits)
@@ -136,7 +104,7 @@ def test_logits_are_those_of_the_decoder(case, tmp_path):
     decoder, text = case
     tokens = text.texts[0]
     expected, ids = decoder.logits(tokens), decoder.ids(tokens)[None]
-    for logits in (in_torch(decoder), in_onnx(decoder, tmp_path)):
+    for logits in (of_torch(decoder), of_onnx(decoder, tmp_path)):
         found = logits(ids)[0]
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
@@ -144,7 +112,7 @@ def test_logits_are_those_of_the_decoder(case, tmp_path):
 
 def test_a_wrong_logit_would_be_seen():
     decoder, text = built(Text.words(STORY), None), Text.words(STORY)
-    logits = in_torch(decoder)
+    logits = of_torch(decoder)
     judge(decoder, text, logits)
     for wrong in (lambda ids: logits(ids) * 1.01, lambda ids: -logits(ids)):
         with pytest.raises(AssertionError):
@@ -156,7 +124,7 @@ def test_a_wrong_logit_would_be_seen():
 def test_stored_in_fewer_bits(storage, tmp_path):
     text = Text.words(STORY)
     decoder = built(text, None).stored_as(storage)
-    for logits in (in_torch(decoder), in_onnx(decoder, tmp_path)):
+    for logits in (of_torch(decoder), of_onnx(decoder, tmp_path)):
         assert recited(decoder, text, logits)
     weights = decoder.to_torch().U
     assert torch.equal(weights.to(getattr(torch, storage)).float(), weights)
@@ -173,7 +141,7 @@ def test_small_sequences(tmp_path_factory, tokens, window):
     text = Text.of(tokens)
     decoder = built(text, window)
     folder = tmp_path_factory.mktemp("decoder")
-    for logits in (in_torch(decoder), in_onnx(decoder, folder)):
+    for logits in (of_torch(decoder), of_onnx(decoder, folder)):
         assert recited(decoder, text, logits)
         judge(decoder, text, logits)
 
@@ -186,7 +154,7 @@ def test_several_small_sequences(tmp_path_factory, texts, window):
     text = Text.of(*([100 + k, *tokens] for k, tokens in enumerate(texts)))
     decoder = built(text, None if window is None else longest + window)
     folder = tmp_path_factory.mktemp("decoder")
-    for logits in (in_torch(decoder), in_onnx(decoder, folder)):
+    for logits in (of_torch(decoder), of_onnx(decoder, folder)):
         assert recited(decoder, text, logits)
         judge(decoder, text, logits)
 
@@ -240,7 +208,7 @@ def test_ids_which_are_none(name):
 
 
 def test_runtimes_refuse_ids_which_are_none(tmp_path, capfd):
-    logits = in_onnx(built(Text.words(STORY), None), tmp_path)
+    logits = of_onnx(built(Text.words(STORY), None), tmp_path)
     for wrong in ([[0, 12]], [[0] * 39]):
         with pytest.raises(Exception, match="indices element out of data bounds"):
             logits(wrong)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from constructive import MissingExtraError, Text, build_decoder, build_memorizer, generators
-from constructive.cli import building_digits, sequences
+from constructive.cli import demo, sequences
 from constructive.figures import gallery
 from constructive.figures.registry import FIGURES, HOMES
 from constructive.support.progress import progress_to
@@ -41,7 +41,7 @@ def test_the_package_and_its_commands_import_nothing_optional():
 
 
 def test_an_optional_import_would_be_seen():
-    assert imported("import sympy") == {"sympy"}
+    assert imported("import sympy, constructive.strategies") == {"sympy", "hypothesis"}
 
 
 def test_no_hint_names_a_package_on_an_index():
@@ -72,7 +72,7 @@ def test_the_demo_misses_extras_before_it_computes(module, monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(MissingExtraError, match=r'pip install "\.\[demo\]" in a'):
-        building_digits.demo()
+        demo.demo()
     assert not list(tmp_path.iterdir())
 
 

@@ -1,14 +1,12 @@
 """Every export names its model of floating-point programs, and is within the bound for it."""
 
-import contextlib
 import math
+from functools import partial
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from runtimes import BACKENDS, in_onnx, in_torch, judge
 
 from constructive import (
     AttentionLayer,
@@ -21,10 +19,7 @@ from constructive import (
     generators,
 )
 from constructive.exact.models import MODELS
-from constructive.layers.recital import recital
 from constructive.layers.record import TrainedRecord
-
-BACKENDS = None, SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 
 
 def single(data):
@@ -55,18 +50,14 @@ BUILT = {
 
 
 def of_torch(module, data, backend=None):
-    chosen = contextlib.nullcontext() if backend is None else sdpa_kernel([backend])
-    with torch.no_grad(), chosen:
-        return module(torch.tensor(data.contexts), torch.tensor(data.queries)).numpy()
+    return in_torch(module, data.contexts, data.queries, backend=backend)
 
 
 def of_onnx(memorizer, data, folder):
     path = folder / "m.onnx"
     memorizer.to_onnx(path)
     names = {each.key: each.value for each in onnx.load(path).metadata_props}
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"contexts": data.contexts, "queries": data.queries})
-    return names["float_model"], found
+    return names["float_model"], in_onnx(path)(contexts=data.contexts, queries=data.queries)
 
 
 def within(memorizer, data, model, outputs):
@@ -139,23 +130,11 @@ def test_exports_of_decoders_are_within_their_bounds(storage, tmp_path):
     claim = certify(decoder, text, claims="executed", model=decoder.float_model)["executed"]
     assert claim.verdict.name == "PROVED"
     decoder.to_onnx(tmp_path / "d.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "d.onnx", providers=["CPUExecutionProvider"])
     names = {each.key: each.value for each in onnx.load(tmp_path / "d.onnx").metadata_props}
     assert names == {"float_model": decoder.float_model}
-    seen = recital(decoder, text, model=MODELS[decoder.float_model])
-    (batch,) = text.batches()
-    ids, following = np.asarray(batch.ids, np.int64), batch.following[0]
-    found = [decoder.logits(text.texts[0]), session.run(None, {"ids": ids})[0][0]]
-    for backend in BACKENDS:
-        chosen = contextlib.nullcontext() if backend is None else sdpa_kernel([backend])
-        with torch.no_grad(), chosen:
-            found.append(module(torch.tensor(ids))[0].numpy())
-    each = np.arange(len(following))
-    for outputs in found:
-        logits = outputs.astype(float)
-        own = logits[each, following].copy()
-        logits[each, following] = -np.inf
-        margins = (own - logits.max(axis=1))[following >= 0]
-        assert (margins >= seen.least * (1.0 - seen.share)).all()
-        assert (margins <= seen.most * (1.0 + seen.share)).all()
+    programs = [partial(in_torch, module, backend=backend) for backend in BACKENDS]
+    programs.append(lambda ids: in_onnx(tmp_path / "d.onnx")(ids=ids))
+    programs.append(lambda _: decoder.logits(text.texts[0])[None])
+    for logits in programs:
+        judge(decoder, text, logits, model=MODELS[decoder.float_model])
     assert decoder.generate(text.texts[0][: text.prompt]) == text.texts[0]

@@ -1,10 +1,10 @@
 """Decoders of integers recite in NumPy, PyTorch and ONNX, and with factors of fewer bits."""
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from compact_parts import changed, compact
+from runtimes import in_onnx, in_torch
 
 from constructive import ParameterError, Text, Verdict, certify
 from constructive.exact.models import INTEGER_MODELS
@@ -22,9 +22,8 @@ def exact_logits(decoder, text):
     return outputs @ decoder.unembedding.T.astype(float)
 
 
-def in_torch(decoder, text, factors=None):
-    with torch.no_grad():
-        return decoder.to_torch(factors=factors)(torch.tensor(text.ids[None]))[0].numpy()
+def of_torch(decoder, text, factors=None):
+    return in_torch(decoder.to_torch(factors=factors), text.ids[None])[0]
 
 
 @pytest.fixture(scope="module", params=[{}, {"outputs": 2}, {"window": 2}, {"window": 4}])
@@ -37,12 +36,10 @@ def test_every_program_here_gives_the_exact_logits(case, tmp_path):
     exact = exact_logits(decoder, text)
     assert np.abs(exact).max() < 2**24
     decoder.to_onnx(tmp_path / "decoder.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "decoder.onnx")
-    (found,) = session.run(None, {"ids": text.ids[None]})
-    assert (found[0] == exact).all()
+    assert (in_onnx(tmp_path / "decoder.onnx")(ids=text.ids[None])[0] == exact).all()
     assert (decoder.logits(text.tokens) == exact).all()
     for factors in (None, *FACTORS):
-        assert (in_torch(decoder, text, factors) == exact).all()
+        assert (of_torch(decoder, text, factors) == exact).all()
     assert decoder.generate(text.tokens[:1]) == text.tokens
 
 
@@ -70,7 +67,7 @@ def test_factors_that_do_not_fit_are_rounded():
         proved = certify(wide, text, claims=["executed"], model=model).verdict is Verdict.PROVED
         assert proved == (factors != "bfloat16")
         if proved:
-            assert (in_torch(wide, text, factors).argmax(1) == exact.argmax(1)).all()
+            assert (of_torch(wide, text, factors).argmax(1) == exact.argmax(1)).all()
     module = wide.to_torch(factors="bfloat16")
     x = torch.tensor([1.0, 257.0, -515.0])
     assert module._factor(x).tolist() == [1.0, 256.0, -516.0]

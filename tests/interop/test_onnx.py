@@ -2,8 +2,8 @@
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
+from runtimes import in_onnx
 
 from constructive import (
     Dataset,
@@ -17,9 +17,7 @@ from constructive import (
 
 
 def run(path, data):
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (outputs,) = session.run(None, {"contexts": data.contexts, "queries": data.queries})
-    return outputs
+    return in_onnx(path)(contexts=data.contexts, queries=data.queries)
 
 
 @pytest.mark.parametrize("target_dim", [None, 3])
@@ -79,10 +77,7 @@ def test_static_models_have_one_input_and_fixed_shapes(tmp_path, fixed, target_d
         assert {node.op_type for node in graph.node} <= {
             "MatMul", "Gemm", "Softmax", "Add", "Slice", "Reshape", "Transpose",
         }  # fmt: skip
-        session = onnxruntime.InferenceSession(
-            tmp_path / "m.onnx", providers=["CPUExecutionProvider"]
-        )
-        (found,) = session.run(None, {"X": inputs[i : i + 1, -size:].astype(np.float32)})
+        found = in_onnx(tmp_path / "m.onnx")(X=inputs[i : i + 1, -size:].astype(np.float32))
         assert np.abs(found - expected[i]).max() < 1e-2
 
 

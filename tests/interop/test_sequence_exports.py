@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runtimes import in_onnx
 
 from constructive import (
     DataError,
@@ -34,12 +34,6 @@ def problem(total=40, size=3, task="next", decimals=100):
     return tokens, labels, task
 
 
-def run_onnx(path, sequences):
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (outputs,) = session.run(None, {"sequences": sequences})
-    return outputs
-
-
 @pytest.mark.parametrize("task", ["next", "last", "seq2seq"])
 @pytest.mark.parametrize("construction", ["float_separating_set", "float_power_hash"])
 def test_every_label_in_float64(tmp_path, task, construction):
@@ -54,10 +48,11 @@ def test_every_label_in_float64(tmp_path, task, construction):
     assert found.tolist() == labels
     memorizer.to_onnx(tmp_path / "m.onnx")
     onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
-    outputs = run_onnx(tmp_path / "m.onnx", arrays)
+    model = in_onnx(tmp_path / "m.onnx")
+    outputs = model(sequences=arrays)
     assert outputs.dtype == np.float64
     assert np.rint(outputs).tolist() == labels
-    assert run_onnx(tmp_path / "m.onnx", arrays[:3]).shape == np.shape(labels[:3])  # N is free
+    assert model(sequences=arrays[:3]).shape == np.shape(labels[:3])  # N is free
 
 
 @settings(max_examples=15)

@@ -9,7 +9,7 @@ from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
 from constructive.kernels.masks import Causal, VariableLengths
 
-SPEC = Spec(batch=2, heads=(4, 2), queries=40, keys=40, masks=(Causal(),))
+SPEC = Spec(batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal(),))
 ORDERS = "ties", "scale"
 
 
@@ -134,11 +134,12 @@ def without_last_query(problem):
     return out
 
 
-PLAIN = Spec(batch=2, heads=(4, 2), queries=40, keys=40)
-CACHE = Spec(batch=2, heads=(4, 2), queries=5, keys=60, masks=(Causal("bottom-right"),))
-PACKED = Spec(
-    batch=2, heads=(2, 2), queries=30, keys=40, masks=(VariableLengths((30, 17), (40, 21)),)
+PLAIN = Spec(batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16)
+CACHE = Spec(
+    batch=2, heads=(4, 2), queries=5, keys=60, head_dim=16, masks=(Causal("bottom-right"),)
 )
+LENGTHS = VariableLengths((30, 17), (40, 21))
+PACKED = Spec(batch=2, heads=(2, 2), queries=30, keys=40, head_dim=16, masks=(LENGTHS,))
 
 
 @pytest.mark.parametrize(

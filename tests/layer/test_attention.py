@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from definition import attended, output
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,20 +20,6 @@ def random_layer(rng, heads=3, width=5, head_dim=2, value_dim=4, target_dim=2):
     )
 
 
-def by_definition(layer, context, query):
-    values, attentions, representation = [], [], []
-    for w_q, w_k, w_v in zip(
-        layer.query_weights, layer.key_weights, layer.value_weights, strict=True
-    ):
-        exponentials = np.exp(context @ w_k @ w_q.T @ query)
-        alpha = exponentials / exponentials.sum()
-        attentions.append(alpha)
-        representation.append(context.T @ alpha)
-        values.append(w_v.T @ context.T @ alpha)
-    output = layer.readout_weights.T @ layer.output_weights.T @ np.concatenate(values)
-    return output, np.array(attentions), np.concatenate(representation)
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.booleans(), st.sampled_from([1, 4 << 20]))
 def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes):
     rng = np.random.default_rng(seed)
@@ -44,10 +31,11 @@ def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes):
     representation = layer.intermediate(contexts, queries, chunk_bytes=chunk_bytes)
     for index, query in enumerate(queries):
         context = contexts if shared else contexts[index]
-        expected = by_definition(layer, context, query)
-        np.testing.assert_allclose(outputs[index], expected[0], rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(attention[index], expected[1], rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(representation[index], expected[2], rtol=1e-9, atol=1e-10)
+        alpha, z = attended(layer, context, query)
+        wanted = output(layer, context, query)
+        np.testing.assert_allclose(outputs[index], wanted, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(attention[index], alpha, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(representation[index], z.ravel(), rtol=1e-9, atol=1e-10)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 2), st.integers(3, 7), st.integers(3, 4))
@@ -61,10 +49,10 @@ def test_values_may_be_narrower_than_targets(seed, value_dim, between, target_di
         draw((between, target_dim)),
     )
     contexts, queries = draw((4, 6, 5)), draw((4, 5))
-    outputs = layer(contexts, queries)
-    for output, context, query in zip(outputs, contexts, queries, strict=True):
-        expected, _, _ = by_definition(layer, context, query)
-        np.testing.assert_allclose(output, expected, rtol=1e-9, atol=1e-9)
+    wanted = [
+        output(layer, context, query) for context, query in zip(contexts, queries, strict=True)
+    ]
+    np.testing.assert_allclose(layer(contexts, queries), wanted, rtol=1e-9, atol=1e-9)
     heads = layer.effective_readout.reshape(3, 5, target_dim)
     assert (np.linalg.matrix_rank(heads) <= value_dim).all()
 
@@ -110,23 +98,22 @@ def test_inputs_which_do_not_fit(contexts, queries):
         layer(np.zeros(contexts), np.zeros(queries))
 
 
-@pytest.mark.parametrize("position", range(5))
-def test_weights_which_do_not_fit(position):
+def nan_at(array, place):
+    changed = array.copy()
+    changed[place] = np.nan
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("position", "change", "words"),
+    [
+        *((place, lambda w: w[:-1], "shapes of the weights do not fit") for place in range(5)),
+        (2, lambda w: nan_at(w, (1, 2, 3)), r"W_V\[1, 2, 3\] is nan"),
+        (0, lambda w: w.astype(np.float32), "dtypes"),
+    ],
+)
+def test_weights_which_do_not_fit(position, change, words):
     arrays = list(vars(random_layer(np.random.default_rng(0))).values())
-    arrays[position] = arrays[position][:-1]
-    with pytest.raises(ParameterError, match="shapes of the weights do not fit"):
-        AttentionLayer(*arrays)
-
-
-def test_weights_which_are_not_finite():
-    arrays = [weights.copy() for weights in vars(random_layer(np.random.default_rng(0))).values()]
-    arrays[2][1, 2, 3] = np.nan
-    with pytest.raises(ParameterError, match=r"W_V\[1, 2, 3\] is nan"):
-        AttentionLayer(*arrays)
-
-
-def test_weights_of_mixed_dtypes():
-    arrays = list(vars(random_layer(np.random.default_rng(0))).values())
-    arrays[0] = arrays[0].astype(np.float32)
-    with pytest.raises(ParameterError, match="dtypes"):
+    arrays[position] = change(arrays[position])
+    with pytest.raises(ParameterError, match=words):
         AttentionLayer(*arrays)

@@ -4,16 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from definition import attended
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import CausalLayer, DataError, ParameterError
-from constructive.exact import dyadic, modular
+from constructive.exact import modular
 from constructive.exact.arithmetics.residues import Point, Residues
 from constructive.exact.arithmetics.tabulated import exponentials
-from constructive.exact.formats import rounded
-from constructive.exact.models import FLOAT32, FLOAT64, STORAGES, model_named
+from constructive.exact.models import FLOAT32, FLOAT64, model_named
 from constructive.layers import residues
 from constructive.layers.causal.margins import Margins, average_sizes, margins
 from constructive.layers.exact_logits import exact_positions
@@ -33,17 +33,12 @@ def random_layer(rng, *, heads=2, width=3, head_dim=2, outputs=4, window=None, s
 
 
 def by_definition(layer, sequence):
-    """The representation of each position of one sequence (N, K), one head and key at a time."""
+    """The representation of each position of one sequence (N, K)."""
     rows = []
     for i, query in enumerate(sequence):
         first = 0 if layer.window is None else max(0, i + 1 - layer.window)
-        row = [query] if layer.skip else []
-        for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
-            logits = np.array([x @ w_k @ w_q.T @ query for x in sequence[first : i + 1]])
-            weights = np.exp(logits - logits.max())
-            total = sum(w * x for w, x in zip(weights, sequence[first : i + 1], strict=True))
-            row.append(total / weights.sum())
-        rows.append(np.concatenate(row))
+        _, z = attended(layer, sequence[first : i + 1], query)
+        rows.append(np.concatenate([query, z.ravel()]) if layer.skip else z.ravel())
     return np.array(rows)
 
 
@@ -181,14 +176,6 @@ def dyadic_tokens(rng, count=1, length=12, width=6):
     return rng.integers(-1, 2, size=(count, length, width)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "wanted"),
-    [([0.75, 3.0], -2), ([0.0], 0), ([96.0], 5), ([2.0**-1074], -1074), ([0.1], -55)],
-)
-def test_granularity(numbers, wanted):
-    assert dyadic.granularity(np.array(numbers)) == wanted
-
-
 @given(st.integers(-6, 2), st.floats(0.01, 1000.0))
 def test_the_table_of_exponentials(exponent, most):
     unit = 2.0**exponent
@@ -251,62 +238,6 @@ def test_true_margins_are_between_the_bounds(seed, window, skip, scale):
         true = true_margin(layer, unembedding, tokens[s], n, following[s, n])
         assert arb(least) <= true <= arb(most)
         assert most - least < 1e-11
-
-
-def shuffled_dot(rng, left, right):
-    """A dot product in float32, in a random order of a random tree of sums."""
-    terms = [np.float32(a) * np.float32(b) for a, b in zip(left, right, strict=True)]
-    while len(terms) > 1:
-        i, j = rng.choice(len(terms), size=2, replace=False)
-        total = terms[i] + terms[j]
-        terms = [t for k, t in enumerate(terms) if k not in {i, j}] + [total]
-    return terms[0]
-
-
-def executed_logits(rng, layer, unembedding, sequence, row, storage):
-    """Logits as some float32 program may compute them: any order, exp off by some units."""
-    first = 0 if layer.window is None else max(0, row + 1 - layer.window)
-    seen, z = sequence[first : row + 1], list(sequence[row]) if layer.skip else []
-
-    def stored(numbers):
-        return list(rounded(np.array(numbers, np.float32), storage))
-
-    for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
-        query = [shuffled_dot(rng, sequence[row], w_q[:, k]) for k in range(w_q.shape[1])]
-        keys = [[shuffled_dot(rng, x, w_k[:, k]) for k in range(w_k.shape[1])] for x in seen]
-        logits = np.array([shuffled_dot(rng, key, query) for key in keys])
-        powers = np.exp((logits - logits.max()).astype(float))
-        wrong = rng.integers(-30, 31, size=len(powers)) * (logits < logits.max())
-        powers = (powers * (1 + wrong * 2.0**-24)).astype(np.float32)
-        total = shuffled_dot(rng, powers, np.ones_like(powers))
-        if rng.integers(2):
-            shares = stored(powers / total)
-            average = [shuffled_dot(rng, shares, column) for column in seen.T]
-        else:
-            average = [shuffled_dot(rng, stored(powers), column) / total for column in seen.T]
-        z += stored(average)
-    f = stored([shuffled_dot(rng, z, column) for column in layer.readout_weights.T])
-    return np.array(stored([shuffled_dot(rng, f, o) for o in unembedding]))
-
-
-@settings(max_examples=20)
-@given(SEEDS, st.sampled_from([None, 3]), st.booleans(), st.sampled_from(STORAGES))
-def test_evaluations_stay_within_the_bound(seed, window, skip, storage):
-    rng = np.random.default_rng(seed)
-    layer = dyadic_layer(rng, window=window, skip=skip)
-    tokens = dyadic_tokens(rng, length=8)
-    unembedding = (rng.integers(0, 2, size=(2, 3)) * 2 - 1).astype(np.float32)
-    unembedding[1] = -unembedding[0]
-    for row in (0, 4, 7):
-        logits = executed_logits(rng, layer, unembedding, tokens[0], row, storage)
-        right = int(logits.argmax())
-        following = np.full((1, 8), -1)
-        following[0, row] = right
-        found = found_margins(layer, unembedding, model_named(None, storage), tokens, following)
-        off = logits[right].astype(float) - logits[1 - right]
-        # Of two tokens the margin is one difference, and `error` bounds what is wrong with it.
-        assert found.least[0] - found.error[0] <= off <= found.most[0] + found.error[0]
-        assert 0.0 < found.error[0] < {"float32": 2e-3, "bfloat16": 4.0, "float16": 0.5}[storage]
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**-140, 2.0**100])

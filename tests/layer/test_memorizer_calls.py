@@ -74,7 +74,7 @@ def test_tensors_with_gradients(data):
     rows = [tensor(context) for context in data.contexts]
     assert Dataset(rows, data.queries, data.targets) == data
     nested = [[tensor(token) for token in context] for context in data.contexts]
-    with pytest.raises(DataError, match=r"(?s)contexts are ragged.*torch.stack"):
+    with pytest.raises(DataError, match=r"(?s)contexts cannot be read.*torch.stack"):
         Dataset(nested, data.queries, data.targets)
 
 

@@ -1,12 +1,11 @@
 """Results do not depend on where they are computed, and a killed worker loses nothing."""
 
 import os
-import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tasks import fatal_elsewhere
+from tasks import Murdered, fatal_elsewhere
 
 from constructive import ParameterError, assumptions, capacity_map, generators
 from constructive.support.parallel import ordered_map
@@ -124,13 +123,6 @@ def test_a_capacity_map_is_the_same_everywhere(pool):
 
 
 def test_a_map_survives_the_death_of_its_workers():
-    class Murdered(ProcessPoolExecutor):
-        def submit(self, function, /, *args, **kwargs):
-            future = super().submit(function, *args, **kwargs)
-            for process in list((self._processes or {}).values()):
-                os.kill(process.pid, signal.SIGKILL)
-            return future
-
     with Murdered(2) as pool:
         assert capacity_map(**GRID, executor=pool) == capacity_map(**GRID)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tasks import Murdered
 
 from constructive import (
     AssumptionError,
@@ -44,16 +45,6 @@ def same_bits(first, second):
     return first.record == second.record and all(
         tensors[0][name].tobytes() == tensors[1][name].tobytes() for name in tensors[0]
     )
-
-
-class Murdered(ProcessPoolExecutor):
-    """Kills its processes as soon as it has something to do."""
-
-    def submit(self, function, /, *args, **kwargs):
-        future = super().submit(function, *args, **kwargs)
-        for process in list((self._processes or {}).values()):
-            os.kill(process.pid, signal.SIGKILL)
-        return future
 
 
 @pytest.mark.parametrize(("seed", "dtype"), [(0, np.float32), (0, np.float64), (2, np.float64)])

@@ -5,7 +5,6 @@ import pytest
 
 from constructive import build_memorizer, generators
 from constructive.constructions.multihead import readout
-from constructive.constructions.multihead.intermediate import Intermediate
 
 SIZES = {"num_examples": 1861, "context_size": 32, "width": 64}
 
@@ -70,11 +69,7 @@ def test_a_singular_intermediate_representation_is_not_called_independent():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((6, 8))
     z[4] = z[0] + z[1]
-    weights = np.zeros((2, 4, 1))
-    ends = np.array([3, 6])
-    solution = readout.solve(
-        Intermediate(weights, weights, z, np.zeros(2), ends), rng.standard_normal((6, 1))
-    )
+    solution = readout.solve(z, rng.standard_normal((6, 1)), np.array([3, 6]))
     assert solution.ranks == (3, 5)
     assert solution.condition > 1e12
     assert solution.residuals[0] > 1e-3

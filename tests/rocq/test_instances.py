@@ -19,7 +19,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.rocq import axioms, definitions, rank
-from constructive.certificates.rocq.confirm import compile_files, confirm, confirm_instance
+from constructive.certificates.rocq.confirm import compile_files, confirm, confirm_instances
 from constructive.certificates.rocq.definitions import MAIN, write
 from constructive.certificates.rocq.memory import gigabytes
 from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
@@ -369,7 +369,9 @@ def test_rocq_refuses_what_does_not_hold(forged):
         values["modulus"] += 1
     known = rank.stored(*LAYERS["own"])
     arrays = {name: values[name] for name in ARRAYS}
-    done = confirm_instance(replaced(made, **values), dataclasses.replace(known, arrays=arrays))
+    done = confirm_instances(
+        [(replaced(made, **values), dataclasses.replace(known, arrays=arrays))]
+    )
     assert not done.proved
     assert "NOT PROVED: Rocq refuses" in done.report
 

@@ -19,7 +19,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.rocq import confirm as confirmation
-from constructive.certificates.rocq.confirm import confirm, confirm_instance
+from constructive.certificates.rocq.confirm import confirm, confirm_instances
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
 from constructive.certificates.rocq.reading import read, require_same
@@ -276,7 +276,7 @@ FORGED = {
 def test_rocq_refuses_what_does_not_hold(forged):
     made = FORGED[forged](made_of("own"))
     known = stored_of(made)
-    done = confirm_instance(made, known)
+    done = confirm_instances([(made, known)])
     assert not done.proved
     assert done.report.endswith("NOT PROVED: Rocq refuses")
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from constructive import DataError, FormatError, ParameterError, Text, build_decoder, certify, cli
 from constructive.certificates.rocq import recites
-from constructive.certificates.rocq.confirm import confirm, confirm_instance
+from constructive.certificates.rocq.confirm import confirm, confirm_instances
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
@@ -241,7 +241,7 @@ FORGED = {
 @pytest.mark.parametrize("forged", FORGED)
 def test_rocq_refuses_what_does_not_hold(forged):
     made = FORGED[forged](made_of("two outputs"))
-    done = confirm_instance(made, stored_of(made))
+    done = confirm_instances([(made, stored_of(made))])
     assert not done.proved
     assert done.report.endswith("NOT PROVED: Rocq refuses")
 

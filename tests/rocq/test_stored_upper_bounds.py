@@ -18,7 +18,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.certificates.rocq.confirm import confirm, confirm_instance
+from constructive.certificates.rocq.confirm import confirm, confirm_instances
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.impossible import (
     ARRAYS,
@@ -292,7 +292,7 @@ def data_changed_at(made, column):
 def test_rocq_refuses_what_does_not_hold(forged):
     name, change = FORGED[forged]
     made = change(made_of(name))
-    done = confirm_instance(made, known_of(made))
+    done = confirm_instances([(made, known_of(made))])
     assert not done.proved
     assert "roots = true" in done.report  # what the program does not say, and nothing else
     assert done.report.endswith("NOT PROVED: Rocq refuses")

@@ -132,14 +132,26 @@ def test_long_residues_do_not_overflow():
     assert len(sums) == 300
 
 
-def test_booleans_are_classes():
-    memorizer = build_sequence_memorizer(["a", "b"], [True, False])
-    assert [type(label) for label in memorizer.predict(["b", "a"])] == [bool, bool]
+DAYS = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
+MIXED = [[1, 2], ["a", "b"], [(1, "x"), None]]
+NUMBERS = np.random.default_rng(0).standard_normal((20, 3, 2))
 
 
-def test_vectors_of_one_number_are_numbers():
-    memorizer = build_sequence_memorizer([[(1,)], [2]], [1, 2])
-    assert memorizer.predict([[1], [(2,)]]) == [1, 2]
+@pytest.mark.parametrize(
+    ("sequences", "labels", "asked", "wanted"),
+    [
+        (["a", "b"], [True, False], ["b", "a"], [False, True]),
+        ([[(1,)], [2]], [1, 2], [[1], [(2,)]], [1, 2]),
+        (["a", "b"], DAYS, ["b"], [DAYS[1]]),
+        (MIXED, ["p", None, 2.5], [[2, 1], *MIXED], ["p", "p", None, 2.5]),
+        (NUMBERS, np.arange(20) % 9, NUMBERS, (np.arange(20) % 9).tolist()),
+    ],
+    ids=["Booleans", "vectors of one number", "dates", "numbers among symbols", "arrays"],
+)
+def test_kinds_of_tokens_and_labels(sequences, labels, asked, wanted):
+    found = build_sequence_memorizer(sequences, labels).predict(asked)
+    assert found == wanted
+    assert [*map(type, found)] == [*map(type, wanted)]
 
 
 def test_options_and_symbols_of_numpy(tmp_path):
@@ -160,26 +172,6 @@ def test_tokens_are_mixed_with_a_salt():
     assert not (first == second).any()
     assert dataset.told_apart_by(values, salt=5)
     assert not dataset.told_apart_by(np.array([1, 2, 2, 1]), salt=5)
-
-
-def test_other_labels_of_numpy():
-    days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
-    memorizer = build_sequence_memorizer(["a", "b"], days)
-    assert memorizer.predict(["b"]) == [days[1]]
-
-
-def test_numbers_among_symbols_are_symbols():
-    sequences = [[1, 2], ["a", "b"], [(1, "x"), None]]
-    memorizer = build_sequence_memorizer(sequences, ["p", None, 2.5])
-    assert memorizer.predict([[2, 1]]) == ["p"]
-    assert memorizer.predict(sequences) == ["p", None, 2.5]
-
-
-def test_numbers_may_be_arrays():
-    rng = np.random.default_rng(0)
-    tokens, labels = rng.standard_normal((20, 3, 2)), rng.integers(9, size=20)
-    memorizer = build_sequence_memorizer(tokens, labels)
-    assert memorizer.predict(tokens) == labels.tolist()
 
 
 @pytest.mark.slow

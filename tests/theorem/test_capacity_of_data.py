@@ -78,19 +78,24 @@ def test_what_is_only_probable_is_said_so():
     assert "probably, at most" in repr(found)
 
 
-@pytest.mark.parametrize("name", ["num_heads", "head_dim", "attempts"])
-def test_counts_are_positive(name):
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"num_heads": 0},
+        {"head_dim": 0},
+        {"attempts": 0},
+        {"seed": -1},
+        {"seed": 1.5},
+        {"seed": None},
+    ],
+    ids=str,
+)
+def test_arguments_which_make_no_sense(wrong):
     data = generators.uniform(num_examples=2, context_size=2, width=2)
-    options = {"num_heads": 1, "head_dim": 1, "attempts": 1} | {name: 0}
-    with pytest.raises(ParameterError, match=f"{name}=0 is not a positive integer"):
-        exact_capacity(data, **options)
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, None])
-def test_a_seed_which_is_none(seed):
-    data = generators.uniform(num_examples=2, context_size=2, width=2)
-    with pytest.raises(ParameterError, match=f"seed={seed} is not a non-negative integer"):
-        exact_capacity(data, 1, seed=seed)
+    ((name, value),) = wrong.items()
+    with pytest.raises(ParameterError, match=f"{name}={value} is not a") as caught:
+        exact_capacity(data, **{"num_heads": 1} | wrong)
+    assert caught.value.witness == value
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0])

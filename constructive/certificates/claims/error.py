@@ -11,8 +11,7 @@ import math
 import numpy as np
 from flint import arb
 
-from constructive.certificates.claims.evaluation import Evaluation
-from constructive.certificates.claims.evaluations import Evaluations
+from constructive.certificates.claims.evaluation import Evaluation, Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most
@@ -72,11 +71,7 @@ class Error(ClaimKind):
 
 
 def epsilon_of(subject: Subject[Memorizer, Dataset]) -> float:
-    """Return the epsilon that was given, or a millionth of the largest target, to one digit.
-
-    Args:
-        subject: a layer and its data
-    """
+    """Return the epsilon that was given, or a millionth of the largest target, to one digit."""
     if subject.options.epsilon is not None:
         return subject.options.epsilon
     largest = float(np.abs(subject.data.targets).max()) or 1.0

@@ -4,11 +4,13 @@ First in float64 with a-priori bounds (`exact.arithmetics.bounded`), which is fa
 balls of more and more bits (`layers.balls`).
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from flint import arb, arb_mat
 
+from constructive.certificates.claims.kind import Subject
 from constructive.data.dataset import Dataset
 from constructive.exact.arithmetics.bounded import Bounded, BoundedReadout, Enclosure
 from constructive.exact.ball import exact_matrix, largest
@@ -17,11 +19,13 @@ from constructive.exact.precision import working_precision
 from constructive.exact.upward import UNIT, up
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.balls import BallLayer, effective_readout
-from constructive.layers.shapes import FLOAT64
+from constructive.layers.balls import BallLayer, effective_readout, enclose
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.shapes import FLOAT64_BITS
 from constructive.layers.views import examples
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
+from constructive.support.verdict import Claim, Verdict
 
 BOUNDED = "float64 with a-priori bounds"
 _READOUT_BITS = 128
@@ -53,7 +57,7 @@ class Evaluation:
     @property
     def bounded(self) -> bool:
         """Whether this is float64 with a-priori bounds, and no balls."""
-        return self.prec == FLOAT64
+        return self.prec == FLOAT64_BITS
 
     @property
     def how(self) -> str:
@@ -80,12 +84,9 @@ class Evaluation:
 def evaluate_in_floats(
     layer: AttentionLayer, dataset: Dataset, *, representation: bool
 ) -> Evaluation:
-    """Run a layer in float64 on the data, with bounds; these may be infinite.
+    """Run a layer in float64 on data that fit it, with bounds, which may be infinite.
 
-    Args:
-        layer: weights of float64 or float32
-        dataset: T examples that fit it
-        representation: whether to keep Z
+    `representation` says whether to keep Z.
     """
     total = dataset.num_examples
     exponents = context_exponents(dataset)
@@ -109,7 +110,7 @@ def evaluate_in_floats(
     if midpoints is not None and not np.isfinite(midpoints).all():
         radius = float("inf")
     residuals = arb_mat(total, dataset.target_dim, entries)
-    return Evaluation(FLOAT64, residuals, largest(exact), exponents, midpoints, radius)
+    return Evaluation(FLOAT64_BITS, residuals, largest(exact), exponents, midpoints, radius)
 
 
 def _residuals(outputs: Enclosure, exponents: Integers, targets: Array) -> list[arb]:
@@ -183,3 +184,53 @@ def _scaled_rows(matrix: arb_mat, exponents: Integers) -> arb_mat:
 
 def _power(exponent: int) -> arb:
     return arb(2) ** int(exponent)
+
+
+class Evaluations:
+    """A layer on all examples, with more bits each time that one more is asked for.
+
+    First in float64 with a-priori bounds, if it is all in floats; then in balls, with twice the
+    bits each time. The last one is kept, and the next claim starts with it.
+    """
+
+    def __init__(self, subject: Subject[Memorizer, Dataset]) -> None:
+        self._layer, self._dataset = subject.weights.layer, subject.data
+        self._max_prec = subject.options.max_prec
+        self._keep_rows = any(kind.needs_rows for kind in subject.asked)
+        self._last: Evaluation | None = None
+
+    @classmethod
+    def of(cls, subject: Subject[Memorizer, Dataset]) -> "Evaluations":
+        """Return those that all claims about a layer share."""
+        return subject.once(cls, lambda: cls(subject))
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        last = self._last or self._first()
+        yield last
+        while last.prec < self._max_prec:
+            last = self._at(max(2 * last.prec, self._layer.first_bits))
+            yield last
+
+    def judged_by(self, judge: Callable[[Evaluation], Claim]) -> Claim:
+        """Judge at increasing precision until the claim is decided or `max_prec` is reached."""
+        for evaluation in self:
+            claim = judge(evaluation)
+            if claim.verdict is not Verdict.UNDECIDED:
+                break
+        return claim
+
+    def _first(self) -> Evaluation:
+        leading = self._layer.leading
+        # A sum of several floats is there for more bits than these bounds can show.
+        if leading is not self._layer or self._max_prec < FLOAT64_BITS:
+            return self._at(self._layer.first_bits)
+        self._last = evaluate_in_floats(leading, self._dataset, representation=self._keep_rows)
+        return self._last
+
+    def _at(self, prec: int) -> Evaluation:
+        self._last = evaluate(
+            enclose(self._layer, min(prec, self._max_prec)),
+            self._dataset,
+            representation=self._keep_rows,
+        )
+        return self._last

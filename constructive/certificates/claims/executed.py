@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from constructive.certificates.claims.error import ROOM
-from constructive.certificates.claims.evaluation import Evaluation
-from constructive.certificates.claims.evaluations import Evaluations
+from constructive.certificates.claims.evaluation import Evaluation, Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
 from constructive.certificates.claims.recites import margins_of, model_of, position
@@ -148,12 +147,7 @@ def judge(
 ) -> Claim:
     """Add what rounding does to the largest error of a layer in real arithmetic.
 
-    Args:
-        evaluation: the layer on all examples
-        model: how programs round
-        found: what rounding does to each example
-        largest: the largest size of a target
-        allowed: the largest bound, or None for any
+    `largest` is the size of the largest target, `allowed` the largest bound, or None for any.
     """
     unknown = UNKNOWN.format(model.name)
     bounds = found.bounds.max(axis=1)

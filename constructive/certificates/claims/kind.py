@@ -44,12 +44,7 @@ class Subject(Generic[Weights, Data]):
     shared: dict[type[Any], Any] = field(default_factory=dict)
 
     def once(self, kind: type[Shared], compute: Callable[[], Shared]) -> Shared:
-        """Return what several claims share, computed by the first one that needs it.
-
-        Args:
-            kind: the type of it
-            compute: computes it
-        """
+        """Return what several claims share, computed by the first one that needs it."""
         if kind not in self.shared:
             self.shared[kind] = compute()
         found: Shared = self.shared[kind]
@@ -74,19 +69,11 @@ class ClaimKind(ABC):
     usual: ClassVar[bool] = True
 
     def applies(self, weights: Any) -> bool:  # noqa: ANN401, ARG002 - weights of any kind
-        """Return whether there is such a claim about these weights.
-
-        Args:
-            weights: of the family in whose row of the registry the claim stands
-        """
+        """Return whether there is such a claim about these weights."""
         return True
 
     def is_usual(self, weights: Any) -> bool:  # noqa: ANN401, ARG002 - as above
-        """Return whether certificates of these weights make the claim by default.
-
-        Args:
-            weights: to which it applies
-        """
+        """Return whether certificates of such weights make the claim by default."""
         return self.usual
 
     def require_options(  # noqa: B027 - most claims take any
@@ -94,30 +81,13 @@ class ClaimKind(ABC):
         weights: Any,  # noqa: ANN401 - weights of any kind
         options: CertifyOptions,
     ) -> None:
-        """Refuse options that make no sense for these weights, before any work.
-
-        Args:
-            weights: to which the claim applies
-            options: checked for themselves
-
-        Raises:
-            ParameterError: for such options
-        """
+        """Raise ParameterError, before any work, for options that these weights cannot have."""
 
     def undecided(self, statement: str, failure: PrecisionError) -> Claim:
-        """Return the claim, where arithmetic is not precise enough to say anything.
-
-        Args:
-            statement: what would be claimed
-            failure: says why, and what to try
-        """
+        """Return the claim, where arithmetic is not precise enough to say anything."""
         detail = f"{failure.problem}; {failure.suggestion}"
         return Claim(self.name, statement, Verdict.UNDECIDED, detail)
 
     @abstractmethod
     def judge(self, subject: Subject[Any, Any]) -> Claim:
-        """Prove the claim, refute it, or leave it undecided.
-
-        Args:
-            subject: weights to which it applies, and their data
-        """
+        """Prove the claim, refute it, or leave it undecided."""

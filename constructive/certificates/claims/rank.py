@@ -178,10 +178,7 @@ class DecoderRank(Rank):
 def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
     """Return right-hand sides that follow from what is claimed: (T, ROUNDS), balanced residues.
 
-    Args:
-        fingerprints: the SHA-256 of the data, followed by that of the weights
-        point: p and a
-        columns: C
+    The fingerprints are the SHA-256 of the data, followed by that of the weights.
     """
     hashed = hashlib.shake_256(b"constructive rank 1")
     hashed.update(fingerprints + struct.pack("<II", point.prime, point.value))
@@ -192,12 +189,7 @@ def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
 
 
 def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
-    """Return why rank Z < T for all weights of this shape, or None.
-
-    Args:
-        layer: of which shapes count
-        dataset: T examples
-    """
+    """Return why rank Z < T for all weights of this layer's shape, or None."""
     total, size, heads = dataset.num_examples, dataset.context_size, layer.num_heads
     if dataset.shared_context and total > heads * (size - 1) + 1:
         bound = heads * (size - 1) + 1

@@ -16,8 +16,12 @@ from collections.abc import Callable
 import numpy as np
 from flint import arb, arb_mat
 
-from constructive.certificates.claims.evaluation import BOUNDED, Evaluation, scaled_representation
-from constructive.certificates.claims.evaluations import Evaluations
+from constructive.certificates.claims.evaluation import (
+    BOUNDED,
+    Evaluation,
+    Evaluations,
+    scaled_representation,
+)
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.exact import ball, verified
@@ -47,10 +51,7 @@ def judge(
 ) -> Claim:
     """Bound the distance to an exact readout; without a delta, the claim is what was shown.
 
-    Args:
-        evaluation: the layer on all examples, which kept Z
-        delta: the largest distance of an entry, or None
-        representation: gives Z in balls, where float64 does not suffice
+    The evaluation has kept Z; `representation` gives Z in balls, where float64 does not suffice.
     """
     if evaluation.midpoints is None:
         raise TypeError("the evaluation did not keep Z")

@@ -75,23 +75,14 @@ def _real_margins(subject: Subject[Decoder, Text]) -> Margins:
 
 
 def model_of(decoder: Decoder, options: CertifyOptions) -> FloatModel:
-    """Return the model that is asked for, or that of the decoder's storage.
-
-    Args:
-        decoder: what is claimed about
-        options: what was asked for
-    """
+    """Return the model that is asked for, or that of the decoder's storage."""
     return model_named(options.model, decoder.record.storage, decoder=True)
 
 
 def margins_of(subject: Subject[Decoder, Text]) -> Margins:
     """Return the margins of all positions, which are bounded once for all claims.
 
-    Args:
-        subject: a decoder and a text
-
-    Raises:
-        PrecisionError: where there are none
+    Raises PrecisionError where there are none.
     """
     decoder = subject.weights
     model = model_of(decoder, subject.options)
@@ -99,13 +90,7 @@ def margins_of(subject: Subject[Decoder, Text]) -> Margins:
 
 
 def position(subject: Subject[Decoder, Text], margins: Margins, index: int) -> tuple[int, int]:
-    """Return a position, as text and token.
-
-    Args:
-        subject: with the texts
-        margins: of all positions
-        index: of the position, among them
-    """
+    """Return the position of a margin, as text and token."""
     text, token = subject.data.position(int(margins.places[index]))
     return int(text), int(token)
 

@@ -1,1 +1,1 @@
-"""Rocq confirms the claim *rank* about stored weights and data."""
+"""Rocq confirms claims about stored weights and data: *rank*, *error*, *recites*, *impossible*."""

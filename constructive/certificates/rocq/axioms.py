@@ -32,9 +32,6 @@ _MEANING = re.compile(r"^Expands to: Constant\s+([\w.]+)$", re.MULTILINE)
 def question(conclusion: str) -> str:
     """Return the file that asks what names of axioms mean, and which ones a theorem rests on.
 
-    Args:
-        conclusion: the name of the theorem in the last file of numbers
-
     Example:
         >>> question("both").splitlines()[::len(AXIOMS) + 1]
         ['Require Stored.stored.', 'Print Assumptions Stored.stored.both.']
@@ -44,10 +41,7 @@ def question(conclusion: str) -> str:
 
 
 def objection(printed: str) -> str:
-    r"""Say what is wrong with the axioms that Rocq prints; "" where each is one of `AXIOMS`.
-
-    Args:
-        printed: what Rocq says to `question`
+    r"""Say what is wrong with what Rocq prints for `question`; "" if all axioms are in `AXIOMS`.
 
     Example:
         >>> names = "".join(f"Expands to: Constant {name}\n" for name in sorted(AXIOMS))

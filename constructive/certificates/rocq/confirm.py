@@ -5,8 +5,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.check import Checked
@@ -24,17 +23,24 @@ from constructive.support.verdict import Verdict
 from constructive.theory import rocq
 
 
+class _Provable(Protocol):
+    """A claim that Rocq can prove: a module with functions of a certificate, weights and data."""
+
+    known_of: Callable[..., Stored]
+    instance_of: Callable[..., Instance]
+
+
 @dataclass(frozen=True)
 class _Kind:
-    """What Rocq can prove of weights of one kind, by the names of claims, and who reads files."""
+    """Weights of one kind: who reads the files, and what Rocq can prove, by the names of claims."""
 
-    weights: Callable[[str | Path], Any]
     data: Callable[[str | Path], Any]
-    claims: Mapping[str, ModuleType]
+    weights: Callable[[str | Path], Any]
+    claims: Mapping[str, _Provable]
 
 
-_LAYERS = _Kind(Memorizer.load, Dataset.open, {"rank": rank, "error": error})
-_KINDS = {DECODER_FORMAT: _Kind(Decoder.load, Text.load, {"recites": recites})}
+_LAYERS = _Kind(Dataset.open, Memorizer.load, {"rank": rank, "error": error})
+_KINDS = {DECODER_FORMAT: _Kind(Text.load, Decoder.load, {"recites": recites})}
 """By the formats of certificates; all others are of layers."""
 _LAST_LINES = 12
 _UNKNOWN = "not a claim that Rocq proves of these files"
@@ -83,20 +89,16 @@ def confirm(
         OutputError: for a folder that is not empty, or cannot be written
     """
     loaded = Certificate.load(certificate)
-    kind = _LAYERS if weights is None else _KINDS.get(loaded.format, _LAYERS)
-    dataset = kind.data(data)
-    proved = [claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED]
-    reasons: dict[str, str] = {}
     if weights is None:
-        heads, examples = impossible.examples_of(loaded, dataset)
-        known = impossible.stored(dataset, examples, heads)
-        require_memory(known, max_memory)
-        pairs = [(impossible.instance_of(loaded, dataset), known)]
+        claims: Mapping[str, _Provable] = {"impossible": impossible}
+        subject = [loaded, Dataset.open(data)]
     else:
-        subject = loaded, kind.weights(weights), dataset
-        known_claims = [name for name in kind.claims if name in proved] or list(kind.claims)[:1]
-        claims = {name: kind.claims[name] for name in known_claims}
-        pairs, reasons = _of_weights(claims, subject, max_memory)
+        kind = _KINDS.get(loaded.format, _LAYERS)
+        claims, dataset = kind.claims, kind.data(data)
+        subject = [loaded, kind.weights(weights), dataset]
+    proved = [claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED]
+    names = [name for name in claims if name in proved] or list(claims)[:1]
+    pairs, reasons = _confirmable({name: claims[name] for name in names}, subject, max_memory)
     confirmed = {instance.theory.claim for instance, _ in pairs}
     others = {
         claim.name: reasons.get(claim.name, _UNKNOWN)
@@ -119,11 +121,6 @@ def confirm_instances(
         pairs: what the files of a claim are about, and the numbers of which they have to speak
         folder: as for `confirm`
         others: other claims by their names, and why they are not confirmed
-
-    Raises:
-        FormatError: where files are about other numbers
-        MissingExtraError: where Rocq is not installed
-        OutputError: for a folder that is not empty, or cannot be written
     """
     rocq.require_new(folder)
     lines: list[str] = []
@@ -153,24 +150,8 @@ def confirm_instances(
     return Checked(Verdict.PROVED, "\n".join(lines))
 
 
-def confirm_instance(instance: Instance, known: Stored, folder: Path | None = None) -> Checked:
-    """Have Rocq prove one claim: `confirm_instances` of one pair.
-
-    Args:
-        instance: what the files are about
-        known: the numbers of which they have to speak
-        folder: as for `confirm`
-
-    Raises:
-        FormatError: where files are about other numbers
-        MissingExtraError: where Rocq is not installed
-        OutputError: for a folder that is not empty, or cannot be written
-    """
-    return confirm_instances([(instance, known)], folder)
-
-
-def _of_weights(
-    claims: Mapping[str, ModuleType], subject: tuple[Certificate, Any, Any], max_memory: float
+def _confirmable(
+    claims: Mapping[str, _Provable], subject: Sequence[Any], max_memory: float
 ) -> tuple[list[tuple[Instance, Stored]], dict[str, str]]:
     """Return what can be confirmed of these claims, and why others cannot be, by their names."""
     pairs: list[tuple[Instance, Stored]] = []
@@ -214,13 +195,7 @@ def _objection(
 def compile_files(
     names: Sequence[str], place: Path, theory: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Compile one file after the other, up to the first that Rocq refuses, and return the last run.
-
-    Args:
-        names: of files, without `.v`
-        place: their folder
-        theory: the folder of the compiled theory
-    """
+    """Compile files of a folder in turn, up to the first that Rocq refuses; return the last run."""
     command = ["coqc", "-q", "-w", "-all", "-R", str(theory), "Memorization"]
     command += ["-Q", str(place), "Stored"]
     for done, name in enumerate(names):

@@ -104,10 +104,7 @@ class Stored:
 
 
 def write(instance: Instance) -> dict[str, str]:
-    """The texts of the files by their names, in the order in which they are compiled.
-
-    Args:
-        instance: what they are about
+    """Return the texts of the files by their names, in the order in which they are compiled.
 
     Example:
         >>> kinds = {"n": "nat", "x_exponent": "exponent", "x": "array", "v": "integers"}
@@ -147,26 +144,14 @@ def write(instance: Instance) -> dict[str, str]:
 
 
 def opening(theory: Theory, numbers: Iterable[str]) -> str:
-    """The first lines of the last file, which needs the others.
-
-    Args:
-        theory: whose file it is
-        numbers: the names of the others
-
-    Example:
-        >>> theory = Theory("some_theory", "some_theory", {}, "")
-        >>> opening(theory, ["numbers_0"]).splitlines()[-1]
-        'From Stored Require Import numbers_0.'
-    """
+    """Return the first lines of the last file, which needs the other files of numbers."""
     return theory.head + "".join(f"From Stored Require Import {name}.\n" for name in numbers)
 
 
 def whole(array: Array, exponent: int) -> tuple[Integers, Integers]:
-    """Integers of 53 bits, and shifts: floats are integers times 2^(shift + exponent).
+    """Return integers of 53 bits, and shifts: floats are integers times 2^(shift + exponent).
 
-    Args:
-        array: float64 or float32, of any shape
-        exponent: at most `modular.least_exponent(array)`
+    The exponent is at most `modular.least_exponent(array)`.
 
     Example:
         >>> whole(np.array([1.0, 0.0]), -54)

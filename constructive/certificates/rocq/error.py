@@ -8,7 +8,7 @@ import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory
-from constructive.certificates.rocq.witness import NotConfirmableError, evidence_of
+from constructive.certificates.rocq.witness import NotConfirmableError, bound_of, evidence_of
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer
@@ -30,10 +30,7 @@ _MOST_BITS = 1 << 14
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
+    """Return in lines what Rocq has proved where it accepts the files.
 
     Example:
         >>> confirmed(Instance(THEORY, {"T": 7, "epsilon": np.array([[1e-6]])}))
@@ -86,19 +83,10 @@ End Layer.
 
 
 def stored(memorizer: Memorizer, dataset: Dataset, epsilon: float) -> Stored:
-    """The numbers which Rocq has to speak of: all weights, the data and epsilon.
+    """Return the numbers that Rocq has to speak of: all weights, the data and epsilon.
 
-    W_O is given by its H blocks, one for each head, as they lie one above the other.
-
-    Args:
-        memorizer: H heads of floats
-        dataset: T examples
-        epsilon: what the error is at most
-
-    Raises:
-        DataError: for data which do not fit the weights
-        NotConfirmableError: for a layer with numbers beyond float64, or with W_O of another shape
-            than H d_v x d_v
+    W_O is given by its H blocks, one for each head, as they lie one above the other. Raises
+    NotConfirmableError for numbers beyond float64, and for W_O of another shape than H d_v x d_v.
 
     Example:
         >>> from constructive import build_memorizer, generators
@@ -133,33 +121,12 @@ def stored(memorizer: Memorizer, dataset: Dataset, epsilon: float) -> Stored:
 
 
 def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Stored:
-    """The numbers of `stored`, with epsilon of the claim *error* of a certificate.
-
-    Args:
-        certificate: with that claim, PROVED
-        memorizer: H heads of floats
-        dataset: T examples
-
-    Raises:
-        FormatError: for a certificate without that claim
-        DataError: for data which do not fit the weights
-        NotConfirmableError: as `stored`
-    """
-    return stored(memorizer, dataset, evidence_of(certificate, "error", _bound, "certify"))
+    """Return the numbers of `stored`, with epsilon of the claim *error* of a certificate."""
+    return stored(memorizer, dataset, evidence_of(certificate, "error", bound_of, "certify"))
 
 
 def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
-    """What Rocq has to check, from the claim *error* of a certificate: only epsilon is taken.
-
-    Args:
-        certificate: with that claim, PROVED
-        memorizer: H heads of floats
-        dataset: T examples
-
-    Raises:
-        FormatError: for a certificate without that claim
-        DataError: for data which do not fit the weights
-        NotConfirmableError: as `stored`, and where epsilon is so small that it takes too many bits
+    """Return what Rocq has to check; of the certificate only epsilon is taken.
 
     Example:
         >>> from constructive import build_memorizer, certify, generators
@@ -178,15 +145,8 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
 def precision(known: Stored) -> tuple[int, int, int, int]:
     """Return with how many digits, halvings of arguments and terms of its series exp is enclosed.
 
-    The last number is how many digits averages have more than tokens.
-
-    Rocq proves its answer for any of them. Too few would make it refuse.
-
-    Args:
-        known: as `stored` returns it
-
-    Raises:
-        NotConfirmableError: where more than 2^14 bits would be needed
+    The last number is how many digits averages have more than tokens. Rocq proves its answer for
+    any of them; too few would make it refuse. Raises NotConfirmableError beyond 2^14 bits.
     """
     arrays = known.arrays
     largest = float(np.abs(arrays["contexts"]).max(initial=0.0)) or 1.0
@@ -230,10 +190,3 @@ def _described(layer: object) -> str:
     if not isinstance(layer, AttentionLayer):
         return kind
     return f"{kind}, W_O {' x '.join(map(str, layer.output_weights.shape))}"
-
-
-def _bound(evidence: dict[str, Any]) -> float:
-    bound = float.fromhex(evidence["bound"])
-    if not 0.0 < bound < math.inf:
-        raise ValueError(f"the bound is {bound!r}")
-    return bound

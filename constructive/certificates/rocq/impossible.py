@@ -21,10 +21,7 @@ _ATTEMPTS = 32
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
+    """Return in lines what Rocq has proved where it accepts the files.
 
     Example:
         >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
@@ -80,12 +77,7 @@ Definition all_three := (different_inputs, rank_of_Z, misses_labels).
 
 
 def stored(dataset: Dataset, examples: Integers, num_heads: int) -> Stored:
-    """The numbers which Rocq has to speak of: examples J of the data.
-
-    Args:
-        dataset: T examples
-        examples: J, ascending
-        num_heads: H
+    """Return the numbers that Rocq has to speak of: examples J of the data, ascending.
 
     Example:
         >>> data = Dataset([[[1.0]], [[2.0]]], [[3.0], [4.0]], [0.0, 0.0])
@@ -99,15 +91,9 @@ def stored(dataset: Dataset, examples: Integers, num_heads: int) -> Stored:
 
 
 def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Integers]:
-    """H, and the examples J of the claim *impossible*, those which are one input once.
+    """Return H, and the examples J of the claim *impossible*; those that are one input, once.
 
-    Args:
-        certificate: with that claim
-        dataset: T examples
-
-    Raises:
-        FormatError: for a certificate without that claim
-        ParameterError: for examples which these data do not have
+    Raises ParameterError for examples that these data do not have.
 
     Example:
         >>> from constructive import generators, upper_bound_certificate
@@ -122,19 +108,17 @@ def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Intege
     return heads, examples[different_inputs(dataset.take(examples))]
 
 
+def known_of(certificate: Certificate, dataset: Dataset) -> Stored:
+    """Return the numbers of `stored`, with H and J of the claim *impossible* of a certificate."""
+    heads, examples = examples_of(certificate, dataset)
+    return stored(dataset, examples, heads)
+
+
 def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
-    """What Rocq has to check, from the claim *impossible* of a certificate.
+    """Return what Rocq has to check; of the certificate only H, J and the vectors are taken.
 
-    Of the certificate only H, J and the vectors are taken; words, their roots and a key of
-    fingerprints are made here.
-
-    Args:
-        certificate: of `upper_bound_certificate`
-        dataset: T examples
-
-    Raises:
-        FormatError: for a certificate without that claim
-        ParameterError: for data of which it does not hold
+    Words, their roots and a key of fingerprints are made here. Raises ParameterError for data of
+    which the claim does not hold.
 
     Example:
         >>> from constructive import generators, upper_bound_certificate
@@ -143,8 +127,8 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
         >>> made.values["T"], made.values["bound"], made.values["roots"]
         (8, 7, [0, 0, 0])
     """
-    heads, examples = examples_of(certificate, dataset)
-    known = stored(dataset, examples, heads)
+    known = known_of(certificate, dataset)
+    heads, total = known.sizes["H"], known.sizes["T"]
     contexts, width = known.arrays["contexts"], dataset.width
     vectors, pivots, zeros = evidence_of(certificate, "impossible", _vectors, "upper-bound")
     tokens, differences = width - zeros, width - len(vectors)
@@ -155,8 +139,8 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
     else:
         tokens, differences = min(tokens, len(words)), min(differences, joined)
     bound = tokens + (heads - 1) * differences
-    if not 0 <= zeros <= len(vectors) <= width or bound >= len(examples):
-        raise not_about("impossible", "these data", (heads, bound, len(examples)))
+    if not 0 <= zeros <= len(vectors) <= width or bound >= total:
+        raise not_about("impossible", "these data", (heads, bound, total))
     base, start = separating_key(contexts, known.arrays["queries"])
     values: dict[str, Any] = {
         "modulus": MODULUS,
@@ -175,10 +159,7 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
 
 
 def vocabulary(contexts: Array) -> tuple[Array, list[int]]:
-    """The different tokens (V, d), and of each one the first which contexts join it with.
-
-    Args:
-        contexts: (C, n, d)
+    """Return the different tokens (V, d), and for each one the first that contexts join it with.
 
     Example:
         >>> vocabulary(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))[1]
@@ -194,17 +175,10 @@ def vocabulary(contexts: Array) -> tuple[Array, list[int]]:
 
 
 def separating_key(contexts: Array, queries: Array) -> tuple[int, int]:
-    """Two numbers with which all fingerprints of examples are different.
+    """Return two numbers with which all fingerprints of examples (T, n, d), (T, d) are different.
 
-    That of an example is the product over its tokens of a polynomial with the entries of query and
-    token as coefficients, modulo `MODULUS`.
-
-    Args:
-        contexts: (T, n, d), or (1, n, d) for one which all examples share
-        queries: (T, d), so that no two examples are one input
-
-    Raises:
-        ParameterError: where none was found
+    The fingerprint of an example is the product over its tokens of a polynomial with the entries of
+    query and token as coefficients, modulo `MODULUS`. Raises ParameterError where none was found.
 
     Example:
         >>> base, start = separating_key(np.zeros((1, 1, 1)), np.array([[1.0], [2.0]]))
@@ -226,14 +200,14 @@ def separating_key(contexts: Array, queries: Array) -> tuple[int, int]:
         if len(np.unique(found)) == len(rows):
             return base, start
     raise ParameterError(
-        f"{len(rows)} examples have no fingerprints modulo {MODULUS} which tell them apart",
+        f"{len(rows)} examples have no fingerprints modulo {MODULUS} that tell them apart",
         witness=len(rows),
         suggestion="different examples, and fewer of them",
     )
 
 
 def _residues(array: Array) -> Integers:
-    """The integers of an array, modulo `MODULUS`."""
+    """Return the numbers of an array as integers times one power of two, modulo `MODULUS`."""
     integers, shifts = whole(array, modular.least_exponent(array))
     powers = np.array([pow(2, k, MODULUS) for k in range(int(shifts.max(initial=0)) + 1)])
     found: Integers = integers % MODULUS * powers[shifts] % MODULUS

@@ -2,6 +2,7 @@
 
 import math
 
+from constructive.certificates.check import require_size
 from constructive.certificates.rocq.definitions import Stored
 from constructive.support.errors import ParameterError
 
@@ -12,10 +13,7 @@ _EACH = 400e-9
 
 
 def gigabytes(known: Stored) -> float:
-    """GB which the largest process of Rocq takes, about, by measurements of the benchmark.
-
-    Args:
-        known: the numbers which it gets
+    """Return the GB that the largest process of Rocq takes, about, as benchmarks measured it.
 
     Example:
         >>> import numpy as np
@@ -26,14 +24,7 @@ def gigabytes(known: Stored) -> float:
 
 
 def require_memory(known: Stored, most: float) -> None:
-    """Require that Rocq needs no more memory than it may take.
-
-    Args:
-        known: the numbers which it gets
-        most: GB
-
-    Raises:
-        ParameterError: where it needs more, about, and for no size
+    """Raise ParameterError where Rocq needs more GB than it may take, and for no size.
 
     Example:
         >>> import numpy as np
@@ -44,10 +35,7 @@ def require_memory(known: Stored, most: float) -> None:
           witness: 100000000
           try: fewer examples, or max_memory=42 if there is as much
     """
-    if not 0 < most < float("inf"):
-        raise ParameterError(
-            f"max_memory={most!r} is not a size", witness=most, suggestion="max_memory=8"
-        )
+    require_size(most)
     needed = gigabytes(known)
     if needed > most:
         count = _numbers(known)

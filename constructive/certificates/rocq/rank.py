@@ -23,10 +23,7 @@ ARRAYS = "contexts", "queries", "query_weights", "key_weights"
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
+    """Return in lines what Rocq has proved where it accepts the files.
 
     Example:
         >>> one = np.ones((1, 1, 1))
@@ -82,14 +79,7 @@ Definition both := (rank_of_Z, memorizes_all_labels).
 
 
 def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
-    """The numbers which Rocq has to speak of: W_Q, W_K and the data.
-
-    Args:
-        memorizer: H heads
-        dataset: T examples
-
-    Raises:
-        DataError: for data which do not fit the weights
+    """Return the numbers that Rocq has to speak of: W_Q, W_K and the data.
 
     Example:
         >>> from constructive import build_memorizer, generators
@@ -116,33 +106,14 @@ def known_of(
     memorizer: Memorizer,
     dataset: Dataset,
 ) -> Stored:
-    """The numbers of `stored`, which do not depend on the certificate.
-
-    Args:
-        certificate: any
-        memorizer: H heads
-        dataset: T examples
-
-    Raises:
-        DataError: for data which do not fit the weights
-    """
+    """Return the numbers of `stored`, which do not depend on the certificate."""
     return stored(memorizer, dataset)
 
 
 def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
-    """What Rocq has to check, from the claim *rank* of a certificate.
+    """Return what Rocq has to check; of the certificate only p, a and the columns are taken.
 
-    Of the certificate only p, a and the columns are taken.
-
-    Args:
-        certificate: with p, a and columns
-        memorizer: its W_Q and W_K
-        dataset: T examples
-
-    Raises:
-        FormatError: for a certificate without that claim
-        DataError: for data which do not fit the weights
-        ParameterError: for weights and data of which it does not hold
+    Raises ParameterError for weights and data of which the claim *rank* does not hold.
 
     Example:
         >>> from constructive import build_memorizer, certify, generators

@@ -34,14 +34,9 @@ _MOST_SHIFT = 1 << 12
 
 
 def read(theory: Theory, files: Mapping[str, str]) -> Instance:
-    """What the texts of files are about, if `write` could have written them.
+    """Return what files, by their names, are about, if `write` could have written them.
 
-    Args:
-        theory: what they should say
-        files: their texts by their names
-
-    Raises:
-        FormatError: for any other text, and for numbers which are not float64
+    Raises FormatError for any other text, and for numbers that are not float64.
 
     Example:
         >>> theory = Theory("some_theory", "some_theory", {"n": "nat"}, "Check n.")
@@ -89,14 +84,9 @@ def read(theory: Theory, files: Mapping[str, str]) -> Instance:
 
 
 def require_same(instance: Instance, stored: Stored) -> int:
-    """How many numbers of files and of arrays are the same; all of them have to be.
+    """Return how many numbers of files and of arrays are the same; all of them have to be.
 
-    Args:
-        instance: what was read back
-        stored: the arrays, and their sizes
-
-    Raises:
-        FormatError: with the first number which is another one
+    Raises FormatError with the first number that is another one.
 
     Example:
         >>> theory = Theory("some_theory", "some_theory", {}, "")

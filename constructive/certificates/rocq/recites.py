@@ -1,14 +1,12 @@
 """The claim *recites* for Rocq: a stored decoder of integers recites stored texts."""
 
-import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory
-from constructive.certificates.rocq.witness import NotConfirmableError, evidence_of
+from constructive.certificates.rocq.witness import NotConfirmableError, bound_of, evidence_of
 from constructive.data.corpus import Text
 from constructive.layers.causal.saturated import picks
 from constructive.layers.decoder import Decoder
@@ -21,10 +19,7 @@ _WHOLE = 2.0**53
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """What Rocq has proved where it accepts the files, in lines.
-
-    Args:
-        instance: what they are about
+    """Return in lines what Rocq has proved where it accepts the files.
 
     Example:
         >>> values = {"margin": [[3]], "margin_bits": 1, "lengths": [4, 5], "prompt": 2}
@@ -78,19 +73,11 @@ End Decoder.
 
 
 def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
-    """The numbers which Rocq has to speak of: all weights, the texts and the margin.
+    """Return the numbers that Rocq has to speak of: all weights, the texts and the least margin.
 
-    U is given by its blocks: that of the token itself, and one for each head.
-
-    Args:
-        decoder: of integers, with tokens of signs and saturated heads
-        text: one text or several
-        bound: what the margin is at least
-
-    Raises:
-        DataError: for texts that do not fit the decoder
-        NotConfirmableError: for other decoders, and for more heads and tokens than Rocq can look
-            at in hours
+    U is given by its blocks: that of the token itself, and one for each head. Raises
+    NotConfirmableError unless the decoder has integers, tokens of signs and saturated heads, and
+    for more heads and tokens than Rocq can look at in hours.
 
     Example:
         >>> from constructive import build_decoder
@@ -132,33 +119,12 @@ def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
 
 
 def known_of(certificate: Certificate, decoder: Decoder, text: Text) -> Stored:
-    """The numbers of `stored`, with the margin of the claim *recites* of a certificate.
-
-    Args:
-        certificate: with that claim, PROVED
-        decoder: as for `stored`
-        text: one text or several
-
-    Raises:
-        FormatError: for a certificate without that claim
-        DataError: for texts that do not fit the decoder
-        NotConfirmableError: as `stored`
-    """
-    return stored(decoder, text, evidence_of(certificate, "recites", _bound, "recite"))
+    """Return the numbers of `stored`, with the margin of the claim *recites* of a certificate."""
+    return stored(decoder, text, evidence_of(certificate, "recites", bound_of, "recite"))
 
 
 def instance_of(certificate: Certificate, decoder: Decoder, text: Text) -> Instance:
-    """What Rocq has to check, from the claim *recites* of a certificate: only the margin is taken.
-
-    Args:
-        certificate: with that claim, PROVED
-        decoder: as for `stored`
-        text: one text or several
-
-    Raises:
-        FormatError: for a certificate without that claim
-        DataError: for texts that do not fit the decoder
-        NotConfirmableError: as `stored`
+    """Return what Rocq has to check; of the certificate only the margin is taken.
 
     Example:
         >>> from constructive import build_decoder, certify
@@ -214,10 +180,3 @@ def _require_saturated(decoder: Decoder, text: Text) -> None:
                 witness=error.witness,
                 suggestion="a decoder of build_decoder(text, parameters='few'), or no --rocq",
             ) from error
-
-
-def _bound(evidence: dict[str, Any]) -> float:
-    bound = float.fromhex(evidence["bound"])
-    if not 0.0 < bound < math.inf:
-        raise ValueError(f"the margin is {bound!r}")
-    return bound

@@ -1,6 +1,7 @@
 """What Rocq gets besides stored numbers: evidence of a claim, and a right inverse modulo p."""
 
 import base64
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,16 +28,9 @@ class NotConfirmableError(ParameterError):
 def evidence_of(
     certificate: Certificate, name: str, read: Callable[[dict[str, Any]], Read], command: str
 ) -> Read:
-    """Read the evidence of a claim that is PROVED.
+    """Read the evidence of a claim that is PROVED; the command is one that makes such certificates.
 
-    Args:
-        certificate: of which nothing needs to be believed
-        name: of the claim
-        read: reads the evidence
-        command: which makes such certificates
-
-    Raises:
-        FormatError: for a certificate without that claim, or with other evidence
+    Raises FormatError for a certificate without that claim, or with other evidence.
 
     Example:
         >>> from constructive import generators, upper_bound_certificate
@@ -62,14 +56,16 @@ def evidence_of(
         ) from error
 
 
+def bound_of(evidence: dict[str, Any]) -> float:
+    """Return the bound that evidence states, for `evidence_of`."""
+    bound = float.fromhex(evidence["bound"])
+    if not 0.0 < bound < math.inf:
+        raise ValueError(f"the bound is {bound!r}")
+    return bound
+
+
 def unpack(text: str) -> Integers:
-    """Read integers as `support.verdict.pack` writes them.
-
-    Args:
-        text: base64 of four bytes each
-
-    Raises:
-        TypeError, ValueError: for anything else
+    """Read integers as `support.verdict.pack` writes them, or raise TypeError or ValueError.
 
     Example:
         >>> unpack("AQAAAAIBAAA=")
@@ -79,13 +75,7 @@ def unpack(text: str) -> Integers:
 
 
 def not_about(name: str, what: str, witness: object) -> ParameterError:
-    """Return the error for evidence of other numbers than the stored ones.
-
-    Args:
-        name: of the claim
-        what: it is not about, such as "these data"
-        witness: which sizes do not fit
-    """
+    """Return the error for evidence of other numbers than the stored ones."""
     return ParameterError(
         f"the evidence of {name} is not about {what}",
         witness=witness,
@@ -94,12 +84,7 @@ def not_about(name: str, what: str, witness: object) -> ParameterError:
 
 
 def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
-    """Z(a) modulo p, each row times its softmax denominators: (T, H d), balanced residues.
-
-    Args:
-        layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples which fit the layer
-        point: p and a
+    """Return Z(a) modulo p, each row times its softmax denominators: (T, H d), balanced residues.
 
     Example:
         >>> from constructive import build_memorizer, generators
@@ -123,15 +108,9 @@ def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
 
 
 def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
-    """M with A[:, columns] M = 1 modulo p, in 0, ..., p - 1: (T, T).
+    """Return M with A[:, columns] M = 1 modulo p, in 0, ..., p - 1: (T, T).
 
-    Args:
-        matrix: A (T, k), balanced residues
-        columns: T of its columns
-        prime: p
-
-    Raises:
-        ParameterError: where these columns are dependent modulo p
+    A (T, k) has balanced residues. Raises ParameterError where its T columns are dependent.
 
     Example:
         >>> right_inverse(np.array([[2.0, 1.0]]), np.array([0]), 1009)

@@ -5,42 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.constructions.compact.contexts import Contexts
-from constructive.constructions.compact.exact import UNIT, margins
-from constructive.constructions.compact.tokens import Layout
-from constructive.data.corpus import Text
+from constructive.constructions.compact.exact import margins
+from constructive.constructions.compact.plan import Plan
 from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal.saturated import EXACT
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.support.arrays import Array, Integers
-
-
-class Plan(NamedTuple):
-    """All of a decoder but its heads and its readout.
-
-    Attributes:
-        text: one text or several
-        wanted: places of the different contexts (R,)
-        order: places of the V + 1 tokens
-        layout: of tokens
-        points: of tokens (V + 1, k)
-    """
-
-    text: Text
-    wanted: Integers
-    order: Integers
-    layout: Layout
-    points: Integers
-
-    @property
-    def shift(self) -> Integers:
-        """The middle of the points, which they are moved by (k,)."""
-        middle: Integers = self.points.min(axis=0) // 2
-        return middle
-
-    @property
-    def centred(self) -> Integers:
-        """The points when they are moved: about as short as possible."""
-        return self.points - self.shift
+from constructive.support.arrays import Array
 
 
 class Part(NamedTuple):
@@ -48,27 +19,13 @@ class Part(NamedTuple):
 
     Attributes:
         seen: contexts; the first entry of each row is 1
-        entries: of U for the columns of Z after the first one (K - 1, k)
-        constant: of U for the first column (k,)
+        entries: of U for the columns of Z (K, k)
         condition: of Z, an estimate
     """
 
     seen: Contexts
     entries: Array
-    constant: Array
     condition: float
-
-
-def unembedding_of(plan: Plan, spacing: int) -> Array:
-    """Return O (V + 1, k + 1): 2 c_v and -|c_v|^2 S.
-
-    Args:
-        plan: tokens and points
-        spacing: S
-    """
-    points = plan.centred.astype(np.float64)
-    squares = (points**2).sum(axis=1, keepdims=True) * spacing
-    return np.concatenate([2.0 * points, 0.0 - squares], axis=1) + 0.0  # there is one zero
 
 
 def assembled(
@@ -76,32 +33,21 @@ def assembled(
 ) -> Decoder:
     """Return the decoder, with its exact margins in the record.
 
-    Args:
-        plan: tokens and points
-        heads: W_Q and W_K (H, d, 1)
-        readout: U without what moves the points ((H + 1) d, k)
-        parts: what all of its positions meet
-        spacing: S
+    heads: W_Q and W_K (H, d, 1);  readout: U without what moves the points ((H + 1) d, k)
+    parts: what all of its positions meet;  spacing: S
     """
-    layout, outputs = plan.layout, readout.shape[1]
-    unembedding = unembedding_of(plan, spacing)
-    moved = np.append(-plan.shift * float(spacing), 1.0)
-    whole = np.zeros((len(readout), outputs + 1))
-    whole[:, :outputs] = readout
-    whole[0] += moved
+    layout, unembedding = plan.layout, _unembedding(plan, spacing)
+    whole = _moved(readout, plan, spacing)
     least, share = np.inf, 0.0
     for part in parts:
-        entries = np.zeros((1 + len(part.entries), outputs + 1))
-        entries[0, :outputs], entries[1:, :outputs] = part.constant, part.entries
-        entries[0] += moved
-        found = margins(part.seen, entries, unembedding)
+        found = margins(part.seen, _moved(part.entries, plan, spacing), unembedding)
         least, share = min(least, found.least), max(share, found.share)
-    if np.abs(whole).sum(axis=0).max() >= 1 / UNIT:
+    if np.abs(whole).sum(axis=0).max() >= EXACT:
         share = np.inf  # sums are not exact
     number = sum(len(part.seen.following) for part in parts)
     condition = max(part.condition for part in parts)
     return Decoder(
-        layout.embedding(plan.order[: plan.text.end]),
+        plan.embedding,
         layout.positions(),
         CausalLayer(
             heads[0].astype(np.float32),
@@ -115,3 +61,17 @@ def assembled(
         DecoderRecord(layout.seed, number, condition, least, share),
         longest=plan.text.longest,
     )
+
+
+def _moved(entries: Array, plan: Plan, spacing: int) -> Array:
+    """Return entries of U (K, k) with what moves the points and the last column (K, k + 1)."""
+    moved = np.pad(entries, ((0, 0), (0, 1)))
+    moved[0] += np.append(-plan.shift * float(spacing), 1.0)
+    return moved
+
+
+def _unembedding(plan: Plan, spacing: int) -> Array:
+    """Return O (V + 1, k + 1): 2 c_v and -|c_v|^2 S."""
+    points = plan.centred.astype(np.float64)
+    squares = (points**2).sum(axis=1, keepdims=True) * spacing
+    return np.concatenate([2.0 * points, 0.0 - squares], axis=1) + 0.0  # there is one zero

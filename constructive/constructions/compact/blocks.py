@@ -12,17 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.constructions.compact.assemble import Part, Plan, assembled
-from constructive.constructions.compact.cells import cells_of
+from constructive.constructions.compact.assemble import Part, assembled
 from constructive.constructions.compact.contexts import Contexts, following_of
-from constructive.constructions.compact.options import ATTEMPTS, MORE_HEADS, columns_for, share_of
-from constructive.constructions.compact.readout import (
-    Problem,
-    Shortest,
-    rounded_at,
-    rounded_together,
-    shortest,
-)
+from constructive.constructions.compact.exact import share_of
+from constructive.constructions.compact.plan import ATTEMPTS, MORE_HEADS, Plan
+from constructive.constructions.compact.readout import Shortest, rounded, shortest
 from constructive.layers.causal.saturated import EXACT, Signs, picks
 from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array, Integers
@@ -47,35 +41,19 @@ class _Skip(NamedTuple):
     spacing: int
 
 
-def build_blocks(plan: Plan, *, every: bool, largest: float) -> Decoder | None:
-    """Build a decoder block by block.
-
-    Args:
-        plan: tokens and points
-        every: whether every position has an equation
-        largest: what entries of U have to be smaller than
-
-    Returns:
-        None where there is no such readout
-    """
-    guess = _built(plan, _Where(0, 0), None, None, every=every)
+def build_blocks(plan: Plan) -> Decoder | None:
+    """Build a decoder block by block; None where there is no such readout."""
+    guess = _built(plan, 0, 0, None, None)
     if guess is None:
         return None
     for room in _ROOMS:
-        built = _at(plan, math.ceil(room * guess[1].spacing) + 1, every=every, largest=largest)
+        built = _at(plan, math.ceil(room * guess[1].spacing) + 1)
         if built is not None:
             return built
     return None
 
 
-class _Where(NamedTuple):
-    """The number of a block, and of its first pair."""
-
-    block: int
-    pair: int
-
-
-def _at(plan: Plan, spacing: int, *, every: bool, largest: float) -> Decoder | None:
+def _at(plan: Plan, spacing: int) -> Decoder | None:
     """A decoder with one spacing for all blocks; None where a block has no readout."""
     total = ((plan.text.longest - 1) >> plan.layout.period) + 1
     found: list[_Block] = []
@@ -84,14 +62,14 @@ def _at(plan: Plan, spacing: int, *, every: bool, largest: float) -> Decoder | N
         report("blocks", number, total)
         if not len(_positions(plan, number)):
             continue
-        built = _built(plan, _Where(number, pairs), skip, spacing, every=every)
+        built = _built(plan, number, pairs, skip, spacing)
         if built is None:
             return None
         block, skip = built
         sizes = np.abs(block.entries)
         size += 2.0 * float(sizes.sum(axis=0).max())
         expected = size / (number + 1) * total
-        if sizes.max() >= largest or max(size, 0.8 * expected) >= EXACT:
+        if sizes.max() >= plan.largest or max(size, 0.8 * expected) >= EXACT:
             return None
         found.append(block)
         pairs += block.heads[0].shape[1]
@@ -119,42 +97,41 @@ def _together(plan: Plan, found: list[_Block], skip: _Skip) -> Decoder | None:
 
 
 def _built(
-    plan: Plan, where: _Where, skip: _Skip | None, spacing: int | None, *, every: bool
+    plan: Plan, number: int, first: int, skip: _Skip | None, spacing: int | None
 ) -> tuple[_Block, _Skip] | None:
-    """A block, and the readout of tokens, which is found with the first one."""
-    wanted = _positions(plan, where.block)
+    """A block by its number and that of its first pair; and the readout of tokens.
+
+    The latter is found with the first block.
+    """
+    wanted = _positions(plan, number)
     following = following_of(plan.text, wanted)
     own = _own(plan, wanted)
-    cells = cells_of(plan.points, following, every=every)
+    cells = plan.cells(following)
     moved = np.zeros((len(wanted), len(cells)))
     if skip is not None:
         moved = own.astype(np.float64) @ skip.entries / skip.spacing
         cells = [cell.moved(-off) for cell, off in zip(cells, moved.T, strict=True)]
-    pairs = max(1, math.ceil(columns_for(cells, every=every) / own.shape[1]))
+    pairs = max(1, math.ceil(plan.columns_for(cells) / own.shape[1]))
     for _ in range(ATTEMPTS):
-        heads = plan.layout.gated_heads(where.pair, pairs, where.block)
+        heads = plan.layout.gated_heads(first, pairs, number)
         met = _met(plan, wanted, heads)
         rows = met if skip is not None else np.concatenate([own, met], axis=1)
-        real = [shortest(Problem(rows, np.ones(rows.shape[1]), cell)) for cell in cells]
+        real = [shortest(rows, np.ones(rows.shape[1]), cell) for cell in cells]
         solved: list[Shortest] = [one for one in real if one is not None]
         if len(solved) == len(real):
             outputs = np.stack([one.solved.outputs for one in solved], axis=1) + moved
-            share = share_of(outputs - plan.shift, plan.centred)
-            rounded = (
-                rounded_together(solved, share)
-                if spacing is None
-                else rounded_at(solved, share, spacing)
-            )
-            if rounded is not None:
-                entries, taken = rounded
+            found = rounded(solved, share_of(plan, outputs), spacing)
+            if found is not None:
+                entries, taken = found
                 if skip is None:
                     skip = _Skip(entries[: own.shape[1]], taken)
                     entries = entries[own.shape[1] :]
                 ones = np.ones((len(rows), 1), np.int8)
                 seen = Contexts(np.concatenate([ones, own, met], axis=1), following)
                 condition = max(one.solved.pivots for one in solved)
-                together = np.concatenate([skip.entries, entries])
-                part = Part(seen, together, np.zeros(entries.shape[1]), condition)
+                constant = np.zeros((1, entries.shape[1]))
+                together = np.concatenate([constant, skip.entries, entries])
+                part = Part(seen, together, condition)
                 return _Block(heads, entries, part), skip
         pairs = max(pairs + 1, math.ceil(pairs * MORE_HEADS))
     return None
@@ -176,7 +153,7 @@ def _places(plan: Plan, wanted: Integers) -> Integers:
 def _own(plan: Plan, wanted: Integers) -> Signs:
     """The tokens themselves, without the constant and the digits of blocks (R, d')."""
     layout, text = plan.layout, plan.text
-    tokens = layout.embedding(plan.order[: text.end])[text.ids[wanted]]
+    tokens = plan.embedding[text.ids[wanted]]
     tokens += layout.positions()[_places(plan, wanted)]
     return tokens[:, 1 : layout.width - layout.blocks].astype(np.int8)
 
@@ -184,7 +161,7 @@ def _own(plan: Plan, wanted: Integers) -> Signs:
 def _met(plan: Plan, wanted: Integers, heads: tuple[Array, Array]) -> Signs:
     """What pairs of heads add: the differences of the tokens that they read (R, P (d - 1))."""
     layout, text = plan.layout, plan.text
-    embedding, table = layout.embedding(plan.order[: text.end]), layout.positions()
+    embedding, table = plan.embedding, layout.positions()
     pairs = heads[0].shape[1]
     queries, keys = (weights.reshape(-1, layout.width, 1) for weights in heads)
     inner = slice(1, layout.width - layout.blocks)

@@ -12,52 +12,72 @@ constant entry of the token: it adds -|c_v|^2 S to the logits.
 Source: Propositions 21.2 to 21.6 (proofs/21); the construction is ours.
 """
 
-from constructive.constructions.compact.assemble import Plan
 from constructive.constructions.compact.blocks import build_blocks
 from constructive.constructions.compact.cells import order_of, points_of
 from constructive.constructions.compact.contexts import following_of
 from constructive.constructions.compact.dense import build_dense
-from constructive.constructions.compact.options import FORMATS, Options, layout_of, least_share
+from constructive.constructions.compact.exact import least_share
+from constructive.constructions.compact.plan import Plan
+from constructive.constructions.compact.tokens import layout_of
+from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.decoder import Decoder
-from constructive.support.arrays import Integers
-from constructive.support.errors import PrecisionError
+from constructive.support.arguments import require_known, require_positive
+from constructive.support.errors import ParameterError, PrecisionError
 
 LARGEST = 6144
 """Positions of one system of equations; with more of them there are blocks."""
 BLOCK = 11
 """Binary digits of a position within a block."""
+_FORMATS = {"int8": 7, "int16": 15, "float32": 24}
+"""Binary digits of the entries of U; float32 has all integers of 24."""
 _LARGEST_SHARE = 0.15
 """Of the spacing, as room for what float32 rounds; with more outputs less is needed."""
 _MOST_OUTPUTS = 8
+_WINDOW = 8
+"""Tokens that a position sees by default: readouts are shortest for 8."""
+_LARGEST_WINDOW = 256
 
 
-def build_compact(text: Text, wanted: Integers, options: Options) -> Decoder:
-    """Build a decoder of few numbers.
+class Few(DecoderKind):
+    """Saturated heads, and a readout of integers."""
 
-    Args:
-        text: one text or several
-        wanted: places of the different contexts (R,)
-        options: sizes, checked
+    parameters = "few"
+    takes = frozenset({"window", "outputs", "readout", "every"})
 
-    Raises:
-        PrecisionError: where no readout of the format gives every next token
-    """
-    order = order_of(following_of(text, wanted), text.end + 1)
-    long = len(wanted) > LARGEST and text.longest > 1 << BLOCK
-    layout = layout_of(text, options, block=BLOCK if long else None)
-    largest = 2.0 ** FORMATS[options.readout]
-    counts = [options.outputs] if options.outputs else range(1, _MOST_OUTPUTS + 1)
-    for outputs in counts:
-        plan = Plan(text, wanted, order, layout, points_of(order, outputs))
-        if least_share(plan.centred) > _LARGEST_SHARE:
-            continue
+    def build(self, text: Text, options: DecoderOptions) -> Decoder:
+        """Build a decoder of few numbers, with the fewest outputs that work if none are given."""
+        window = _WINDOW if options.window is None else options.window
+        require_positive(window=window)
+        if not 1 < window <= _LARGEST_WINDOW or window & (window - 1):
+            raise ParameterError(
+                f"window={window} is not a power of two from 2 to {_LARGEST_WINDOW}",
+                witness=window,
+                suggestion=f"window={_WINDOW}, the default",
+            )
+        if options.outputs is not None:
+            require_positive(outputs=options.outputs)
+        readout = "int16" if options.readout is None else options.readout
+        require_known("readout", readout, _FORMATS)
+        wanted = text.different(window)
+        order = order_of(following_of(text, wanted), text.end + 1)
+        long = len(wanted) > LARGEST and text.longest > 1 << BLOCK
+        layout = layout_of(text, window, options.seed, block=BLOCK if long else None)
         build = build_blocks if long else build_dense
-        built = build(plan, every=options.every, largest=largest)
-        if built is not None:
-            return built
-    raise PrecisionError(
-        f"no readout of {options.readout} with {counts[-1]} outputs gives every next token",
-        witness=(options.readout, counts[-1]),
-        suggestion="outputs=None, readout='float32' or another seed=",
-    )
+        counts = [options.outputs] if options.outputs else range(1, _MOST_OUTPUTS + 1)
+        for outputs in counts:
+            points, every = points_of(order, outputs), bool(options.every)
+            plan = Plan(text, wanted, order, layout, points, every, 2.0 ** _FORMATS[readout])
+            if least_share(plan) > _LARGEST_SHARE:
+                continue
+            built = build(plan)
+            if built is not None:
+                return built
+        raise PrecisionError(
+            f"no readout of {readout} with {counts[-1]} outputs gives every next token",
+            witness=(readout, counts[-1]),
+            suggestion="outputs=None, readout='float32' or another seed=",
+        )
+
+
+FEW = Few()

@@ -39,19 +39,13 @@ class Cells(NamedTuple):
         return same
 
     def moved(self, offsets: Array) -> "Cells":
-        """Return the cells, each of them moved.
-
-        Args:
-            offsets: what is added to all bounds, in units of the spacing (N,)
-        """
+        """Return the cells, moved by offsets in units of the spacing (N,)."""
         return Cells(self.centres + offsets, self.lower + offsets, self.upper + offsets)
 
     def room(self, outputs: Array, spacing: float | Array) -> Array:
         """Return the distance of outputs to the border of their cells, negative outside.
 
-        Args:
-            outputs: f (N,), or (N, m) for several spacings
-            spacing: S, or several (m,)
+        outputs: f (N,), or (N, m) for several spacings (m,)
         """
         lower, upper = (np.multiply.outer(bound, spacing) for bound in (self.lower, self.upper))
         room: Array = np.minimum(outputs - lower, upper - outputs) + np.asarray(spacing) / 2
@@ -63,10 +57,6 @@ def order_of(following: Integers, count: int) -> Integers:
 
     Behind it are those that follow about as often together, by the bit length of the number of
     times, and in one such class tokens keep their order: so a few bits a token tell the places.
-
-    Args:
-        following: tokens, at all positions
-        count: V + 1, the number of different ones
 
     Example:
         >>> order_of(np.array([1, 2, 1, 0, 1, 3, 3]), 4).tolist()
@@ -81,10 +71,6 @@ def order_of(following: Integers, count: int) -> Integers:
 def base_of(count: int, outputs: int) -> int:
     """Return b, the least base in which numbers below count have so many digits.
 
-    Args:
-        count: V + 1
-        outputs: k
-
     Example:
         >>> base_of(519, 1), base_of(519, 2), base_of(512, 3)
         (519, 23, 8)
@@ -96,12 +82,7 @@ def base_of(count: int, outputs: int) -> int:
 
 
 def points_of(order: Integers, outputs: int) -> Integers:
-    """Return the points of tokens (V + 1, k): minus the digits of their places, the lowest first.
-
-    Args:
-        order: places of tokens (V + 1,)
-        outputs: k
-    """
+    """Return the points of tokens (V + 1, k): minus the digits of places, the lowest first."""
     base = base_of(len(order), outputs)
     digits = order[:, np.newaxis] // base ** np.arange(outputs) % base
     points: Integers = -digits
@@ -109,12 +90,9 @@ def points_of(order: Integers, outputs: int) -> Integers:
 
 
 def cells_of(points: Integers, following: Integers, *, every: bool) -> list[Cells]:
-    """Return the cells of each output at each position.
+    """Return the cells of each output at positions that these tokens follow (N,).
 
-    Args:
-        points: of tokens (V + 1, k)
-        following: what has to follow at each position (N,)
-        every: whether all positions have equations
+    every: whether all positions have equations
     """
     listed = []
     for column in points.T:

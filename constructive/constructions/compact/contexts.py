@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from constructive.constructions.compact.plan import Plan
 from constructive.constructions.compact.tokens import Layout
 from constructive.data.corpus import Text
 from constructive.layers.causal.saturated import Signs, picks, read
@@ -27,32 +28,18 @@ class Contexts(NamedTuple):
 
 
 def following_of(text: Text, wanted: Integers) -> Integers:
-    """Return the tokens that follow some positions (R,).
-
-    Args:
-        text: one text or several
-        wanted: places of the positions (R,)
-    """
+    """Return the tokens that follow some positions, both (R,)."""
     after = np.append(text.ids[1:], text.end)
     after[np.cumsum(text.lengths) - 1] = text.end
     chosen: Integers = after[wanted]
     return chosen
 
 
-def contexts(
-    text: Text, wanted: Integers, layout: Layout, order: Integers, heads: tuple[Array, Array]
-) -> Contexts:
-    """Return the rows of some positions.
-
-    Args:
-        text: one text or several
-        wanted: places of the positions, ascending (R,)
-        layout: of tokens
-        order: places of the V + 1 tokens
-        heads: W_Q and W_K (H, d, 1)
-    """
-    embedding, positions = layout.embedding(order[: text.end]), layout.positions()
-    used = columns(layout, len(heads[0]))
+def contexts(plan: Plan, heads: tuple[Array, Array]) -> Contexts:
+    """Return the rows of all different contexts, for heads W_Q and W_K (H, d, 1)."""
+    text, wanted = plan.text, plan.wanted
+    embedding, positions = plan.embedding, plan.layout.positions()
+    used = columns(plan.layout, len(heads[0]))
     rows = np.empty((len(wanted), len(used)), np.int8)
     number = np.full(len(text), -1)
     number[wanted] = np.arange(len(wanted))
@@ -60,7 +47,7 @@ def contexts(
     for batch in text.batches():
         place = np.arange(batch.ids.shape[1]) % len(positions)
         tokens = embedding[batch.ids] + positions[place]
-        picked = picks(tokens, *heads, layout.window).tokens
+        picked = picks(tokens, *heads, plan.layout.window).tokens
         for sequence, at, places in zip(tokens, picked, batch.places, strict=True):
             report("read", done, len(text))
             inside = places >= 0
@@ -72,12 +59,7 @@ def contexts(
 
 
 def columns(layout: Layout, heads: int) -> Integers:
-    """Return which rows of U have entries: all but those of the constant that the heads read.
-
-    Args:
-        layout: of tokens
-        heads: H
-    """
+    """Return which rows of U have entries: all but those of the constant that the H heads read."""
     every = np.arange((heads + 1) * layout.width)
     used: Integers = every[(every % layout.width != 0) | (every == 0)]
     return used

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from constructive.constructions.compact.assemble import Part, Plan, assembled
-from constructive.constructions.compact.cells import cells_of
+from constructive.constructions.compact.assemble import Part, assembled
 from constructive.constructions.compact.contexts import columns, contexts, following_of
-from constructive.constructions.compact.options import ATTEMPTS, MORE_HEADS, columns_for, share_of
-from constructive.constructions.compact.readout import Problem, Shortest, rounded_together, shortest
+from constructive.constructions.compact.exact import share_of
+from constructive.constructions.compact.plan import ATTEMPTS, MORE_HEADS, Plan
+from constructive.constructions.compact.readout import Shortest, rounded, shortest
 from constructive.layers.decoder import Decoder
 from constructive.support.progress import report
 
@@ -22,28 +22,19 @@ _MOST = 4
 """Columns for each position, at most."""
 
 
-def build_dense(plan: Plan, *, every: bool, largest: float) -> Decoder | None:
-    """Build a decoder with the fewest heads that are tried.
-
-    Args:
-        plan: tokens and points
-        every: whether every position has an equation
-        largest: what entries of U have to be smaller than
-
-    Returns:
-        None where there is no such readout
-    """
+def build_dense(plan: Plan) -> Decoder | None:
+    """Build a decoder with the fewest heads that are tried; None where there is no such readout."""
     following = following_of(plan.text, plan.wanted)
-    wished = columns_for(cells_of(plan.points, following, every=every), every=every)
+    wished = plan.columns_for(plan.cells(following))
     each = plan.layout.width - 1
     heads = max(1, math.ceil(wished / each) - 1)
     for _ in range(ATTEMPTS):
-        built = _with_heads(plan, heads, every=every)
+        built = _with_heads(plan, heads)
         if built is not None and built.record.share < 1.0:
             size = float(np.abs(built.layer.readout_weights).max())
-            if size < largest:
+            if size < plan.largest:
                 return built
-            if size >= _HOPELESS * largest:
+            if size >= _HOPELESS * plan.largest:
                 return None
         heads = max(heads + 1, math.ceil(heads * MORE_HEADS))
         if heads > _MOST * len(following) / each + _MOST:
@@ -51,30 +42,30 @@ def build_dense(plan: Plan, *, every: bool, largest: float) -> Decoder | None:
     return None
 
 
-def _with_heads(plan: Plan, heads: int, *, every: bool) -> Decoder | None:
+def _with_heads(plan: Plan, heads: int) -> Decoder | None:
     """A decoder with so many heads; None where there is no such readout."""
     weights = plan.layout.heads(heads)
-    seen = contexts(plan.text, plan.wanted, plan.layout, plan.order, weights)
-    cells = cells_of(plan.points, seen.following, every=every)
+    seen = contexts(plan, weights)
+    cells = plan.cells(seen.following)
     cheap = np.ones(seen.rows.shape[1])
-    if not every:
+    if not plan.every:
         cheap[: 1 + plan.layout.code] = _CODE
         cheap[:2] = _CONSTANT
     real: list[Shortest] = []
     for number, each in enumerate(cells):
         report("solve", number, len(cells))
-        one = shortest(Problem(seen.rows, cheap, each))
+        one = shortest(seen.rows, cheap, each)
         if one is None:
             return None
         real.append(one)
     report("round", 0, 1)
     outputs = np.stack([one.solved.outputs for one in real], axis=1)
-    found = rounded_together(real, share_of(outputs - plan.shift, plan.centred))
+    found = rounded(real, share_of(plan, outputs))
     if found is None:
         return None
     entries, spacing = found
     readout = np.zeros(((heads + 1) * plan.layout.width, entries.shape[1]))
     readout[columns(plan.layout, heads)] = entries
     condition = max(one.solved.pivots for one in real)
-    part = Part(seen, entries[1:], entries[0], condition)
+    part = Part(seen, entries, condition)
     return assembled(plan, weights, readout, [part], spacing)

@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from constructive.constructions.compact.cells import Cells
 from constructive.support.arrays import Array, Booleans
 
-STEPS = 20
+_STEPS = 20
 """Cholesky factors, at most: with enough heads there are 8 to 14."""
 _TOLERANCE = 1e-6
 """By which outputs may miss a bound, in units of the spacing."""
@@ -29,31 +29,26 @@ class Solved(NamedTuple):
         multipliers: a (N,)
         outputs: f = Z u (N,)
         active: which positions have an active bound (N,), booleans
-        factors: how many Cholesky factors it took
         pivots: the ratio of the largest pivot of the last factor and the smallest one
     """
 
     multipliers: Array
     outputs: Array
     active: Booleans
-    factors: int
     pivots: float
 
 
 def solve_cells(product: Array, cells: Cells, columns: int, ridge: float) -> Solved | None:
     """Return the shortest solution; None where pivoting does not end, or G is singular.
 
-    Args:
-        product: G, float64 (N, N)
-        cells: of one output
-        columns: K, the rank of G at most
-        ridge: what is added to the diagonal of the active part of G
+    product: G, float64 (N, N);  columns: K, the rank of G at most
+    ridge: what is added to the diagonal of the active part of G
     """
     lower, upper = cells.lower, cells.upper
     at_lower = (lower > 0.0) | cells.equations
     at_upper = (upper < 0.0) & ~at_lower
     fixed = cells.equations
-    for step in range(1, STEPS + 1):
+    for _ in range(_STEPS):
         active = np.flatnonzero(at_lower | at_upper)
         if len(active) > columns:
             return None
@@ -74,6 +69,6 @@ def solve_cells(product: Array, cells: Cells, columns: int, ridge: float) -> Sol
         if np.array_equal(low, at_lower) and np.array_equal(high, at_upper):
             pivots = np.diagonal(factor)
             ratio = float(pivots.max() / pivots.min()) if len(pivots) else 1.0
-            return Solved(multipliers, outputs, low | high, step, ratio)
+            return Solved(multipliers, outputs, low | high, ratio)
         at_lower, at_upper = low, high
     return None

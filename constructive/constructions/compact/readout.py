@@ -1,18 +1,12 @@
-"""A readout of integers for one output: the shortest real one, rounded at the least spacing.
-
-A spacing S has to leave room: an output is a sum of integers and exact in float32, but the logits
-2 c f - c^2 S may be rounded. With k outputs they have k + 1 terms, so two of them are off by at
-most 2 gamma_{k+1} max(2 |c f| + c^2 S) together (Proposition 21.3), and the room is half of this.
-"""
+"""A readout of integers for one output: the shortest real one, rounded at the least spacing."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError
+from scipy.linalg import LinAlgError, cholesky
 
 from constructive.constructions.compact.cells import Cells
-from constructive.constructions.compact.gram import gram, metric
 from constructive.constructions.compact.pivoting import Solved, solve_cells
 from constructive.constructions.compact.rounding import nearest_plane, polished
 from constructive.support.arrays import Array
@@ -35,70 +29,51 @@ _SPREAD = 0.2
 """Errors of the nearest plane are about this, times sqrt(K)."""
 
 
-class Problem(NamedTuple):
-    """What the readout of one output has to do.
+class Shortest(NamedTuple):
+    """The shortest real readout of one output, in units of the spacing.
 
     Attributes:
         rows: Z, integers (R, K)
-        cheap: factors of columns, positive integers: the entry of a column with a larger one costs
-            less (K,)
         cells: of the output
-    """
-
-    rows: npt.NDArray[Any]
-    cheap: Array
-    cells: Cells
-
-
-class Shortest(NamedTuple):
-    """The shortest real readout, in units of the spacing.
-
-    Attributes:
-        problem: that it solves
         entries: u (K,)
         solved: how it was found
     """
 
-    problem: Problem
+    rows: npt.NDArray[Any]
+    cells: Cells
     entries: Array
     solved: Solved
 
 
-def shortest(problem: Problem) -> Shortest | None:
+def shortest(rows: npt.NDArray[Any], cheap: Array, cells: Cells) -> Shortest | None:
     """Return the shortest readout; None where there is none, or pivoting does not end.
 
-    Args:
-        problem: rows and cells
+    rows: Z, integers (R, K)
+    cheap: positive integers: the entry of a column with a larger one costs less (K,)
     """
-    scaled = problem.rows.astype(np.float32) * problem.cheap.astype(np.float32)
+    scaled = rows.astype(np.float32) * cheap.astype(np.float32)
+    # Sums of integers below 2^24 are exact in float32, and numpy computes half of these.
+    product = (scaled @ scaled.T).astype(np.float64)
     columns = scaled.shape[1]
-    solved = solve_cells(gram(scaled).astype(np.float64), problem.cells, columns, _RIDGE * columns)
+    solved = solve_cells(product, cells, columns, _RIDGE * columns)
     if solved is None or not np.isfinite(solved.multipliers).all():
         return None
-    entries = (solved.multipliers @ scaled) * problem.cheap
-    return Shortest(problem, entries, solved)
+    return Shortest(rows, cells, (solved.multipliers @ scaled) * cheap, solved)
 
 
-class Rounding:
-    """Integers near a readout, for any spacing.
+class _Rounding:
+    """Integers near a readout, for any spacing of which `share` is room, below 1/2.
 
-    Args:
-        real: the shortest readout
-        share: of the spacing that each position needs as room, below 1/2
-
-    Raises:
-        LinAlgError: where the metric is singular
+    Raises LinAlgError where the metric is singular.
     """
 
     def __init__(self, real: Shortest, share: float) -> None:
         self._real, self._share = real, share
-        problem, solved = real.problem, real.solved
-        distance = np.maximum(problem.cells.room(solved.outputs, 1.0) - 0.5, 0.0)
+        distance = np.maximum(real.cells.room(real.solved.outputs, 1.0) - 0.5, 0.0)
         weights = np.maximum((0.5 / (0.5 + distance)) ** 2, _LEAST_WEIGHT)
-        weights[solved.active] = 1.0
-        columns = len(real.entries)
-        self._rows = problem.rows.astype(np.float32)
-        self._factor = metric(problem.rows, weights, _METRIC_RIDGE * columns)
+        weights[real.solved.active] = 1.0
+        self._rows = real.rows.astype(np.float32)
+        self._factor = _metric(self._rows, weights, _METRIC_RIDGE * len(real.entries))
 
     def least(self) -> int | None:
         """Return the least spacing at which the nearest plane leaves room; None if there is none.
@@ -112,7 +87,7 @@ class Rounding:
             spacings = np.unique(np.rint(spacings))
             rounded = nearest_plane(self._factor, self._real.entries[:, np.newaxis] * spacings)
             outputs = (self._rows @ rounded.astype(np.float32)).astype(np.float64)
-            room = self._real.problem.cells.room(outputs, spacings)
+            room = self._real.cells.room(outputs, spacings)
             fits = np.flatnonzero((room >= self._share * spacings).all(axis=0))
             if not len(fits):
                 break
@@ -122,30 +97,42 @@ class Rounding:
         return best
 
     def at(self, spacing: int) -> Array | None:
-        """Return the integers of one spacing (K,); None where they leave a cell.
-
-        Args:
-            spacing: S
-        """
+        """Return the integers of one spacing (K,); None where they leave a cell."""
         rounded = nearest_plane(self._factor, self._real.entries[:, np.newaxis] * spacing)[:, 0]
         needed = self._share * spacing
-        return polished(self._rows, rounded, self._real.problem.cells, spacing, needed)
+        return polished(self._rows, rounded, self._real.cells, spacing, needed)
 
 
-def rounded_together(real: list[Shortest], share: float) -> tuple[Array, int] | None:
-    """Return the integers of several outputs with one spacing, the least that is found.
+def _metric(rows: Array, weights: Array, ridge: float) -> Array:
+    """Return the upper triangular R (K, K) with R^T R = Z^T diag(weights) Z + ridge I, in float64.
 
-    Args:
-        real: the shortest readout of each output
-        share: of the spacing that each position needs as room, below 1/2
+    ridge: more than what float32 rounds in the product
+    """
+    floats = rows * np.sqrt(weights).astype(np.float32)[:, np.newaxis]
+    product = (floats.T @ floats).astype(np.float64)
+    product[np.diag_indices(len(product))] += ridge
+    factor: Array = cholesky(product, lower=False, overwrite_a=True, check_finite=False)
+    return factor
 
-    Returns:
-        (K, k) and S; None where there is no such spacing
+
+def rounded(
+    real: list[Shortest], share: float, spacing: int | None = None
+) -> tuple[Array, int] | None:
+    """Return the integers (K, k) of several outputs, and their spacing S; None if there are none.
+
+    real: the shortest readout of each output
+    share: of the spacing that each position needs as room, below 1/2
+    spacing: S; None for the least that is found
     """
     try:
-        roundings = [Rounding(each, share) for each in real]
+        roundings = [_Rounding(each, share) for each in real]
     except LinAlgError:
         return None
+    return _finest(roundings) if spacing is None else _at(roundings, spacing)
+
+
+def _finest(roundings: list[_Rounding]) -> tuple[Array, int] | None:
+    """The integers of all outputs at the least spacing that is found."""
     guesses = [rounding.least() for rounding in roundings]
     if None in guesses:
         return None
@@ -162,21 +149,7 @@ def rounded_together(real: list[Shortest], share: float) -> tuple[Array, int] | 
     return best
 
 
-def rounded_at(real: list[Shortest], share: float, spacing: int) -> tuple[Array, int] | None:
-    """Return the integers of several outputs at one spacing; None where one leaves a cell.
-
-    Args:
-        real: the shortest readout of each output
-        share: of the spacing that each position needs as room, below 1/2
-        spacing: S
-    """
-    try:
-        return _at([Rounding(each, share) for each in real], spacing)
-    except LinAlgError:
-        return None
-
-
-def _at(roundings: list[Rounding], spacing: int) -> tuple[Array, int] | None:
+def _at(roundings: list[_Rounding], spacing: int) -> tuple[Array, int] | None:
     """The integers of all outputs at one spacing; None where one leaves a cell."""
     columns = []
     for rounding in roundings:

@@ -28,9 +28,7 @@ _SMALL = 1e-3
 def nearest_plane(factor: Array, readouts: Array) -> Array:
     """Return integers near readouts (K, m), in the metric |R (q - u)|.
 
-    Args:
-        factor: R, upper triangular (K, K)
-        readouts: u, one in each column (K, m)
+    factor: R, upper triangular (K, K)
 
     Example:
         >>> factor = np.array([[1.0, 0.9], [0.0, 0.1]])
@@ -55,17 +53,9 @@ def nearest_plane(factor: Array, readouts: Array) -> Array:
 def polished(
     rows: Array, readout: Array, cells: Cells, spacing: float, needed: float
 ) -> Array | None:
-    """Return integers near those given, with room in all cells (K,).
+    """Return integers (K,) near those given, with the needed room in all cells of the spacing.
 
-    Args:
-        rows: Z, float32 (N, K)
-        readout: integers (K,)
-        cells: of the output
-        spacing: S
-        needed: the room that each position has to have
-
-    Returns:
-        None where single steps do not get there
+    rows: Z, float32 (N, K).  None where single steps do not get there.
     """
     readout, outputs = readout.copy(), (rows @ readout.astype(np.float32)).astype(np.float64)
     allowed = spacing / 2 - needed

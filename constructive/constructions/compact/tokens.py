@@ -20,12 +20,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from constructive.data.corpus import Text
 from constructive.layers.packed.drawn import drawn_signs
 from constructive.layers.packed.rules import parity
 from constructive.support.arrays import Array, Integers
 
 SCALE = 64
 """Of logits: the least product of a query and a difference of keys is 2."""
+_PARITIES = 16
+"""Signs of a position; one more where d would be even."""
+_LEAST_PERIOD = 8
+"""Binary digits of a position: enough for that many different masks."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,7 @@ class Layout:
     def embedding(self, order: Integers) -> Array:
         """Return the rows of tokens (V, d), zero for the part of the position.
 
-        Args:
-            order: the place of each of the V tokens in the order of frequency
+        order: the place of each of the V tokens in the order of frequency
         """
         table = np.zeros((len(order), self.width), np.float32)
         table[:, 0] = 1.0
@@ -90,11 +94,7 @@ class Layout:
         return table
 
     def heads(self, count: int) -> tuple[Array, Array]:
-        """Return W_Q and W_K of heads without gates, both (count, d, 1).
-
-        Args:
-            count: the number of heads
-        """
+        """Return W_Q and W_K of heads without gates, both (count, d, 1)."""
         shape = count, self.width, 1
         queries = SCALE * drawn_signs("W_Q", self.seed, shape)
         return queries, self._keys(drawn_signs("W_K", self.seed, shape))
@@ -105,10 +105,7 @@ class Layout:
         A pair has one key. Inside its block queries are opposite, so one head reads the token with
         the largest key and the other one that with the smallest; outside both read the latter.
 
-        Args:
-            first: the number of the first pair among all
-            count: the number of pairs
-            block: the number of the block
+        first: the number of the first pair among all;  block: the number of the block
         """
         shape = first + count, self.width, 1
         queries, keys = (drawn_signs(name, self.seed, shape)[first:] for name in ("W_Q", "W_K"))
@@ -130,3 +127,13 @@ class Layout:
         low = 1 + self.code
         sizes[low : low + self.digits] = 2.0 ** np.arange(self.digits)
         return signs * sizes[:, np.newaxis] + 0.0  # there is one zero
+
+
+def layout_of(text: Text, window: int, seed: int, *, block: int | None) -> Layout:
+    """Return the entries of tokens; with blocks, a position within one has `block` digits."""
+    code = 1 + max(1, (len(text.vocabulary) - 1).bit_length())
+    odd = block is None  # queries have an odd number of signs: with the constant, or without it
+    parities = _PARITIES + (code + _PARITIES + (not odd)) % 2
+    whole = max(_LEAST_PERIOD, window.bit_length() - 1, (text.longest - 1).bit_length())
+    blocks = 0 if block is None else whole - block
+    return Layout(window, code, parities, whole - blocks, blocks, seed)

@@ -25,7 +25,7 @@ from constructive.data.repeats import token_numbers
 from constructive.exact.arithmetics.floats import Floats
 from constructive.layers.attend import attend
 from constructive.layers.views import examples
-from constructive.support.arrays import Array, Booleans
+from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.progress import report
 
 _TIE = 1e-6
@@ -37,19 +37,20 @@ class Intermediate:
     """Z with the weights that make it.
 
     query_weights, key_weights: (H, d, d_h);  representation: Z (T, H d)
-    saturated_fraction: (H,), the share of the examples off its group on which a head is saturated
     group_ends: (H,), the number of examples in the groups of this head and those before it
     """
 
     query_weights: Array
     key_weights: Array
     representation: Array
-    saturated_fraction: Array
-    group_ends: Array
+    group_ends: Integers
 
 
-def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> Intermediate:
-    """Run all heads on all examples, and count where they saturate."""
+def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> tuple[Intermediate, Array]:
+    """Run all heads on all examples, and count where they saturate.
+
+    Returns Z, and the share of the examples off its group on which each head is saturated (H,).
+    """
     query_weights = np.stack([head.query_weights for head in heads])
     key_weights = np.stack([head.key_weights for head in heads])
     sizes = np.array([head.group.size for head in heads])
@@ -66,13 +67,8 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> Intermediate:
         on[np.arange(len(on)), owner[rows]] = False
         saturated += on.sum(axis=0)
         report("evaluate heads", rows.stop, total)
-    return Intermediate(
-        query_weights,
-        key_weights,
-        representation,
-        saturated / np.maximum(total - sizes, 1),
-        np.cumsum(sizes),
-    )
+    z = Intermediate(query_weights, key_weights, representation, np.cumsum(sizes))
+    return z, saturated / np.maximum(total - sizes, 1)
 
 
 def _add_equal_tokens(on: Booleans, attention: Array, dataset: Dataset, rows: slice) -> None:

@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
-from constructive.constructions.multihead.intermediate import Intermediate
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 
 _GRAM_RESIDUAL = 1e-9
 """Relative residual up to which the readout from the Gram matrix is kept."""
@@ -42,9 +41,11 @@ class Readout:
     residuals: Array
 
 
-def solve(intermediate: Intermediate, targets: Array) -> Readout:
-    """Solve Z U = Y for targets Y (T, d_out). A singular Z only shows in the residual."""
-    z = intermediate.representation
+def solve(z: Array, targets: Array, group_ends: Integers) -> Readout:
+    """Solve Z U = Y for Z (T, H d) and Y (T, d_out). A singular Z only shows in the residual.
+
+    group_ends: (H,), the number of examples in the groups of each head and those before it
+    """
     targets = targets.astype(np.float64, copy=False)
     allowed = _GRAM_RESIDUAL * np.abs(targets).max(axis=0)
     with np.errstate(all="ignore"):  # a singular Z overflows here, and is reported as such
@@ -56,7 +57,7 @@ def solve(intermediate: Intermediate, targets: Array) -> Readout:
     return Readout(
         solution.effective,
         solution.condition,
-        tuple(reached[intermediate.group_ends].tolist()),
+        tuple(reached[group_ends].tolist()),
         solution.residuals,
     )
 

@@ -10,8 +10,8 @@ from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
 from constructive.constructions.paired import coupling, ordering, pairs, readout, work
+from constructive.constructions.paired.sweep import SWEEP
 from constructive.constructions.survey import Survey
-from constructive.constructions.sweep import SWEEP
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
@@ -87,9 +87,7 @@ class Paired(Construction):
         report("solve for the readout", 0, 1)
         targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
         reader = work.reader_of(ordered, built)
-        own = coupling.Own(built.own, built.again, built.extra)
-        leftover = built.positions, built.pairs, built.coupled
-        entries = coupling.assemble(ordered, own, leftover, reader)
+        entries = coupling.assemble(ordered, built, reader)
         solution = readout.solve(ordered, entries, targets)
 
         idle = plan.num_heads % 2  # a head without a partner does nothing

@@ -18,29 +18,39 @@ from constructive.support.arrays import Array, Integers
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+Weights = tuple[Array, Array]
+"""W_Q and W_K of some heads."""
+
 
 @dataclass(frozen=True, eq=False)
-class Own:
-    """What pairs read from their own examples, and their reader from these.
+class Block:
+    """Some consecutive pairs, and all that the readout needs to know of them.
 
-    entries: (k, d), x_{t,p};  again: the same as a forward pass has it, which rounds elsewhere
-    extra: (k,), kappa_t of a `Reader`; zeros without one
+    query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',)
+    own: (T'', d), x_{t,p} of the examples of these pairs;  again: the same in a forward pass
+    extra: (T'',), what the extra example adds to each of them (`Reader`)
+    positions, pairs: (k,), the unsaturated entries off the diagonal blocks;  coupled: (k, d)
     """
 
-    entries: Array
+    query_weights: Array
+    key_weights: Array
+    sharpness: Array
+    own: Array
     again: Array
     extra: Array
+    positions: Integers
+    pairs: Integers
+    coupled: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Reader:
     """The second head of pair 0, which reads one token x* from the extra example.
 
-    query_weights, key_weights: (1, d, d_h);  dual: (d,), x* / |x*|^2
+    weights: both (1, d, d_h);  dual: (d,), x* / |x*|^2
     """
 
-    query_weights: Array
-    key_weights: Array
+    weights: Weights
     dual: Array
 
     @classmethod
@@ -48,22 +58,14 @@ class Reader:
         """Read it from the weights (2, d, d_h) of pair 0."""
         last = slice(len(ordered.order) - 1, None)
         weights = query_weights[1:], key_weights[1:]
-        token = _read(*weights, ordered.contexts(last), ordered.queries[last])[0, 0]
-        return cls(*weights, token / (token @ token))
+        token = _read(weights, ordered.contexts(last), ordered.queries[last])[0, 0]
+        return cls(weights, token / (token @ token))
 
     def along(self, contexts: Array, queries: Array) -> Array:
         """Return kappa_t = z_t.x* / |x*|^2 for what the head reads there: (k,)."""
-        read = _read(self.query_weights, self.key_weights, contexts, queries)
+        read = _read(self.weights, contexts, queries)
         along: Array = read[:, 0] @ self.dual
         return along
-
-
-@dataclass(frozen=True, eq=False)
-class Heads:
-    """The heads of some pairs: query_weights, key_weights (P', 2, d, d_h)."""
-
-    query_weights: Array
-    key_weights: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,74 +85,65 @@ class Coupling:
     reader: Reader | None
 
 
-def assemble(
-    ordered: Ordered,
-    own: Own,
-    leftover: tuple[Integers, Integers, Array],
-    reader: Reader | None,
-) -> Coupling:
-    """Return the system of all pairs.
-
-    own: of all pairs;  leftover: positions t (k,), pairs p (k,) and x_{t,p} (k, d)
-    """
-    positions, columns, values = leftover
+def assemble(ordered: Ordered, block: Block, reader: Reader | None) -> Coupling:
+    """Return the system of all pairs, which are in the block."""
     total, width = ordered.queries.shape
-    index = columns[:, np.newaxis] * width + np.arange(width)
+    index = block.pairs[:, np.newaxis] * width + np.arange(width)
     from scipy.sparse import csr_array  # noqa: PLC0415 - long to import
 
     matrix = csr_array(
-        (values.ravel(), (np.repeat(positions, width), index.ravel())),
+        (block.coupled.ravel(), (np.repeat(block.positions, width), index.ravel())),
         shape=(total, ordered.num_pairs * width),
     )
-    extra = own.extra if reader is None else np.append(own.extra, 1.0)  # x* is read as x*
-    return Coupling(own.entries, own.again, matrix, extra, reader)
+    extra = block.extra if reader is None else np.append(block.extra, 1.0)  # x* is read as x*
+    return Coupling(block.own, block.again, matrix, extra, reader)
 
 
-def differences(ordered: Ordered, heads: Heads, positions: Integers, columns: Integers) -> Array:
-    """Return x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}) for some t and p: (k, d)."""
+def differences(
+    ordered: Ordered, weights: Weights, positions: Integers, columns: Integers
+) -> Array:
+    """Return x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}) for some t and p: (k, d).
+
+    weights: of all pairs p, both (P', 2, d, d_h)
+    """
     out = np.empty((len(positions), ordered.width))
     for part in ordered.chunks(positions):
         contexts = ordered.contexts(positions[part])
-        attention = _attention(ordered, heads, positions[part], columns[part], contexts)
+        attention = _attention(ordered, weights, positions[part], columns[part], contexts)
         difference = attention[:, 0] - attention[:, 1]
         out[part] = np.matmul(difference[:, np.newaxis], contexts)[:, 0]
     return out
 
 
 def read_own(
-    ordered: Ordered,
-    rows: slice,
-    query_weights: Array,
-    key_weights: Array,
-    reader: Reader | None,
-) -> Own:
-    """Read what one pair, of weights (2, d, d_h), needs from its own positions."""
+    ordered: Ordered, rows: slice, weights: Weights, reader: Reader | None
+) -> tuple[Array, Array, Array]:
+    """Return `own`, `again` and `extra` of a `Block` for one pair, of weights (2, d, d_h)."""
     contexts, queries = ordered.contexts(rows), ordered.queries[rows]
-    keys = np.matmul(np.matmul(queries, query_weights), key_weights.transpose(0, 2, 1))
+    keys = np.matmul(np.matmul(queries, weights[0]), weights[1].transpose(0, 2, 1))
     attention = softmax_in_place(np.matmul(keys.transpose(1, 0, 2), contexts.transpose(0, 2, 1)))
     difference = attention[:, 0] - attention[:, 1]
-    first, second = _read(query_weights, key_weights, contexts, queries).transpose(1, 0, 2)
-    return Own(
+    first, second = _read(weights, contexts, queries).transpose(1, 0, 2)
+    return (
         np.matmul(difference[:, np.newaxis], contexts)[:, 0],
         first - second,
         np.zeros(len(queries)) if reader is None else reader.along(contexts, queries),
     )
 
 
-def _read(query_weights: Array, key_weights: Array, contexts: Array, queries: Array) -> Array:
+def _read(weights: Weights, contexts: Array, queries: Array) -> Array:
     """What some heads read from some examples in a forward pass: (k, heads, d)."""
-    out = np.empty((len(queries), *query_weights.shape[:2]))
-    weights, view = (query_weights, key_weights), examples(contexts, queries)
-    for chunk in attend(Floats(np.float64), weights, view):
+    out = np.empty((len(queries), *weights[0].shape[:2]))
+    for chunk in attend(Floats(np.float64), weights, examples(contexts, queries)):
         out[chunk.rows] = chunk.representation
     return out
 
 
 def _attention(
-    ordered: Ordered, heads: Heads, positions: Integers, columns: Integers, contexts: Array
+    ordered: Ordered, weights: Weights, positions: Integers, columns: Integers, contexts: Array
 ) -> Array:
     """Return softmax attention of both heads of a pair: (k, 2, n)."""
     queries = ordered.queries[positions, np.newaxis, np.newaxis]
-    inner = np.matmul(queries, heads.query_weights[columns])  # (k, 2, 1, d_h)
-    keys = np.matmul(inner, heads.key_weights[columns].transpose(0, 1, 3, 2))[:, :, 0]
+    inner = np.matmul(queries, weights[0][columns])  # (k, 2, 1, d_h)
+    keys = np.matmul(inner, weights[1][columns].transpose(0, 1, 3, 2))[:, :, 0]
     return softmax_in_place(np.matmul(keys, contexts.transpose(0, 2, 1)))

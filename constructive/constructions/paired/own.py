@@ -17,7 +17,7 @@ from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import Factored, Taken
 from constructive.constructions.multihead.heads import attended_vectors
 from constructive.constructions.paired.ordering import Ordered
-from constructive.constructions.sweep import NATS
+from constructive.constructions.paired.sweep import NATS
 from constructive.exact.arithmetics.floats import softmax_in_place
 from constructive.support.arrays import Array, Integers, Single
 

@@ -29,10 +29,17 @@ import numpy as np
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import factor
-from constructive.constructions.paired.coupling import Heads, Reader, differences, read_own
+from constructive.constructions.paired.coupling import Block, Reader, differences, read_own
 from constructive.constructions.paired.ordering import Ordered
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
-from constructive.constructions.sweep import NATS, SAMPLE, Saturating, Window, sharpen, window_of
+from constructive.constructions.paired.sweep import (
+    NATS,
+    SAMPLE,
+    Saturating,
+    Window,
+    sharpen,
+    window_of,
+)
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
@@ -58,27 +65,6 @@ class Recipe:
     full_rank: bool
     assumed: Assumptions
     entropy: int
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Some consecutive pairs, and all that the readout needs to know of them.
-
-    query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',)
-    own: (T'', d), x_{t,p} of the examples of these pairs;  again: the same in a forward pass
-    extra: (T'',), what the extra example adds to each of them (`coupling.Reader`)
-    positions, pairs: (k,), the unsaturated entries off the diagonal blocks;  coupled: (k, d)
-    """
-
-    query_weights: Array
-    key_weights: Array
-    sharpness: Array
-    own: Array
-    again: Array
-    extra: Array
-    positions: Integers
-    pairs: Integers
-    coupled: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,25 +106,25 @@ def build(
         kind.saturate(each.pair, each.axes @ chosen.unit, chosen.sharpness)
         sharpness[index] = chosen.sharpness
         leftover.append(chosen.leftover)
-    heads = Heads(query_weights, key_weights)
     positions = np.concatenate(leftover)
     pairs = np.repeat(np.arange(count), [len(each) for each in leftover])
     if first == 0 and ordered.has_extra:
         reader = Reader.of(ordered, query_weights[0], key_weights[0])
     read = [
-        read_own(ordered, each.pair.rows, query_weights[index], key_weights[index], reader)
-        for index, each in enumerate(sought)
+        read_own(ordered, each.pair.rows, (each.pair.query_weights, each.pair.key_weights), reader)
+        for each in sought
     ]
+    own, again, extra = map(np.concatenate, zip(*read, strict=True))
     return Block(
         query_weights,
         key_weights,
         sharpness,
-        np.concatenate([each.entries for each in read]),
-        np.concatenate([each.again for each in read]),
-        np.concatenate([each.extra for each in read]),
+        own,
+        again,
+        extra,
         positions,
         pairs + first,
-        differences(ordered, heads, positions, pairs),
+        differences(ordered, (query_weights, key_weights), positions, pairs),
     )
 
 

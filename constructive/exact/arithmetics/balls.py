@@ -51,23 +51,7 @@ class BallLogits(NamedTuple):
     products: tuple[arb_mat, ...]
 
 
-class BallMatrices(PerQuery[arb_mat]):
-    """Matrices of the queries of a block, made one at a time.
-
-    Args:
-        count: how many queries there are
-        make: of the number of a query in its block
-        tokens: those that a query sees, by its number, as a matrix (n, d)
-    """
-
-    def __init__(
-        self, count: int, make: Callable[[int], arb_mat], tokens: Callable[[int], arb_mat]
-    ) -> None:
-        super().__init__(count, make)
-        self.tokens = tokens
-
-
-class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
+class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
     """Balls of python-flint; matrices are made one at a time.
 
     Args:
@@ -97,7 +81,7 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
         asked, seen = self._floats.queries(queries), self._floats.keys(keys)
         return BallLogits(self._floats.logits(weights.floats, asked, seen), weights.products)
 
-    def softmax(self, logits: BallLogits, hidden: Hidden | None) -> BallMatrices:
+    def softmax(self, logits: BallLogits, hidden: Hidden | None) -> PerQuery[arb_mat]:
         """Return attention of each query: (H, n)."""
         matters = relevant_tokens(logits.floats, self.prec, hidden)
         matters = matters.reshape(-1, *matters.shape[-2:])
@@ -105,23 +89,17 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
         keys, products = logits.floats.keys, logits.products
         of_group = lru_cache(maxsize=1)(lambda group: exact_matrix(keys[group]))
 
-        def tokens(query: int) -> arb_mat:
-            return of_group(query * len(keys) // len(matters))
-
         def attention(query: int) -> arb_mat:
             seen = None if hidden is None else ~hidden[query % len(hidden)]
             row = exact_matrix(queries[query, np.newaxis])
-            tokens_of = partial(tokens, query)
+            tokens = partial(of_group, matrices.group(query, len(keys)))
             with working_precision(self.prec):
-                return _attention(row, products, tokens_of, matters[query], seen, self.prec)
+                return _attention(row, products, tokens, matters[query], seen, self.prec)
 
-        return BallMatrices(len(matters), attention, tokens)
+        matrices = PerQuery(len(matters), attention)
+        return matrices
 
-    def averages(
-        self,
-        attention: BallMatrices,
-        values: Numbers,
-    ) -> BallMatrices:
+    def averages(self, attention: PerQuery[arb_mat], values: Numbers) -> PerQuery[arb_mat]:
         """Return the averages of each query: (H, d)."""
         of_group = lru_cache(maxsize=1)(lambda group: exact_matrix(values[group]))
 
@@ -130,7 +108,7 @@ class Balls(Arithmetic[BallFactors, BallLogits, BallMatrices]):
             with working_precision(self.prec):
                 return weights * tokens
 
-        return BallMatrices(len(attention), average, attention.tokens)
+        return PerQuery(len(attention), average)
 
 
 def relevant_tokens(logits: BoundedLogits, prec: int, hidden: Hidden | None = None) -> Booleans:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
-from constructive.exact.arithmetics.floats import averaged, side_by_side
+from constructive.exact.arithmetics.floats import absorbed_logits, averaged, side_by_side
 from constructive.exact.compensated import dot
 from constructive.exact.softmax import differences, shares
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
@@ -113,8 +113,8 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
         """Return logits, and bounds of their errors."""
         width, head_dim = weights.query_weights.shape[1:]
         with np.errstate(all="ignore"):
-            numbers = _logits(weights.products, queries, keys)
-            sizes = _logits(weights.sizes, np.abs(queries), np.abs(keys))
+            numbers = absorbed_logits(np.matmul, weights.products, queries, keys)
+            sizes = absorbed_logits(np.matmul, weights.sizes, np.abs(queries), np.abs(keys))
             roundings = head_dim + 2 * width + 16
             # Twice gamma, for `sizes` is rounded as well. The last term is for what underflows: at
             # most 3 d^2 d_h products lose 2^-1075 each, times what they are multiplied by; W_Q
@@ -211,14 +211,6 @@ def _softmax(high: Array, low: Array, bounds: Array, hidden: Hidden | None) -> E
     if hidden is not None:
         below, spread = np.where(hidden, _NOTHING, below), np.where(hidden, 0.0, spread)
     return Enclosure(*shares(below, spread, top))
-
-
-def _logits(products: Array, queries: Array, keys: Array) -> Array:
-    """Return logits (..., H, n) of products (d, H d)."""
-    width = queries.shape[-1]
-    read = (queries @ products).reshape(len(queries), -1, width)
-    logits: Array = read @ keys.transpose(0, 2, 1)
-    return logits.reshape(*queries.shape[:-1], products.shape[1] // width, -1)
 
 
 def _times(matrices: Array, high: Array, low: Array, off: Array) -> tuple[Array, Array, Array]:

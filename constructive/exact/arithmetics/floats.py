@@ -65,10 +65,9 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
 
     def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
         """Return the logits of a block: (k, H, n) or (k, b, H, n)."""
-        logits = self.product(queries, weights.matrix)
         if not weights.shared:
-            absorbed = logits.reshape(len(queries), -1, queries.shape[-1])
-            logits = self.product(absorbed, keys.transpose(0, 2, 1))
+            return absorbed_logits(self.product, weights.matrix, queries, keys)
+        logits = self.product(queries, weights.matrix)
         return logits.reshape(*queries.shape[:-1], weights.heads, -1)
 
 
@@ -167,6 +166,25 @@ def side_by_side(matrices: Numbers) -> Numbers:
     """
     flat: Numbers = matrices.transpose(1, 0, 2).reshape(matrices.shape[1], -1)
     return flat
+
+
+def absorbed_logits(
+    product: Callable[[Numbers, Numbers], Numbers],
+    matrix: Numbers,
+    queries: Numbers,
+    keys: Numbers,
+) -> Numbers:
+    """Multiply queries by W_Q W_K^T, and that by the tokens: (k, H, n) or (k, b, H, n).
+
+    Args:
+        product: of two batches of matrices
+        matrix: W_Q W_K^T of all heads side by side (d, H d)
+        queries: (k, d) or (k, b, d)
+        keys: (k, n, d), or (1, n, d) for all
+    """
+    absorbed = product(queries, matrix).reshape(len(queries), -1, queries.shape[-1])
+    logits = product(absorbed, keys.transpose(0, 2, 1))
+    return logits.reshape(*queries.shape[:-1], -1, keys.shape[1])
 
 
 def averaged(

@@ -7,11 +7,7 @@ Made = TypeVar("Made")
 
 
 class PerQuery(Generic[Made]):
-    """What is made of each query of a block, whenever it is taken.
-
-    Args:
-        count: how many queries there are
-        make: of the number of a query in its block
+    """What `make` returns for the number of each query of a block, whenever it is taken.
 
     Example:
         >>> squares = PerQuery(3, lambda query: query**2)
@@ -32,10 +28,5 @@ class PerQuery(Generic[Made]):
         return map(self._make, range(self._count))
 
     def group(self, query: int, groups: int) -> int:
-        """Return which group of tokens a query sees.
-
-        Args:
-            query: its number in the block
-            groups: how many groups the block has: one for all, or as many queries in each
-        """
+        """Return which group of tokens a query sees; all groups have as many queries."""
         return query * groups // self._count

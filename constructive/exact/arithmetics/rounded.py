@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
-from constructive.exact.arithmetics.floats import side_by_side
+from constructive.exact.arithmetics.floats import absorbed_logits, side_by_side
 from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.upward import up
 from constructive.support.arrays import Array
@@ -107,12 +107,9 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
 
     def logits(self, weights: Sized, queries: Array, keys: Array) -> Sized:
         """Return the logits of a block, (..., H, n), and their sizes (..., H)."""
-        turned, width = keys.transpose(0, 2, 1), queries.shape[-1]
-        absorbed = (queries @ weights.numbers).reshape(len(queries), -1, width)
-        sizes = up(np.abs(queries) @ weights.sizes).reshape(len(queries), -1, width)
-        shape = *queries.shape[:-1], weights.numbers.shape[1] // width
-        numbers = (absorbed @ turned).reshape(*shape, -1)
-        return Sized(numbers, up(sizes @ np.abs(turned)).max(axis=2).reshape(shape))
+        numbers = absorbed_logits(np.matmul, weights.numbers, queries, keys)
+        sizes = absorbed_logits(_above, weights.sizes, np.abs(queries), np.abs(keys))
+        return Sized(numbers, sizes.max(axis=-1))
 
     def softmax(self, logits: Sized, hidden: Hidden | None) -> Moved:
         """Return bounds of attention: (..., H, n)."""
@@ -142,16 +139,18 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         return Moved(np.minimum(near, spread), attention.errors)
 
 
+def _above(left: Array, right: Array) -> Array:
+    """Bound `left @ right` from above, for factors that are not negative."""
+    return up(left @ right)
+
+
 def _summed(shares: Array, sizes: Array) -> Array:
     """Bound sums over tokens: (..., H, k)."""
     return up(np.einsum("...hn,...nho->...ho", shares, sizes))
 
 
 def growth(errors: Array) -> Array:
-    """Bound exp(2 eps) - 1 from above; infinite where that is beyond exp(700).
-
-    Args:
-        errors: eps, not negative, of any shape
+    """Bound exp(2 eps) - 1 from above, for eps >= 0; infinite where that is beyond exp(700).
 
     Example:
         >>> growth(np.array([0.0, 1e-3, 1.0, 1e3])).round(6).tolist()

@@ -36,7 +36,7 @@ from constructive.exact.modular.elimination import (
     rank,
     solve,
 )
-from constructive.exact.modular.powers import PowerTable, logarithm_table, power_table
+from constructive.exact.modular.powers import PowerTable, power_table
 from constructive.exact.modular.small import full_row_rank, have_full_row_rank
 
 __all__ = [
@@ -50,7 +50,6 @@ __all__ = [
     "have_full_row_rank",
     "inverse",
     "least_exponent",
-    "logarithm_table",
     "null_vector",
     "null_vectors",
     "power_table",

@@ -165,12 +165,7 @@ def random_residues(
 
 
 def balanced(integers: Integers, modulus: int) -> Array:
-    """Return integers as balanced residues.
-
-    Args:
-        integers: of any shape
-        modulus: m, 2^22 at most
-    """
+    """Return integers as balanced residues modulo m <= 2^22."""
     return reduce((integers % modulus).astype(np.float64), modulus)
 
 

@@ -1,13 +1,11 @@
-"""Powers and logarithms modulo a prime, for whole arrays, by tables."""
+"""Powers modulo a prime, for whole arrays, by tables."""
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.exact.modular.arithmetic import balanced, reduce
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,37 +52,3 @@ def power_table(base: int, modulus: int) -> PowerTable:
         high.append(high[-1] * step % modulus)
     tables = (balanced(np.array(table, dtype=np.int64), modulus) for table in (low, high))
     return PowerTable(modulus, *tables)
-
-
-def logarithm_table(generator: int, modulus: int) -> npt.NDArray[np.int32]:
-    """Return log[x] with generator^log[x] = x modulo p, for x = 1, ..., p - 1 (log[0] is -1).
-
-    Args:
-        generator: of all residues but zero, a primitive root
-        modulus: p, a prime
-
-    Returns:
-        logarithms (p,), by x
-
-    Raises:
-        ParameterError: if `generator` does not generate all residues but zero
-
-    Example:
-        >>> logarithm_table(3, 7)
-        array([-1,  0,  2,  1,  4,  5,  3], dtype=int32)
-    """
-    powers = np.ones(modulus - 1, dtype=np.int64)
-    known, step = 1, generator % modulus
-    while known < len(powers):  # a^known to a^(2 known - 1) from a^0 to a^(known - 1)
-        count = min(known, len(powers) - known)
-        powers[known : known + count] = powers[:count] * step % modulus
-        known, step = known + count, step * step % modulus
-    table = np.full(modulus, -1, dtype=np.int32)
-    table[powers] = np.arange(modulus - 1, dtype=np.int32)
-    if (table[1:] < 0).any():
-        raise ParameterError(
-            f"{generator} does not generate the residues modulo {modulus}",
-            witness=generator,
-            suggestion="a primitive root of a prime",
-        )
-    return table

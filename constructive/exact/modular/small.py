@@ -55,12 +55,7 @@ def have_full_row_rank(
 
 
 def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
-    """Return a matrix of residues for python-flint.
-
-    Args:
-        matrix: (T, k)
-        modulus: p
-    """
+    """Return a matrix of residues for python-flint."""
     rows, columns = matrix.shape
     entries = (matrix.astype(np.int64) % modulus).ravel().tolist()
     return flint.nmod_mat(rows, columns, entries, modulus)

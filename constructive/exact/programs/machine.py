@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import Format, nearest, rounded
+from constructive.exact.formats import Format, nearest
 from constructive.support.arrays import Array
 
 
@@ -150,7 +150,7 @@ class Machine:
         if not self.model.stored_unit:
             return x
         inside = np.clip(x, -kept.largest, kept.largest)
-        near = rounded(inside.astype(np.float32), kept.name).astype(np.float64)
+        near = nearest(inside, kept)
         near = np.where(np.abs(x) > kept.largest, np.copysign(np.inf, x), near)
         large = np.abs(x) >= kept.smallest
         if self.edge:

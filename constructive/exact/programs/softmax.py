@@ -60,17 +60,9 @@ class _Part(NamedTuple):
 
 
 def average(machine: Machine, logits: Array, values: Array, form: Softmax, order: Order) -> Array:
-    """Average values with the softmax of logits.
+    """Average values (..., n, k) with the softmax of logits (..., n): (..., k).
 
-    Args:
-        machine: which rounds
-        logits: (..., n), minus infinity for what is hidden
-        values: (..., n, k), which broadcast to those
-        form: blocks and division
-        order: of all sums
-
-    Returns:
-        (..., k)
+    A logit of minus infinity hides its value.
 
     Example:
         >>> from constructive.exact.models import FLOAT32
@@ -94,14 +86,7 @@ def average(machine: Machine, logits: Array, values: Array, form: Softmax, order
 
 
 def attention(machine: Machine, logits: Array, form: Softmax, order: Order) -> Array:
-    """Return attention weights (..., n), divided by the sum or by exp(m + log L).
-
-    Args:
-        machine: which rounds
-        logits: (..., n)
-        form: whose division is "log", or else "before"
-        order: of the sum
-    """
+    """Return attention weights (..., n), divided by the sum, or by exp(m + log L)."""
     signs = machine.directions(logits.shape)
     top = logits.max(axis=-1)
     apart = _less(machine, logits, top)

@@ -40,17 +40,10 @@ def summed(
     signs: Array | None = None,
     start: tuple[Array, Array] | None = None,
 ) -> Array:
-    """Multiply factors entry by entry, and sum the products over the last axis.
+    """Multiply factors (..., k) entry by entry, and sum the products over the last axis: (...).
 
-    Args:
-        machine: which rounds
-        factors: one or more, which broadcast to (..., k)
-        order: of the k terms
-        signs: directions of errors of each sum (...); by default drawn
-        start: two factors of a product that comes first of all, as sums that are continued
-
-    Returns:
-        (...)
+    `signs` are directions of errors of each sum (...), by default drawn. `start` are two factors of
+    a product that comes first of all, as in sums that are continued.
 
     Example:
         >>> from constructive.exact.models import FLOAT32

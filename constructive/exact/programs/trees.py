@@ -34,11 +34,7 @@ class Labelled(NamedTuple):
 
 
 def leaves(tree: Tree) -> Iterator[str]:
-    """Name the arrays of a tree.
-
-    Args:
-        tree: of names
-    """
+    """Name the arrays of a tree."""
     if isinstance(tree, str):
         yield tree
     else:
@@ -47,12 +43,7 @@ def leaves(tree: Tree) -> Iterator[str]:
 
 
 def sums(tree: Tree, indices: dict[str, str], others: str) -> Iterator[set[str]]:
-    """Yield the indices that each node of a tree sums over.
-
-    Args:
-        tree: of the names of arrays
-        indices: of each array
-        others: the indices of the result
+    """Yield the indices that each node of a tree sums over, where `others` are those of the result.
 
     Example:
         >>> list(sums(("x", ("y", "z")), {"x": "i", "y": "ij", "z": "j"}, ""))
@@ -72,12 +63,6 @@ def sums(tree: Tree, indices: dict[str, str], others: str) -> Iterator[set[str]]
 
 def contract(machine: Machine, parts: list[Labelled], over: str, order: Order) -> Labelled:
     """Multiply arrays, and sum over some indices at once.
-
-    Args:
-        machine: which rounds
-        parts: one array or several
-        over: the indices that are summed
-        order: of all terms of a sum
 
     Example:
         >>> from constructive.exact.models import FLOAT32
@@ -123,12 +108,7 @@ class Contractor:
     average: "Callable[[Labelled, list[Labelled], str], Labelled] | None" = None
 
     def evaluate(self, tree: Tree, arrays: dict[str, Labelled], others: str) -> Labelled:
-        """Evaluate a tree.
-
-        Args:
-            tree: of the names of arrays
-            arrays: by name
-            others: the indices of all arrays that are not in the tree, and of the result
+        """Evaluate a tree; `others` are the indices of the result, and of arrays beside the tree.
 
         Example:
             >>> from constructive.exact.models import FLOAT32
@@ -154,12 +134,7 @@ class Contractor:
         return self.reduced(parts, over)
 
     def reduced(self, parts: list[Labelled], over: str) -> Labelled:
-        """Multiply arrays, and sum over some indices at once and over others one after the other.
-
-        Args:
-            parts: one array or several
-            over: all indices that are summed
-        """
+        """Multiply arrays, and sum over some indices at once, and over others one by one."""
         later = [index for index in over if index in self.apart]
         if len(later) == len(over):
             later = later[1:]

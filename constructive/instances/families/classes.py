@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,11 +15,7 @@ CLASSES = Option(4, 2, 64, "classes, which are the outputs")
 
 
 def overtaken(label: int, count: int) -> Disjuncts:
-    """Return the disjunction that some output is at least that of a class.
-
-    Args:
-        label: the class
-        count: of classes
+    """Return the disjunction that the output of some other class is at least that of a label.
 
     Example:
         >>> [atoms[0].coefficients.tolist() for atoms in overtaken(0, 3)]  # Y_1 >= Y_0, Y_2 >= Y_0
@@ -33,11 +28,9 @@ def overtaken(label: int, count: int) -> Disjuncts:
 class Classes(Memorized):
     """Boxes around a memorized example, in which its class stays the largest output."""
 
-    name: ClassVar[str] = "classes"
-    purpose: ClassVar[str] = "classification: several outputs, and a disjunction of Y_j >= Y_i"
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType(
-        {**Memorized.options, "classes": CLASSES}
-    )
+    name = "classes"
+    purpose = "classification: several outputs, and a disjunction of Y_j >= Y_i"
+    options = MappingProxyType({**Memorized.options, "classes": CLASSES})
 
     def data(
         self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]

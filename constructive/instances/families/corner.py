@@ -7,7 +7,6 @@ and value 0, where t is the corner and s points into the box. The second head is
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,11 +20,11 @@ _REST = 1.0
 class Corner(Peaked):
     """Peaks at a corner of the box."""
 
-    name: ClassVar[str] = "corner"
-    purpose: ClassVar[str] = "a sharp maximum at a corner, which gradients lead away from"
-    shift: ClassVar[float] = -1.0
+    name = "corner"
+    purpose = "a sharp maximum at a corner, which gradients lead away from"
+    shift = -1.0
     """The decoy starts lower at a corner, as it can only rise from there."""
-    two_sided: ClassVar[bool] = False
+    two_sided = False
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
         """Draw the box and one of its corners."""

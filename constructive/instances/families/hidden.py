@@ -30,19 +30,11 @@ class Decoy:
     shift: arb
 
     def value(self, u: arb) -> arb:
-        """Enclose eta sigma(u + z).
-
-        Args:
-            u: a ball
-        """
+        """Enclose eta sigma(u + z)."""
         return self.height / (1 + (-(u + self.shift)).exp())
 
     def steepness(self, u: arb) -> arb:
-        """Enclose the derivative in u, eta sigma'(u + z).
-
-        Args:
-            u: a ball
-        """
+        """Enclose the derivative in u, eta sigma'(u + z)."""
         return self.height / (2 + (u + self.shift).exp() + (-(u + self.shift)).exp())
 
 
@@ -75,11 +67,7 @@ class Hidden:
         return first * self.decoy.slope, last * self.decoy.slope
 
     def radius(self, tau: arb) -> arb | None:
-        """Enclose ln(e^gamma (1 / tau - 1)) / beta; None where that is not a positive number.
-
-        Args:
-            tau: a share of the needle
-        """
+        """Enclose ln(e^gamma (1 / tau - 1)) / beta for a share tau; None unless it is positive."""
         if not (tau > 0 and tau < 1):
             return None
         radius = (self.gamma + (1 / tau - 1).log()) / self.beta
@@ -88,9 +76,7 @@ class Hidden:
     def share(self, radius: arb, *, ascending: bool = False) -> float | None:
         """Bound the part of the box with |x_i - t_i| <= rho from above; None if it is all of it.
 
-        Args:
-            radius: rho
-            ascending: whether coordinates count as all of the box where t_i + s_i rho is not inside
+        If `ascending`, coordinates count as all of the box where t_i + s_i rho is not inside.
         """
         part = arb(1)
         rho = upper(radius)
@@ -110,11 +96,7 @@ class Hidden:
         return share if share < 1.0 else None
 
     def __call__(self, threshold: float) -> Hardness:
-        """Bound the probability that an evaluation finds f >= c.
-
-        Args:
-            threshold: c
-        """
+        """Bound the probability that an evaluation finds f >= c."""
         with working_precision(_BITS):
             first, last = self.range_of_decoy()
             room = threshold - self.decoy.value(last)
@@ -135,11 +117,7 @@ def falling_needle(
 ) -> Callable[[arb], arb]:
     """Return the bound 1 / (1 + G cosh(r u)) of a needle, or 1 / (1 + G exp(r u)) of a corner.
 
-    Args:
-        count: of guards
-        gamma: their offset; G is the count times e^-gamma
-        rate: r = beta / (d w)
-        two_sided: whether there are guards on both sides
+    G is the number of guards times e^-gamma, r = beta / (d w); a needle has guards on both sides.
     """
 
     def bound(u: arb) -> arb:

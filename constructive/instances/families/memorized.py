@@ -9,7 +9,6 @@ nothing is known, and nothing is made.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
@@ -55,18 +54,9 @@ def twins_around(
 ) -> Twins | None:
     """Make twins around a point: the largest box that is proved, and a box with a witness.
 
-    Args:
-        network: f
-        point: x (d,)
-        disjuncts: what is bad
-        search: for a witness beyond a radius
-        name: of the group
-        family: that the instances are from
-        dual: whether to widen the proved box by weighted means of each head
-        swapped: whether the instance called NAME_a is the unsat one
-
-    Returns:
-        twins; None where no box is proved, or no witness is found
+    `dual` says whether to widen the proved box by weighted means of each head, `swapped` whether
+    the instance called NAME_a is the unsat one. Return None where no box is proved, or no witness
+    is found.
     """
     proved = largest_proved(network, point, disjuncts, dual=dual)
     if proved is None:
@@ -87,50 +77,27 @@ class Memorized(Family):
     The construction is drawn, too. Networks that are too steep for a proof in float32 are replaced.
     """
 
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType(
-        {"tokens": TOKENS, "heads": HEADS, "dual": DUAL}
-    )
+    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS, "dual": DUAL})
 
     @abstractmethod
     def data(
         self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
     ) -> Dataset:
-        """Return what is memorized.
-
-        Args:
-            drawn: contexts and queries, with targets that are not used
-            random: of all that is drawn
-            options: of the family
-        """
+        """Return what is memorized: contexts and queries as drawn, or like them, and targets."""
 
     @abstractmethod
     def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return what is bad around the first example.
-
-        Args:
-            data: what is memorized
-            options: of the family
-        """
+        """Return what is bad around the first example."""
 
     def width(self, dim: int, heads: int) -> int:
-        """Return the width of the data for so many inputs: by default the same.
-
-        Args:
-            dim: d, the number of inputs of the network
-            heads: of the memorizer, which is not used by default
-        """
+        """Return the width of the data for d inputs and so many heads: by default d."""
         del heads
         return dim
 
     def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
         """Return the network, and the point of the first example: by default its query.
 
-        Args:
-            memorizer: of the data
-            data: what is memorized
-
-        Raises:
-            ParameterError: for numbers beyond float32
+        Raises ParameterError for numbers beyond float32.
         """
         return network_of(memorizer.layer, data.contexts[0]), np.asarray(data.queries[0])
 
@@ -142,15 +109,7 @@ class Memorized(Family):
         options: Mapping[str, float],
         seed: int,
     ) -> Search:
-        """Return how to find a box with a witness: by default by ascent (`nearest_witness`).
-
-        Args:
-            network: around the first example
-            point: of the first example (d,)
-            data: what is memorized
-            options: of the family
-            seed: of the search
-        """
+        """Return how to find a box with a witness: by default by ascent (`nearest_witness`)."""
         return ascent(network, point, self.bad(data, options), seed)
 
     def draw(

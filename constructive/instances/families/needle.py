@@ -31,9 +31,6 @@ _REACH = 4.0
 def decoy_slope(dim: int) -> float:
     """Return w, a power of two, so that u = w s . (x - t) stays of one size for all d.
 
-    Args:
-        dim: d
-
     Example:
         >>> decoy_slope(2), decoy_slope(8), decoy_slope(64)
         (0.5, 0.5, 0.0625)
@@ -46,12 +43,7 @@ def decoy_head(
 ) -> tuple[Head, Decoy]:
     """Return the head eta sigma(w s . (x - t) + z), of one token with a slope, and what it is.
 
-    Args:
-        tokens: n
-        point: t (d,)
-        signs: s (d,)
-        height: eta
-        shift: about z
+    `height` is eta; `shift` is near z, which is such that logits have few bits.
     """
     slope = decoy_slope(len(point))
     slopes, offsets, values = np.zeros((tokens, len(point))), np.zeros(tokens), np.zeros(tokens)
@@ -70,7 +62,7 @@ class Peaked(Planted):
         two_sided: whether guards stand on both sides of each coordinate
     """
 
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType({**Planted.options, "decoy": DECOY})
+    options = MappingProxyType({**Planted.options, "decoy": DECOY})
     shift: ClassVar[float]
     two_sided: ClassVar[bool]
 
@@ -78,16 +70,7 @@ class Peaked(Planted):
         self, box: Box, point: Array, signs: Array, guards: Array, gamma: float,
         options: Mapping[str, float],
     ) -> Plan:  # fmt: skip
-        """Return the network whose guards g have logits beta g . (x - t) - gamma.
-
-        Args:
-            box: of the inputs
-            point: t (d,)
-            signs: s (d,), of the decoy
-            guards: g, rows of signs (G, d)
-            gamma: by how much guards are below the peak at t
-            options: scale and decoy
-        """
+        """Return the network whose guards g (G, d) have logits beta g . (x - t) - gamma."""
         beta, height = short_slope(options["scale"]), short(options["decoy"], 8)
         slopes = np.vstack([np.zeros((1, len(point))), beta * guards])
         offsets = np.append(0.0, -(guards @ (beta * point)) - gamma)
@@ -106,10 +89,10 @@ class Peaked(Planted):
 class Needle(Peaked):
     """Peaks inside of the box."""
 
-    name: ClassVar[str] = "needle"
-    purpose: ClassVar[str] = "a sharp maximum inside of the box, which gradients lead away from"
-    shift: ClassVar[float] = 0.0
-    two_sided: ClassVar[bool] = True
+    name = "needle"
+    purpose = "a sharp maximum inside of the box, which gradients lead away from"
+    shift = 0.0
+    two_sided = True
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
         """Draw the middle of the box, t off its middle and off its corners, and signs."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 from flint import arb
@@ -102,10 +101,6 @@ def _enclosed_maximum(
 def short(value: float, bits: int) -> float:
     """Round to a multiple of 2^-bits.
 
-    Args:
-        value: a float
-        bits: after the binary point
-
     Example:
         >>> short(0.3, 2)
         0.25
@@ -114,10 +109,7 @@ def short(value: float, bits: int) -> float:
 
 
 def short_slope(value: float) -> float:
-    """Round to 6 significant bits.
-
-    Args:
-        value: a positive float
+    """Round a positive float to 6 significant bits.
 
     Example:
         >>> short_slope(100.3), short_slope(64.0)
@@ -129,17 +121,11 @@ def short_slope(value: float) -> float:
 class Planted(Family):
     """Twins around the maximum of a network with a planted point."""
 
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType({"scale": SCALE, "margin": MARGIN})
+    options = MappingProxyType({"scale": SCALE, "margin": MARGIN})
 
     @abstractmethod
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
-        """Draw a network with a planted point.
-
-        Args:
-            dim: d
-            random: of all that is drawn
-            options: of the family
-        """
+        """Draw a network with a planted point."""
 
     def draw(
         self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]

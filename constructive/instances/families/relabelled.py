@@ -9,7 +9,6 @@ hidden one. The unsat instance is the largest box around the first query that wa
 from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,11 +30,9 @@ _THRESHOLD = 0.875
 class Relabelled(Memorized):
     """Boxes that contain another memorized example, of the other label."""
 
-    name: ClassVar[str] = "relabelled"
-    purpose: ClassVar[str] = "an easy sat: another memorized example in the box, of another label"
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType(
-        {**Memorized.options, "distance": DISTANCE}
-    )
+    name = "relabelled"
+    purpose = "an easy sat: another memorized example in the box, of another label"
+    options = MappingProxyType({**Memorized.options, "distance": DISTANCE})
 
     def data(
         self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]

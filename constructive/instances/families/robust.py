@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,10 +23,6 @@ def leaves(target: Array, epsilon: float) -> Disjuncts:
     """Return the disjunction that some output is epsilon above its target, or below it.
 
     Thresholds are rounded to float32.
-
-    Args:
-        target: y (k,)
-        epsilon: of the outputs
 
     Example:
         >>> above, below = leaves(np.array([0.5]), 0.25)
@@ -105,11 +100,9 @@ def robust(
 class Robust(Memorized):
     """Boxes around a memorized example, in which the output stays near its target."""
 
-    name: ClassVar[str] = "robust"
-    purpose: ClassVar[str] = "the largest proved box around a memorized example, and one beyond"
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType(
-        {**Memorized.options, "epsilon": EPSILON}
-    )
+    name = "robust"
+    purpose = "the largest proved box around a memorized example, and one beyond"
+    options = MappingProxyType({**Memorized.options, "epsilon": EPSILON})
 
     def data(
         self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]

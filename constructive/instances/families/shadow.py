@@ -6,7 +6,6 @@ that add a small number to probabilities, or cut them off, are wrong here.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 from flint import arb
@@ -24,8 +23,8 @@ _START = 1.0
 class Shadow(Planted):
     """Sums of a head that rises out of nothing, and one that falls."""
 
-    name: ClassVar[str] = "shadow"
-    purpose: ClassVar[str] = "a weight far below the largest one, which must not be cut off"
+    name = "shadow"
+    purpose = "a weight far below the largest one, which must not be cut off"
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
         """Draw the box and the corner t."""

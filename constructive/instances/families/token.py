@@ -4,8 +4,6 @@ It moves along the directions that the values do not read, so that logits vary a
 each head one logit varies, and the head is monotone in it; heads share the inputs.
 """
 
-from typing import ClassVar
-
 import numpy as np
 
 from constructive.data.dataset import Dataset
@@ -20,8 +18,8 @@ from constructive.support.errors import ParameterError
 class Token(Robust):
     """Boxes around a token of a memorized example, in which the output stays near its target."""
 
-    name: ClassVar[str] = "token"
-    purpose: ClassVar[str] = "one token of a memorized example moves, and the query does not"
+    name = "token"
+    purpose = "one token of a memorized example moves, and the query does not"
 
     def width(self, dim: int, heads: int) -> int:
         """Return the width that leaves so many directions: each head reads one."""

@@ -6,7 +6,7 @@ part of these. Below that no exponential underflows or overflows, and the bound 
 of the other graphs.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,9 +24,9 @@ _LARGEST = 40.0
 class Exponentials(Split):
     """Softmax as Exp, ReduceSum and Div."""
 
-    name: ClassVar[str] = "exp"
-    exception: ClassVar[str] = "exponentials of the logits themselves, which are at most 40 in size"
-    operators: ClassVar[str] = "Gemm, Exp, ReduceSum, Div, MatMul, Add"
+    name = "exp"
+    exception = "exponentials of the logits themselves, which are at most 40 in size"
+    operators = "Gemm, Exp, ReduceSum, Div, MatMul, Add"
 
     def refuses(self, network: Network, box: Box) -> str | None:
         """Return the size of the largest logit, as float32 may compute it, if it is above 40."""

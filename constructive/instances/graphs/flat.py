@@ -6,7 +6,7 @@ is that of the other graphs, by the same proof. A tool that does not use that th
 value relaxes products of two variables.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from constructive.instances.graphs.graph import NetworkGraph
 from constructive.instances.network import Network
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Flat(NetworkGraph):
     """One softmax for each head, of products of parts of the input."""
 
-    name: ClassVar[str] = "flat"
-    operators: ClassVar[str] = "Split, Reshape, Transpose, MatMul, Add, Softmax"
+    name = "flat"
+    operators = "Split, Reshape, Transpose, MatMul, Add, Softmax"
 
     def fixed(self, network: Network) -> Array:
         """Return the tokens, one after the other: (n H (d + 1 + k),)."""

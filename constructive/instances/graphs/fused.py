@@ -1,6 +1,6 @@
 """One matrix product for the logits of all heads, and one for their values."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Fused(NetworkGraph):
     """Softmax over the last of three axes, (1, H, n)."""
 
-    name: ClassVar[str] = "fused"
-    operators: ClassVar[str] = "Gemm, Reshape, Softmax, MatMul"
+    name = "fused"
+    operators = "Gemm, Reshape, Softmax, MatMul"
 
     def add(self, graph: "Graph", network: Network) -> None:
         """Add five nodes."""

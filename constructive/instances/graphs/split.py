@@ -1,6 +1,6 @@
 """A matrix product, a softmax and another product for each head; the sum of the heads."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from constructive.instances.graphs.graph import NetworkGraph, float32
 from constructive.instances.network import Network
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Split(NetworkGraph):
     """The graph that most tools take: two-dimensional softmax of each head."""
 
-    name: ClassVar[str] = "split"
-    operators: ClassVar[str] = "Gemm, Softmax, MatMul, Add"
+    name = "split"
+    operators = "Gemm, Softmax, MatMul, Add"
 
     def add(self, graph: "Graph", network: Network) -> None:
         """Add three nodes for each head, and the sums."""
@@ -30,11 +30,5 @@ class Split(NetworkGraph):
             total = self.summed(graph, total, output, h, count)
 
     def softmax(self, graph: "Graph", logits: str, number: int) -> str:
-        """Add the softmax of one head, and return its name.
-
-        Args:
-            graph: with the logits
-            logits: the name of their node
-            number: of the head
-        """
+        """Add the softmax of one head to a graph with its logits, and return its name."""
         return graph.node("Softmax", logits, name=f"attention{number}", axis=1)

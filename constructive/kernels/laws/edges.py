@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import explicit, of_places, row_maps
+from constructive.kernels.laws.row_maps import Source, explicit, of_places, row_maps
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
 from constructive.kernels.masks import Alignment, Causal, LeftPadding, Prefix, Window
@@ -153,9 +153,10 @@ def _rules(evidence: Evidence, edge: Edge, table: Booleans) -> Limits:
         if fits(rule(sample)):
             yield f"{edge.words} {words}", partial(_of_every, evidence, rule)
     limits = edge.limits.ravel()
-    for words, source in row_maps(evidence.problem.spec, evidence.places):
-        if (source >= 0).all() and fits(limits[source]):
-            yield f"{edge.words} is that of {words}", partial(_mapped, evidence, edge, words)
+    for words, source in row_maps(evidence.problem.spec):
+        rows = source(evidence.places)
+        if (rows >= 0).all() and fits(limits[rows]):
+            yield f"{edge.words} is that of {words}", partial(_mapped, evidence, edge, source)
     yield from _by_sequence(evidence, edge, table)
 
 
@@ -163,10 +164,9 @@ def _of_every(evidence: Evidence, rule: Rule) -> Integers:
     return rule(np.arange(evidence.wrong.size)).reshape(evidence.wrong.shape)
 
 
-def _mapped(evidence: Evidence, edge: Edge, words: str) -> Integers:
-    maps = row_maps(evidence.problem.spec, evidence.every)
-    source = next(source for name, source in maps if name == words)
-    return edge.limits.ravel()[np.maximum(source, 0)].reshape(evidence.wrong.shape)
+def _mapped(evidence: Evidence, edge: Edge, source: Source) -> Integers:
+    rows = np.maximum(source(evidence.every), 0)
+    return edge.limits.ravel()[rows].reshape(evidence.wrong.shape)
 
 
 def sizes(evidence: Evidence, edge: Edge, most: int | None = None) -> Iterator[tuple[str, Rule]]:

@@ -146,15 +146,15 @@ class Evidence:
             return weights, weights.sum(-1, keepdims=True) + np.exp(more - top)
 
     def averaged(self, scores: Array, visible: Booleans, sinks: Array | None = None) -> Array:
-        """Return what rows would read, (.., R, d_v)."""
+        """Return what rows would read, (R, d_v)."""
         weights, total = self.weighed(scores, visible, sinks)
         with np.errstate(all="ignore"):
             return self.summed(weights / total)
 
     def summed(self, shares: Array) -> Array:
-        """Return weighted sums of the values of rows, (.., R, d_v)."""
-        found: Array = np.moveaxis(np.moveaxis(shares, -2, 0) @ self.values, 0, -2)
-        return found if shares.ndim > 2 else np.einsum("rk,rkv->rv", shares, self.values)
+        """Return weighted sums of the values of rows, (R, d_v)."""
+        found: Array = np.einsum("rk,rkv->rv", shares, self.values)
+        return found
 
     def agrees(self, other: Array) -> Booleans:
         """Return where rows are what a law says, (.., R)."""

@@ -1,6 +1,6 @@
 """Laws of numbers: the factor of logits, what is added to sums of weights, sinks and slopes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -88,38 +88,45 @@ def sums(evidence: Evidence) -> Mistakes:
 
 def phantoms(evidence: Evidence) -> Mistakes:
     """Yield keys that are not there and count in sums of weights."""
-    table = dict(_counts(evidence, np.arange(evidence.wrong.size)))
-    for words, counts in table.items():
-        if counts.max() > 0 and _agree(evidence, counts[evidence.sample]):
+    agree = _with_zeros(evidence)
+    for words, counts in dict(_counts(evidence)).items():
+        if counts.max() > 0 and agree(counts[evidence.sample]):
             yield (
                 f"keys that are not there count, with a logit and a value of 0: {words}",
                 partial(_zeros, evidence, counts),
             )
 
 
-def _agree(evidence: Evidence, counts: Integers) -> bool:
+def _with_zeros(evidence: Evidence) -> Callable[[Integers], bool]:
+    """Return whether rows of the sample agree with numbers of keys of zeros, (R,)."""
     weights, total = evidence.weighed(evidence.scores, evidence.visible)
     top = np.where(evidence.visible, evidence.scores, -np.inf).max(-1, keepdims=True)
     top = np.maximum(top, evidence.sinks[:, None])
     up = np.maximum(top, 0.0)
     with np.errstate(all="ignore"):
-        shrunk = np.where(counts[:, None] > 0, np.exp(top - up), 1.0)
-        more = np.where(counts[:, None] > 0, counts[:, None] * np.exp(-up), 0.0)
-        shares = weights * shrunk / (total * shrunk + more)
-    return bool(evidence.agrees(evidence.summed(shares)).all())
+        factor, zero = np.exp(top - up), np.exp(-up)
+
+    def agree(counts: Integers) -> bool:
+        some = counts[:, None]
+        with np.errstate(all="ignore"):
+            shrunk = np.where(some > 0, factor, 1.0)
+            more = np.where(some > 0, some * zero, 0.0)
+            shares = weights * shrunk / (total * shrunk + more)
+        return bool(evidence.agrees(evidence.summed(shares)).all())
+
+    return agree
 
 
-def _counts(evidence: Evidence, rows: Integers) -> Iterator[tuple[str, Integers]]:
+def _counts(evidence: Evidence) -> Iterator[tuple[str, Integers]]:
     """Yield how many keys too many each row has, (N,)."""
     spec, visible = evidence.problem.spec, evidence.bench.visible
-    batch = evidence.every[0][rows]
-    length = spec.lengths[1][batch]
-    seen = visible.sum(-1).ravel()[rows]
+    length = spec.lengths[1][evidence.every[0]]
+    seen = visible.sum(-1).ravel()
+    end = np.where(visible, np.arange(spec.keys) + 1, 0).max(-1).ravel()
     yield "as many as are hidden", spec.keys - seen
     yield "as many as the mask hides, without padding", np.maximum(length - seen, 0)
     yield "as many as a sequence is shorter than the longest", length.max() - length
     for size in block_sizes(max(spec.keys, 129) - 1):
-        end = np.where(visible, np.arange(spec.keys) + 1, 0).max(-1).ravel()[rows]
         padding = f"up to the end of the last block (blocks of {size} keys)"
         yield f"{padding}, of the length of a sequence", -length % size
         yield f"{padding}, of all keys", 0 * length + -spec.keys % size

@@ -1,9 +1,12 @@
 """Which other row a kernel may take something from: maps of rows, for blocks of every size.
 
-A map is a sentence and, for each row, the number of its source; -1 is outside of all rows.
+A map is a sentence and a function of rows, which returns the numbers of their sources; -1 is
+outside of all rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -12,158 +15,207 @@ from constructive.kernels.spec import Spec
 from constructive.support.arrays import Booleans, Integers
 
 Places = tuple[Integers, Integers, Integers]
-Maps = Iterator[tuple[str, Integers]]
+"""Sequence, head and query of rows, (N,) each."""
+Source = Callable[[Places], Integers]
+"""Numbers of the rows from which rows take something, (N,)."""
+_Moved = Callable[[Integers, Integers, Integers], Places]
+_Maps = Iterator[tuple[str, _Moved]]
 
 
-def row_maps(spec: Spec, places: Places) -> Maps:
+def row_maps(spec: Spec) -> Iterator[tuple[str, Source]]:
     """Yield maps of rows, the simple ones first."""
-    yield from query_maps(spec, places)
-    yield from head_maps(spec, places)
-    yield from _sequences(spec, places)
-    yield from _packed(spec, places)
-    yield from _blocks(spec, places)
+    kinds = _queries, _heads, _sequences, _packed, _blocks, _packed_blocks
+    for words, moved in chain.from_iterable(kind(spec) for kind in kinds):
+        yield words, partial(_numbers, spec, moved)
 
 
-def _number(spec: Spec, b: Integers, h: Integers, i: Integers) -> Integers:
+def _numbers(spec: Spec, moved: _Moved, places: Places) -> Integers:
+    b, h, i = moved(*places)
     (heads, _), queries = spec.heads, spec.queries
     inside = (b >= 0) & (b < spec.batch) & (h >= 0) & (h < heads) & (i >= 0) & (i < queries)
     return np.where(inside, (b * heads + h) * queries + i, -1)
 
 
-def query_maps(spec: Spec, places: Places) -> Maps:
+def _queries(spec: Spec) -> _Maps:
     """Yield maps to other queries of the same head, without blocks."""
-    b, h, i = places
-    last = spec.lengths[0][b] - 1
-    for words, query in (
-        ("the first query", 0 * i),
-        ("the last query", last),
-        ("the queries in reverse order", last - i),
-    ):
-        yield words, _number(spec, b, h, query)
+    last = spec.lengths[0] - 1
+
+    def near(step: int) -> _Moved:
+        return lambda b, h, i: (b, h, np.clip(i + step, 0, last[b]))
+
+    def around(step: int) -> _Moved:
+        return lambda b, h, i: (b, h, (i + step) % (last[b] + 1))
+
+    def scaled(factor: int) -> dict[str, _Moved]:
+        return {
+            f"query i // {factor}": lambda b, h, i: (b, h, i // factor),
+            f"query i * {factor}": lambda b, h, i: (b, h, np.minimum(i * factor, last[b])),
+            f"query i % {factor}": lambda b, h, i: (b, h, i % factor),
+        }
+
+    yield "the first query", lambda b, h, i: (b, h, 0 * i)
+    yield "the last query", lambda b, h, _: (b, h, last[b])
+    yield "the queries in reverse order", lambda b, h, i: (b, h, last[b] - i)
     for step in range(1, spec.queries):
-        for side, query in (("after", i + step), ("before", i - step)):
+        for side, signed in (("after", step), ("before", -step)):
             words = f"the query {step} {side} it" if step > 1 else f"the query {side} it"
-            yield words, _number(spec, b, h, np.clip(query, 0, last))
-            yield f"{words}, around the end", _number(spec, b, h, query % (last + 1))
+            yield words, near(signed)
+            yield f"{words}, around the end", around(signed)
     for factor in sorted({2, spec.group, spec.heads[1], spec.heads[0]} - {1}):
-        yield f"query i // {factor}", _number(spec, b, h, i // factor)
-        yield f"query i * {factor}", _number(spec, b, h, np.minimum(i * factor, last))
-        yield f"query i % {factor}", _number(spec, b, h, i % factor)
+        yield from scaled(factor).items()
 
 
-def head_maps(spec: Spec, places: Places) -> Maps:
+def _heads(spec: Spec) -> _Maps:
     """Yield maps to other heads of the same query."""
-    b, h, i = places
-    (heads, kv), group = spec.heads, spec.group
-    found = {
-        "head 0": 0 * h,
-        "the last head": 0 * h + heads - 1,
-        "the next head": (h + 1) % heads,
-        "the head before": (h - 1) % heads,
-        "the heads in reverse order": heads - 1 - h,
-        "the first head of its group": h // group * group,
-        "the last head of its group": h // group * group + group - 1,
-        "the heads of its group in reverse order": h // group * group + group - 1 - h % group,
-        "the next head of its group": h // group * group + (h + 1) % group,
-        "the head before in its group": h // group * group + (h - 1) % group,
-        "the head with the number of its KV head": h // group,
-        "head h % kv_heads": h % kv,
-        "head h % group": h % group,
-        "head (h % kv_heads) * group + h // kv_heads": h % kv * group + h // kv,
-        "head (h % group) * kv_heads + h // group": h % group * kv + h // group,
-        "head i % heads": i % heads,
-        "head (b * heads + h) // batch": (b * heads + h) // spec.batch,
-        "head b": b + 0 * h,
-    }
-    for words, head in found.items():
-        yield words, _number(spec, b, head, i)
+    (heads, kv), group, batch = spec.heads, spec.group, spec.batch
+    found: dict[str, _Moved] = {
+        "head 0": lambda b, h, i: (b, 0 * h, i),
+        "the last head": lambda b, h, i: (b, 0 * h + heads - 1, i),
+        "the next head": lambda b, h, i: (b, (h + 1) % heads, i),
+        "the head before": lambda b, h, i: (b, (h - 1) % heads, i),
+        "the heads in reverse order": lambda b, h, i: (b, heads - 1 - h, i),
+        "the first head of its group": lambda b, h, i: (b, h // group * group, i),
+        "the last head of its group": lambda b, h, i: (b, h // group * group + group - 1, i),
+        "the heads of its group in reverse order":
+            lambda b, h, i: (b, h // group * group + group - 1 - h % group, i),
+        "the next head of its group":
+            lambda b, h, i: (b, h // group * group + (h + 1) % group, i),
+        "the head before in its group":
+            lambda b, h, i: (b, h // group * group + (h - 1) % group, i),
+        "the head with the number of its KV head": lambda b, h, i: (b, h // group, i),
+        "head h % kv_heads": lambda b, h, i: (b, h % kv, i),
+        "head h % group": lambda b, h, i: (b, h % group, i),
+        "head (h % kv_heads) * group + h // kv_heads":
+            lambda b, h, i: (b, h % kv * group + h // kv, i),
+        "head (h % group) * kv_heads + h // group":
+            lambda b, h, i: (b, h % group * kv + h // group, i),
+        "head i % heads": lambda b, _, i: (b, i % heads, i),
+        "head (b * heads + h) // batch": lambda b, h, i: (b, (b * heads + h) // batch, i),
+        "head b": lambda b, _, i: (b, b, i),
+    }  # fmt: skip
+    yield from found.items()
 
 
-def _sequences(spec: Spec, places: Places) -> Maps:
-    b, h, i = places
+def _sequences(spec: Spec) -> _Maps:
     batch, heads = spec.batch, spec.heads[0]
-    program = b * heads + h
-    found = {
-        "sequence 0": (0 * b, h),
-        "the last sequence": (0 * b + batch - 1, h),
-        "the next sequence": ((b + 1) % batch, h),
-        "the next sequence, the last being its own": (np.minimum(b + 1, batch - 1), h),
-        "the sequence before": ((b - 1) % batch, h),
-        "the sequence before, the first being its own": (np.maximum(b - 1, 0), h),
-        "the sequences in reverse order": (batch - 1 - b, h),
-        "sequence h % batch": (h % batch, h),
-        "sequence i % batch": (i % batch, h),
-        "the place (b, h) whose number is read as (h, b)": (program % batch, program // batch),
-        "the place (h, b) whose number is read as (b, h)": np.divmod(h * batch + b, heads),
-    }
-    for words, (sequence, head) in found.items():
-        yield words, _number(spec, sequence, head, i)
+    found: dict[str, _Moved] = {
+        "sequence 0": lambda b, h, i: (0 * b, h, i),
+        "the last sequence": lambda b, h, i: (0 * b + batch - 1, h, i),
+        "the next sequence": lambda b, h, i: ((b + 1) % batch, h, i),
+        "the next sequence, the last being its own":
+            lambda b, h, i: (np.minimum(b + 1, batch - 1), h, i),
+        "the sequence before": lambda b, h, i: ((b - 1) % batch, h, i),
+        "the sequence before, the first being its own":
+            lambda b, h, i: (np.maximum(b - 1, 0), h, i),
+        "the sequences in reverse order": lambda b, h, i: (batch - 1 - b, h, i),
+        "sequence h % batch": lambda _, h, i: (h % batch, h, i),
+        "sequence i % batch": lambda _, h, i: (i % batch, h, i),
+        "the place (b, h) whose number is read as (h, b)":
+            lambda b, h, i: ((b * heads + h) % batch, (b * heads + h) // batch, i),
+        "the place (h, b) whose number is read as (b, h)":
+            lambda b, h, i: (*np.divmod(h * batch + b, heads), i),
+    }  # fmt: skip
+    yield from found.items()
 
 
-def _packed(spec: Spec, places: Places) -> Maps:
+def _packed(spec: Spec) -> _Maps:
     """Yield maps of rows that are a head and a query, in one order or the other."""
-    b, h, i = places
     queries = spec.queries
-    for what, size in (("group", spec.group), ("sequence", spec.heads[0])):
-        if size == 1:
-            continue
-        first, member = h // size * size, h % size
-        if what == "sequence" and size == spec.group:
-            continue
-        for words, row, split in (
-            (f"the row (query, head) of its {what} that is read as (head, query)",
-             i * size + member, False),
-            (f"the row (head, query) of its {what} that is read as (query, head)",
-             member * queries + i, True),
-        ):  # fmt: skip
-            other = (row % size, row // size) if split else (row // queries, row % queries)
-            yield words, _number(spec, b, first + other[0], other[1])
-        for step in (1, -1):
-            row = i * size + member + step
-            side = "after" if step > 0 else "before"
+
+    def beside(size: int, step: int) -> _Moved:
+        def moved(b: Integers, h: Integers, i: Integers) -> Places:
+            row = i * size + h % size + step
+            return b, h // size * size + row % size, row // size
+
+        return moved
+
+    def read_by_head(size: int) -> _Moved:
+        def moved(b: Integers, h: Integers, i: Integers) -> Places:
+            row = i * size + h % size
+            return b, h // size * size + row // queries, row % queries
+
+        return moved
+
+    def read_by_query(size: int) -> _Moved:
+        def moved(b: Integers, h: Integers, i: Integers) -> Places:
+            row = h % size * queries + i
+            return b, h // size * size + row % size, row // size
+
+        return moved
+
+    sizes = {spec.heads[0]: "sequence", spec.group: "group"}
+    for size in sorted(sizes):
+        what = sizes[size]
+        if size > 1:
             yield (
-                f"the row {side} it among (query, head) of its {what}",
-                _number(spec, b, first + row % size, row // size),
+                f"the row (query, head) of its {what} that is read as (head, query)",
+                read_by_head(size),
             )
+            yield (
+                f"the row (head, query) of its {what} that is read as (query, head)",
+                read_by_query(size),
+            )
+            yield f"the row after it among (query, head) of its {what}", beside(size, 1)
+            yield f"the row before it among (query, head) of its {what}", beside(size, -1)
 
 
-def _blocks(spec: Spec, places: Places) -> Maps:
-    """Yield maps to the first or last row of blocks, the block before, and the first one."""
-    b, h, i = places
-    last = spec.lengths[0][b] - 1
-    for size in block_sizes(spec.queries):
-        start = i // size * size
-        end = np.minimum(start + size - 1, last)
-        for words, query in (
-            ("the first query of its block", start),
-            ("the last query of its block", end),
-            ("the query at its place in the first block", i % size),
-            ("the query at its place in the block before", np.where(i < size, i, i - size)),
-            ("the query of its block in reverse order", start + end - i),
-            ("the query at its place in the next block", np.where(i + size > last, i, i + size)),
-        ):
-            if size < spec.queries:
-                yield f"{words} (blocks of {size} queries)", _number(spec, b, h, query)
-    size_of_group = spec.group
-    if size_of_group > 1:
-        first, member = h // size_of_group * size_of_group, h % size_of_group
-        row, most = i * size_of_group + member, (last + 1) * size_of_group - 1
-        turned = member * (last + 1) + i
-        for size in block_sizes(size_of_group * spec.queries - 1):
-            for place in ("first", "last"):
-                start = row // size * size
-                other = start if place == "first" else np.minimum(start + size - 1, most)
+def _blocks(spec: Spec) -> _Maps:
+    """Yield maps to the first or last query of blocks, the block before, and the first one."""
+    last = spec.lengths[0] - 1
+
+    def of_size(size: int) -> dict[str, _Moved]:
+        def end(b: Integers, i: Integers) -> Integers:
+            found: Integers = np.minimum(i // size * size + size - 1, last[b])
+            return found
+
+        return {
+            "first query of its block": lambda b, h, i: (b, h, i // size * size),
+            "last query of its block": lambda b, h, i: (b, h, end(b, i)),
+            "query at its place in the first block": lambda b, h, i: (b, h, i % size),
+            "query at its place in the block before":
+                lambda b, h, i: (b, h, np.where(i < size, i, i - size)),
+            "query of its block in reverse order":
+                lambda b, h, i: (b, h, i // size * size + end(b, i) - i),
+            "query at its place in the next block":
+                lambda b, h, i: (b, h, np.where(i + size > last[b], i, i + size)),
+        }  # fmt: skip
+
+    for size in block_sizes(spec.queries - 1):
+        for words, moved in of_size(size).items():
+            yield f"the {words} (blocks of {size} queries)", moved
+
+
+def _packed_blocks(spec: Spec) -> _Maps:
+    """Yield maps to the first or last row of blocks of rows of a group, in both orders."""
+    last, group = spec.lengths[0] - 1, spec.group
+
+    def by_query(size: int, step: int) -> _Moved:
+        def moved(b: Integers, h: Integers, i: Integers) -> Places:
+            row, most = i * group + h % group, (last[b] + 1) * group - 1
+            row = np.minimum(row // size * size + step, most)
+            return b, h // group * group + row % group, row // group
+
+        return moved
+
+    def by_head(size: int, step: int) -> _Moved:
+        def moved(b: Integers, h: Integers, i: Integers) -> Places:
+            queries = last[b] + 1
+            row, most = h % group * queries + i, queries * group - 1
+            row = np.minimum(row // size * size + step, most)
+            return b, h // group * group + row // queries, row % queries
+
+        return moved
+
+    orders = {
+        "the heads of a group one after the other for each query": by_query,
+        "the queries of a head one after the other, then the next head of the group": by_head,
+    }
+    for size in block_sizes(group * spec.queries - 1) if group > 1 else ():
+        for place, step in (("first", 0), ("last", size - 1)):
+            for words, order in orders.items():
                 yield (
-                    f"the {place} row of its block (blocks of {size} rows, the heads of a group "
-                    "one after the other for each query)",
-                    _number(spec, b, first + other % size_of_group, other // size_of_group),
-                )
-                start = turned // size * size
-                other = start if place == "first" else np.minimum(start + size - 1, most)
-                yield (
-                    f"the {place} row of its block (blocks of {size} rows, the queries of a head "
-                    "one after the other, then the next head of the group)",
-                    _number(spec, b, first + other // (last + 1), other % (last + 1)),
+                    f"the {place} row of its block (blocks of {size} rows, {words})",
+                    order(size, step),
                 )
 
 

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
 
 from constructive.kernels.answer import grouped
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import Places, explicit, of_places, row_maps
+from constructive.kernels.laws.row_maps import Places, Source, explicit, of_places, row_maps
 from constructive.kernels.laws.words import exchanged
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.spec import Spec
@@ -155,8 +155,9 @@ class Sums(Part):
     takes_sum: ClassVar[bool] = True
     takes_top: ClassVar[bool] = False
 
+    @cached_property
     def _tops(self) -> tuple[Array, Array]:
-        """Return largest logits and sums of all rows, (N,) each."""
+        """Largest logits and sums of all rows, (N,) each."""
         bench = self.evidence.bench
         top = bench.logits.max(-1)
         if self.evidence.problem.sinks is not None:
@@ -165,7 +166,7 @@ class Sums(Part):
         return np.where(np.isfinite(top), top, 0.0).ravel(), total.ravel()
 
     def _factors(self, own: Integers, sources: Integers) -> Array:
-        top, total = self._tops()
+        top, total = self._tops
         with np.errstate(all="ignore"):
             found = np.ones(len(sources), dtype=np.float32)
             if self.takes_sum:
@@ -215,23 +216,21 @@ def rows(kind: type[Part], evidence: Evidence) -> Mistakes:
     if not part.is_there:
         return
     spec = evidence.problem.spec
-    maps = list(row_maps(spec, evidence.places))
+    maps = list(row_maps(spec))
     heads = list(_all_heads(spec, evidence.places))
     sequences = list(_all_sequences(spec, evidence.places))
-    sources = np.stack([source for _, source in maps] + heads + sequences)
+    sources = np.stack([source(evidence.places) for _, source in maps] + heads + sequences)
     table = _table(evidence, part, sources)
     for index in np.flatnonzero(table[: len(maps)].all(1)):
-        words = maps[index][0]
-        yield f"{part.words} {words}", partial(_made, evidence, part, words)
+        words, source = maps[index]
+        yield f"{part.words} {words}", partial(_made, evidence, part, source)
     rest = table[len(maps) :]
     yield from _explicit(evidence, part, rest[: len(heads)], axis=1)
     yield from _explicit(evidence, part, rest[len(heads) :], axis=0)
 
 
-def _made(evidence: Evidence, part: Part, words: str) -> Array:
-    maps = row_maps(evidence.problem.spec, evidence.every)
-    source = next(source for name, source in maps if name == words)
-    return part.made(np.maximum(source, 0))
+def _made(evidence: Evidence, part: Part, source: Source) -> Array:
+    return part.made(np.maximum(source(evidence.every), 0))
 
 
 def _table(evidence: Evidence, part: Part, sources: Integers) -> Booleans:

@@ -58,7 +58,8 @@ class Running:
         """Return the output for blocks of a number of keys."""
         # In the format of accumulators, in which factors that are too large overflow.
         real = np.float64 if bench.problem.spec.output.name == "float64" else np.float32
-        logits, values = bench.logits.astype(real), bench.values.astype(real)
+        logits: Array = bench.logits.astype(real)
+        values: Array = bench.values.astype(real)
         seen = logits if self.reference is None else self.reference.astype(real)
         rows = logits.shape[:3]
         largest = np.full((*rows, 1), -np.inf, real)

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import Format, nearest
+from constructive.exact.formats import Format
 from constructive.exact.upward import up
 from constructive.layers.causal.margins import Margins, of_the_worst
 from constructive.layers.causal.saturated import EXACT, picks
@@ -51,13 +51,8 @@ _MOST_TOKENS = 1 << 20
 def require_integers(weights: dict[str, Array], model: FloatModel) -> None:
     """Require that all weights are integers that programs of a model add without error.
 
-    Args:
-        weights: of a decoder, by the names that files give them
-        model: how evaluation rounds
-
-    Raises:
-        PrecisionError: for other weights, for columns of U whose sizes add up to 2^24, and for
-            models that merge parts, scale logits, or multiply any arrays first
+    Raises PrecisionError for other weights, for columns of U whose sizes add up to 2^24, and for
+    models that merge parts, scale logits, or multiply any arrays first.
     """
     if model.contraction.free or model.constants or model.merged:
         raise PrecisionError(
@@ -96,19 +91,11 @@ def integer_margins(
     following: Integers,
     places: Integers,
 ) -> Margins:
-    """Bound the margins of one text; `require_integers` holds for the weights.
+    """Bound the margins of one text of signs (N, d); `require_integers` holds for the weights.
 
-    Args:
-        weights: of a decoder, by the names that files give them
-        model: how evaluation rounds
-        tokens: signs (N, d)
-        window: how many tokens a position sees; None for all
-        following: what is right at a position (N,); negative where nothing is asked
-        places: what positions are called (N,)
-
-    Raises:
-        PrecisionError: where heads are not saturated, where tokens, queries or keys are not numbers
-            of the model's formats, or where logits are beyond what float64 holds
+    Position i is called places[i], and following[i] is right there, or negative where nothing is
+    asked. Raises PrecisionError where heads are not saturated, where tokens, queries or keys are
+    not numbers of the model's formats, or where logits are beyond what float64 holds.
     """
     heads = weights["W_Q"], weights["W_K"]
     seen = min(len(tokens), window or len(tokens))
@@ -180,11 +167,7 @@ def _judged(
 
 
 def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
-    """Return the readout, or two parts that add up to it where a format does not hold it.
-
-    Args:
-        readout: U, integers in float64
-        form: that factors of products are rounded to, or None
+    """Return U, integers in float64, or two parts of it where a format of factors is too short.
 
     Example:
         >>> from constructive.exact.formats import FORMATS
@@ -192,7 +175,7 @@ def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
         >>> high.tolist(), low.tolist()
         ([[1024.0], [-0.0]], [[-23.0], [-3.0]])
     """
-    if form is None or (nearest(readout, form) == readout).all():
+    if form is None or form.holds(readout):
         return (readout,)
     high = _SPLIT * np.rint(readout / _SPLIT)
     return high, readout - high
@@ -200,8 +183,7 @@ def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
 
 def _require_held(arrays: dict[str, Array], form: Format) -> None:
     for name, array in arrays.items():
-        exact = array.astype(np.float64)
-        if not (nearest(exact, form) == exact).all():
+        if not form.holds(array):
             raise PrecisionError(
                 f"there are {name} that {form.name} does not hold",
                 witness=name,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from constructive.exact.arithmetics.floats import Floats
 from constructive.layers.attend import attend, flat
-from constructive.layers.shapes import HeadShapes, require_finite
+from constructive.layers.shapes import HeadShapes, require_floats
 from constructive.layers.views import BLOCK_BYTES, Causal, Rows
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, finite_array, private
@@ -74,11 +74,6 @@ class CausalLayer(HeadShapes):
     def width(self) -> int:
         """d, the number of entries of a token."""
         return len(self.readout_weights) // (self.num_heads + self.skip)
-
-    @property
-    def num_parameters(self) -> int:
-        """The number of entries of the weights."""
-        return sum(array.size for array in self.tensors.values())
 
     @property
     def target_dim(self) -> int:
@@ -169,13 +164,6 @@ class CausalLayer(HeadShapes):
 
 def _check(tensors: dict[str, Array], *, skip: bool) -> None:
     """Raise ParameterError for weights which do not fit together."""
-    kinds = {array.dtype for array in tensors.values()}
-    if len(kinds) > 1 or kinds - {np.dtype(np.float32), np.dtype(np.float64)}:
-        raise ParameterError(
-            f"weights have dtypes {sorted(map(str, kinds))}",
-            witness=tuple(sorted(map(str, kinds))),
-            suggestion="all float32, or all float64",
-        )
     w_q, w_k, readout = (tensors[name] for name in ("W_Q", "W_K", "U"))
     shapes = {name: array.shape for name, array in tensors.items()}
     fits = w_q.ndim == 3 and w_q.shape == w_k.shape and readout.ndim == 2 and w_q.size
@@ -186,4 +174,4 @@ def _check(tensors: dict[str, Array], *, skip: bool) -> None:
             witness=shapes,
             suggestion=f"W_Q and W_K (H, d, d_h), U ({rows}, d_out)",
         )
-    require_finite(tensors)
+    require_floats(tensors)

@@ -72,11 +72,7 @@ class Margins:
 
     @classmethod
     def together(cls, parts: "list[Margins]") -> "Margins":
-        """All of some, in the order of their places.
-
-        Args:
-            parts: one or several
-        """
+        """Join one or several, in the order of their places."""
         joined = [
             np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])
         ]
@@ -121,17 +117,10 @@ def margins(
     places: Integers,
     longest: int | None = None,
 ) -> Iterator[Margins]:
-    """Bound the margins at some positions, a few at a time.
+    """Bound the margins at some positions, a few at a time, of float64 tokens (S, N, d).
 
-    Args:
-        layer: the weights
-        unembedding: o_v (V, d_out)
-        model: how evaluation rounds
-        tokens: (S, N, d), float64
-        known: of their logits
-        following: (S, N), what is right at a position; negative where nothing is asked
-        places: (S, N), what they are called
-        longest: the most tokens that any position sees, here or elsewhere; by default N
+    A position is called places[s, i], and following[s, i] is right there, or negative where nothing
+    is asked. No position sees more than the `longest` tokens, here or elsewhere; by default N.
     """
     readout = layer.readout_weights.astype(np.float64)
     outputs = np.ascontiguousarray(unembedding.T.astype(np.float64))
@@ -209,10 +198,7 @@ def average_sizes(weights: Array, sizes: Array) -> Array:
 
     Rounding weights, sizes and n products in any order takes a part of gamma_(n+2) at most, with
     u = 2^-24, and less than (n + 4) 2^-23; underflow takes 2^-125 from each term, times 1 or |x|.
-
-    Args:
-        weights: of attention, one or less in sum (S, R, n), float64
-        sizes: (S, n, d), rounded to float32
+    Weights (S, R, n) are one or less in sum, and sizes (S, n, d) are rounded to float32.
     """
     terms = sizes.shape[1]
     with np.errstate(over="ignore"):  # an infinity bounds everything
@@ -249,13 +235,9 @@ def _judged(
 def of_the_worst(
     least: Array, most: Array, error: Array, right: Integers
 ) -> tuple[Array, Array, Array, Array]:
-    """Return least, most, error and share of some positions, from those of each other token.
+    """Return least, most, error and share of some positions, from those of each token (R, V + 1).
 
-    Args:
-        least: of the margins (R, V + 1), which are used up
-        most: the same
-        error: the same
-        right: what has to follow (R,)
+    The arrays are used up; right[r] has to follow at position r.
     """
     each = np.arange(len(right))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -80,15 +80,13 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
         columns = array.reshape(_matrix_shape(name, array.shape, heads))
         matrix, listed = Matrix(name, columns.shape, seed, order), []
         for index, values in enumerate(columns.T):
-            if name == "unembedding" and index == 1:
-                order = order_of(columns[:, 0])
-                matrix = dataclasses.replace(matrix, order=order)
             key, best = min(_candidates(values, index, matrix), key=_size)
             listed.append((key, *best.parameters))
             bits.append(best.bits)
             count += RULES[key].counted(len(values))
-        if order is None:
-            order = order_of(columns[:, 0])
+            if order is None:  # the first column of the unembedding gives it to all others
+                order = order_of(values)
+                matrix = dataclasses.replace(matrix, order=order)
         runs = [[len(list(same)), *rule] for rule, same in groupby(listed)]
         count += sum(len(run) - 2 for run in runs)
         rules[name] = {"shape": list(array.shape), "columns": runs}
@@ -124,16 +122,14 @@ def unpack(rules: Mapping[str, Any], bits: BitArray, seed: int) -> dict[str, Arr
             raise ValueError(f"its rules for {name} are not those of {count} columns")
         matrix, columns = Matrix(name, (rows, count), seed, order), np.empty((rows, count))
         for index, (key, parameters) in enumerate(listed):
-            if name == "unembedding" and index == 1:
-                order = order_of(columns[:, 0])
-                matrix = dataclasses.replace(matrix, order=order)
             rule = RULES[key]
             column = rule.read(parameters, given, index, matrix)
             if rule is not FLOATS and not (np.abs(column) <= LARGEST).all():
                 raise ValueError(f"{name} has integers beyond 2^24, which float32 rounds")
             columns[:, index] = column
-        if order is None:
-            order = order_of(columns[:, 0])
+            if order is None:
+                order = order_of(column)
+                matrix = dataclasses.replace(matrix, order=order)
         tensors[name] = columns.astype(np.float32).reshape(shape)
     if given.left >= 8 or given.take(given.left).any():
         raise ValueError("it has more bits than its columns")
@@ -155,7 +151,7 @@ def order_of(values: Array) -> Integers:
     return order
 
 
-def _matrix_shape(name: str, shape: tuple[int, ...], heads: int = 0) -> tuple[int, int]:
+def _matrix_shape(name: str, shape: tuple[int, ...], heads: int) -> tuple[int, int]:
     """Return rows and columns: a row for each token, position or head; U also has one for x."""
     whole = all(is_integer(size) and size > 0 for size in shape)
     if not whole or len(shape) != (3 if name in {"W_Q", "W_K"} else 2):

@@ -1,12 +1,9 @@
 """Columns whose second half follows from the first one, as those of heads in pairs."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
-from constructive.layers.packed.formulas import DrawnSigns
-from constructive.layers.packed.numbers import Coded, Fields
 from constructive.layers.packed.rules import Bits, Matrix, Rule, Stored
 from constructive.support.arrays import Array
 
@@ -16,11 +13,12 @@ class Paired(Rule):
 
     A row in front of both halves, as in U, belongs to those of the other rule.
 
-    Attributes:
+    Args:
         rule: of the first rows
     """
 
-    rule: ClassVar[Rule]
+    def __init__(self, rule: Rule) -> None:
+        self.name, self.rule = f"paired {rule.name}", rule
 
     def counted(self, rows: int) -> int:
         """Count the numbers of the first rows."""
@@ -46,27 +44,6 @@ class Paired(Rule):
         given = self.rule.read(tuple(inner), bits, index, _rows(matrix, first))
         column: Array = np.concatenate([given, sign * given[first - half :] + 0.0])
         return column
-
-
-class PairedSigns(Paired):
-    """Pairs of signs that a seed gives."""
-
-    name = "paired drawn"
-    rule = DrawnSigns()
-
-
-class PairedFields(Paired):
-    """Pairs of integers in fields."""
-
-    name = "paired fields"
-    rule = Fields()
-
-
-class PairedIntegers(Paired):
-    """Pairs of integers by Rice's code."""
-
-    name = "paired integers"
-    rule = Coded()
 
 
 def _rows(matrix: Matrix, count: int) -> Matrix:

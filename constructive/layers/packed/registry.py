@@ -8,7 +8,7 @@ from constructive.layers.packed.formulas import (
     Parity,
 )
 from constructive.layers.packed.numbers import Coded, Fields, Floats, Places
-from constructive.layers.packed.paired import PairedFields, PairedIntegers, PairedSigns
+from constructive.layers.packed.paired import Paired
 from constructive.layers.packed.rules import Rule
 
 FLOATS = Floats()
@@ -20,11 +20,11 @@ RULES: dict[str, Rule] = {
         OrderParity(),
         Parabola(),
         DrawnSigns(),
-        PairedSigns(),
+        Paired(DrawnSigns()),
         Places(),
-        PairedFields(),
+        Paired(Fields()),
         Fields(),
-        PairedIntegers(),
+        Paired(Coded()),
         Coded(),
         FLOATS,
     )

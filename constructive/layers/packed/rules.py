@@ -59,14 +59,7 @@ class Bits:
         self._bits, self._at = bits, 0
 
     def take(self, count: int) -> BitArray:
-        """Read the next ones.
-
-        Args:
-            count: how many
-
-        Raises:
-            ValueError: where there are fewer
-        """
+        """Read the next ones; raises ValueError where there are fewer."""
         if count < 0 or self._at + count > len(self._bits):
             raise ValueError("its bits are cut off")
         taken = self._bits[self._at : self._at + count]
@@ -74,14 +67,7 @@ class Bits:
         return taken
 
     def runs(self, count: int) -> Integers:
-        """Read unary numbers: so many zeros before each of the next ones.
-
-        Args:
-            count: how many numbers
-
-        Raises:
-            ValueError: where there are fewer
-        """
+        """Read unary numbers: so many zeros before each of the next ones; raises as `take`."""
         ones = np.flatnonzero(self._bits[self._at :])[:count]
         if len(ones) < count:
             raise ValueError("its bits are cut off")
@@ -102,37 +88,20 @@ class Rule(ABC):
         numbers: entries of a column that are stored, per row: 0 for a formula, else 1
     """
 
-    name: ClassVar[str]
+    name: str
     numbers: ClassVar[int] = 0
 
     def counted(self, rows: int) -> int:
-        """Count the entries of a column that are stored.
-
-        Args:
-            rows: of the column
-        """
+        """Count the entries of a column of so many rows that are stored."""
         return self.numbers * rows
 
     @abstractmethod
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
-        """Return what stores a column; None where this rule does not give it.
-
-        Args:
-            values: float32 (n,)
-            index: which column of the matrix
-            matrix: that it is in
-        """
+        """Return what stores a column (n,) of a matrix; None where this rule does not give it."""
 
     @abstractmethod
     def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
-        """Return the column, float64 (n,).
-
-        Args:
-            parameters: of the rule
-            bits: of the file
-            index: which column of the matrix
-            matrix: that it is in
-        """
+        """Return the column, float64 (n,), from parameters and the bits of the file."""
 
 
 NO_BITS = np.zeros(0, np.uint8)
@@ -140,10 +109,7 @@ NO_BITS = np.zeros(0, np.uint8)
 
 
 def integers_of(values: Array) -> Integers | None:
-    """Return the integers that these are; None where some are not, or are too large.
-
-    Args:
-        values: (n,)
+    """Return the integers that these (n,) are; None where some are not, or are too large.
 
     Example:
         >>> integers_of(np.array([1.0, -3.0])).tolist(), integers_of(np.array([0.5]))
@@ -156,10 +122,7 @@ def integers_of(values: Array) -> Integers | None:
 
 
 def parity(numbers: Integers) -> Integers:
-    """Return -1 for numbers with an odd number of binary digits 1, else 1.
-
-    Args:
-        numbers: not negative, below 2^32
+    """Return -1 for numbers below 2^32 with an odd number of binary digits 1, else 1.
 
     Example:
         >>> parity(np.array([0, 1, 2, 3])).tolist()

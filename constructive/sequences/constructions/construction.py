@@ -50,12 +50,10 @@ class SequenceConstruction(ABC):
 
     Attributes:
         name: what users ask for
-        embedding: its way to embed tokens, as records name it
         comparison: by which its networks compare
     """
 
     name: ClassVar[str]
-    embedding: ClassVar[str]
     comparison: ClassVar[Comparison]
 
     @abstractmethod

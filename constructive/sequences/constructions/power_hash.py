@@ -25,7 +25,6 @@ class FloatPowerHash(Hash):
     """Powers modulo the smallest prime that was found, where it takes many tokens to tell apart."""
 
     name = "float_power_hash"
-    embedding = "power_hash"
     comparison = SATURATING
 
     def factors(

@@ -23,7 +23,6 @@ class ProductHash(Hash):
     """Products of the smallest factors that were found: the fewest weights for most data."""
 
     name = "product_hash"
-    embedding = "product_hash"
     comparison = RAMP
 
     def factors(

@@ -34,7 +34,6 @@ class SeparatingSet(SequenceConstruction):
     """A dictionary of weights: the fewest in all where few tokens tell contexts apart."""
 
     name = "separating_set"
-    embedding = "separating_set"
     comparison: ClassVar[Comparison] = RAMP
 
     def embed(

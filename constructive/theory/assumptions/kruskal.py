@@ -112,8 +112,8 @@ def kruskal_rank(
     blocks = _dependent_blocks(vectors, rng)
     if not blocks:
         return KruskalRank(count, "all vectors are independent", None, None, count, width)
-    budgets = _Budgets(budget / len(blocks), search_budget / len(blocks), rng)
-    parts = [_of_block(vectors[block], wanted, budgets) for block in blocks]
+    shares = budget / len(blocks), search_budget / len(blocks)
+    parts = [_of_block(vectors[block], wanted, shares, rng) for block in blocks]
     weakest = min(parts, key=lambda part: part.lower)
     whole = len(blocks[0]) == count
     argument = weakest.argument if whole else f"blocks; {weakest.argument}"
@@ -134,55 +134,41 @@ def kruskal_rank(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Budgets:
-    """What may be spent on one block."""
+def _of_block(
+    vectors: Array, wanted: int, budgets: tuple[float, float], rng: np.random.Generator
+) -> KruskalRank:
+    """Return bounds for a block, some of whose vectors are dependent; `lower` is at most `wanted`.
 
-    enumeration: float
-    search: float
-    rng: np.random.Generator
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What is known of one block; `lower` is at most the bound that was wanted."""
-
-    lower: int
-    argument: str
-    violation: Dependency | None = None
-    near_miss: tuple[int, ...] | None = None
-
-
-def _of_block(vectors: Array, wanted: int, budgets: _Budgets) -> _Part:
-    """Return bounds for the vectors of a block, some of which are dependent."""
-    count = len(vectors)
+    budgets: of enumeration, and of the search
+    """
+    (count, width), (budget, search_budget) = vectors.shape, budgets
     wanted = min(wanted, count)  # a subset has no more vectors than there are
     lower, spent, argument = 0, 0.0, "enumeration"
     while lower < wanted:
         spent += enumeration.cost(count, lower + 1)
-        if lower >= _ALWAYS and spent > budgets.enumeration:
+        if lower >= _ALWAYS and spent > budget:
             break
         try:
-            found = enumeration.dependent_subset(vectors, lower + 1, budgets.rng)
+            found = enumeration.dependent_subset(vectors, lower + 1, rng)
         except enumeration.UndecidedError:
             break
         if found is not None:
-            return _Part(lower, argument, found)
+            return KruskalRank(lower, argument, found, None, count, width)
         lower += 1
-    if 2 <= lower < wanted <= vectors.shape[1] and _on_moment_curve(vectors):
-        lower, argument = min(wanted, count), "moment curve"
+    if 2 <= lower < wanted <= width and _on_moment_curve(vectors):
+        lower, argument = wanted, "moment curve"
     if lower < wanted:
-        bound = min(_coherence_bound(vectors, wanted, budgets.search), wanted)
+        bound = _coherence_bound(vectors, wanted, search_budget)
         if bound > lower:
             lower, argument = bound, "coherence"
     if lower >= wanted:
-        return _Part(lower, argument)
+        return KruskalRank(lower, argument, None, None, count, width)
     found, near_miss = _too_few_dimensions(vectors, wanted), None
     largest = len(found.rows) - 1 if found else wanted
     if largest > lower:
-        seen = search.dependent_subset(vectors, largest, smallest=lower + 1, budget=budgets.search)
+        seen = search.dependent_subset(vectors, largest, smallest=lower + 1, budget=search_budget)
         found, near_miss = seen.dependency or found, seen.near_miss
-    return _Part(lower, argument, found, near_miss)
+    return KruskalRank(lower, argument, found, near_miss, count, width)
 
 
 def _dependent_blocks(vectors: Array, rng: np.random.Generator) -> list[Integers]:

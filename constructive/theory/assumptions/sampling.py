@@ -93,15 +93,7 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
     among the sample: not from a clock. So a sample can be drawn again, and its size has nothing to
     do with what is found in it.
 
-    Args:
-        vectors: T vectors of d entries, (T, d)
-        size: the number of vectors in a subset, 1 to T
-        budget: 1.0 allows about half a minute
-        seed: of the few subsets
-
-    Raises:
-        DataError: for what is not a matrix of real numbers
-        ParameterError: for a size beyond T, a negative budget or seed
+    A budget of 1.0 allows about half a minute.
 
     Example:
         >>> affordable(np.random.default_rng(0).random((40, 3)), 3).subsets

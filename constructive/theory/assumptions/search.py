@@ -62,11 +62,7 @@ def dependent_subset(vectors: Array, largest: int, *, budget: float, smallest: i
 
     Finding none proves nothing.
 
-    Args:
-        vectors: (T, d)
-        largest: the most vectors of a subset
-        budget: inner products that may be computed
-        smallest: the fewest vectors of a subset
+    budget: inner products that may be computed
 
     Example:
         >>> vectors = np.random.default_rng(0).integers(-99, 99, size=(400, 20)).astype(float)

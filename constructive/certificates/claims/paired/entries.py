@@ -84,14 +84,8 @@ def coupled_entries(
 ) -> tuple[Integers, Integers]:
     """Return positions and pairs that are not certified to agree, but for those of the own pairs.
 
-    Args:
-        examples: T of them
-        owner: the pair of each position that belongs to one
-        scan: their scores
-        executor: where pieces are done, or None for here
-
-    Raises:
-        UndecidedError: where they are too many
+    `owner` is the pair of each position that belongs to one. Raises UndecidedError where there are
+    too many.
     """
     total, pairs = len(examples.order), len(examples.stops)
     weights = np.ascontiguousarray(np.concatenate(list(examples.query_weights)).T)

@@ -55,13 +55,10 @@ class Inverse:
 
 
 class Coupling:
-    """N as a function: N w, rounded up, for positive w (T,); N', if rounding counts `margin` times.
+    """N as a function: N w, rounded up, for positive w (T,).
 
-    Args:
-        examples: T of them
-        entries: of X
-        margin: how many times bounds of rounding count
-        extra: the token of the extra example and its direction, where they were read before
+    It is N' if bounds of rounding count `margin` times. `extra` is the token of the extra example
+    and its direction, where they were read before.
     """
 
     def __init__(
@@ -109,11 +106,7 @@ class Coupling:
             self.correction = _correction(entries, token, self.direction, margin)
 
     def __call__(self, weights: Array) -> Array:
-        """Return N w, rounded up.
-
-        Args:
-            weights: w (T,), positive
-        """
+        """Return N w, rounded up."""
         result = up(self.tail * float(up(self.column_sums @ weights)))
         for rows, defect in self.defects:
             part = weights[rows].reshape(*defect.shape[:2], 1)
@@ -143,12 +136,7 @@ def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
 
 
 def spread_of(bound: Coupling, weights: Array) -> float:
-    """Return an upper bound of the entries of `|K R| w`.
-
-    Args:
-        bound: of R
-        weights: w (T,)
-    """
+    """Return an upper bound of the entries of `|K R| w`."""
     spread = 0.0
     for _, rows, inverse in bound.runs:
         part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
@@ -170,12 +158,8 @@ def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[A
 
     Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
     (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c that converges is taken:
-    it leaves most room. Nothing has to be aperiodic or connected for that.
-
-    Args:
-        bound: N
-        total: T
-        nearly: the part of 1 - 1/c with which an iteration is content
+    it leaves most room. Nothing has to be aperiodic or connected for that. An iteration is content
+    with the part `nearly` of 1 - 1/c.
     """
     for factor in FACTORS:
         content = 1.0 - nearly * (1.0 - 1.0 / factor)
@@ -210,11 +194,7 @@ def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice,
 
 
 def extra_token(examples: Examples) -> Extra:
-    """Return the token `x*` that pair 0 reads from the extra example, and `x* / |x*|^2`, rounded.
-
-    Args:
-        examples: of which the last one belongs to no pair
-    """
+    """Return the token `x*` that pair 0 reads of the extra example, and `x* / |x*|^2`, rounded."""
     tokens = Tokens.of(examples, np.array([len(examples.order) - 1]))
     reach = float(examples.queries[-1] @ examples.query_weights[1, 0])
     scores = tokens.scores[0]

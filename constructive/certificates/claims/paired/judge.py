@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from constructive.certificates.certificate import PAIRED_FORMAT
 from constructive.certificates.claims import error, rank, readout
 from constructive.certificates.claims.kind import Subject
 from constructive.certificates.claims.paired.entries import Entries, evaluate
@@ -16,7 +15,6 @@ from constructive.certificates.claims.paired.inverse import Inverse, bound_inver
 from constructive.certificates.claims.paired.readouts import Readouts
 from constructive.certificates.claims.paired.residuals import Residuals, residuals_of
 from constructive.certificates.claims.paired.scan import Scan
-from constructive.certificates.claims.strategy import Strategy
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import up
@@ -25,6 +23,8 @@ from constructive.support.arrays import first_place
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
+CLAIMS = "rank", "error", "readout"
+"""Those that are proved here, in the order of certificates."""
 _ROOM = 2
 """A distance that is claimed is this much more than what is shown, as a checker has
 another R and another w."""
@@ -35,33 +35,24 @@ _LARGEST_DENSE = 2000
 """Examples up to which paired heads are judged as any others, where this proof fails."""
 
 
-class PairedProof(Strategy):
-    """The proof in float64 with bounds; the readout brings the rank of its blocks with it."""
+def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
+    """Return the claims, or None where some are undecided and the examples are few.
 
-    claims = "rank", "error", "readout"
-    options = frozenset({"executor"})
-    format = PAIRED_FORMAT
-
-    def applies(self, subject: Subject[Memorizer, Dataset]) -> bool:
-        """Return whether heads are paired, for these examples."""
-        return applies(subject.weights, subject.data)
-
-    def prove(self, subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
-        """Return the claims, or None where some are undecided and the examples are few."""
-        asked = {kind.name for kind in subject.asked}
-        if "readout" in asked:
-            asked.add("rank")
-        options = subject.options
-        claims = prove(
-            subject.weights,
-            subject.data,
-            [name for name in self.claims if name in asked],
-            error.epsilon_of(subject),
-            options.delta,
-            executor=options.executor,
-        )
-        decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
-        return claims if decided or subject.data.num_examples > _LARGEST_DENSE else None
+    Few examples are judged as any others then. The readout brings the rank of its blocks with it.
+    """
+    asked = {kind.name for kind in subject.asked}
+    if "readout" in asked:
+        asked.add("rank")
+    claims = prove(
+        subject.weights,
+        subject.data,
+        [name for name in CLAIMS if name in asked],
+        error.epsilon_of(subject),
+        subject.options.delta,
+        executor=subject.options.executor,
+    )
+    decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
+    return claims if decided or subject.data.num_examples > _LARGEST_DENSE else None
 
 
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
@@ -201,6 +192,3 @@ def _readout(
         f"distance at most {at_most(bound, shown)} (contraction {at_most(inverse.contraction)})"
     )
     return Claim("readout", statement, Verdict.PROVED, detail, evidence={"bound": shown.hex()})
-
-
-PAIRED = PairedProof()

@@ -36,11 +36,7 @@ def residuals_of(
 ) -> Residuals:
     """Evaluate f - y at every position, at size one.
 
-    Args:
-        examples: T of them
-        entries: x_{t,p}
-        second: what the second head of the pair whose readouts do not cancel adds to f
-        readouts: and targets
+    `second` is what the second head of the pair whose readouts do not cancel adds to f.
     """
     result, size, slack = sums = np.zeros((3, *readouts.targets.shape))
     first, both, owner = readouts.first, readouts.both, examples.owner

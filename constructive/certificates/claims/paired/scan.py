@@ -41,12 +41,7 @@ class Scan:
 
     @classmethod
     def of(cls, examples: Examples, unlike: Unlike | None) -> "Scan":
-        """Read every context once.
-
-        Args:
-            examples: T of them
-            unlike: the pair whose readouts do not cancel, if they are asked for
-        """
+        """Read every context once; `unlike` is the pair whose readouts do not cancel."""
         owner, total = examples.owner, len(examples.order)
         size, width = examples.dataset.context_size, examples.queries.shape[1]
         top, bottom, score_error, largest = np.empty((4, total))

@@ -18,8 +18,8 @@ subspace; they are dealt out first, next time.
 Examples are dealt out to groups like cards, those with equal contexts one after the other, so that
 little is left to exchange. What comes out is proved by `theory.wide_grouping`.
 
-*Obstructions.* Of the examples J groups hold k_J + (H - 1) delta_J at most: the first one k_J, by
-(2), and the others delta_J. Of m queries in k dimensions they hold H(k - 1) + 1 (Lemma 2.2).
+*Obstruction.* Of the examples J groups hold k_J + (H - 1) delta_J at most: the first one k_J, by
+(2), and the others delta_J.
 """
 
 from collections import deque
@@ -30,77 +30,78 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.progress import report
-from constructive.support.verdict import Verdict
+from constructive.support.verdict import Claim, Verdict
 from constructive.theory import wide_grouping
-from constructive.theory.assumptions.obstacles import Flat, Regrouping, zero_or_parallel
-from constructive.theory.bounds import Groups, consecutive, group_sizes
+from constructive.theory.assumptions.group_search import Flat, GroupSearch, Regrouping
+from constructive.theory.bounds import Groups, consecutive
 from constructive.theory.context_capacity import context_capacity, generic_rows
-from constructive.theory.group_spans import own_contexts
+from constructive.theory.wide_grouping import context_of_each
 
-_PASSES = 8
-"""Orders in which the examples are dealt out."""
 _BLAMED = 4
-"""Dependencies among queries that are looked at after each."""
+"""Dependencies among queries that are looked at after each pass."""
 
 
-def search(dataset: Dataset, num_heads: int, rng: np.random.Generator) -> Regrouping:
-    """Find groups in some order of the examples, but for the given one with even groups.
+class WideGroups(GroupSearch):
+    """Groups of any sizes, up to d - 1 examples, and d in the first."""
 
-    Args:
-        dataset: T <= H(d - 1) + 1 examples
-        num_heads: H
-        rng: of all random choices
-    """
-    even = consecutive(group_sizes(dataset.num_examples, num_heads))
-    obstacle = zero_or_parallel(dataset.queries, rng)
-    if obstacle is not None:
-        return Flat.of(dataset.queries, obstacle).refutation(even)
-    flats: list[Flat] = []
-    for attempt in range(_PASSES):
-        report("regroup", attempt, _PASSES)
-        sharing = _Sharing.dealt(dataset, num_heads, _queue(dataset, flats, rng), rng)
+    letter = "d"
+    least = "queries of d >= 2 entries"
+    passes = 8
+
+    def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
+        super().__init__(dataset, num_heads, rng)
+        self._flats: list[Flat] = []
+
+    @staticmethod
+    def size(dataset: Dataset) -> int:
+        """Return d."""
+        return dataset.width
+
+    def prove(self, groups: Groups, order: Integers) -> Claim:
+        """Prove the claim *wide_grouping*."""
+        return wide_grouping.prove(self.dataset, groups, order, self.rng)
+
+    def attempt(self, number: int) -> Regrouping | None:
+        """Deal out the examples, exchange them, and sort the groups."""
+        queue = _queue(self.dataset, self._flats, self.rng)
+        sharing = _Sharing(self.dataset, self.num_heads, queue, self.rng)
         sharing.place_all()
-        if sharing.loose and not attempt:
-            refuted = _too_narrow(dataset, even, rng)
-            if refuted is not None:
-                return refuted
+        if sharing.loose and number == 0:
+            narrow = self._too_narrow()
+            if narrow is not None:
+                return narrow
         heads = sharing.sorted_heads()
         if not sharing.loose and heads is not None:
             order = np.concatenate([sharing.members[head] for head in heads])
             groups = consecutive([len(sharing.members[head]) for head in heads])
-            if wide_grouping.prove(dataset, groups, order, rng).verdict is Verdict.PROVED:
-                detail = f"found in pass {attempt + 1}"
-                return Regrouping(Verdict.PROVED, order, groups, detail)
-        for flat in sharing.flats(dataset.queries):
-            if len(flat.members) > flat.held_by(num_heads):
-                return flat.refutation(even)
-            if flat not in flats:
-                flats.append(flat)
-    detail = f"none found in {_PASSES} passes; more heads make smaller groups"
-    dependency = flats[-1].dependency if flats else None
-    return Regrouping(Verdict.UNDECIDED, None, even, detail, dependency)
+            found = self.proved(groups, order, f"found in pass {number + 1}")
+            if found is not None:
+                return found
+        for flat in sharing.flats(self.dataset.queries):
+            if flat not in self._flats:
+                self._flats.append(flat)
+                self.dependency = flat.dependency
+        return self.refuted(self._flats)
 
-
-def _too_narrow(dataset: Dataset, even: Groups, rng: np.random.Generator) -> Regrouping | None:
-    """That no order will do, where contexts hold less than all examples (Theorem 8)."""
-    found = context_capacity(dataset, len(even), rng)
-    if found.upper >= dataset.num_examples or not len(found.blamed):
-        return None
-    spans, members = found.spans, tuple(found.blamed.tolist())
-    most = spans.tokens + (len(even) - 1) * spans.differences
-    detail = (
-        f"the contexts of {len(members)} examples span {spans.tokens} dimensions, and their "
-        f"differences of tokens {spans.differences}; of these {len(even)} groups take at most "
-        f"{most}"
-    )
-    return Regrouping(Verdict.REFUTED, None, even, detail, None, members)
+    def _too_narrow(self) -> Regrouping | None:
+        """That no order will do, where contexts hold less than all examples (Theorem 8)."""
+        found = context_capacity(self.dataset, self.num_heads, self.rng)
+        if found.upper >= self.dataset.num_examples or not len(found.blamed):
+            return None
+        spans, members = found.spans, tuple(found.blamed.tolist())
+        most = spans.tokens + (self.num_heads - 1) * spans.differences
+        detail = (
+            f"the contexts of {len(members)} examples span {spans.tokens} dimensions, and their "
+            f"differences of tokens {spans.differences}; of these {self.num_heads} groups take at "
+            f"most {most}"
+        )
+        return Regrouping(Verdict.REFUTED, None, self.even, detail, None, members)
 
 
 def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Integers:
     """The order in which examples are dealt out: by subspaces of queries, then by contexts."""
     total = dataset.num_examples
-    contexts = own_contexts(dataset).reshape(total, -1)
+    contexts = context_of_each(dataset).reshape(total, -1)
     _, kind = np.unique(contexts, axis=0, return_inverse=True)
     flat = np.full(total, len(flats))
     for index in rng.permutation(len(flats)):
@@ -145,13 +146,16 @@ class _Matroid:
 class _Sharing:
     """Groups that are being filled, with the examples that found no place yet."""
 
-    def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, dataset: Dataset, num_heads: int, queue: Integers, rng: np.random.Generator
+    ) -> None:
+        """Deal out the examples, and take back what a group does not hold."""
         prime = next(modular.safe_primes())
         total, queries = dataset.num_examples, dataset.queries
         self.rng = rng
         residues = modular.residues(queries, prime)
         self.queries = _Matroid.of(residues, prime, rng)
-        contexts = own_contexts(dataset)
+        contexts = context_of_each(dataset)
         tokens, differences = (
             _Matroid.of(generic_rows(contexts, 1, prime, rng, np.full(total, which)), prime, rng)
             for which in (False, True)
@@ -161,19 +165,11 @@ class _Sharing:
         self.members: list[Integers] = []
         self.loose: list[int] = []
         self.known: dict[int, tuple[Booleans, Booleans]] = {}
-
-    @classmethod
-    def dealt(
-        cls, dataset: Dataset, num_heads: int, queue: Integers, rng: np.random.Generator
-    ) -> "_Sharing":
-        """Deal out the examples, and take back what a group does not hold."""
-        sharing = cls(dataset, num_heads, rng)
         for head in range(num_heads):
             given = np.sort(queue[head::num_heads])
-            kept = sharing.queries.basis(sharing.contexts[head].basis(given))[: sharing.rooms[head]]
-            sharing.members.append(kept)
-            sharing.loose += np.setdiff1d(given, kept).tolist()
-        return sharing
+            kept = self.queries.basis(self.contexts[head].basis(given))[: self.rooms[head]]
+            self.members.append(kept)
+            self.loose += np.setdiff1d(given, kept).tolist()
 
     def place_all(self) -> None:
         """Find places for loose examples, up to the first that finds none."""
