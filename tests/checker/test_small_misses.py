@@ -169,3 +169,14 @@ def test_seven_values_of_a_unit_have_three_bits(checker):
         tokens = np.array([[0], [largest]], dtype=object)
         work = checker.columns.Work(10**9, 10**9)
         assert checker.size.extents(memorizer, tokens, work) == (3, [bits])
+
+
+# Upper bounds: how long the integers are which tokens are.
+
+
+def test_integers_of_tokens_are_as_long_as_their_scales_are_apart(checker):
+    """83 bits: 53, and 30 between the largest and the smallest; zeros have no scale."""
+    full = 1.0 - 2.0**-53
+    assert checker.impossible.reach(np.array([[full, 0.0, full * 2.0**-30]])) == 83
+    assert int(full * 2.0**83).bit_length() == 83
+    assert checker.impossible.reach(np.array([[0.0, 0.0]])) == 53
