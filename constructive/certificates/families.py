@@ -59,10 +59,10 @@ class LayerFamily(ClaimFamily):
         elif subject.options.executor is not None:
             raise ParameterError(
                 f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved "
-                "in pieces, and have no executor= (--jobs)",
+                "in pieces, and have no executor=",
                 witness=type(subject.options.executor).__name__,
                 suggestion=f"paired heads with claims among {', '.join(judge.CLAIMS)}, or no "
-                "executor= (--jobs)",
+                "executor=",
             )
         elif paired:
             judge.require_few(names, subject.data.num_examples)

@@ -20,6 +20,10 @@ _ARGUMENT = re.compile(
 """An argument of a function: its name without `num_`, and its value as Python writes it."""
 
 
+_OTHERWISE = {"executor": "--jobs"}
+"""Options that have another name than the argument."""
+
+
 def options_of(app: typer.Typer, words: Sequence[str]) -> frozenset[str]:
     """Return the long options of the command that the words call, such as {"--heads"}."""
     command = typer.main.get_command(app)
@@ -41,7 +45,7 @@ def spelled(message: str, options: Collection[str]) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        name = "--" + found["name"].replace("_", "-")
+        name = _OTHERWISE.get(found["name"], "--" + found["name"].replace("_", "-"))
         words = _words(found["value"]) if name in options else None
         return found[0] if words is None else f"{name} {words}".rstrip()
 
