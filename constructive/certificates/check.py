@@ -225,9 +225,9 @@ def named_format(path: Path) -> str | None:
 
 
 def _named_in(head: bytes) -> str | None:
-    named = (
-        re.search(rb'"format":\s*"([^"]{1,60})"', head) if head.lstrip().startswith(b"{") else None
-    )
+    if not head.lstrip().startswith(b"{"):
+        return None
+    named = re.search(rb'"format":\s*"([^"]{1,60})"', head)
     return named[1].decode(errors="replace") if named else None
 
 

@@ -6,7 +6,15 @@ from constructive.cli.common import app
 from constructive.cli.spelling import options_of, spelled
 from constructive.support.errors import shown
 
-OPTIONS = {"--heads", "--construction", "--exact-logits", "--every", "--claims", "--epsilon"}
+OPTIONS = {
+    "--heads",
+    "--construction",
+    "--exact-logits",
+    "--every",
+    "--claims",
+    "--epsilon",
+    "--jobs",
+}
 
 
 @pytest.mark.parametrize(
@@ -15,6 +23,7 @@ OPTIONS = {"--heads", "--construction", "--exact-logits", "--every", "--claims",
         ("num_heads=6", "--heads 6"),
         ("construction='generic', which holds Hd", "--construction generic, which holds Hd"),
         ("exact_logits=True; every=, outputs=", "--exact-logits; --every, outputs="),
+        ("no executor=, or construction='paired'", "no --jobs, or --construction paired"),
         ("use 3 heads (d=5), H = 9", "use 3 heads (d=5), H = 9"),
     ],
 )
