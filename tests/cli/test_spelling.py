@@ -6,15 +6,8 @@ from constructive.cli.common import app
 from constructive.cli.spelling import options_of, spelled
 from constructive.support.errors import shown
 
-OPTIONS = {
-    "--heads",
-    "--construction",
-    "--exact-logits",
-    "--every",
-    "--claims",
-    "--epsilon",
-    "--jobs",
-}
+NAMES = "heads", "construction", "exact-logits", "every", "claims", "epsilon", "jobs"
+OPTIONS = {f"--{name}" for name in NAMES}
 
 
 @pytest.mark.parametrize(
