@@ -1,13 +1,13 @@
 """`certify`: claims about stored weights on stored data, each proved, refuted or left undecided."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from constructive.certificates.certificate import Certificate
+from constructive.certificates.claims.kind import ClaimKind
 from constructive.certificates.claims.options import MOST_BITS, CertifyOptions
 from constructive.certificates.families import family_of
-from constructive.certificates.family import ClaimFamily
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
@@ -40,9 +40,12 @@ def certify(
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
     A claim that cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
-    proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails and T
-    is small, they are judged as any others. Options that claims do not have are refused: those
-    about sequences have none, those about decoders the `seed`.
+    proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails, or
+    *executed* is asked for with other claims, they are judged as any others if T <= 2,000. Beyond
+    that, ask for *executed* in a call of its own.
+
+    An option that none of the claims takes is refused: no certificate may be read as if it were
+    about that option. A `seed` is never refused, as any seed proves the same.
 
     Args:
         memorizer: or a PyTorch module, which is read by `Memorizer.from_torch`. Where it has
@@ -71,16 +74,19 @@ def certify(
             - ``"equality"``: every label is put out, with == (`claims.sequences`)
             - ``"size"``: the non-zero parameters are at most those of Theorem 7's formula
 
-            and for decoders (`claims.decoders`)
+            and for decoders (`claims.recites`)
 
             - ``"rank"``: Z has as many independent rows as there are different contexts
             - ``"recites"``: the next token has the largest logit at every position
             - ``"executed"``: so it has for every program of a model
-        epsilon: the largest error, in units of the targets; by default 1e-6 times the largest
-            target, to one digit (1e-6 if all are zero). The claim *executed* is UNDECIDED where
-            its bound is larger than an epsilon that was given
-        delta: the largest distance of an entry from an exact readout; by default what can be shown
-        max_prec: bits after which an undecided claim stays so; by default 4096
+        epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
+            targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).
+            The claim *executed* is UNDECIDED where its bound is larger than an epsilon that was
+            given
+        delta: of *readout*: the largest distance of an entry from an exact readout; by default what
+            can be shown
+        max_prec: of *error*, *readout* and *executed* of a layer: bits after which an undecided
+            claim stays so; by default 4096
         seed: of the primes' points; any seed proves the same
         model: of the claim *executed*: "float32, pairwise" (by default; for a decoder with its own
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
@@ -90,9 +96,10 @@ def certify(
             other machines; None for here. The certificate is the same
 
     Raises:
-        ParameterError: for arguments that make no sense, a memorizer with rational weights, which
-            needs no certificate, an executor for a proof that has no pieces, and a module that
-            `Memorizer.from_torch` refuses
+        ParameterError: for arguments that make no sense, options that no claim takes, *executed*
+            with other claims about more than 2,000 examples of paired heads, a memorizer with
+            rational weights, which needs no certificate, an executor for a proof that has no
+            pieces, and a module that `Memorizer.from_torch` refuses
         DataError: for data whose shapes do not fit the layer, or of another kind
 
     Example:
@@ -113,9 +120,10 @@ def certify(
             suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
             "other with a Dataset",
         )
-    names = _checked_claims(claims, weights, family)
+    known = family.available(weights)
+    names = _checked_claims(claims, weights, family.name_of(weights), known)
     options = CertifyOptions(epsilon, delta, max_prec, seed, model, executor).checked()
-    _require_taken(options, names, weights, family)
+    _require_taken(options, names, known)
     return family.prove(weights, data, names, options)
 
 
@@ -138,9 +146,10 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
     )
 
 
-def _checked_claims(claims: object, weights: object, family: ClaimFamily) -> tuple[str, ...]:
+def _checked_claims(
+    claims: object, weights: object, about: str, known: Mapping[str, ClaimKind]
+) -> tuple[str, ...]:
     """Return the claims that are asked for, in their order. Raises ParameterError for others."""
-    known = family.available(weights)
     if claims is None:
         return tuple(name for name, kind in known.items() if kind.is_usual(weights))
     asked = [claims] if isinstance(claims, str) else claims
@@ -148,7 +157,7 @@ def _checked_claims(claims: object, weights: object, family: ClaimFamily) -> tup
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
         raise ParameterError(
-            f"claims={shown(claims)} are not claims about {family.name_of(weights)}",
+            f"claims={shown(claims)} are not claims about {about}",
             witness=unknown or None,
             suggestion=f"some of {', '.join(known)}",
         )
@@ -156,23 +165,23 @@ def _checked_claims(claims: object, weights: object, family: ClaimFamily) -> tup
 
 
 def _require_taken(
-    options: CertifyOptions, claims: tuple[str, ...], weights: object, family: ClaimFamily
+    options: CertifyOptions, claims: tuple[str, ...], known: Mapping[str, ClaimKind]
 ) -> None:
-    """Refuse a model that no claim takes, and options that these weights have no claim for."""
-    known = family.available(weights)
-    takers = [name for name, kind in known.items() if "model" in kind.options]
-    if options.model is not None and takers and not set(takers) & set(claims):
-        raise ParameterError(
-            f"model={shown(options.model)} is for the claim {', '.join(takers)}, which is not "
-            "requested",
-            witness=claims,
-            suggestion=f'claims="{takers[0]}", or no model=',
-        )
-    idle = {name: value for name, value in options.given().items() if name not in family.options}
-    if idle:
-        raise ParameterError(
-            f"claims about {family.name_of(weights)} have no "
-            f"{', '.join(f'{name}=' for name in idle)}",
-            witness=shown(idle),
-            suggestion="none of " + ", ".join(f"{name}=" for name in idle),
-        )
+    """Refuse options that none of the claims takes. Raises ParameterError.
+
+    A seed is left out: any seed proves the same, so that programs may give it to all their calls.
+    """
+    taken = frozenset({"seed"}).union(*(known[name].options for name in claims))
+    idle = {name: value for name, value in options.given().items() if name not in taken}
+    if not idle:
+        return
+    takers = {
+        option: [name for name, kind in known.items() if option in kind.options] for option in idle
+    }
+    ways = [f"{option}= with {' or '.join(names)}" for option, names in takers.items() if names]
+    named = ", ".join(f"{option}=" for option in idle)
+    raise ParameterError(
+        f"no claim among {', '.join(claims)} takes {named}",
+        witness=shown(idle),
+        suggestion="; ".join([*ways, f"no {named}"]),
+    )

@@ -216,6 +216,21 @@ def _require_role(path: Path, role: str, given: object) -> None:
     raise FormatError(problem, witness=str(given), suggestion=_ORDER)
 
 
+def named_format(path: Path) -> str | None:
+    """Return the format that a JSON file of ours names at its start; None for any other file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return _named_in(file.read(_HEAD))
+
+
+def _named_in(head: bytes) -> str | None:
+    if not head.lstrip().startswith(b"{"):
+        return None
+    named = re.search(rb'"format":\s*"([^"]{1,60})"', head)
+    return named[1].decode(errors="replace") if named else None
+
+
 def _role_of(path: Path) -> str | None:
     """What a file says it is; None where the checker may find out what is wrong with it."""
     with path.open("rb") as file:
@@ -224,5 +239,4 @@ def _role_of(path: Path) -> str | None:
         return _DATA
     if head.find(b"{") == _LENGTH:
         return _WEIGHTS
-    named = re.search(rb'"format":\s*"([^"]{1,60})"', head)
-    return _KINDS.get(named[1].decode(errors="replace")) if named else None
+    return _KINDS.get(_named_in(head) or "")

@@ -48,26 +48,24 @@ class LayerFamily(ClaimFamily):
         """Return dtypes, shapes and hashes."""
         return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
-    @property
-    def options(self) -> frozenset[str]:
-        """The options of claims, and the executor of the proof of paired heads."""
-        return super().options | {"executor"}
-
     def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
         """Prove claims about paired heads together, if they are of that proof; others in turn."""
         names = [kind.name for kind in subject.asked]
-        if set(names) <= set(judge.CLAIMS) and judge.applies(subject.weights, subject.data):
+        paired = judge.applies(subject.weights, subject.data)
+        if paired and set(names) <= set(judge.CLAIMS):
             claims = judge.attempt(subject)
             if claims is not None:
                 return claims, PAIRED_FORMAT
         elif subject.options.executor is not None:
             raise ParameterError(
                 f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved "
-                "in pieces, and have no executor= (--jobs)",
+                "in pieces, and have no executor=",
                 witness=type(subject.options.executor).__name__,
                 suggestion=f"paired heads with claims among {', '.join(judge.CLAIMS)}, or no "
-                "executor= (--jobs)",
+                "executor=",
             )
+        elif paired:
+            judge.require_few(names, subject.data.num_examples)
         return super().judged(subject)
 
 

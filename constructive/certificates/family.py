@@ -54,11 +54,6 @@ class ClaimFamily(ABC):
         """Return the claims that apply to these weights, in the order of the registry."""
         return {name: kind for name, kind in CLAIMS[self.name].items() if kind.applies(weights)}
 
-    @property
-    def options(self) -> frozenset[str]:
-        """The options that some claim takes."""
-        return frozenset().union(*(kind.options for kind in CLAIMS[self.name].values()))
-
     def prove(
         self,
         weights: Any,  # noqa: ANN401 - of this family

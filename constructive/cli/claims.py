@@ -1,7 +1,7 @@
 """Commands that prove things of files: certify, upper-bound, check."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,6 @@ from constructive.cli.common import (
     Force,
     Heads,
     Json,
-    MemorizerFile,
     Pieces,
     Quiet,
     app,
@@ -23,19 +22,30 @@ from constructive.cli.common import (
     require_rocq,
 )
 from constructive.cli.outputs import one_output, print_json, write_certificate
+from constructive.data import corpus
 from constructive.support.errors import ParameterError
 
 
 @app.command("certify")
 def certify_command(
-    memorizer: MemorizerFile,
-    data: Data,
+    memorizer: Annotated[
+        Path, typer.Argument(help="File from `build`, `recite` or `sequence build`.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help=".npz file or folder with contexts, queries and targets; the .json file of the "
+            "text (`recite`) or of the sequences (`sequence build`)."
+        ),
+    ],
     output: CertificateFile = Path("certificate.json"),
     claims: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to prove, separated by commas; by default all that apply of "
-            f"{', '.join(CLAIMS['layer'])}."
+            help="What to prove, separated by commas or blanks in quotes. About a layer: "
+            f"{', '.join(CLAIMS['layer'])}; by default all that apply but executed, and at most "
+            f"one grouping. About a decoder: {', '.join(CLAIMS['decoder'])}. About sequences: "
+            f"{', '.join(CLAIMS['sequences'])}."
         ),
     ] = None,
     epsilon: Annotated[
@@ -63,6 +73,8 @@ def certify_command(
 ) -> None:
     """Prove that stored weights memorize stored data, and write a certificate.
 
+    The file of the data says what the weights are: a layer, a decoder or sequences.
+
     Exit status 0 if every claim is PROVED, else 1; the certificate is written in any case.
 
     Examples:
@@ -70,18 +82,37 @@ def certify_command(
         constructive certify memorizer.safetensors data.npz
 
         constructive certify memorizer.safetensors data.npz --claims rank,error
+
+        constructive certify decoder.safetensors text.json --claims recites
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
     output, say = one_output(
         output, ".json", inputs=inputs, force=force, quiet=quiet, as_json=as_json
     )
-    loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
-    chosen = tuple(name.strip() for listed in claims or () for name in listed.split(","))
+    loaded, dataset = _read(memorizer, data)
+    chosen = None if claims is None else " ".join(claims).replace(",", " ").split()
     with processes(jobs) as executor, progress_bar(quiet=quiet):
         certificate = constructive.certify(
-            loaded, dataset, claims=chosen or None, epsilon=epsilon, delta=delta, model=model,
+            loaded, dataset, claims=chosen, epsilon=epsilon, delta=delta, model=model,
             executor=executor)  # fmt: skip
     write_certificate(certificate, output, say, as_json=as_json)
+
+
+def _read(memorizer: Path, data: Path) -> tuple[Any, Any]:
+    """Return weights and data of the kind that the file of the data names; by default a layer."""
+    from constructive.certificates.check import named_format
+
+    kinds: dict[str | None, tuple[Any, Any]] = {
+        corpus.FORMAT: (constructive.Decoder, constructive.Text),
+        constructive.SequenceDataset.FORMAT: (
+            constructive.SequenceMemorizer,
+            constructive.SequenceDataset,
+        ),
+    }
+    kind = kinds.get(named_format(data))
+    if kind is None:
+        return constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
+    return kind[0].load(memorizer), kind[1].load(data)
 
 
 @app.command("upper-bound")
@@ -112,7 +143,7 @@ def check_command(
         Path,
         typer.Argument(
             readable=False,  # `check` says so, with the file's role
-            help=".json file from `certify`, `upper-bound` or `sequence certify`.",
+            help=".json file from `certify`, `recite`, `upper-bound` or `sequence certify`.",
         ),
     ],
     files: Annotated[
@@ -120,8 +151,9 @@ def check_command(
         typer.Argument(
             metavar="[MEMORIZER] DATA",
             readable=False,
-            help=".safetensors file from `build` (none for an upper bound) and .npz file; for "
-            "sequences both .json files from `sequence build`.",
+            help=".safetensors file from `build` (none for an upper bound) and .npz file; for a "
+            "decoder the .safetensors and .json files from `recite`; for sequences both .json "
+            "files from `sequence build`.",
         ),
     ],
     quick: Annotated[
@@ -167,6 +199,8 @@ def check_command(
         constructive check certificate.json memorizer.safetensors data.npz
 
         constructive check certificate.json memorizer.safetensors data.npz --rocq
+
+        constructive check decoder-certificate.json decoder.safetensors text.json
 
         constructive check upper-bound.json data.npz
 

@@ -20,7 +20,7 @@ from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.extended import ExtendedLayer
+from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.layer import Layer, require_float_layer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord
@@ -42,7 +42,6 @@ from constructive.theory.values import require_room
 
 _LADDER = (106, 212, 424, 848)
 """Bits that precision="auto" tries beyond float64."""
-_MOST_BITS = 4096
 
 
 @in_three_parts
@@ -252,9 +251,9 @@ def _extended(
             witness=found.rank,
             suggestion="another seed=, or more heads",
         )
-    wanted = tolerance * record.largest_target
     if len(precisions) > 1:  # "auto": no worse than targets in float64
-        wanted = min(wanted, record.largest_target * 2.0**-FLOAT64_BITS)
+        tolerance = min(tolerance, 2.0**-FLOAT64_BITS)
+    largest = np.abs(dataset.target_matrix).max(axis=0)
     for precision in precisions:
         parts = extended.solve(layer, dataset, found.columns, precision=precision)
         shape = layer.num_heads, layer.width, dataset.target_dim
@@ -263,14 +262,20 @@ def _extended(
             value[:, :, : dataset.target_dim] = part.reshape(shape)
         leading = dataclasses.replace(layer, value_weights=values[0])
         solved = ExtendedLayer(leading, np.stack(values[1:]), precision)
-        error = solved.max_error(dataset)
-        if error <= wanted:
+        errors = solved.column_errors(dataset)
+        if (errors <= tolerance * largest).all():
+            error = float(errors.max())
             record = dataclasses.replace(record, max_error=error, precision=precision)
             return _finished(solved, record)
+    worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
+    more = min(2 * precision, MOST_BITS)
     raise PrecisionError(
-        f"a readout of {precision} bits misses the targets by up to {error:.1e}",
-        witness={"max_error": error, "precision": precision},
-        suggestion=f"precision={2 * precision}",
+        f"a readout of {precision} bits misses the targets of size {largest[worst]:.2g} by up to "
+        f"{errors[worst]:.1e}",
+        witness={"max_error": float(errors[worst]), "precision": precision},
+        suggestion=f"precision={more}"
+        if more > precision
+        else "more heads, or a larger tolerance=",
     )
 
 
@@ -293,9 +298,9 @@ def _check_parameters(
     require_not_negative(tolerance=tolerance)  # and not beyond all floats
     automatic = isinstance(precision, str) and precision == "auto"
     bits = isinstance(precision, int) and not isinstance(precision, bool)
-    if not automatic and not (bits and FLOAT64_BITS <= precision <= _MOST_BITS):  # type: ignore[operator]
+    if not automatic and not (bits and FLOAT64_BITS <= precision <= MOST_BITS):  # type: ignore[operator]
         message = f"precision={precision!r} is not a number of bits"
-        suggestion = f"{FLOAT64_BITS} (float64) to {_MOST_BITS}, or 'auto'"
+        suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
 

@@ -48,8 +48,7 @@ def refusal(
             witness = name
             suggestion = "construction='generic', whose heads are random, or exact_logits=False"
         case "executor" | "checkpoint":
-            words = {"executor": "executor= (--jobs)", "checkpoint": "checkpoint="}
-            names = " and ".join(words[option] for option in refused if option in PIECES)
+            names = " and ".join(f"{option}=" for option in refused if option in PIECES)
             problem = f"construction={name!r} is not built in pieces, and has no {names}"
             others = [
                 repr(other) for other, each in CONSTRUCTIONS.items() if first in each.options[FLOAT]

@@ -87,12 +87,19 @@ def file_names(instances: Sequence[Instance], vnnlib: str = "both") -> list[str]
     networks: dict[str, Instance] = {}
     names: list[str] = []
     for instance in instances:
-        first = networks.setdefault(instance.network_name, instance)
-        if first.network is not instance.network or not _NAME.fullmatch(instance.name):
+        if not _NAME.fullmatch(instance.name):
             raise ParameterError(
-                f"{shown(instance.name)} cannot be the name of an instance of this folder",
+                f"{shown(instance.name)} cannot be the name of a file",
                 witness=instance.name,
                 suggestion="letters, digits, `_`, `.` and `-`, and NETWORK_a, NETWORK_b for twins",
+            )
+        first = networks.setdefault(instance.network_name, instance)
+        if first.network is not instance.network:
+            raise ParameterError(
+                f"{shown(first.name)} and {shown(instance.name)} have different networks of one "
+                f"name, {shown(instance.network_name)}",
+                witness=(first.name, instance.name),
+                suggestion="another name for one of them: NETWORK_a and NETWORK_b are for twins",
             )
         names += [f"{folder}/{instance.name}.vnnlib" for folder in VNNLIB[vnnlib]]
         names.append(f"proofs/{instance.name}.json")

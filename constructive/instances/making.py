@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.instances.families import FAMILIES
+from constructive.instances.families.planted import Planted
 from constructive.instances.instance import Instance, Twins
 from constructive.support.arguments import require_pair, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
 
 _SEEDS = 2**31
-KINDS = "needle", "corner", "shadow"
+KINDS = tuple(name for name, family in FAMILIES.items() if issubclass(family, Planted))
 """The families of twins with a planted maximum."""
 
 
@@ -65,7 +66,7 @@ def planted(
 def make(
     count: int,
     *,
-    kinds: Sequence[str] = KINDS,
+    kinds: str | Sequence[str] = KINDS,
     dims: tuple[int, int] = (2, 32),
     seed: int = 0,
     executor: Executor | None = None,
@@ -78,15 +79,15 @@ def make(
 
     Args:
         count: how many instances, at least
-        kinds: names of families
+        kinds: the names of one or more families; a string is one name
         dims: the range of d
         seed: of all that is drawn
         executor: where groups are made; None for here
         options: values, or ranges (least, most), of options of families
 
     Raises:
-        ParameterError: for other kinds, ranges that are not pairs of positive numbers in order, and
-            options that no family takes
+        ParameterError: for other kinds or none, ranges that are not pairs of positive numbers in
+            order, and options that no family takes
 
     Example:
         >>> made = make(4, kinds=["needle"], dims=(2, 8), scale=(16.0, 256.0))
@@ -95,6 +96,8 @@ def make(
     """
     require_positive(count=count)
     require_seed(seed)
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    _require_kinds(kinds)
     ranges = _ranges(kinds, dims, options)
     made: list[Instance] = []
     tasks = _tasks(kinds, ranges, seed)
@@ -112,12 +115,10 @@ def _made(task: _Task) -> tuple[Instance, ...]:
     return family.make(task.dim, seed=task.seed, name=task.name, **task.options)
 
 
-def _ranges(
-    kinds: Sequence[str],
-    dims: tuple[int, int],
-    options: Mapping[str, float | tuple[float, float]],
-) -> dict[str, tuple[float, float]]:
-    """The range of d and those of options, checked."""
+def _require_kinds(kinds: Sequence[str]) -> None:
+    """Require one name or more, of families. Raises ParameterError."""
+    if not kinds:
+        raise ParameterError("kinds= names no family", suggestion="one of " + ", ".join(FAMILIES))
     for kind in kinds:
         if kind not in FAMILIES:
             raise ParameterError(
@@ -125,13 +126,21 @@ def _ranges(
                 witness=shown(kind),
                 suggestion=", ".join(FAMILIES),
             )
+
+
+def _ranges(
+    kinds: Sequence[str],
+    dims: tuple[int, int],
+    options: Mapping[str, float | tuple[float, float]],
+) -> dict[str, tuple[float, float]]:
+    """The range of d and those of options, checked."""
     known = {name: option for kind in kinds for name, option in FAMILIES[kind].options.items()}
     usual = {name: option.drawn for name, option in known.items() if option.drawn is not None}
     ranges: dict[str, tuple[float, float]] = {}
     for name, given in {"dims": dims, **usual, **options}.items():
         if name not in {*known, "dims"}:
             raise ParameterError(
-                f"no family of {', '.join(kinds) or 'none'} takes {name}",
+                f"no family of {', '.join(kinds)} takes {name}",
                 witness=name,
                 suggestion=", ".join(sorted(known)) or "kinds=['needle']",
             )

@@ -5,6 +5,7 @@ before. So every weight is an exact dyadic rational, stored in a format that eve
 the layer is evaluated in balls, since a float64 evaluation would throw those bits away.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
 from constructive.exact import ball
-from constructive.exact.ball import exact_matrix, largest
+from constructive.exact.ball import exact_matrix
 from constructive.exact.directed import upper
 from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
@@ -25,8 +26,8 @@ from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError
 
 _GUARD_BITS = 64
-_MOST_BITS = 1 << 13
-"""Bits of a readout that a layer may have; more are built by nobody."""
+MOST_BITS = 1 << 12
+"""Bits that a readout may have. A solve starts with twice as many and more (`solve`)."""
 _WIDEST = 1 << 14
 """Bits of working precision after which a solve is given up."""
 
@@ -62,11 +63,11 @@ class ExtendedLayer(HeadShapes):
             and np.isfinite(self.corrections).all()
         )
         bits = self.precision
-        if not is_integer(bits) or not FLOAT64_BITS < bits <= _MOST_BITS:
+        if not is_integer(bits) or not FLOAT64_BITS < bits <= MOST_BITS:
             raise ParameterError(
                 f"precision={bits!r} is not a number of bits beyond a float64",
                 witness=bits,
-                suggestion=f"from {FLOAT64_BITS + 1} to {_MOST_BITS} bits",
+                suggestion=f"from {FLOAT64_BITS + 1} to {MOST_BITS} bits",
             )
         if not fits:
             raise ParameterError(
@@ -179,14 +180,29 @@ class ExtendedLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer, or the data are rational
         """
+        return float(self.column_errors(dataset).max())
+
+    def column_errors(self, dataset: Dataset) -> Array:
+        """Return the same bound for each entry of the output: (d_out,).
+
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit the layer, or the data are rational
+        """
         self.leading.check_fits(dataset)
         enclosed = enclose(self, self.precision + _GUARD_BITS)
-        bound = arb(0)
+        bounds = [arb(0)] * dataset.target_dim
         for row in enclosed(dataset):
             target = exact_matrix(dataset.target_matrix[row.example][np.newaxis])
             with working_precision(enclosed.prec):
-                bound = bound.max(largest(row.output - target))
-        return upper(bound)
+                errors = (row.output - target).entries()
+                bounds = [
+                    bound.max(error.abs_upper())
+                    for bound, error in zip(bounds, errors, strict=True)
+                ]
+        return np.array([upper(bound) for bound in bounds])
 
     def __repr__(self) -> str:
         return f"ExtendedLayer({self.leading!r}, precision={self.precision})"
@@ -209,17 +225,23 @@ def solve(
             chosen = columns.tolist()
             square = arb_mat([[row[c] for c in chosen] for row in z.tolist()])
             solution = ball.solve(square, exact_matrix(dataset.target_matrix), prec)
-            if solution is not None:
-                size = largest(solution)
-                wide = max(x.rad() for x in solution.entries())
-                if wide <= size * arb(2) ** -(parts * FLOAT64_BITS):
-                    return _split(solution, columns, z.ncols(), parts)
+            if solution is not None and all(
+                _is_sharp(column, parts) for column in zip(*solution.tolist(), strict=True)
+            ):
+                return _split(solution, columns, z.ncols(), parts)
         prec *= 2
     raise PrecisionError(
         f"the readout cannot be enclosed to {precision} bits with {_WIDEST} bits at work",
         witness=precision,
         suggestion="more heads, or construction='saturated'",
     )
+
+
+def _is_sharp(column: Sequence[arb], parts: int) -> bool:
+    """Whether the radii of a column of U are below the last bit of so many floats of its size."""
+    size = max(x.abs_upper() for x in column)
+    wide = max(x.rad() for x in column)
+    return bool(wide <= size * arb(2) ** -(parts * FLOAT64_BITS))
 
 
 def _split(solution: arb_mat, columns: Integers, width: int, parts: int) -> tuple[Array, ...]:

@@ -27,6 +27,7 @@ from constructive import (
     generators,
     strategies,
 )
+from constructive.certificates.claims.options import CertifyOptions
 
 
 def with_layer(memorizer, **changes):
@@ -258,6 +259,29 @@ def test_files_and_printing(proved, tmp_path):
         path.write_text(text)
         with pytest.raises(FormatError, match="is not a certificate"):
             Certificate.load(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "idle", "taker"),
+    [
+        ("epsilon", 1e-20, "rank", "error"),
+        ("epsilon", 1e-20, "readout", "executed"),
+        ("delta", 1e-3, "error", "readout"),
+        ("max_prec", 64, "grouping", "readout"),
+        ("model", "float32, scaled", "rank", "executed"),
+    ],
+)
+def test_an_option_that_no_claim_takes_is_refused(proved, option, value, idle, taker):
+    data, memorizer, *_ = proved
+    with pytest.raises(ParameterError, match=f"{idle} takes {option}=") as caught:
+        certify(memorizer, data, claims=[idle], **{option: value})
+    assert caught.value.witness == str({option: value})
+    assert taker in caught.value.suggestion
+    certificate = certify(memorizer, data, claims=[idle, taker], **{option: value})
+    assert {claim.name for claim in certificate.claims} == {idle, taker}
+    usual = CertifyOptions()
+    assert certify(memorizer, data, claims=[idle], **{option: getattr(usual, option)}).proved
+    assert certify(memorizer, data, claims=[idle], seed=3).proved  # it changes no statement
 
 
 def test_another_seed_is_another_proof(proved):

@@ -253,8 +253,9 @@ def test_other_models_are_refused(data, memorizer, model):
 
 
 def test_a_model_is_for_the_claim_executed(data, memorizer):
-    with pytest.raises(ParameterError, match="not requested"):
+    with pytest.raises(ParameterError, match="takes model=") as caught:
         certify(memorizer, data, model=SINGLE.name)
+    assert "model= with executed" in caught.value.suggestion
 
 
 @pytest.mark.parametrize("model", ["bfloat16, pairwise", "none", None, ["float32, pairwise"]])

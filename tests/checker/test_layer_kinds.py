@@ -126,3 +126,20 @@ def test_data_which_do_not_fit_a_rational_layer():
     wide = Dataset(np.ones((2, 4)), np.ones((3, 4)), np.zeros(3))
     with pytest.raises(ValueError, match="queries have d=4, the layer d=3"):
         layer.check_fits(wide)
+
+
+def test_many_paired_examples_have_no_other_claim_beside_the_rank(data, paired):
+    """Certificates of pairs have no place for `executed`, and others take a T x T matrix."""
+    together = certify(paired, data, claims=["rank", "error", "executed"])
+    assert together.format == "constructive certificate 1"
+    assert together["rank"].verdict is Verdict.PROVED
+    many = generators.gaussian(num_examples=2001, context_size=3, width=64, seed=4)
+    memorizer = build_memorizer(many, num_heads=72, construction="paired")
+    for dense in ("rank", "readout"):
+        with pytest.raises(ParameterError, match=f"{dense} beside executed") as caught:
+            certify(memorizer, many, claims=[dense, "error", "executed"])
+        assert caught.value.witness == 2001
+        assert "two certificates" in caught.value.suggestion
+    alone = certify(memorizer, many, claims=["rank", "error"])
+    assert alone.format == "constructive paired certificate 1"
+    assert alone.proved

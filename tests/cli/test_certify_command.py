@@ -6,8 +6,17 @@ import sys
 
 import pytest
 
-from constructive import Certificate, Memorizer, Verdict
+from constructive import (
+    Certificate,
+    Memorizer,
+    SequenceDataset,
+    Text,
+    Verdict,
+    build_decoder,
+    build_sequence_memorizer,
+)
 from constructive.certificates.check import CHECKER
+from constructive.certificates.claims.registry import CLAIMS
 
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 
@@ -41,6 +50,62 @@ def test_claims_and_bounds_reach_certify(built, tmp_path):
     assert list(claims) == ["error", "readout"]
     assert claims["error"]["statement"].endswith("<= 1e-09")
     assert "within 1e-08 of" in claims["readout"]["statement"]
+
+
+def test_blanks_separate_claims_as_commas_do(built, tmp_path):
+    built("certify", "memorizer.safetensors", "data.npz", "--claims", "rank error")
+    claims = json.loads((tmp_path / "certificate.json").read_text())["claims"]
+    assert list(claims) == ["rank", "error"]
+    options = "memorizer.safetensors", "data.npz", "--force", "--claims"
+    for given, said in (("rank errors", "--claims rank,errors are not"), ("", "are not claims")):
+        assert f"{said}" in built("certify", *options, given, status=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("--epsilon", "1e-20"), "--epsilon"),
+        (("--jobs", 2), "--jobs"),
+        (("--delta", "0"), "--delta"),
+    ],
+)
+def test_options_that_no_claim_takes_are_refused(built, tmp_path, given, named):
+    options = "memorizer.safetensors", "data.npz", "--claims", "grouping"
+    text = built("certify", *options, *given, status=2)
+    assert f"no claim among grouping takes {named}\n" in text
+    assert not (tmp_path / "certificate.json").exists()
+
+
+def test_help_names_the_claims_that_are_not_made_by_default(run):
+    """The sentence of --claims is about the registry of claims."""
+    unusual = [name for name, kind in CLAIMS["layer"].items() if not kind.usual]
+    assert unusual == ["executed"]
+    assert all(kind.usual for row in ("decoder", "sequences") for kind in CLAIMS[row].values())
+    said = " ".join(run("certify", "--help").replace("│", " ").split())
+    assert "all that apply but executed, and at most one grouping" in said
+    assert all(", ".join(CLAIMS[row]) in said for row in ("layer", "decoder", "sequences"))
+
+
+def test_the_file_of_the_data_says_what_is_certified(built, tmp_path):
+    text = Text.words("a cat sat, a rat sat")
+    build_decoder(text, width=16).save(tmp_path / "decoder.safetensors")
+    text.save(tmp_path / "text.json")
+    said = built("certify", "decoder.safetensors", "text.json", "--claims", "recites")
+    assert "for the stored float32 weights of a decoder" in said
+    names = "certificate.json", "decoder.safetensors", "text.json"
+    assert built("check", *names).splitlines()[-1] == "PROVED"
+    said = built("certify", names[1], names[2], "--claims", "error", "--force", status=2)
+    assert "--claims error are not claims about decoders" in said
+    build_sequence_memorizer(["ab", "cd"], ["x", "y"]).save(tmp_path / "s.json")
+    SequenceDataset.of(["ab", "cd"], ["x", "y"]).save(tmp_path / "sd.json")
+    assert "equality  PROVED" in built("certify", "s.json", "sd.json", "-o", "sc.json")
+    for memorizer, data, word in (
+        ("decoder.safetensors", "data.npz", "decoder.safetensors is not a memorizer"),
+        ("memorizer.safetensors", "text.json", "memorizer.safetensors is not a decoder"),
+        ("memorizer.safetensors", "s.json", "s.json is not a data set"),
+    ):
+        said = built("certify", memorizer, data, "-o", "other.json", status=2)
+        assert f"FormatError: {word}" in said
 
 
 def test_what_float32_makes_of_it(built):

@@ -6,6 +6,7 @@ import pytest
 import reference
 
 from constructive import (
+    Dataset,
     ExtendedLayer,
     Memorizer,
     ParameterError,
@@ -92,6 +93,51 @@ def test_files_keep_every_bit(tmp_path):
     for name, tensor in memorizer.layer.tensors.items():
         assert (loaded.layer.tensors[name] == tensor).all()
     assert loaded.layer.corrections.shape == (2, 2, 3, 1)
+
+
+def two_columns(seed, small):
+    """Targets of size one, and others that are so small."""
+    data = generators.uniform(num_examples=7, context_size=3, width=5, target_dim=2, seed=seed)
+    return Dataset(data.contexts, data.queries, data.targets * [1.0, small])
+
+
+def test_the_tolerance_holds_for_each_column_of_targets():
+    data = two_columns(seed=1, small=1e-9)
+    memorizer = build_memorizer(data, num_heads=3, precision=54)
+    parts = memorizer.layer.column_errors(data) / np.abs(data.targets).max(axis=0)
+    assert memorizer.max_error(data) == memorizer.layer.column_errors(data).max()
+    assert parts[0] < parts[1]  # the second column misses by less, but by more of its size
+    between = float(np.sqrt(parts[0] * parts[1]))
+    with pytest.raises(PrecisionError, match=r"targets of size 8\.5e-10"):
+        build_memorizer(data, num_heads=3, precision=54, tolerance=between)
+    same = build_memorizer(data, num_heads=3, precision=54, tolerance=1.01 * float(parts[1]))
+    assert (same.layer.corrections == memorizer.layer.corrections).all()
+
+
+def test_columns_of_the_size_of_the_smallest_floats():
+    data = two_columns(seed=1, small=1e-300)
+    options = {"num_heads": 3, "precision": 106}
+    with pytest.raises(PrecisionError, match="misses"):  # the second part of U is no float there
+        build_memorizer(data, **options, tolerance=1e-27)
+    assert build_memorizer(data, **options, tolerance=1e-22).max_error(data) < 1e-30
+    zeros = two_columns(seed=1, small=0.0)
+    assert build_memorizer(zeros, **options).layer.column_errors(zeros)[1] == 0.0
+
+
+def test_more_bits_are_suggested_up_to_the_most_that_there_are():
+    data = two_columns(seed=1, small=1e-300)
+    options = {"num_heads": 3, "tolerance": 1e-27}
+    for bits, suggested in ((3000, "precision=4096"), (4096, "more heads")):
+        with pytest.raises(PrecisionError, match="misses") as caught:
+            build_memorizer(data, **options, precision=bits)
+        assert suggested in caught.value.suggestion
+    memorizer = build_memorizer(data, num_heads=3, precision=106)
+    for make in (
+        lambda bits: build_memorizer(data, num_heads=3, precision=bits),
+        lambda bits: ExtendedLayer(memorizer.layer.leading, memorizer.layer.corrections, bits),
+    ):
+        with pytest.raises(ParameterError, match="4097"):
+            make(4097)
 
 
 def test_refusals():

@@ -16,6 +16,7 @@ from drawn_networks import files_of
 from constructive import OutputError, ParameterError
 from constructive.instances import GRAPHS, Atom, Box, Property, make, planted, save
 from constructive.instances.folder import EXPECTED, VNNLIB
+from constructive.instances.making import KINDS
 from constructive.instances.proof import text_of
 from constructive.instances.vnnlib import decimal, version_1, version_2
 from constructive.support.files import require_folder
@@ -147,6 +148,16 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path, some):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder"]
 
 
+def test_kinds_are_one_name_or_more():
+    made = make(2, kinds="needle", dims=(2, 2))
+    assert [each.name for each in made] == ["needle_0000_a", "needle_0000_b"]
+    assert KINDS == ("needle", "corner", "shadow")
+    for kinds, word in (([], "no family"), ((), "no family"), ("n", "'n'"), (["x"], "'x'")):
+        with pytest.raises(ParameterError, match=word) as caught:
+            make(2, kinds=kinds)
+        assert "needle" in caught.value.suggestion
+
+
 def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
     one, two, other = some[:3]
     for group, options, word in (
@@ -154,7 +165,7 @@ def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
         (some, {"graph": "none"}, "graph"),
         (some, {"vnnlib": "3"}, "VNN-LIB"),
         ([one, one], {}, "same name"),
-        ([one, replace(other, name=two.name)], {}, "cannot be the name"),
+        ([one, replace(other, name=two.name)], {}, "different networks of one name"),
         ([replace(one, name="../a_b")], {}, "cannot be the name"),
     ):
         with pytest.raises(ParameterError, match=word):

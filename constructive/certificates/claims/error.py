@@ -62,7 +62,7 @@ class Error(ClaimKind):
 
     name = "error"
     statement = STATEMENT
-    options = frozenset({"epsilon", "max_prec"})
+    options = frozenset({"epsilon", "max_prec", "executor"})
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Compare every residual with epsilon, with as many bits as that takes."""

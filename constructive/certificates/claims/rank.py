@@ -123,6 +123,7 @@ class LayerRank(Rank):
     """The claim about a layer, with a row for each example."""
 
     statement = STATEMENT
+    options = frozenset({"seed", "executor"})
     advice = "fewer examples or more heads"
 
     def rows(self, subject: Subject[Memorizer, Dataset]) -> Rows:

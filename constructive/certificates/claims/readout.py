@@ -90,7 +90,7 @@ class Readout(ClaimKind):
 
     name = "readout"
     statement = STATEMENT
-    options = frozenset({"delta", "max_prec"})
+    options = frozenset({"delta", "max_prec", "executor"})
     needs_rows = True
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:

@@ -20,6 +20,7 @@ from constructive.exact.directed import at_least, at_most, lower, short_bound, u
 from constructive.exact.upward import up
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import first_place
+from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
@@ -31,8 +32,11 @@ another R and another w."""
 _SLACKS = 4.0
 """An error has to be within epsilon by so many times the bound of its rounding, for others round
 in another order."""
+_DENSE = "rank", "readout"
+"""Those that take a T x T matrix elsewhere."""
 _LARGEST_DENSE = 2000
-"""Examples up to which paired heads are judged as any others, where this proof fails."""
+"""Examples up to which paired heads are judged as any others, where this proof fails, or is asked
+for together with other claims: its certificates have no place for those."""
 
 
 def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
@@ -53,6 +57,24 @@ def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
     )
     decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
     return claims if decided or subject.data.num_examples > _LARGEST_DENSE else None
+
+
+def require_few(names: Sequence[str], total: int) -> None:
+    """Refuse claims of this proof beside others, if that takes a large matrix.
+
+    Raises ParameterError.
+    """
+    others = [name for name in names if name not in CLAIMS]
+    dense = [name for name in names if name in _DENSE]
+    if not others or not dense or total <= _LARGEST_DENSE:
+        return
+    own = ",".join(name for name in names if name in CLAIMS)
+    raise ParameterError(
+        f"{' and '.join(dense)} beside {', '.join(others)} would take a T x T matrix for T={total} "
+        "examples; alone, the proof of paired heads takes none",
+        witness=total,
+        suggestion=f"two certificates: one of {own}, and one of {','.join(others)}",
+    )
 
 
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
