@@ -14,9 +14,6 @@ _WHERE = {"float64": (58, 80)}
 def sentence(spec: Spec) -> str:
     """Return the model in words.
 
-    Args:
-        spec: the format of inputs
-
     Example:
         >>> sentence(Spec(dtype="bfloat16"))[:60]
         'logits from products of entries in any order, zero where all'

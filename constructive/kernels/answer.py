@@ -59,10 +59,6 @@ def products(spec: Spec, draft: Draft) -> tuple[Array, Array]:
     """Return q k^T without the level and the sums of sizes of its products, (B, H, T_q, T_k).
 
     The numbers are powers of two, and sums stay below 2^53 of their unit: both are exact.
-
-    Args:
-        spec: the shapes
-        draft: queries and keys
     """
     q, k = _short(draft.q, draft.k)
     if draft.level_slot is not None:
@@ -81,31 +77,18 @@ def _short(q: Array, k: Array) -> tuple[Array, Array]:
 
 
 def grouped(spec: Spec, q: Array, k: Array) -> Array:
-    """Return the products of queries with the keys of their KV head, (B, H, T_q, T_k).
-
-    Args:
-        spec: the shapes
-        q: (B, H, T_q, d)
-        k: (B, G, T_k, d)
-    """
+    """Return products of queries (B, H, T_q, d) with keys (B, G, T_k, d) of their KV head."""
     batch, group = spec.batch, spec.group
     rows = q.reshape(batch, spec.heads[1], group * q.shape[2], q.shape[3])
     found: Array = (rows @ k.swapaxes(-1, -2)).reshape(batch, spec.heads[0], q.shape[2], -1)
     return found
 
 
-def averaged(spec: Spec, weights: Array, v: Array) -> Array:
-    """Return weighted sums of values, (B, H, T_q, d_v).
-
-    Args:
-        spec: the shapes
-        weights: (B, H, T_q, T_k)
-        v: (B, G, T_k, d_v)
-    """
+def averaged(weights: Array, v: Array) -> Array:
+    """Return weighted sums (B, H, T_q, d_v) of values (B, G, T_k, d_v)."""
     batch, heads, queries, keys = weights.shape
     rows = weights.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
     found: Array = (rows @ v).reshape(batch, heads, queries, -1)
-    del spec
     return found
 
 
@@ -146,13 +129,13 @@ def answer(
         else (sinks == draft.level * spec.factor).astype(np.float64)
     )
     total = weights.sum(-1) + sink[:, None]
-    expected: Array = averaged(spec, weights, v) / np.where(checked, total, 1.0)[..., None]
+    expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
     if near.any():
         # The average is monotone in the weight of near keys, so its ends are those of the weight.
         others, count = total - part * near.sum(-1), near.sum(-1)[..., None]
-        of_winners, of_near = (averaged(spec, keys.astype(float), v) for keys in (winners, near))
+        of_winners, of_near = (averaged(keys.astype(float), v) for keys in (winners, near))
         with np.errstate(invalid="ignore", divide="ignore"):  # rows that are not checked
             moved = [
                 np.abs((of_winners + end * of_near) / (others[..., None] + end * count) - expected)
@@ -205,12 +188,7 @@ def far_below(
 
 
 def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
-    """Return the weight of a near key beside 1, and the least and the most that it may be.
-
-    Args:
-        spec: scale and soft cap
-        draft: its level and near
-    """
+    """Return the weight of a near key beside 1, and the least and the most that it may be."""
     if draft.near is None:
         return 0.0, (0.0, 0.0)
 

@@ -172,24 +172,6 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
             return
 
 
-def refusal(spec: Spec, case: str) -> str | None:
-    """Return why there is no problem of a case for a spec, or None.
-
-    Args:
-        spec: shapes, masks and options
-        case: a key of `cases.CASES`
-
-    Example:
-        >>> refusal(Spec(), "batch"), refusal(Spec(heads=(1, 1)), "batch")
-        (None, "there is no case 'batch' for this spec: there is one sequence with one KV head")
-    """
-    try:
-        Problem.build(spec, case)
-    except ParameterError as error:
-        return error.problem
-    return None
-
-
 def union(found: Iterable[Problem]) -> float:
     """Return the share of hidden keys that one of the problems guards; all must be of one shape.
 

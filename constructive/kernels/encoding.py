@@ -57,10 +57,6 @@ class Encoding:
 def encode(spec: Spec, reserved: int = 0) -> Encoding:
     """Return digits for all keys.
 
-    Args:
-        spec: the shapes
-        reserved: coordinates to leave free
-
     Raises:
         ParameterError: if head_dim is too small for so many keys
 
@@ -93,9 +89,6 @@ def encode(spec: Spec, reserved: int = 0) -> Encoding:
 def exponent_of_values(spec: Spec) -> int:
     """Return b: values are powers of two from 1 to 2^b.
 
-    Args:
-        spec: the shapes
-
     Raises:
         ParameterError: if value_dim is too small for so many keys
     """
@@ -112,9 +105,6 @@ def exponent_of_values(spec: Spec) -> int:
 
 def codes(spec: Spec) -> Array:
     """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike.
-
-    Args:
-        spec: the shapes
 
     Raises:
         ParameterError: if value_dim is too small for so many keys

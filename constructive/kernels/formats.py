@@ -24,9 +24,6 @@ _OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 def format_of(name: str) -> Format:
     """Return a format by its name.
 
-    Args:
-        name: a key of `DTYPES`
-
     Raises:
         ParameterError: for another name
 
@@ -50,9 +47,6 @@ def format_of(name: str) -> Format:
 def output_of(name: str) -> Format:
     """Return the format of results.
 
-    Args:
-        name: of the format of inputs, a key of `DTYPES`
-
     Example:
         >>> output_of("float8_e5m2").name, output_of("float16").name
         ('bfloat16', 'float16')
@@ -63,9 +57,6 @@ def output_of(name: str) -> Format:
 def stored_name(name: str) -> str:
     """Return what numpy, ml_dtypes, torch and jax call a format.
 
-    Args:
-        name: a key of `DTYPES`, or a name that all of them know, such as "bool"
-
     Example:
         >>> stored_name("tf32")
         'float32'
@@ -75,9 +66,6 @@ def stored_name(name: str) -> str:
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the numpy type of a format; ml_dtypes is imported if it has it.
-
-    Args:
-        name: a key of `DTYPES`, or a name that all of them know, such as "bool"
 
     Raises:
         MissingExtraError: if ml_dtypes is needed and not installed
@@ -96,10 +84,6 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def holds(numbers: Format, values: npt.ArrayLike) -> bool:
     """Return whether every value is a number of a format, bit for bit.
 
-    Args:
-        numbers: the format
-        values: finite, of any shape
-
     Example:
         >>> holds(DTYPES["bfloat16"], [1.0, 1.5]), holds(DTYPES["float16"], 1e5)
         (True, False)
@@ -113,9 +97,6 @@ def holds(numbers: Format, values: npt.ArrayLike) -> bool:
 
 def as_float64(values: object) -> Array:
     """Return the numbers of an array or tensor of any library in float64; nothing is rounded.
-
-    Args:
-        values: numpy array, torch tensor, jax array or what numpy can read
 
     Raises:
         ParameterError: for what numpy cannot read

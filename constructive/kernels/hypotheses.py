@@ -45,15 +45,11 @@ class Hypotheses:
     empty: int
 
 
-def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
+def soft_cap_reason(spec: Spec) -> str | None:
     """Return why a soft cap is too small for exact answers, or None.
 
     A capped logit ends at -cap: all keys together must weigh less than the output can show,
     8 n exp(-0.999 cap) < 2^-(p + 2).
-
-    Args:
-        spec: soft cap, number of keys and format
-        level: logit of the winner after the cap
 
     Example:
         >>> soft_cap_reason(Spec(soft_cap=5.0))
@@ -62,8 +58,7 @@ def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
     """
     if spec.soft_cap is None:
         return None
-    distance = _CAPPED * (spec.soft_cap + level)
-    most = math.log(LARGEST_VALUE * spec.keys) - distance
+    most = math.log(LARGEST_VALUE * spec.keys) - _CAPPED * spec.soft_cap
     if most < -(spec.output.digits + 2) * math.log(2.0):
         return None
     return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
@@ -71,11 +66,6 @@ def soft_cap_reason(spec: Spec, level: float = 0.0) -> str | None:
 
 def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
     """Return rows in which a kernel may overflow that keeps logits in float32, or in float16.
-
-    Args:
-        spec: format and scale
-        draft: queries and keys
-        visible: (B, 1 or H, T_q, T_k)
 
     Returns:
         (B, H, T_q)
@@ -96,15 +86,6 @@ def require_hypotheses(
     sinks: Array | None, answer: Answer,
 ) -> Hypotheses:  # fmt: skip
     """Check that the answer follows from the theorems, with no trust in how the numbers were made.
-
-    Args:
-        spec: shapes and options
-        draft: queries and keys
-        v: (B, G, T_k, d_v) values
-        visible: (B, 1 or H, T_q, T_k)
-        bias: what is added to logits after the scale, or None
-        sinks: (H,) logits of sinks, or None
-        answer: what is claimed
 
     Raises:
         AssumptionError: with the first row or array for which a hypothesis fails
@@ -139,7 +120,7 @@ def require_hypotheses(
         _require("a logit has more than four products", rows[:, head] & many.any(-1))
     sink = _weights_of_sinks(spec, draft, sinks)
     total = answer.weights.sum(-1) + sink[:, None]
-    expected = averaged(spec, answer.weights, v)
+    expected = averaged(answer.weights, v)
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
     exact = (answer.slack == 0.0).all(-1)

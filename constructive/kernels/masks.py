@@ -4,6 +4,7 @@ Several masks of a `Spec` hide a key if one of them does.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -34,6 +35,35 @@ class Grid:
     keys: int
     query_lengths: Integers
     key_lengths: Integers
+
+    @classmethod
+    def of(cls, masks: Iterable["Mask"], batch: int, heads: int, queries: int, keys: int) -> "Grid":
+        """Return the positions of sequences that are as long as masks say.
+
+        Args:
+            masks: masks of lengths, and others
+            batch: B
+            heads: H
+            queries: T_q
+            keys: T_k
+        """
+        of_queries = np.full(batch, queries, dtype=np.int64)
+        of_keys = np.full(batch, keys, dtype=np.int64)
+        for mask in masks:
+            of_queries = np.minimum(of_queries, mask.query_lengths(batch, queries))
+            of_keys = np.minimum(of_keys, mask.key_lengths(batch, keys))
+        return cls(batch, heads, queries, keys, of_queries, of_keys)
+
+    def visible(self, masks: Iterable["Mask"]) -> Booleans:
+        """Return what all masks let queries see, of a shape that broadcasts to (B, H, T_q, T_k).
+
+        Args:
+            masks: each may hide keys
+        """
+        found: Booleans = np.ones((1, 1, self.queries, self.keys), dtype=np.bool_)
+        for mask in masks:
+            found = found & mask.visible(self)
+        return found
 
     @property
     def i(self) -> Integers:
@@ -105,11 +135,7 @@ class Causal(Mask):
         _require_alignment(self.alignment)
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True up to the diagonal.
-
-        Args:
-            grid: the positions
-        """
+        """Return True up to the diagonal."""
         return np.asarray(grid.j <= grid.diagonal(self.alignment))
 
     def __str__(self) -> str:
@@ -135,11 +161,7 @@ class Window(Mask):
         _require_alignment(self.alignment)
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True within the window.
-
-        Args:
-            grid: the positions
-        """
+        """Return True within the window."""
         distance = grid.j - grid.diagonal(self.alignment)
         inside = np.ones_like(distance, dtype=np.bool_)
         if self.left is not None:
@@ -164,20 +186,11 @@ class RightPadding(Mask):
     lengths: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True before the end of each sequence.
-
-        Args:
-            grid: the positions
-        """
+        """Return True before the end of each sequence."""
         return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return the lengths.
-
-        Args:
-            batch: B
-            keys: T_k
-        """
+        """Return the lengths."""
         return _per_sequence("lengths", self.lengths, batch, keys)
 
     def __str__(self) -> str:
@@ -196,11 +209,7 @@ class LeftPadding(Mask):
     starts: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True from the start of each sequence on.
-
-        Args:
-            grid: the positions
-        """
+        """Return True from the start of each sequence on."""
         starts = _per_sequence("starts", self.starts, grid.batch, grid.keys)
         return np.asarray(grid.j >= starts[:, None, None, None])
 
@@ -224,29 +233,15 @@ class VariableLengths(Mask):
     keys: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True before the end of each sequence.
-
-        Args:
-            grid: the positions
-        """
+        """Return True before the end of each sequence."""
         return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return the lengths of keys.
-
-        Args:
-            batch: B
-            keys: T_k
-        """
+        """Return the lengths of keys."""
         return _per_sequence("keys", self.keys, batch, keys)
 
     def query_lengths(self, batch: int, queries: int) -> Integers:
-        """Return the lengths of queries.
-
-        Args:
-            batch: B
-            queries: T_q
-        """
+        """Return the lengths of queries."""
         return _per_sequence("queries", self.queries, batch, queries)
 
     def __str__(self) -> str:
@@ -270,11 +265,7 @@ class Prefix(Mask):
         _require_alignment(self.alignment)
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True in the prefix and up to the diagonal.
-
-        Args:
-            grid: the positions
-        """
+        """Return True in the prefix and up to the diagonal."""
         ends = _per_sequence("lengths", self.lengths, grid.batch, grid.keys)
         return np.asarray(
             (grid.j < ends[:, None, None, None]) | (grid.j <= grid.diagonal(self.alignment))
@@ -304,11 +295,7 @@ class Boolean(Mask):
     seed: int = 0
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return a drawn mask, (B, 1 or H, T_q, T_k).
-
-        Args:
-            grid: the positions
-        """
+        """Return a drawn mask, (B, 1 or H, T_q, T_k)."""
         random = np.random.default_rng((self.seed, 7))
         rows = (grid.batch, grid.heads if self.per_head else 1, grid.queries)
         most = min(7, int(grid.key_lengths.min()).bit_length())
@@ -339,9 +326,6 @@ class Given(Mask):
 
     def visible(self, grid: Grid) -> Booleans:
         """Return it.
-
-        Args:
-            grid: the positions
 
         Raises:
             ParameterError: if it does not broadcast

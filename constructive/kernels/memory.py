@@ -70,13 +70,7 @@ def _laid_out(array: Array, ends: npt.NDArray[np.int64], layout: str) -> Array:
 
 
 def from_layout(spec: Spec, out: Array, layout: str) -> Array:
-    """Return an output in the layout (B, H, T_q, d_v); rows that do not exist are NaN.
-
-    Args:
-        spec: the shapes
-        out: in the layout
-        layout: one of `LAYOUTS`
-    """
+    """Return an output in the layout (B, H, T_q, d_v); rows that do not exist are NaN."""
     if layout == "BHTd":
         return out
     if layout == "BTHd":
@@ -89,12 +83,6 @@ def from_layout(spec: Spec, out: Array, layout: str) -> Array:
 def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) -> Any:  # noqa: ANN401
     """Return an array of a library; torch and jax are imported when they are asked for.
 
-    Args:
-        array: numbers or booleans
-        library: "numpy", "torch" or "jax"
-        device: of torch or jax
-        dtype: a key of `formats.DTYPES`, or "bool"
-
     Raises:
         ParameterError: for another library
         MissingExtraError: if the library is not installed
@@ -105,10 +93,6 @@ def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) ->
 
 def require_device(library: str, device: str) -> None:
     """Check that a device is there, once for all problems.
-
-    Args:
-        library: "numpy", "torch" or "jax"
-        device: where it computes
 
     Raises:
         ParameterError: if the library cannot put an array there

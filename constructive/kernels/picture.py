@@ -29,14 +29,6 @@ def draw(
 
     Rows that are wrong have a red mark in front of them; what is not a key's code has no dot.
 
-    Args:
-        problem: what was asked
-        reading: what each row of the output says
-        wrong: (B, H, T_q) rows that are wrong
-        path: of the file, a format that matplotlib writes
-        batch: the sequence
-        head: by default the first one with a wrong row
-
     Raises:
         ParameterError: if there is no such sequence or head
         MissingExtraError: if matplotlib is not installed

@@ -54,9 +54,6 @@ class Place:
 def place_named(name: str) -> Place:
     """Return a place.
 
-    Args:
-        name: a key of `PLACES`
-
     Raises:
         ParameterError: for another name
 

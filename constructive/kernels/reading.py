@@ -56,11 +56,7 @@ class Reading:
         return found
 
     def key(self, row: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """Return the sequence, KV head and key whose value a row is, or None.
-
-        Args:
-            row: sequence, head, query
-        """
+        """Return the sequence, KV head and key whose value a row is, or None."""
         found = self._table.get(np.ascontiguousarray(self.out[row]).tobytes())
         if found is not None:  # what all sequences share is read in this one
             own = row[0], row[1] // self.problem.spec.group, found[2]
@@ -69,20 +65,12 @@ class Reading:
         return found
 
     def words(self, row: tuple[int, int, int]) -> str:
-        """Return a sentence on a wrong row.
-
-        Args:
-            row: sequence, head, query
-        """
+        """Return a sentence on a wrong row."""
         batch, head, query = row
         return f"batch {batch} head {head} query {query} {self.row(row).words}"
 
     def row(self, row: tuple[int, int, int]) -> Row:
-        """Return what a wrong row has read.
-
-        Args:
-            row: sequence, head, query
-        """
+        """Return what a wrong row has read."""
         with np.errstate(all="ignore"):
             return self._row(row)
 
@@ -155,11 +143,7 @@ class Reading:
         return ", ".join(words) or "right"
 
     def wanted(self, row: tuple[int, int, int]) -> str:
-        """Return what a row should read.
-
-        Args:
-            row: sequence, head, query
-        """
+        """Return what a row should read."""
         weights = self.problem.answer.weights[row]
         keys = np.flatnonzero(weights)
         if len(keys) == 1:

@@ -83,12 +83,7 @@ class Tally:
 
 
 def suite_for(adapter: Adapter, dtype: str) -> dict[str, Spec]:
-    """Return the shapes of the suite in a format, with the adapter's rows without keys.
-
-    Args:
-        adapter: what will run
-        dtype: a key of `formats.FORMATS`
-    """
+    """Return the shapes of the suite in a format, with the adapter's rows without keys."""
     return {
         name: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
         for name, spec in SUITE.items()
@@ -103,12 +98,6 @@ def run_all(
 ) -> Iterator[Run]:
     """Yield a run for each problem of each spec.
 
-    Args:
-        adapter: what computes
-        specs: shapes by name
-        device: where to compute
-        cases: names of cases; all that apply by default
-
     Yields:
         the runs, in order
     """
@@ -119,14 +108,7 @@ def run_all(
 
 
 def run_one(adapter: Adapter, shape: str, problem: Problem, device: str = "cpu") -> Run:
-    """Run a problem; an exception of the library is an outcome.
-
-    Args:
-        adapter: what computes
-        shape: name of the shape
-        problem: the problem
-        device: where to compute
-    """
+    """Run a problem; an exception of the library is an outcome."""
     reason = adapter.refuses(problem)
     if reason is not None:
         return Run(shape, problem, "refused", reason=reason)
@@ -145,11 +127,7 @@ def run_one(adapter: Adapter, shape: str, problem: Problem, device: str = "cpu")
 
 
 def tally(runs: Iterable[Run]) -> Tally:
-    """Return how many runs there were of each outcome.
-
-    Args:
-        runs: of one adapter
-    """
+    """Return how many runs there were of each outcome."""
     counts = dict.fromkeys(("exact", "diagnosed", "wrong", "refused", "error"), 0)
     left: dict[Spec, tuple[int, np.ndarray]] = {}
     for run in runs:

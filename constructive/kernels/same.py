@@ -10,11 +10,6 @@ def same_rows(out: Array, other: Array, form: Format) -> tuple[Booleans, Boolean
     """Return rows that a mistake leads to, and those in which it leads to the same numbers.
 
     Numbers may differ by a few roundings. Where a mistake leads to NaN, a kernel may have 0.
-
-    Args:
-        out: (.., d_v) what a kernel returned
-        other: what the mistake leads to
-        form: the format of outputs
     """
     close = 2.0 ** (2 - min(form.digits, 20))
     near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)

@@ -141,12 +141,7 @@ class Spec:
     @property
     def lengths(self) -> tuple[Integers, Integers]:
         """Queries and keys of each sequence in memory, (B,) each."""
-        queries = np.full(self.batch, self.queries, dtype=np.int64)
-        keys = np.full(self.batch, self.keys, dtype=np.int64)
-        for mask in self.masks:
-            queries = np.minimum(queries, mask.query_lengths(self.batch, self.queries))
-            keys = np.minimum(keys, mask.key_lengths(self.batch, self.keys))
-        return queries, keys
+        return self.grid.query_lengths, self.grid.key_lengths
 
     def mask(self, kind: type[Kind]) -> Kind | None:
         """Return the mask of a kind, or None.
@@ -161,18 +156,25 @@ class Spec:
         """
         return next((mask for mask in self.masks if isinstance(mask, kind)), None)
 
-    def visible(self) -> Booleans:
+    @property
+    def grid(self) -> Grid:
+        """The positions that masks decide about."""
+        return Grid.of(self.masks, self.batch, self.heads[0], self.queries, self.keys)
+
+    def visible(self, but: Mask | None = None, instead: Mask | None = None) -> Booleans:
         """Return which keys each query may see, (B, 1 or H, T_q, T_k).
+
+        Args:
+            but: a mask that is left out
+            instead: a mask that takes its place; the grid stays as it is
 
         Example:
             >>> Spec(batch=2, queries=3, keys=4).visible().shape
             (2, 1, 3, 4)
         """
-        grid = Grid(self.batch, self.heads[0], self.queries, self.keys, *self.lengths)
-        found: Booleans = np.ones((self.batch, 1, self.queries, self.keys), dtype=np.bool_)
-        for mask in self.masks:
-            found = found & mask.visible(grid)
-        return found
+        masks = [mask for mask in (*self.masks, instead) if mask is not None and mask is not but]
+        every: Booleans = np.ones((self.batch, 1, 1, 1), dtype=np.bool_)
+        return every & self.grid.visible(masks)
 
     def rows(self) -> Booleans:
         """Return which queries exist, (B, T_q): all but those beyond the length of a sequence.

@@ -65,10 +65,11 @@ def checks(names: str) -> list[str]:
 
 
 LAYERS = "checker checker_conformance upper_bounds"
-PAIRS = [*checks("paired_steps paired_bounds layers paired soundness"), HONEST, HOSTILE]
-SEQUENCES = [*checks("sequence_parts sequence_checker soundness"), HOSTILE]
-DECODERS = checks("decoder_checker decoder_models")
-INTEGERS = checks("integer_steps integer_claims decoder_checker periodic_positions")
+PAIRS = checks("small_misses paired_steps paired_bounds layers paired soundness")
+PAIRS += [HONEST, HOSTILE]
+SEQUENCES = [*checks("small_misses sequence_parts sequence_checker soundness"), HOSTILE]
+DECODERS = checks("small_misses decoder_checker decoder_models")
+INTEGERS = checks("integer_claims decoder_checker periodic_positions")
 PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/test_paired_rules.py"]
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
 GRAPHS = [*checks("graphs graph_rounding"), *FOLDERS]
@@ -83,7 +84,7 @@ TESTS = {
     },
     "certificates/checker/recites": DECODERS,
     "certificates/checker/margins": [*checks("margin_steps"), *DECODERS],
-    "certificates/checker/decoders": [*checks("decoder_steps"), *DECODERS, *INTEGERS],
+    "certificates/checker/decoders": [*DECODERS, *INTEGERS],
     "certificates/checker/integers": INTEGERS,
     "certificates/checker/packed": [*PACKED, *INTEGERS],
     **{f"certificates/checker/{name}": GRAPHS for name in ("graphs", "operators", "protobuf")},
@@ -106,7 +107,7 @@ TESTS = {
         *checks("rounding_steps executed exact_logits"), *DECODERS
     ],
     "certificates/checker/float_model": [
-        *checks("model_steps decoder_checker executed"),
+        *checks("rounding_steps decoder_checker executed"),
         "tests/exact/test_float_model.py",
     ],
     "certificates/checker/files": [
@@ -123,18 +124,20 @@ TESTS = {
         *checks(f"checker_lengths layers decoder_claims {LAYERS} soundness"), HOSTILE
     ],
     "certificates/checker/stored": checks("stored_contexts"),
-    "certificates/checker/steps": checks("steps command"),
+    "certificates/checker/steps": checks("command"),
     "certificates/checker": [*checks(f"layers {LAYERS} soundness"), HONEST, HOSTILE, NEEDS],
-    "certificates/checker/impossible": [*checks(f"layers {LAYERS}"), IMPOSSIBLE, NEEDS],
+    "certificates/checker/impossible": [
+        *checks(f"small_misses layers {LAYERS}"), IMPOSSIBLE, NEEDS
+    ],
     "certificates/claims/recites": checks("decoder_claims decoder_checker"),
     "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/sequences"],
     "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
     "theory/context": [*checks("upper_bounds"), "tests/theorem", IMPOSSIBLE],
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
-    "certificates/claims": [*checks(f"claim_kinds claims certify {LAYERS} soundness"), HOSTILE],
-    "layers/rounding": checks("executed exact_logits"),
+    "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
+    "layers/rounding": [*checks("executed exact_logits"), "tests/programs"],
     "layers/exact_logits": [
-        "tests/layer/test_logit_errors.py", *checks("exact_logits decoder_rounding"), "tests/layer",
+        "tests/layer/test_logit_errors.py", *checks("exact_logits"), "tests/layer",
     ],
     "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],
     "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
@@ -142,7 +145,7 @@ TESTS = {
     "exact/verified": checks("claims bounds certify"),
     "exact/arithmetics": ["tests/layer", *checks(f"claims executed {LAYERS}")],
     "exact/float_model": [
-        "tests/exact/test_float_model.py", *checks("executed decoder_rounding decoder_models")
+        "tests/exact/test_float_model.py", *checks("executed decoder_models")
     ],
     "exact/models": [*checks("decoder_checker decoder_models executed"), "tests/exact"],
     "instances": [

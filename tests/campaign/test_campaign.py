@@ -22,12 +22,12 @@ from constructive import CausalLayer, Decoder, Text
 from constructive.layers.decoder_record import DecoderRecord
 
 QUICK = [
-    ("mutations", 1, 25),
-    ("false claims", 10, 40),
+    ("mutations", 1, 12),
+    ("false claims", 10, 20),
     ("fuzzed files", 21, 80),
     ("certify", 31, 6),
-    ("decoders", 40, 40),
-    ("instances", 50, 40),
+    ("decoders", 40, 20),
+    ("instances", 50, 20),
 ]
 """Families, seeds and numbers of cases that are always run."""
 SLOW = [

@@ -42,7 +42,8 @@ class Steps:
 
     owner: (T',);  own (T', d), own_error (T',);  extra: tokens (n, d) of the last example
     at, pairs: (m,), coupled (m, d), coupled_error (m,)
-    largest, tail, scores, score_error: by example;  first, both: readouts (P, d)
+    largest, tail, scores, score_error: by example;  key (d,);  first, both: readouts (P, d)
+    exponent: contexts are divided by two to this power
     second: what the second head of pair 0 adds, its size and what its errors add (3, T)
     """
 
@@ -60,6 +61,8 @@ class Steps:
     tail: np.ndarray
     scores: np.ndarray
     score_error: np.ndarray
+    key: np.ndarray
+    exponent: int
     first: np.ndarray
     both: np.ndarray
     second: np.ndarray
@@ -92,6 +95,9 @@ class OfChecker:
         reach = parts(high[..., None], low[..., None], off)
         scores = parts(scores[:, None], low_scores[:, None], errors)
         return numbers.softmax(numbers.product(reach, scores), None)
+
+    def tail(self, tokens):
+        return 2 * tokens * self.pairs.LEFT
 
     def rounding(self, tokens):
         return self.gamma(tokens + 5)
@@ -143,7 +149,7 @@ class OfChecker:
             layer.owner, *scan.own,
             at, pairs, *layer.read(at, pairs, (1.0, -1.0)),
             tokens.x[-1],
-            scan.largest, scan.tail, tokens.scores, scan.score_error,
+            scan.largest, scan.tail, tokens.scores, scan.score_error, layer.key, layer.a,
             layer.first[:, :, 0], layer.both[:, :, 0], scan.second[0, 0],
         )  # fmt: skip
 
@@ -178,6 +184,9 @@ class OfChecker:
 
     def distances(self, steps):
         return self.coupling.residuals(*self.parts(steps))[:, 0]
+
+    def with_tails(self, steps, part):
+        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
 
     def farther(self, steps, distance):
         scan = copy.copy(steps.raw)

@@ -27,6 +27,9 @@ class OfCertify:
         reach = high, low, np.full_like(high, off)
         return reading.bounded_attention(reach, scores, low_scores, np.reshape(errors, -1))
 
+    def tail(self, tokens):
+        return 2 * (tokens - 1) * examples.TAIL
+
     def rounding(self, tokens):
         return upward.gamma(tokens + 4)
 
@@ -68,7 +71,7 @@ class OfCertify:
             read.owner, found.own, found.own_error,
             found.positions, found.pairs, found.coupled, found.coupled_error,
             tokens.contexts[-1],
-            found.largest, found.tail, tokens.scores, seen.score_error,
+            found.largest, found.tail, tokens.scores, seen.score_error, read.key, read.exponent,
             used.first[:, :, 0], used.both[:, :, 0], np.array(seen.second)[:, :, 0],
         )  # fmt: skip
 
@@ -102,6 +105,9 @@ class OfCertify:
     def distances(self, steps):
         second = readouts.Terms(*steps.second[:, :, np.newaxis])
         return residuals.residuals_of(*self.parts(steps), second, steps.raw[1]).bounds[:, 0]
+
+    def with_tails(self, steps, part):
+        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
 
     def farther(self, steps, distance):
         read, used = steps.raw

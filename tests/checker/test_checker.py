@@ -1,5 +1,6 @@
 """The checker: an island which believes nothing it has not shown."""
 
+import dataclasses
 import json
 import shutil
 
@@ -13,9 +14,7 @@ from three_files import FILES_OF, paths, saved
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
 from constructive.certificates.about import fingerprint
-from constructive.certificates.claims import rank
-from constructive.exact import modular
-from constructive.layers import residues
+from constructive.support.verdict import pack
 
 FILES = FILES_OF[Dataset]
 
@@ -124,33 +123,35 @@ def test_an_ill_conditioned_readout(checker, tmp_path):
 # Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
 
 
-def forged_rank(data, memorizer, monkeypatch, folder):
-    """A certificate which claims rank T with evidence as good as elimination can give."""
-    honest = residues.search
-
-    def lie(layer, dataset, rng, **options):
-        found = honest(layer, dataset, rng, **options)
-        total = dataset.num_examples
-        honest_ones = found.rank == total
-        columns = found.columns if honest_ones else np.arange(total)
-        factors = modular.Factors(found.point.prime, np.arange(total), columns, np.eye(total))
-        return residues.Search(total, found.point, columns, factors, 1, 0)
-
-    monkeypatch.setattr(rank, "refute", lambda *_: None)
-    monkeypatch.setattr(residues, "search", lie)
-    certificate = certify(memorizer, data, claims=["rank"])
-    assert certificate.verdict is Verdict.PROVED
-    saved(folder, memorizer, data, certificate)
+def forged_rank(checker, data, memorizer):
+    """A certificate that claims rank T with columns that are there, and a false solution."""
+    honest, total = certify(memorizer, data, claims=["rank"]), data.num_examples
+    columns = honest["rank"].evidence.get("columns", pack(range(total)))
+    evidence = {
+        "prime": 4194287,
+        "value": 5,
+        "columns": columns,
+        "solution": pack([0] * 12 * total),
+    }
+    claim = dataclasses.replace(
+        honest["rank"],
+        verdict=Verdict.PROVED,
+        witness=None,
+        statement=checker.rank.Rank.statement.format(total),
+        evidence=evidence,
+    )
+    return dataclasses.replace(honest, claims=(claim,))
 
 
 @pytest.mark.parametrize("quick", ["--quick", None])
 @pytest.mark.parametrize("case", ["beyond the bound", "twice the same", "honest, false factors"])
-def test_forged_ranks(checker, monkeypatch, tmp_path, capsys, quick, case):
+def test_forged_ranks(checker, tmp_path, capsys, quick, case):
     data = generators.shared_context(num_examples=8, context_size=3, width=5)
     memorizer = build_memorizer(data.take(range(7)), num_heads=3)
     chosen = {"beyond the bound": range(8), "twice the same": [0, 1, 1, 2]}.get(case, range(7))
-    forged_rank(data.take(list(chosen)), memorizer, monkeypatch, tmp_path)
-    status = checker.main([*paths(tmp_path), *([quick] if quick else [])])
+    chosen = data.take(list(chosen))
+    files = saved(tmp_path, memorizer, chosen, forged_rank(checker, chosen, memorizer))
+    status = checker.main([*files, *([quick] if quick else [])])
     said = capsys.readouterr().out
     if case == "honest, false factors" and quick is None:
         # The claim is true, and elimination does not read what is false: the solution.

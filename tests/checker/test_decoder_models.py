@@ -81,7 +81,7 @@ def test_factors_that_rescale_are_not_stored():
     assert claim.verdict is Verdict.PROVED
     assert "factors that rescale sums in float32" in claim.statement
     within = in_blocks(decoder, size, np.float32)
-    beyond = in_blocks(decoder, size, lambda x: rounded(x, "bfloat16"))
+    beyond = in_blocks(decoder, size, lambda x: rounded(np.array([x]), "bfloat16")[0])
     assert within.argmax() == text.end
     assert beyond.argmax() != text.end
 

@@ -160,6 +160,31 @@ def test_the_largest_distance_is_told_at_its_own_scale(checker, monkeypatch):
         assert found == (None, None, None)
 
 
+@pytest.mark.parametrize("most", [0, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_tokens_beyond_a_length_do_not_count(checker, seed, most):
+    """In floats, alone, and to digits: attention is that of a context without them."""
+    rng, lengths = np.random.default_rng(seed), [5, 2, 1, 4]
+    weights = {name: rng.standard_normal((3, 4, 2)) for name in ("W_Q", "W_K")}
+    weights = cancelling(sharpened(weights, [1.0, 1e4, 1.0]), 2)
+    data = {"contexts": rng.standard_normal((4, 5, 4)), "queries": rng.standard_normal((4, 4))}
+    data["contexts"][1, 2:] = 10.0 * data["contexts"][1, :1]
+
+    def of(**arrays):
+        view = checker.views.Examples(data | arrays, [slice(None)])
+        ((_, _, *found),) = checker.floating.attended(weights, view, most, FREE)
+        return found
+
+    attention, error = of(lengths=np.array(lengths))
+    for k, length in enumerate(lengths):
+        assert (attention[k, :, length:] == 0.0).all()
+        tokens, query = data["contexts"][k : k + 1, :length], data["queries"][k : k + 1]
+        wanted, off = of(contexts=tokens, queries=query)
+        apart = np.abs(attention[k, :, :length] - wanted[0]).sum(axis=1)
+        assert (apart <= error[k] + off[0]).all()
+        assert most == 0 or error[k].max() < 1e-9
+
+
 @pytest.mark.parametrize("count", range(1, 20))
 def test_sums_by_halves(checker, count):
     """Each term is in few sums: units in the last place show through."""
@@ -203,7 +228,24 @@ def test_bounds_of_logits_count_all_products(checker):
     assert close(found[0].sizes[..., 0], sizes)
     assert (found[0].sizes[..., 0] >= sizes).all()
     width, inner = weights["W_Q"].shape[1:]
-    assert gamma(2 * width + inner) <= numbers.gamma <= gamma(2 * width + inner + 16)
+    assert numbers.gamma >= gamma(2 * width + inner)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 3), (1, 100, 40)])
+def test_each_rounding_of_a_logit_counts(checker, shape):
+    """Sums over d, d_h and d entries, one after the other."""
+    found = checker.floating.Bounded({"W_Q": np.zeros(shape)}).gamma
+    steps = 2 * shape[1] + shape[2]
+    assert checker.bounds.gamma(steps) <= found <= checker.bounds.gamma(steps + 16)
+
+
+@pytest.mark.parametrize("size", [2, 300, 5000])
+def test_each_rounding_of_a_sum_counts(checker, attended, size):
+    """Numerators are summed, and so are averages."""
+    attention, error, unknown = attended([0.0] * size, 0.0)
+    assert error >= 2 * checker.bounds.gamma(size)
+    assert (attention == 1 / size).all()
+    assert not unknown
 
 
 @pytest.mark.parametrize("off", [0.0, 2.0**-45, 2.0**-41])

@@ -392,22 +392,6 @@ def test_residues_of_one_number_may_differ_by_a_prime(checker, monkeypatch):
     assert found == (2, 2 + 1, 9)
 
 
-@pytest.mark.parametrize(
-    ("order", "heads", "bound"),
-    [
-        ([[0, 1], [1, 2], [2, 3]], 3, 4 + 2 * 3),
-        ([[0, 1], [2, 3], [2, 3]], 3, 4 + 2 * 2),
-        ([[0, 0], [1, 1], [2, 3]], 3, 4 + 2),
-        ([[0, 0], [1, 1], [2, 2]], 3, 3),
-        ([[0, 4], [1, 5], [2, 3]], 3, 4 + 2 * 3),  # six tokens in four dimensions
-        ([[0, 1], [1, 0], [1, 0]], 9, 2 + 8),
-    ],
-)
-def test_tokens_are_counted_where_they_are_few(checker, order, heads, bound):
-    contexts = np.array([*np.eye(4), [1.0] * 4, [2.0] * 4])[np.tile(order, (5, 1))]
-    assert impossible(checker, contexts, many_queries(15, 4), heads=heads) == (heads, bound, 15)
-
-
 @pytest.mark.parametrize(("left", "words"), [(56, "not orthogonal"), (55, "more than a minute")])
 def test_numbers_are_not_longer_than_all_primes_together(checker, as_if, left, words):
     """As if a minute were longer: 2^21 bits of vectors take more of it than there is."""

@@ -103,11 +103,11 @@ class TestMemory:
         )
         _, _, announced, read = checker.decoders.read_about(path, 1e9)
 
-        def refused():
+        def left():
             with refused("more bits"):
                 read()
 
-        assert 9 * len(bits) < self.peak(refused) <= announced <= 11 * len(bits)
+        assert 9 * len(bits) < self.peak(left) <= announced <= 11 * len(bits)
         with refused("too large"):
             checker.decoders.read_about(path, 64 * (len(text) - 1))
 

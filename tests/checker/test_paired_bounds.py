@@ -150,21 +150,4 @@ def test_layers_are_brought_to_size_one_exactly(checker, scale):
     assert (np.ldexp(plain.both, plain.c - plain.a) == pairs.sum(axis=1)).all()
 
 
-def test_rounding_of_scores_and_tails(checker):
-    """The error of a score, and what is read of tokens far behind."""
-    layer = layer_of(checker, *small_layer())
-    scan = checker.scan.Scan(layer, bounded=False)
-    tokens = checker.scan.Tokens(layer, np.arange(3)).x
-    expected = (
-        checker.bounds.gamma(6)
-        * np.linalg.norm(layer.key)
-        * np.linalg.norm(tokens, axis=2).max(axis=1)
-    )
-    assert np.allclose(scan.score_error, expected, rtol=1e-8, atol=0)
-    assert (scan.score_error >= expected).all()
-    largest = np.abs(tokens).max(axis=(1, 2))
-    assert (scan.largest >= largest).all()
-    assert np.allclose(scan.tail, 2 * 2 * checker.pairs.LEFT * largest, rtol=1e-8, atol=0)
-
-
 # What is proved.

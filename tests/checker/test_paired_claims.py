@@ -21,7 +21,7 @@ from constructive.certificates.claims.paired import (
 )
 from constructive.certificates.claims.paired.readouts import Readouts
 from constructive.certificates.claims.paired.scan import Scan
-from constructive.exact import compensated, upward
+from constructive.exact import compensated
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import pack
 
@@ -48,24 +48,6 @@ def test_constants():
 
 
 # Examples.
-
-
-def test_rounding_of_scores_and_tails(built):
-    memorizer, data = built
-    longer = changed(memorizer, key_weights=memorizer.layer.key_weights * 0.7)
-    read = examples.Examples.of(longer, data)
-    scan = Scan.of(read, None)
-    assert not 0.9 < np.linalg.norm(read.key) < 1.1
-    contexts = read.contexts(np.arange(13))
-    expected = (
-        upward.gamma(7) * np.linalg.norm(read.key) * np.linalg.norm(contexts, axis=2).max(axis=1)
-    )
-    assert np.allclose(scan.score_error, expected, rtol=1e-8, atol=0)
-    assert (scan.score_error >= expected).all()
-    largest = np.abs(contexts).max(axis=(1, 2))
-    assert (scan.largest >= largest).all()
-    tail = entries.evaluate(read, scan).tail
-    assert np.allclose(tail, 2 * 2 * examples.TAIL * largest, rtol=1e-8, atol=0)
 
 
 @pytest.mark.parametrize("scale", [-300, -5, 7, 300])

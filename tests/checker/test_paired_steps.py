@@ -14,7 +14,9 @@ import pytest
 from paired_parts import OfChecker, strongly_coupled
 from prover_parts import OfCertify
 
+from constructive import Memorizer
 from constructive.certificates.claims.paired import inverse
+from constructive.exact import upward
 
 SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
 
@@ -200,6 +202,23 @@ def test_no_more_pairs_may_couple_than_the_limit(who):
 
 
 # What is read.
+
+
+def test_rounding_of_scores_and_tails(who):
+    """All d + 2 roundings of a score, and what is read of tokens far behind."""
+    memorizer, data = strongly_coupled()
+    keys = memorizer.layer.key_weights * 0.7
+    layer = dataclasses.replace(memorizer.layer, key_weights=keys)
+    steps = who.steps(Memorizer(layer, memorizer.record), data)
+    length = np.linalg.norm(steps.key)
+    assert not 0.9 < length < 1.1
+    contexts = data.contexts[list(memorizer.record.order)] * 2.0**-steps.exponent
+    expected = length * np.linalg.norm(contexts, axis=2).max(axis=1) * upward.gamma(7)
+    assert np.allclose(steps.score_error, expected, rtol=1e-8, atol=0)
+    assert (steps.score_error >= expected).all()
+    largest = np.abs(contexts).max(axis=(1, 2))
+    assert (steps.largest >= largest).all()
+    assert np.allclose(steps.tail, who.tail(3) * largest, rtol=1e-8, atol=0)
 
 
 def test_coupling_is_strong(steps):

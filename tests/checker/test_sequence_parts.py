@@ -604,7 +604,7 @@ def test_the_bound_is_the_formula_at_all_sizes_which_are_possible(part, free, cl
 
 
 @pytest.mark.parametrize("chunk", [1, 4])
-def test_the_extents_of_all_tokens_count(checker, part, free, claimed, as_if, chunk):
+def test_the_extents_of_all_tokens_count(part, free, claimed, as_if, chunk):
     _, _, (found, tokens, *_) = claimed
     whole = part.extents(found, tokens, free)
     as_if("columns", CHUNK=chunk)
@@ -612,7 +612,7 @@ def test_the_extents_of_all_tokens_count(checker, part, free, claimed, as_if, ch
 
 
 @pytest.mark.parametrize("chunk", [2, 1024])
-def test_every_label_is_looked_at(checker, part, free, claimed, as_if, chunk):
+def test_every_label_is_looked_at(part, free, claimed, as_if, chunk):
     _, _, (found, tokens, ids, expected) = claimed
     as_if("columns", CHUNK=chunk)
     said = part.check_equality(found, tokens, ids, expected, free)

@@ -8,7 +8,6 @@ from safetensors.numpy import load_file, save_file
 
 from constructive import DataError, Dataset, FormatError, Memorizer, build_memorizer, generators
 from constructive.support.errors import OutputError
-from constructive.support.files import replacing
 
 
 @pytest.fixture
@@ -121,21 +120,6 @@ def test_files_which_are_not_memorizers(saved, damage):
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Memorizer.load(tmp_path / "nothing")
-
-
-def test_an_interrupted_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "weights"
-    path.write_bytes(b"old")
-
-    def write_half():
-        with replacing(path) as file:
-            file.write(b"half of the n")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_half()
-    assert path.read_bytes() == b"old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["weights"]
 
 
 def test_a_name_which_cannot_be_written(memorizer, tmp_path):

@@ -216,40 +216,23 @@ def written(path, about, bits, text=None):
     )
 
 
-def spoil_rule(about):
-    about["weights"]["U"]["columns"][0][1] = "formula"
+SPOILT = {
+    "a rule": lambda about: about["weights"]["U"]["columns"][0].__setitem__(1, "formula"),
+    "a shape": lambda about: about["weights"]["positions"].update(shape=[1 << 40, 11]),
+    "a count": lambda about: about["weights"]["U"]["columns"][0].__setitem__(0, 2),
+    "a parameter": lambda about: about["weights"]["U"]["columns"][0].__setitem__(2, 0.5),
+    "a name": lambda about: about["weights"].update(V=about["weights"].pop("U")),
+    "the window": lambda about: about.update(window=-1),
+}
 
 
-def spoil_shape(about):
-    about["weights"]["positions"]["shape"] = [1 << 40, 11]
-
-
-def spoil_count(about):
-    about["weights"]["U"]["columns"][0][0] += 1
-
-
-def spoil_parameter(about):
-    about["weights"]["U"]["columns"][0][2] = 0.5
-
-
-def spoil_name(about):
-    about["weights"]["V"] = about["weights"].pop("U")
-
-
-def spoil_window(about):
-    about["window"] = -1
-
-
-SPOILS = [spoil_rule, spoil_shape, spoil_count, spoil_parameter, spoil_name, spoil_window]
-
-
-@pytest.mark.parametrize("spoil", SPOILS)
-def test_spoilt_descriptions(decoder, tmp_path, spoil):
+@pytest.mark.parametrize("name", SPOILT)
+def test_spoilt_descriptions(decoder, tmp_path, name):
     about, bits = described(decoder)
     path = tmp_path / "spoilt.safetensors"
     written(path, about, bits)
     assert same_bits(Decoder.load(path).tensors, decoder.tensors)
-    spoil(about)
+    SPOILT[name](about)
     written(path, about, bits)
     with pytest.raises(FormatError):
         Decoder.load(path)

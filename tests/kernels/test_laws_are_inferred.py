@@ -169,7 +169,7 @@ NAMED = {
 }  # fmt: skip
 
 
-CASES = "ties", "scale", "last"
+CASES = "ties", "scale"
 
 
 def reports_of(kernel, spec):

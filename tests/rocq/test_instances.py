@@ -2,11 +2,11 @@
 
 import base64
 import dataclasses
-import shutil
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from stored_parts import by_rocq, needs_rocq, replaced, require_refused, saved, with_evidence
 from typer.testing import CliRunner
 
 from constructive import (
@@ -19,7 +19,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.rocq import axioms, definitions, rank
-from constructive.certificates.rocq.confirm import compile_files, confirm, confirm_instances
+from constructive.certificates.rocq.confirm import compile_files, confirm
 from constructive.certificates.rocq.definitions import MAIN, write
 from constructive.certificates.rocq.memory import gigabytes
 from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
@@ -28,8 +28,6 @@ from constructive.certificates.rocq.witness import cleared, right_inverse
 from constructive.exact import modular
 from constructive.exact.arithmetics.residues import Point
 from constructive.theory import rocq
-
-needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
 
 
 def layers():
@@ -47,9 +45,12 @@ def layers():
 LAYERS = layers()
 
 
+def certificate_of(name):
+    return certify(*LAYERS[name], claims=["rank"])
+
+
 def instance(name="own"):
-    memorizer, data = LAYERS[name]
-    return instance_of(certify(memorizer, data, claims=["rank"]), memorizer, data)
+    return instance_of(certificate_of(name), *LAYERS[name])
 
 
 def value_of(x, exponent):
@@ -57,10 +58,6 @@ def value_of(x, exponent):
     sign, whole, shift = x.split()
     size = int(whole) * 2 ** int(shift) * Fraction(2) ** exponent
     return -size if sign == "Minus" else size
-
-
-def replaced(made, **values):
-    return dataclasses.replace(made, values={**made.values, **values})
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -253,15 +250,13 @@ def test_certificates_of_something_else_are_refused():
     with pytest.raises(FormatError, match="does not claim that rank is PROVED"):
         instance_of(certify(memorizer, data, claims=["error"]), memorizer, data)
     certificate = certify(memorizer, data, claims=["rank"])
-    claim = certificate["rank"]
     for change, words in (
         ({"columns": base64.b64encode(b"\0" * 28).decode()}, "not about these weights"),
         ({"value": 1}, "not about these weights"),
         ({"prime": None}, "cannot be read"),
     ):
-        forged = dataclasses.replace(claim, evidence={**claim.evidence, **change})
         with pytest.raises((FormatError, ParameterError), match=words):
-            instance_of(dataclasses.replace(certificate, claims=(forged,)), memorizer, data)
+            instance_of(with_evidence(certificate, **change), memorizer, data)
 
 
 MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(axioms.AXIOMS))
@@ -321,36 +316,23 @@ def test_options_which_do_not_go_together(arguments, words):
     assert words in str(CliRunner().invoke(cli.app, ["check", *arguments]).exception)
 
 
-def saved(folder, memorizer, data):
-    files = folder / "c.json", folder / "m.safetensors", folder / "d.npz"
-    things = certify(memorizer, data, claims=["rank"]), memorizer, data
-    for thing, path in zip(things, files, strict=True):
-        thing.save(path)
-    return files
-
-
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 @pytest.mark.parametrize("name", LAYERS)
 def test_rocq_proves_the_rank(name, tmp_path):
-    done = confirm(*saved(tmp_path, *LAYERS[name]))
+    done = confirm(*saved(tmp_path, certificate_of(name), *LAYERS[name]))
     assert done.proved, done.report
     assert "rank Z = T = 7" in done.report
     size = sum(x.size for x in rank.stored(*LAYERS[name]).arrays.values())
     assert done.report.startswith(f"read back: {size} numbers")
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("pieces", "compiled_once")
+@by_rocq
+@pytest.mark.usefixtures("pieces")
 def test_rocq_proves_the_rank_from_pieces(tmp_path):
-    assert confirm(*saved(tmp_path, *LAYERS["own"])).proved
+    assert confirm(*saved(tmp_path, certificate_of("own"), *LAYERS["own"])).proved
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 @pytest.mark.parametrize("forged", ["inverse", "weights", "point", "order", "contexts"])
 def test_rocq_refuses_what_does_not_hold(forged):
     """A wrong witness; a layer of smaller rank; an a whose powers are not what they should be."""
@@ -369,18 +351,12 @@ def test_rocq_refuses_what_does_not_hold(forged):
         values["modulus"] += 1
     known = rank.stored(*LAYERS["own"])
     arrays = {name: values[name] for name in ARRAYS}
-    done = confirm_instances(
-        [(replaced(made, **values), dataclasses.replace(known, arrays=arrays))]
-    )
-    assert not done.proved
-    assert "NOT PROVED: Rocq refuses" in done.report
+    require_refused(replaced(made, **values), dataclasses.replace(known, arrays=arrays))
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 def test_the_command_keeps_a_copy_of_what_rocq_compiled(tmp_path):
-    files = list(map(str, saved(tmp_path, *LAYERS["own"])))
+    files = list(map(str, saved(tmp_path, certificate_of("own"), *LAYERS["own"])))
     folder = tmp_path / "compiled"
     done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(folder)])
     assert done.exit_code == 0, done.output
@@ -394,7 +370,7 @@ def test_the_command_keeps_a_copy_of_what_rocq_compiled(tmp_path):
 
 def test_a_folder_in_which_something_is_is_refused_before_rocq_runs(tmp_path, monkeypatch):
     """Compiled files, makefiles and settings would be believed."""
-    files = saved(tmp_path, *LAYERS["own"])
+    files = saved(tmp_path, certificate_of("own"), *LAYERS["own"])
     monkeypatch.setattr(rocq, "compiled", None)  # is not called
     for name in ("Makefile.coq.local", "_CoqProject", "checker/attention_rank.vo", ".hidden"):
         folder = tmp_path / name.replace("/", "-")
@@ -411,7 +387,7 @@ def test_a_folder_in_which_something_is_is_refused_before_rocq_runs(tmp_path, mo
 
 def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.setattr(rank, "instance_of", None)  # is not called
-    files = list(map(str, saved(tmp_path, *LAYERS["own"])))
+    files = list(map(str, saved(tmp_path, certificate_of("own"), *LAYERS["own"])))
     with pytest.raises(ParameterError, match="numbers take Rocq about") as caught:
         confirm(*files, max_memory=1.0)
     assert caught.value.witness == 230 + 49

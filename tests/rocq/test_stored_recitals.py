@@ -1,24 +1,30 @@
 """`check --rocq` of the claim *recites*: what files say, and what Rocq proves of it or refuses."""
 
 import dataclasses
-import shutil
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from compact_parts import SENTENCE, WINDOW, changed, compact
+from stored_parts import (
+    by_rocq,
+    one_changed,
+    replaced,
+    require_refused,
+    saved,
+    with_evidence,
+)
 from typer.testing import CliRunner
 
 from constructive import DataError, FormatError, ParameterError, Text, build_decoder, certify, cli
 from constructive.certificates.rocq import recites
-from constructive.certificates.rocq.confirm import confirm, confirm_instances
+from constructive.certificates.rocq.confirm import confirm
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
 from constructive.certificates.rocq.witness import NotConfirmableError
 
-needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
 RHYME = "one for the cook, one for the crook, and one for the boy with the broken hook"
 ARRAYS = (
     "margin", "embedding", "positions", "query_weights", "key_weights", "skip", "readouts",
@@ -57,10 +63,6 @@ def certificate_of(name):
 
 def made_of(name):
     return instance_of(certificate_of(name), *CASES[name])
-
-
-def replaced(made, **values):
-    return dataclasses.replace(made, values={**made.values, **values})
 
 
 def stored_of(made):
@@ -161,13 +163,9 @@ def test_tokens_and_windows_count_as_memory():
 
 @pytest.mark.parametrize("bound", [(0.0).hex(), (-1.0).hex(), "inf", "nan", "x", None])
 def test_a_margin_that_is_none_is_refused(bound):
-    certificate = certificate_of("two outputs")
-    claims = tuple(
-        dataclasses.replace(claim, evidence={**claim.evidence, "bound": bound})
-        for claim in certificate.claims
-    )
+    certificate = with_evidence(certificate_of("two outputs"), bound=bound)
     with pytest.raises(FormatError, match="evidence of recites"):
-        known_of(dataclasses.replace(certificate, claims=claims), *CASES["two outputs"])
+        known_of(certificate, *CASES["two outputs"])
 
 
 def test_a_certificate_without_the_claim_is_refused():
@@ -176,39 +174,24 @@ def test_a_certificate_without_the_claim_is_refused():
         known_of(certify(decoder, text, claims=["executed"]), decoder, text)
 
 
-def saved(folder, name):
-    files = folder / "c.json", folder / "d.safetensors", folder / "t.json"
-    for thing, path in zip((certificate_of(name), *CASES[name]), files, strict=True):
-        thing.save(path)
-    return files
-
-
 @pytest.mark.usefixtures("without_rocq")
 def test_other_claims_are_named(tmp_path):
-    done = confirm(*saved(tmp_path, "texts"))
+    done = confirm(*saved(tmp_path, certificate_of("texts"), *CASES["texts"]))
     lines = done.report.splitlines()
     assert lines[1].startswith("at all 9 positions of S = 3 texts")
     assert "not confirmed: executed: not a claim that Rocq proves of these files" in lines
     assert lines[-1] == "PROVED: recites"
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 @pytest.mark.parametrize("name", CASES)
 def test_rocq_proves_that_it_recites(name, tmp_path):
-    done = confirm(*saved(tmp_path, name))
+    done = confirm(*saved(tmp_path, certificate_of(name), *CASES[name]))
     assert done.proved, done.report
     bound = float.fromhex(certificate_of(name)["recites"].evidence["bound"])
     positions = CASES[name][1].num_positions
     assert f"at all {positions} positions" in done.report
     assert f"by {bound!r} or more" in done.report
-
-
-def one_changed(made, name, step, place=-1):
-    array = made.values[name].copy()
-    array.flat[place] += step
-    return replaced(made, **{name: array})
 
 
 def swapped(made):
@@ -235,22 +218,16 @@ FORGED = {
 }
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 @pytest.mark.parametrize("forged", FORGED)
 def test_rocq_refuses_what_does_not_hold(forged):
     made = FORGED[forged](made_of("two outputs"))
-    done = confirm_instances([(made, stored_of(made))])
-    assert not done.proved
-    assert done.report.endswith("NOT PROVED: Rocq refuses")
+    require_refused(made, stored_of(made))
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 def test_the_command(tmp_path):
-    files = list(map(str, saved(tmp_path, "built")))
+    files = list(map(str, saved(tmp_path, certificate_of("built"), *CASES["built"])))
     folder = tmp_path / "compiled"
     done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(folder)])
     assert done.exit_code == 0, done.output

@@ -1,11 +1,17 @@
 """`check --rocq` of upper bounds: what the files say, and what Rocq proves of it or refuses."""
 
 import base64
-import dataclasses
-import shutil
 
 import numpy as np
 import pytest
+from stored_parts import (
+    by_rocq,
+    one_changed,
+    replaced,
+    require_refused,
+    saved,
+    with_evidence,
+)
 from typer.testing import CliRunner
 
 from constructive import (
@@ -18,7 +24,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.certificates.rocq.confirm import confirm, confirm_instances
+from constructive.certificates.rocq.confirm import confirm
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.impossible import (
     ARRAYS,
@@ -32,8 +38,6 @@ from constructive.certificates.rocq.impossible import (
 )
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.support.verdict import pack
-
-needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
 
 
 def cases():
@@ -65,13 +69,12 @@ def cases():
 CASES = cases()
 
 
+def certificate_of(name):
+    return upper_bound_certificate(*CASES[name])
+
+
 def made_of(name):
-    data, heads = CASES[name]
-    return instance_of(upper_bound_certificate(data, heads), data)
-
-
-def replaced(made, **values):
-    return dataclasses.replace(made, values={**made.values, **values})
+    return instance_of(certificate_of(name), CASES[name][0])
 
 
 def known_of(made):
@@ -134,9 +137,7 @@ def test_examples_which_are_one_input_count_once():
         np.zeros(32),
     )
     honest = upper_bound_certificate(data, heads)
-    claim = honest["impossible"]
-    evidence = {**claim.evidence, "count": 32, "examples": pack(range(32))}
-    forged = dataclasses.replace(honest, claims=(dataclasses.replace(claim, evidence=evidence),))
+    forged = with_evidence(honest, count=32, examples=pack(range(32)))
     assert examples_of(forged, twice)[1].tolist() == list(range(16))
     assert instance_of(forged, twice).values["T"] == 16
 
@@ -167,7 +168,6 @@ def test_keys_tell_all_inputs_apart():
 def test_certificates_of_something_else_are_refused():
     data, heads = CASES["own"]
     certificate = upper_bound_certificate(data, heads)
-    claim = certificate["impossible"]
     with pytest.raises(FormatError, match="does not claim that impossible is PROVED"):
         instance_of(upper_bound_certificate(data, 9), data)
     for change, words in (
@@ -181,21 +181,12 @@ def test_certificates_of_something_else_are_refused():
         ({"vectors": [["x"] * 5]}, "cannot be read"),
         ({"zeros": 1}, "not about these data"),
     ):
-        forged = dataclasses.replace(claim, evidence={**claim.evidence, **change})
         with pytest.raises((FormatError, ParameterError), match=words):
-            instance_of(dataclasses.replace(certificate, claims=(forged,)), data)
-
-
-def saved(folder, name):
-    data, heads = CASES[name]
-    files = folder / "c.json", folder / "d.npz"
-    upper_bound_certificate(data, heads).save(files[0])
-    data.save(files[1])
-    return files
+            instance_of(with_evidence(certificate, **change), data)
 
 
 def test_what_would_take_more_memory_is_refused(tmp_path):
-    certificate, data = saved(tmp_path, "own")
+    certificate, data = saved(tmp_path, certificate_of("own"), CASES["own"][0])
     with pytest.raises(ParameterError, match="numbers take Rocq about") as caught:
         confirm(certificate, None, data, max_memory=1.0)
     assert caught.value.witness == 16 * 5 * 5
@@ -213,12 +204,10 @@ def test_the_certificate_of_weights_is_none_of_an_upper_bound(tmp_path):
     assert "does not claim that impossible is PROVED" in str(done.exception)
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 @pytest.mark.parametrize("name", CASES)
 def test_rocq_proves_the_bound(name, tmp_path):
-    certificate, data = saved(tmp_path, name)
+    certificate, data = saved(tmp_path, certificate_of(name), CASES[name][0])
     done = confirm(certificate, None, data)
     assert done.proved, done.report
     values = made_of(name).values
@@ -237,12 +226,6 @@ def vector_changed(made):
     vectors = [list(vector) for vector in made.values["vectors"]]
     vectors[-1][0] += 1
     return replaced(made, vectors=vectors)
-
-
-def data_changed(made):
-    contexts = made.values["contexts"].copy()
-    contexts[2, 1, 0] += 1
-    return replaced(made, contexts=contexts)
 
 
 def repeated(made):
@@ -267,9 +250,9 @@ FORGED = {
         ),
     ),
     "pivot": ("subspace", lambda made: replaced(made, pivots=[9] * 3)),
-    "data": ("subspace", data_changed),
-    "data, constant": ("constant", lambda made: data_changed_at(made, -1)),
-    "data, words": ("words", data_changed),
+    "data": ("subspace", lambda made: one_changed(made, "contexts", 1)),
+    "data, constant": ("constant", lambda made: one_changed(made, "contexts", 1)),
+    "data, words": ("words", lambda made: one_changed(made, "contexts", 1)),
     "roots": ("words", lambda made: replaced(made, roots=list(range(6)))),
     "roots beyond": ("words", lambda made: replaced(made, roots=[9] * 6)),
     "word": ("words", lambda made: replaced(made, words=made.values["words"][:-1])),
@@ -279,30 +262,18 @@ FORGED = {
 }
 
 
-def data_changed_at(made, column):
-    contexts = made.values["contexts"].copy()
-    contexts[0, 0, column] += 1
-    return replaced(made, contexts=contexts)
-
-
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 @pytest.mark.parametrize("forged", FORGED)
 def test_rocq_refuses_what_does_not_hold(forged):
     name, change = FORGED[forged]
     made = change(made_of(name))
-    done = confirm_instances([(made, known_of(made))])
-    assert not done.proved
-    assert "roots = true" in done.report  # what the program does not say, and nothing else
-    assert done.report.endswith("NOT PROVED: Rocq refuses")
+    report = require_refused(made, known_of(made))
+    assert "roots = true" in report  # what the program does not say, and nothing else
 
 
-@needs_rocq
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_once")
+@by_rocq
 def test_the_command(tmp_path):
-    files = list(map(str, saved(tmp_path, "shared")))
+    files = list(map(str, saved(tmp_path, certificate_of("shared"), CASES["shared"][0])))
     done = CliRunner().invoke(cli.app, ["check", *files, "--rocq"])
     assert done.exit_code == 0, done.output
     assert done.output.endswith("PROVED\n")

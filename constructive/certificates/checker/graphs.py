@@ -31,7 +31,7 @@ MODEL = {
     7: Field("graph", BYTES),
     8: Field("opset", BYTES, many=True),
 }
-OPERATORS = {1: Field("domain", BYTES), 2: Field("version", VARINT)}
+OPERATOR_SET = {1: Field("domain", BYTES), 2: Field("version", VARINT)}
 GRAPH = {
     1: Field("nodes", BYTES, many=True),
     2: Field("name", BYTES),
@@ -74,7 +74,7 @@ def read_graph(data):
     """The graph of an ONNX file's bytes."""
     model = message(data, MODEL)
     require(model["version"] in VERSIONS, "the version of the format is none that is understood")
-    opsets = [message(part, OPERATORS) for part in model["opset"]]
+    opsets = [message(part, OPERATOR_SET) for part in model["opset"]]
     known = [(each["domain"] or b"", each["version"]) for each in opsets]
     require(known == [(b"", OPSET)], f"the operators are not those of opset {OPSET} alone")
     require(model["graph"] is not None, "the file has no graph")

@@ -31,9 +31,9 @@ class Layer(About):
 
     def __init__(self, content, files, claims, options):
         *weights, data = files
-        about = bool(set(content["weights"]) - {"sha256"})
-        require(about or not weights, "it is about all weights, and takes none")
-        require(weights or not about, "it is about weights, which are not given")
+        described = bool(set(content["weights"]) - {"sha256"})
+        require(described or not weights, "it is about all weights, and takes none")
+        require(weights or not described, "it is about weights, which are not given")
         tensors = weights_shapes(*weights, options.most) if weights else {}
         arrays = data_shapes(data)
         self.names, self.contexts = tuple(claims), arrays["contexts"][1]
@@ -44,16 +44,16 @@ class Layer(About):
         announce(read + held, operations, options.most)
         self.left, self.quick, self.tell = options.most - read, options.quick, options.tell
         for name, claim in claims.items():
-            about = weights or not claim.of_weights
-            require(about, f"{name} is about weights, and there are none")
-            known = claim.of_lengths or LENGTHS not in arrays
-            require(known, f"{name} is about contexts of one length")
+            given = weights or not claim.of_weights
+            require(given, f"{name} is about weights, and there are none")
+            fits = claim.of_lengths or LENGTHS not in arrays
+            require(fits, f"{name} is about contexts of one length")
         self.tell("read the files", 0, 1)
         self.data = read_data(data, arrays)
         self.data = of_lengths(self.data) if LENGTHS in arrays else self.data
         self.weights = read_weights(*weights, tensors) if weights else {}
         parts = ("data", self.data), ("weights", self.weights)
-        self.hashes = b"".join(require_about(content, arrays, part) for part, arrays in parts)
+        self.hashes = b"".join(require_about(content, kept, part) for part, kept in parts)
 
     def needs(self, claims):
         """Bytes and operations of all claims, one after the other, from shapes alone."""
@@ -79,8 +79,8 @@ class Layer(About):
             regular = not looks_singular(self.weights, self.data)
             require(regular, "readout: Z has no right inverse, as it seems")
         if bounds:
-            about = self.weights, self.data, self.shapes
-            real_claims.check_real(bounds, *about, self.left, self.tell)
+            given = self.weights, self.data, self.shapes
+            real_claims.check_real(bounds, *given, self.left, self.tell)
 
 
 def sizes_of(arrays, tensors):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from constructive.kernels.formats import as_float64
 from constructive.kernels.inputs import Inputs
+from constructive.kernels.masks import Mask
 from constructive.kernels.memory import from_layout
 from constructive.kernels.spec import FullyMasked, Spec
 from constructive.support.arrays import Array
@@ -82,6 +83,27 @@ class Adapter(ABC):
             return f"no {problem.spec.dtype}"
         missing = sorted(needs(problem) - self.can)
         return f"no {', no '.join(missing)}" if missing else None
+
+    def masked(self, problem: Inputs, name: str, *, additive: bool = False) -> dict[str, Any]:
+        """Return the mask as an option; {} if all keys are seen and nothing is added.
+
+        Args:
+            problem: the problem
+            name: of the option
+            additive: whether it is numbers to add in any case, not only where the problem adds some
+        """
+        if problem.added is None and problem.mask is None:
+            return {}
+        is_added = additive or problem.added is not None
+        return {name: problem.mask_tensor(self.library, additive=is_added)}
+
+    def scaled(self, problem: Inputs) -> dict[str, Any]:
+        """Return the scale as an option; {} where it is the usual one."""
+        return {} if problem.spec.scale is None else {"scale": problem.spec.scale}
+
+    def is_alone(self, problem: Inputs, mask: Mask) -> bool:
+        """Return whether a mask is the only one of a problem, and no numbers are added."""
+        return problem.added is None and problem.spec.masks == (mask,)
 
     def convention(self, spec: Spec) -> FullyMasked:
         """Return what a row without a visible key is for a spec: "zeros", "nan" or "mean".

@@ -42,8 +42,7 @@ class Jax(Adapter):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return is_causal, local_window_size, lengths, mask, bias and scale."""
-        spec = problem.spec
-        found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
+        spec, found = problem.spec, self.scaled(problem)
         left = []
         for mask in spec.masks:
             if mask == Causal("top-left"):
@@ -115,8 +114,7 @@ class Keras(Jax):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return is_causal, mask, bias and scale."""
-        spec = problem.spec
-        found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
+        spec, found = problem.spec, self.scaled(problem)
         if spec.masks == (Causal("top-left"),):
             return found | {"is_causal": True} | masked(problem, everything=False)
         return found | masked(problem, everything=problem.mask is not None)
@@ -129,12 +127,7 @@ class Keras(Jax):
 
 
 def masked(problem: Inputs, *, everything: bool) -> dict[str, Any]:
-    """Return mask and bias as arrays of numpy.
-
-    Args:
-        problem: the problem
-        everything: whether the mask has to say all, since no other option does
-    """
+    """Return mask and bias as arrays of numpy."""
     found: dict[str, Any] = {}
     if problem.bias is not None:
         found["bias"] = problem.bias.astype(numpy_dtype(problem.spec.output.name))

@@ -28,14 +28,13 @@ class Mlx(Adapter):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return scale, mask and sinks."""
-        spec, found = problem.spec, {"scale": problem.spec.factor}
+        found: dict[str, Any] = {"scale": problem.spec.factor}
         if problem.sinks is not None:
-            found["sinks"] = _array(problem.sinks.astype(numpy_dtype(spec.dtype)))
-        if problem.added is not None:
-            return found | {"mask": _array(problem.mask_tensor(additive=True))}
-        if spec.masks == (Causal("bottom-right"),):
+            found["sinks"] = _array(problem.sinks.astype(numpy_dtype(problem.spec.dtype)))
+        if self.is_alone(problem, Causal("bottom-right")):
             return found | {"mask": "causal"}
-        return found | ({} if problem.mask is None else {"mask": _array(problem.mask_tensor())})
+        mask = self.masked(problem, "mask")
+        return found | {name: _array(array) for name, array in mask.items()}
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output in float32, (B, H, T_q, d_v)."""

@@ -62,17 +62,14 @@ class Reference(Adapter):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, is_causal, scale, softcap, and `past`, keys that are in a cache."""
-        spec = problem.spec
-        found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
+        spec, found = problem.spec, self.scaled(problem)
         if spec.soft_cap is not None:
             found["softcap"] = spec.soft_cap
-        if problem.added is not None:
-            return found | {"attn_mask": problem.mask_tensor(additive=True)}
-        if spec.masks == (Causal("top-left"),):
+        if self.is_alone(problem, Causal("top-left")):
             return found | {"is_causal": 1}
-        if spec.masks == (Causal("bottom-right"),) and spec.keys > spec.queries:
+        if self.is_alone(problem, Causal("bottom-right")) and spec.keys > spec.queries:
             return found | {"is_causal": 1, "past": spec.keys - spec.queries}
-        return found | ({} if problem.mask is None else {"attn_mask": problem.mask_tensor()})
+        return found | self.masked(problem, "attn_mask")
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, H, T_q, d_v)."""
@@ -91,12 +88,7 @@ class Reference(Adapter):
         return self.evaluated(content, given)
 
     def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Return the first output of a model.
-
-        Args:
-            content: the model
-            inputs: arrays by name
-        """
+        """Return the first output of a model."""
         import onnx  # noqa: PLC0415 - an extra
         from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
 

@@ -24,12 +24,7 @@ _PACKAGES: Packages = {"onnxruntime": "onnxruntime", "onnx": "onnx"}
 
 
 def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Return the first output of a model.
-
-    Args:
-        content: the model
-        inputs: arrays by name
-    """
+    """Return the first output of a model."""
     import onnxruntime  # noqa: PLC0415 - an extra
 
     options = onnxruntime.SessionOptions()
@@ -46,12 +41,7 @@ class Standard(Reference):
     models: ClassVar[Models] = _SHORT
 
     def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Return the first output of a model.
-
-        Args:
-            content: the model
-            inputs: arrays by name
-        """
+        """Return the first output of a model."""
         return evaluated(content, inputs)
 
 
@@ -68,16 +58,13 @@ class Multihead(Adapter):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return unidirectional, key_padding_mask or attention_bias, and scale."""
-        spec = problem.spec
-        found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
+        spec, found = problem.spec, self.scaled(problem)
         only = spec.masks[0] if len(spec.masks) == 1 and problem.added is None else None
         if isinstance(only, Causal) and spec.queries == spec.keys:
             return found | {"unidirectional": 1}
         if isinstance(only, (LeftPadding, RightPadding)) and problem.visible.any(-1).all():
             return found | {"key_padding_mask": problem.visible[:, 0, 0].astype(np.int32)}
-        if problem.mask is None and problem.bias is None:
-            return found
-        return found | {"attention_bias": problem.mask_tensor(additive=True)}
+        return found | self.masked(problem, "attention_bias", additive=True)
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, T_q, H, d_v)."""
@@ -127,7 +114,7 @@ class Grouped(Adapter):
         if window is not None and window.left is not None and _follows(spec, window):
             found["local_window_size"] = window.left + 1
             own.append(window)
-        found |= {} if spec.scale is None else {"scale": spec.scale}
+        found |= self.scaled(problem)
         found |= {} if spec.soft_cap is None else {"softcap": spec.soft_cap}
         if problem.sinks is not None:
             found["head_sink"] = problem.sinks.astype(spec.dtype)

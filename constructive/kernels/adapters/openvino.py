@@ -32,13 +32,9 @@ class OpenVino(Adapter):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return causal, attention_mask and scale."""
-        spec = problem.spec
-        found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
-        if problem.added is not None:
-            return found | {"attention_mask": problem.mask_tensor(additive=True)}
-        if spec.masks == (Causal("top-left"),):
-            return found | {"causal": True}
-        return found | ({} if problem.mask is None else {"attention_mask": problem.mask_tensor()})
+        if self.is_alone(problem, Causal("top-left")):
+            return self.scaled(problem) | {"causal": True}
+        return self.scaled(problem) | self.masked(problem, "attention_mask")
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, H, T_q, d_v)."""

@@ -32,14 +32,10 @@ class Paddle(Adapter):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return is_causal, attn_mask, scale and enable_gqa."""
-        spec, found = problem.spec, {}
-        if problem.added is not None:
-            found["attn_mask"] = _tensor(problem.mask_tensor(additive=True))
-        elif spec.masks == (Causal("top-left"),):
-            found["is_causal"] = True
-        elif problem.mask is not None:
-            found["attn_mask"] = _tensor(problem.mask_tensor())
-        return found | ({} if spec.scale is None else {"scale": spec.scale})
+        if self.is_alone(problem, Causal("top-left")):
+            return self.scaled(problem) | {"is_causal": True}
+        mask = self.masked(problem, "attn_mask")
+        return self.scaled(problem) | {name: _tensor(array) for name, array in mask.items()}
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, T_q, H, d_v)."""

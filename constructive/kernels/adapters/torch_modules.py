@@ -3,15 +3,7 @@
 import warnings
 from typing import Any, ClassVar
 
-from constructive.kernels.adapters.adapter import (
-    ALL,
-    BIAS,
-    MASK,
-    SINK,
-    Adapter,
-    Models,
-    Packages,
-)
+from constructive.kernels.adapters.adapter import ALL, BIAS, MASK, SINK, Adapter, Models, Packages
 from constructive.kernels.adapters.torch_sdpa import FLASH
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
@@ -112,8 +104,8 @@ class Flex(Adapter):
             )  # fmt: skip
         if spec.soft_cap is not None or problem.bias is not None:
             found["score_mod"] = _changed(problem)
-        found |= {} if spec.scale is None else {"scale": spec.scale}
-        return found | ({"enable_gqa": True} if spec.group > 1 else {})
+        grouped = {"enable_gqa": True} if spec.group > 1 else {}
+        return found | self.scaled(problem) | grouped
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, H, T_q, d_v)."""
@@ -124,11 +116,7 @@ class Flex(Adapter):
             return self.compiled(flex_attention)(q, k, v, **options)
 
     def compiled(self, function: Any) -> Any:  # noqa: ANN401
-        """Return the function that is called; for a subclass that compiles it.
-
-        Args:
-            function: flex_attention
-        """
+        """Return the function that is called; for a subclass that compiles it."""
         return function
 
 
@@ -139,11 +127,7 @@ class FlexCompiled(Flex):
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
 
     def compiled(self, function: Any) -> Any:  # noqa: ANN401
-        """Return it compiled.
-
-        Args:
-            function: flex_attention
-        """
+        """Return it compiled."""
         import torch  # noqa: PLC0415 - an extra
 
         return torch.compile(function)

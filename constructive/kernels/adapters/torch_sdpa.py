@@ -34,14 +34,14 @@ class TorchSdpa(Adapter):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask or is_causal, scale and enable_gqa."""
-        spec, found = problem.spec, {}
-        if spec.masks == (Causal("top-left"),) and problem.bias is None:
-            found["is_causal"] = True
-        elif problem.added is not None:
-            found["attn_mask"] = problem.mask_tensor("torch", additive=True)
-        elif problem.mask is not None:
-            found["attn_mask"] = problem.mask_tensor("torch")
-        return found | _shared(problem)
+        if self.is_alone(problem, Causal("top-left")):
+            return {"is_causal": True} | self.scaled(problem)
+        return self.masked(problem, "attn_mask") | self.scaled(problem)
+
+    def scaled(self, problem: Inputs) -> dict[str, Any]:
+        """Return scale and enable_gqa, where they are not the usual ones."""
+        grouped = {"enable_gqa": True} if problem.spec.group > 1 else {}
+        return super().scaled(problem) | grouped
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, H, T_q, d_v)."""
@@ -57,11 +57,7 @@ class Boolean(TorchSdpa):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, scale and enable_gqa."""
-        if problem.added is not None:
-            return super().options(problem)
-        masked = problem.mask is not None
-        mask = {"attn_mask": problem.mask_tensor("torch")} if masked else {}
-        return mask | _shared(problem)
+        return self.masked(problem, "attn_mask") | self.scaled(problem)
 
 
 class Additive(TorchSdpa):
@@ -71,9 +67,7 @@ class Additive(TorchSdpa):
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         """Return attn_mask, scale and enable_gqa."""
-        masked = problem.mask is not None or problem.added is not None
-        mask = {"attn_mask": problem.mask_tensor("torch", additive=True)} if masked else {}
-        return mask | _shared(problem)
+        return self.masked(problem, "attn_mask", additive=True) | self.scaled(problem)
 
 
 class LowerRight(TorchSdpa):
@@ -83,7 +77,7 @@ class LowerRight(TorchSdpa):
 
     def refuses(self, problem: Inputs) -> str | None:
         """Return why: there is another mask, or none."""
-        if problem.spec.masks != (Causal("bottom-right"),) or problem.bias is not None:
+        if not self.is_alone(problem, Causal("bottom-right")):
             return "it is for a causal mask, bottom-right, alone"
         return super().refuses(problem)
 
@@ -94,7 +88,7 @@ class LowerRight(TorchSdpa):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of NaN with fewer keys; there are none
             mask = causal_lower_right(problem.spec.queries, problem.spec.keys)
-        return {"attn_mask": mask} | _shared(problem)
+        return {"attn_mask": mask} | self.scaled(problem)
 
 
 class _Backend(TorchSdpa):
@@ -144,9 +138,3 @@ class Cudnn(_Backend):
     name: ClassVar[str] = "torch-cudnn"
     backend: ClassVar[str] = "CUDNN_ATTENTION"
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
-
-
-def _shared(problem: Inputs) -> dict[str, Any]:
-    spec = problem.spec
-    found: dict[str, Any] = {} if spec.scale is None else {"scale": spec.scale}
-    return found | ({"enable_gqa": True} if spec.group > 1 else {})

@@ -72,13 +72,9 @@ class Sdpa(Eager):
         spec = problem.spec
         module = SimpleNamespace(num_key_value_groups=spec.group, is_causal=False)
         found: dict[str, Any] = {"module": module, "attention_mask": None, "scaling": spec.factor}
-        if problem.added is not None:
-            return found | {"attention_mask": problem.mask_tensor("torch", additive=True)}
-        if spec.masks == (Causal("top-left"),) and spec.queries > 1:
+        if self.is_alone(problem, Causal("top-left")) and spec.queries > 1:
             return found | {"is_causal": True}
-        if problem.mask is not None:
-            found["attention_mask"] = problem.mask_tensor("torch")
-        return found
+        return found | self.masked(problem, "attention_mask")
 
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
         """Return the output, (B, H, T_q, d_v)."""

@@ -2,14 +2,12 @@
 
 from constructive.kernels.cases.batch import Batch
 from constructive.kernels.cases.case import Case
-from constructive.kernels.cases.first import First
-from constructive.kernels.cases.last import Last
+from constructive.kernels.cases.ends import First, Last
 from constructive.kernels.cases.level import HIGH, LOW, LOWEST
-from constructive.kernels.cases.random import Random
+from constructive.kernels.cases.random import LargeValues, Random
 from constructive.kernels.cases.scale import Scale, SoftCap
 from constructive.kernels.cases.ties import CappedTies, Ties
 from constructive.kernels.cases.uniform import Orthogonal, Uniform
-from constructive.kernels.cases.values import LargeValues
 
 CASES: dict[str, Case] = {
     case.name: case

@@ -43,11 +43,7 @@ class Case(ABC):
     purpose: ClassVar[str]
 
     def refuses(self, spec: Spec) -> str | None:
-        """Return why there is no such problem for a spec, or None.
-
-        Args:
-            spec: the shapes and options
-        """
+        """Return why there is no such problem for a spec, or None."""
         del spec
         return None
 
@@ -55,9 +51,6 @@ class Case(ABC):
         """Return the slope of heads that have one, where the spec has ALiBi.
 
         Over all keys it takes less than half of the gap, so decoys win.
-
-        Args:
-            spec: the shapes and options
         """
         return power(GAP.get(spec.dtype, 64.0) / (4.0 * (spec.keys + spec.queries)))
 
@@ -114,9 +107,6 @@ class Board:
     def line(self, position: Integers) -> tuple[Integers, Booleans]:
         """Return the keys that differ from the winner in one digit alone, and which exist.
 
-        Args:
-            position: (B, H, T_q) which digit
-
         Returns:
             keys (B, H, T_q, r), one for each value of the digit, and whether there is one
         """
@@ -127,22 +117,12 @@ class Board:
         return np.clip(keys, 0, self.spec.keys - 1), exists
 
     def seen(self, keys: Integers) -> Booleans:
-        """Return whether keys are visible.
-
-        Args:
-            keys: (B, H, T_q, r)
-        """
+        """Return whether keys (B, H, T_q, r) are visible."""
         found: Booleans = np.take_along_axis(self.visible, keys, axis=-1)
         return found
 
     def put(self, slots: Array, position: Integers, values: Array) -> None:
-        """Write the numbers of one digit into slots.
-
-        Args:
-            slots: (B, H, T_q, m, r), changed
-            position: (B, H, T_q) which digit
-            values: (B, H, T_q, r)
-        """
+        """Write numbers (B, H, T_q, r) of a digit (B, H, T_q) into slots (B, H, T_q, m, r)."""
         np.put_along_axis(slots, position[..., None, None], values[..., None, :], axis=-2)
 
     def equal(self) -> Booleans:

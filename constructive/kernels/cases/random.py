@@ -1,4 +1,4 @@
-"""The winner is any visible key: addresses of rows, heads, pages and sequences."""
+"""The winner is any visible key: addresses of rows, heads, pages and sequences; large values."""
 
 from typing import ClassVar
 
@@ -7,6 +7,11 @@ import numpy as np
 from constructive.kernels.cases.case import Board, Case, Draft, board
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
+
+_BEYOND = 2.0**17
+"""More than float16 holds."""
+_ENOUGH = 2.0**100
+"""The range of formats in which no sum of such values overflows."""
 
 
 class Random(Case):
@@ -24,6 +29,24 @@ class Random(Case):
         """Return queries that read keys of their own."""
         chosen = board(spec, visible, "random")
         return chosen.draft(addressed(chosen))
+
+
+class LargeValues(Random):
+    """`random`, with values from 2^17 on: all outputs are as much larger, without rounding."""
+
+    name: ClassVar[str] = "large values"
+    purpose: ClassVar[str] = "formats of too small a range, outputs that are cut off"
+
+    @property
+    def unit(self) -> float:
+        """The smallest value."""
+        return _BEYOND
+
+    def refuses(self, spec: Spec) -> str | None:
+        """Return why: a format that has no such numbers."""
+        if min(spec.inputs.largest, spec.output.largest) < _ENOUGH:
+            return f"{spec.dtype} has no such values"
+        return None
 
 
 def addressed(chosen: Board) -> Array:

@@ -29,11 +29,7 @@ class Ties(Case):
     purpose: ClassVar[str] = "denominators, rescaling between blocks, merging of splits"
 
     def level(self, spec: Spec) -> float:
-        """Return the logit of the winners before the scale.
-
-        Args:
-            spec: the shapes and options
-        """
+        """Return the logit of the winners before the scale."""
         del spec
         return 0.0
 

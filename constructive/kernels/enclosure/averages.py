@@ -16,11 +16,6 @@ _HALF = 0.5
 def averages(rows: Rows, weights: Weights, model: KernelModel) -> tuple[Array, Array]:
     """Return averages by our weights, and how far a kernel's may be from them, unrounded.
 
-    Args:
-        rows: a piece of the inputs
-        weights: ours, and errors of a kernel's
-        model: what a kernel may do
-
     Returns:
         (P, R, d_v) each; what is far from zero by the second is rounded outward
     """

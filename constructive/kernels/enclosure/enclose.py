@@ -15,10 +15,6 @@ from constructive.support.arrays import Array
 def enclose(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
     """Return bounds (B, H, T_q, d_v) of every admissible output; infinite in rows not judged.
 
-    Args:
-        given: inputs
-        model: what a kernel may do
-
     Raises:
         ParameterError: if a kernel of this model may overflow
     """

@@ -178,26 +178,18 @@ def _require_numbers(name: str, array: Array, form: Format) -> None:
 
 
 def _masked(
-    mask: object, whole: tuple[int, ...]
+    mask: object, whole: tuple[int, int, int, int]
 ) -> tuple[Booleans | None, Booleans, tuple[Array, ...]]:
     """Who sees whom, which queries exist, and what is added to logits."""
-    batch, heads, queries, keys = whole
+    batch, _, queries, _ = whole
     exists = np.ones((batch, queries), dtype=np.bool_)
     if mask is None:
         return None, exists, ()
     masks = (mask,) if isinstance(mask, Mask) else mask
     if isinstance(masks, Sequence) and all(isinstance(each, Mask) for each in masks):
         rules = [each for each in masks if isinstance(each, Mask)]
-        query_lengths = np.full(batch, queries, dtype=np.int64)
-        key_lengths = np.full(batch, keys, dtype=np.int64)
-        for each in rules:
-            query_lengths = np.minimum(query_lengths, each.query_lengths(batch, queries))
-            key_lengths = np.minimum(key_lengths, each.key_lengths(batch, keys))
-        grid = Grid(batch, heads, queries, keys, query_lengths, key_lengths)
-        visible: Booleans = np.ones((1, 1, queries, keys), dtype=np.bool_)
-        for each in rules:
-            visible = np.asarray(visible & each.visible(grid))
-        return visible, np.arange(queries) < query_lengths[:, None], ()
+        grid = Grid.of(rules, *whole)
+        return grid.visible(rules), np.arange(queries) < grid.query_lengths[:, None], ()
     added = exactly("mask", mask)
     kind = str(getattr(mask, "dtype", np.asarray(mask).dtype))
     if "bool" in kind:

@@ -81,9 +81,6 @@ class LogitErrors:
     def of(self, rows: Rows) -> Logits:
         """Return logits of rows and their errors.
 
-        Args:
-            rows: a piece of the inputs
-
         Raises:
             ParameterError: if a kernel of the model may overflow
         """

@@ -47,11 +47,7 @@ class Rows:
 
 
 def pieces(given: Inputs) -> Iterator[Rows]:
-    """Yield all rows, so many at once that a matrix of logits has about `_ENTRIES`.
-
-    Args:
-        given: inputs
-    """
+    """Yield all rows, so many at once that a matrix of logits has about `_ENTRIES`."""
     batch, heads, queries, width = given.q.shape
     groups, keys = given.k.shape[1:3]
     share = heads // groups

@@ -47,14 +47,7 @@ class Weights:
 
 
 def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelModel) -> Weights:
-    """Return weights and their errors; the arrays of `logits` are used up.
-
-    Args:
-        rows: a piece of the inputs
-        logits: theirs
-        of_logits: what bounds their errors
-        model: what a kernel may do
-    """
+    """Return weights and their errors; the arrays of `logits` are used up."""
     values, errors, sinks = logits.values, logits.errors, rows.sinks
     count, top = _seen(rows, values)
     blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0)

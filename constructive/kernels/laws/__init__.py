@@ -54,9 +54,6 @@ _LEAST = 3
 def laws(evidence: Evidence) -> Iterator[Iterator[Mistakes]]:
     """Yield tiers of laws: for each law sentences, each with a function that returns an output.
 
-    Args:
-        evidence: the output
-
     Example:
         >>> from constructive.kernels.problem import Problem
         >>> from constructive.kernels.spec import Spec

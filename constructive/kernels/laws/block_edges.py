@@ -18,11 +18,7 @@ _MOST = 3
 
 
 def edges_of_blocks(evidence: Evidence) -> Mistakes:
-    """Yield edges of blocks of rows, and edges that are wrong inside of the blocks that are read.
-
-    Args:
-        evidence: the output
-    """
+    """Yield edges of blocks of rows, and edges that are wrong inside of blocks that are read."""
     yield from of_rules(evidence, _of_blocks)
     yield from of_rules(evidence, _inside)
 

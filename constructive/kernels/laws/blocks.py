@@ -7,7 +7,7 @@ import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.mistakes import carried, merging, running, softmax, tiles
+from constructive.kernels.mistakes import merging, running, softmax, tiles
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.kernels.same import same_rows
 from constructive.support.arrays import Integers
@@ -15,19 +15,15 @@ from constructive.support.arrays import Integers
 _QUERIES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128)
 """Queries of a block, beside as many as keys."""
 KINDS = (
-    softmax.rescaling, running.running, running.counted_again, softmax.maxima, carried.carried,
+    running.rescaling, running.running, running.counted_again, softmax.maxima, running.carried,
     softmax.sinks, tiles.diagonals_inside, tiles.rows_of_blocks, tiles.tiles, tiles.transposed,
-    softmax.splits, merging.empty, merging.lost, merging.merging,
+    merging.splits, merging.empty, merging.lost, merging.merging,
 )  # fmt: skip
 """Listed mistakes whose sizes are tried."""
 
 
 def blocks(evidence: Evidence) -> Mistakes:
-    """Yield mistakes of blocks that lead to the rows of two queries.
-
-    Args:
-        evidence: the output
-    """
+    """Yield mistakes of blocks that lead to the rows of two queries."""
     whole, queries = _with_sizes(evidence), _chosen(evidence)
     for kind in KINDS:
         asked: set[str] | None = None

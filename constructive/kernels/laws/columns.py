@@ -17,11 +17,7 @@ _ZERO, _NAN = -1, -2
 
 
 def columns(evidence: Evidence) -> Mistakes:
-    """Yield columns of the output that are others, zero, or not a number.
-
-    Args:
-        evidence: the output
-    """
+    """Yield columns of the output that are others, zero, or not a number."""
     rows = np.flatnonzero(evidence.counted)
     rows = rows[:: max(1, len(rows) // _ROWS)]
     width = evidence.out.shape[-1]
@@ -97,11 +93,7 @@ def _chosen(evidence: Evidence, found: Integers) -> Array:
 
 
 def features(evidence: Evidence) -> Mistakes:
-    """Yield features of queries and keys that are left out of their products.
-
-    Args:
-        evidence: the output
-    """
+    """Yield features of queries and keys that are left out of their products."""
     problem = evidence.problem
     batch, head, _ = evidence.places
     q = problem.q[evidence.places]

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import Source, explicit, row_maps
+from constructive.kernels.laws.row_maps import Source, explicit, of_places, row_maps
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
 from constructive.kernels.masks import Alignment, Causal, LeftPadding, Prefix, Window
@@ -43,31 +43,17 @@ class Edge:
     is_right: bool
 
     def with_limits(self, limits: Integers, others: Integers) -> Integers:
-        """Return the edge of all masks.
-
-        Args:
-            limits: of this mask
-            others: of the others
-        """
+        """Return the edge of all masks."""
         return np.minimum(limits, others) if self.is_right else np.maximum(limits, others)
 
 
 def edges(evidence: Evidence) -> Mistakes:
-    """Yield edges that are moved, rounded, or those of other rows.
-
-    Args:
-        evidence: the output
-    """
+    """Yield edges that are moved, rounded, or those of other rows."""
     yield from of_rules(evidence, _rules)
 
 
 def of_rules(evidence: Evidence, rules: "Rules") -> Mistakes:
-    """Yield edges by rules, on the right and on the left.
-
-    Args:
-        evidence: the output
-        rules: yields those that fit
-    """
+    """Yield edges by rules, on the right and on the left."""
     visible, keys = evidence.bench.visible, evidence.problem.spec.keys
     j = np.arange(keys)
     first = np.where(visible, j, keys).min(-1)
@@ -269,9 +255,7 @@ def _by_sequence(evidence: Evidence, edge: Edge, table: Booleans) -> Limits:
     every = np.arange(keys + 1)
     found = np.clip(edge.with_limits(every[None], others[:, None]), 0, keys)
     fits = np.take_along_axis(table, found, 1)
-    allowed = np.stack(
-        [fits[batch == number].all(0) for number in range(evidence.problem.spec.batch)]
-    )
+    allowed = of_places(fits, batch, evidence.problem.spec.batch)
     chosen = explicit(allowed, np.clip(limits[:, 0, 0], 0, keys))
     if chosen is None:
         return

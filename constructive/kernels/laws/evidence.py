@@ -60,11 +60,7 @@ class Evidence:
         return self.at(self.sample)
 
     def at(self, rows: Integers) -> tuple[Integers, Integers, Integers]:
-        """Return sequence, head and query of rows.
-
-        Args:
-            rows: their numbers
-        """
+        """Return sequence, head and query of rows."""
         batch, head, query = np.unravel_index(rows, self.wrong.shape)
         return batch, head, query
 
@@ -150,47 +146,21 @@ class Evidence:
             return weights, weights.sum(-1, keepdims=True) + np.exp(more - top)
 
     def averaged(self, scores: Array, visible: Booleans, sinks: Array | None = None) -> Array:
-        """Return what rows would read, (R, d_v).
-
-        Args:
-            scores: (R, T_k)
-            visible: (R, T_k)
-            sinks: (R,), by default those of the problem
-        """
+        """Return what rows would read, (R, d_v)."""
         weights, total = self.weighed(scores, visible, sinks)
         with np.errstate(all="ignore"):
             return self.summed(weights / total)
 
     def summed(self, shares: Array) -> Array:
-        """Return weighted sums of the values of rows, (R, d_v).
-
-        Args:
-            shares: (R, T_k)
-        """
+        """Return weighted sums of the values of rows, (R, d_v)."""
         found: Array = np.einsum("rk,rkv->rv", shares, self.values)
         return found
 
     def agrees(self, other: Array) -> Booleans:
-        """Return where rows are what a law says, (.., R).
-
-        Args:
-            other: (.., R, d_v)
-        """
+        """Return where rows are what a law says, (.., R)."""
         with np.errstate(all="ignore"):
             same, _ = same_rows(self.read, other, self.problem.spec.output)
         return same
-
-    def leads_to(self, table: Booleans, source: Integers) -> bool:
-        """Return whether each row agrees with its source.
-
-        Args:
-            table: (R, S) whether a row agrees with a source
-            source: (R,) numbers of sources; what is below 0 or too large agrees with none
-        """
-        inside = (source >= 0) & (source < table.shape[1])
-        if not inside.all():
-            return False
-        return bool(table[np.arange(len(source)), source].all())
 
     def read_at(self, row: int, scores: Array, visible: Booleans) -> Array:
         """Return what one row of the sample would read, (S, d_v).
@@ -200,33 +170,17 @@ class Evidence:
             scores: (T_k,) or (S, T_k)
             visible: (T_k,) or (S, T_k)
         """
-        sink = self.sinks[row]
-        logits = np.where(visible, scores, -np.inf)
+        weights, total = self.weighed(scores, visible, self.sinks[row, None])
         with np.errstate(all="ignore"):
-            top = np.maximum(logits.max(-1, keepdims=True), sink)
-            top = np.where(np.isfinite(top), top, 0.0)
-            weights = np.exp(logits - top)
-            total = weights.sum(-1, keepdims=True) + np.exp(sink - top)
             found: Array = weights @ self.values[row] / total
         return found
 
     def agrees_at(self, row: int, scores: Array, visible: Booleans) -> Booleans:
-        """Return whether one row of the sample is what it would read, (S,).
-
-        Args:
-            row: of the sample
-            scores: (T_k,) or (S, T_k)
-            visible: (T_k,) or (S, T_k)
-        """
+        """Return whether one row of the sample is what it would read, (S,)."""
         return self.is_same(row, self.read_at(row, scores, visible))
 
     def is_same(self, row: int, others: Array) -> Booleans:
-        """Return whether one row of the sample is one of others, (S,).
-
-        Args:
-            row: of the sample
-            others: (S, d_v)
-        """
+        """Return whether one row of the sample is one of others, (S,)."""
         with np.errstate(all="ignore"):
             same, _ = same_rows(self.read[row], others, self.problem.spec.output)
         return same

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import explicit
+from constructive.kernels.laws.row_maps import explicit, of_places
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.laws.words import listed
 from constructive.kernels.mistakes.bench import Mistakes
@@ -20,11 +20,7 @@ _TIMES = (-1.0, 0.0, 0.5, 2.0, 4.0, 0.25)
 
 
 def scales(evidence: Evidence) -> Mistakes:
-    """Yield the factor of logits that two keys of a row show.
-
-    Args:
-        evidence: the output
-    """
+    """Yield the factor of logits that two keys of a row show."""
     problem = evidence.problem
     if problem.draft.near is None or problem.spec.soft_cap is not None:
         return
@@ -71,11 +67,7 @@ def _scaled(evidence: Evidence, factor: float) -> Array:
 
 
 def sums(evidence: Evidence) -> Mistakes:
-    """Yield a number that is added to sums of weights, and a factor of all rows.
-
-    Args:
-        evidence: the output
-    """
+    """Yield a number that is added to sums of weights, and a factor of all rows."""
     right, read = evidence.of(np.nan_to_num(evidence.problem.expected)), evidence.read
     with np.errstate(all="ignore"):
         ratios = (read / right).mean(-1)
@@ -95,11 +87,7 @@ def sums(evidence: Evidence) -> Mistakes:
 
 
 def phantoms(evidence: Evidence) -> Mistakes:
-    """Yield keys that are not there and count in sums of weights.
-
-    Args:
-        evidence: the output
-    """
+    """Yield keys that are not there and count in sums of weights."""
     agree = _with_zeros(evidence)
     for words, counts in dict(_counts(evidence)).items():
         if counts.max() > 0 and agree(counts[evidence.sample]):
@@ -157,11 +145,7 @@ def _times(evidence: Evidence, ratio: float) -> Array:
 
 
 def sinks(evidence: Evidence) -> Mistakes:
-    """Yield what the sink of each head weighs, and how often it counts.
-
-    Args:
-        evidence: the output
-    """
+    """Yield what the sink of each head weighs, and how often it counts."""
     own = evidence.problem.sinks
     if own is None:
         return
@@ -178,7 +162,7 @@ def sinks(evidence: Evidence) -> Mistakes:
         ],
         axis=1,
     )
-    allowed = np.stack([agrees[h == head].all(0) for head in range(count)])
+    allowed = of_places(agrees, h, count)
     allowed[:, count:] &= ~allowed[np.arange(count), np.arange(count)][:, None]
     found = explicit(allowed, np.arange(count))
     if found is not None:
@@ -189,7 +173,7 @@ def sinks(evidence: Evidence) -> Mistakes:
         ]
         yield (
             f"the logit of the sink is {'; '.join(parts)}",
-            partial(evidence.bench.averaged, sinks=chosen),
+            partial(evidence.bench.averaged, sinks=chosen[:, None, None]),
         )
     for size in block_sizes(evidence.problem.spec.keys - 1):
         for of_length in (True, False):
@@ -203,21 +187,12 @@ def sinks(evidence: Evidence) -> Mistakes:
             more = own[h] + np.log(evidence.of(number))
             if evidence.agrees(evidence.averaged(evidence.scores, evidence.visible, more)).all():
                 of_what = "its sequence" if of_length else "the row"
+                every = own[:, None, None] + np.log(number[..., None])
                 yield (
                     f"the sink counts once for each block of keys of {of_what} "
                     f"(blocks of {size} keys)",
-                    partial(_sunk, evidence, number),
+                    partial(evidence.bench.averaged, sinks=every),
                 )
-
-
-def _sunk(evidence: Evidence, number: Integers) -> Array:
-    bench, own = evidence.bench, evidence.problem.sinks
-    if own is None:
-        return bench.averaged()
-    weights, total = bench.weighed()
-    share = total - weights.sum(-1, keepdims=True)
-    found: Array = weights @ bench.values / (total + share * (number[..., None] - 1))
-    return found
 
 
 def _shown(logit: float) -> str:
@@ -225,11 +200,7 @@ def _shown(logit: float) -> str:
 
 
 def slopes(evidence: Evidence) -> Mistakes:
-    """Yield the slope of each head.
-
-    Args:
-        evidence: the output
-    """
+    """Yield the slope of each head."""
     own, bias = evidence.problem.slopes, evidence.bench.bias
     if own is None or bias is None or not own.any():
         return
@@ -246,7 +217,7 @@ def slopes(evidence: Evidence) -> Mistakes:
         ],
         axis=1,
     )
-    allowed = np.stack([agrees[h == head].all(0) for head in range(count)])
+    allowed = of_places(agrees, h, count)
     allowed[:, count:] &= ~allowed[np.arange(count), np.arange(count)][:, None]
     found = explicit(allowed, np.arange(count))
     if found is None:

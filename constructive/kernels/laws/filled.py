@@ -13,11 +13,7 @@ from constructive.support.arrays import Array, Booleans
 
 
 def filled(evidence: Evidence) -> Mistakes:
-    """Yield rows that are all zero, or all not a number.
-
-    Args:
-        evidence: the output
-    """
+    """Yield rows that are all zero, or all not a number."""
     rows = evidence.wrong & evidence.counted
     out = evidence.out[rows]
     if not len(out) or (rows == evidence.counted).all():

@@ -5,28 +5,22 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import explicit
+from constructive.kernels.laws.row_maps import explicit, of_places
 from constructive.kernels.laws.words import exchanged
-from constructive.kernels.mistakes.bench import Mistakes
+from constructive.kernels.mistakes.bench import PARTS, Mistakes
 from constructive.support.arrays import Array, Booleans, Integers
-
-_WHAT = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
 
 
 def heads(evidence: Evidence) -> Mistakes:
-    """Yield heads and sequences that read those of others, as the sample has it.
-
-    Args:
-        evidence: the output
-    """
+    """Yield heads and sequences that read those of others, as the sample has it."""
     spec = evidence.problem.spec
     batch, (count, kv) = spec.batch, spec.heads
     own = np.arange(count) // spec.group
-    for what, changed in _WHAT.items():
+    for what, changed in PARTS.items():
         table = _table(evidence, changed)  # (R, B, G)
         b, h, _ = evidence.places
         same_sequence = table[np.arange(len(b)), b]
-        allowed = np.stack([same_sequence[h == head].all(0) for head in range(count)])
+        allowed = of_places(same_sequence, h, count)
         found = explicit(allowed, own)
         if found is not None and kv > 1:
             chosen, moved = found
@@ -36,7 +30,7 @@ def heads(evidence: Evidence) -> Mistakes:
                 partial(_read, evidence, changed, np.arange(batch)[:, None], chosen[None]),
             )
         same_head = table[np.arange(len(b)), :, h // spec.group]
-        allowed = np.stack([same_head[b == sequence].all(0) for sequence in range(batch)])
+        allowed = of_places(same_head, b, batch)
         found = explicit(allowed, np.arange(batch))
         if found is not None:
             chosen, moved = found
@@ -44,13 +38,7 @@ def heads(evidence: Evidence) -> Mistakes:
                 f"{what} are those of another sequence: {exchanged('sequence', moved)}",
                 partial(_read, evidence, changed, chosen[:, None], own[None]),
             )
-        allowed = np.stack(
-            [
-                table[(b == sequence) & (h == head)].all(0).ravel()
-                for sequence in range(batch)
-                for head in range(count)
-            ]
-        )
+        allowed = of_places(table.reshape(len(b), -1), b * count + h, batch * count)
         right = (np.arange(batch)[:, None] * kv + own).ravel()
         found = explicit(allowed, right)
         if found is not None and batch > 1 and kv > 1:
@@ -86,8 +74,7 @@ def _table(evidence: Evidence, changed: tuple[bool, bool]) -> Booleans:
             if bench.bias is not None:
                 scores = scores + bench.bias[batch, head, query]
         visible = np.broadcast_to(evidence.visible[row], scores.shape)
-        sink = np.full(scores.shape[:-1], evidence.sinks[row])
-        weights, total = evidence.weighed(scores, visible, sink)
+        weights, total = evidence.weighed(scores, visible, evidence.sinks[row, None])
         values = problem.v if changed[1] else evidence.values[row][None, None]
         with np.errstate(all="ignore"):
             out = np.einsum("bgk,bgkv->bgv", weights / total, np.broadcast_to(
@@ -100,11 +87,8 @@ def _table(evidence: Evidence, changed: tuple[bool, bool]) -> Booleans:
 def _read(
     evidence: Evidence, changed: tuple[bool, bool], sequence: Integers, head: Integers
 ) -> Array:
-    bench, problem = evidence.bench, evidence.problem
-    scores, values = bench.scores, bench.values
-    if changed[0]:
-        raw = bench.q @ problem.k[sequence, head].swapaxes(-1, -2)
-        scores = bench.scored(raw=raw)
-    if changed[1]:
-        values = problem.v[sequence, head]
-    return bench.averaged(scores, v=values)
+    k, v = (
+        array[sequence, head] if is_changed else None
+        for array, is_changed in zip((evidence.problem.k, evidence.problem.v), changed, strict=True)
+    )
+    return evidence.bench.read(k=k, v=v)

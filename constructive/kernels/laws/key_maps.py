@@ -18,11 +18,7 @@ _NOWHERE = -1
 
 
 def key_maps(evidence: Evidence) -> Mistakes:
-    """Yield places of keys, values or both that are taken from other places.
-
-    Args:
-        evidence: the output
-    """
+    """Yield places of keys, values or both that are taken from other places."""
     count = evidence.problem.spec.keys
     maps = list(_maps(count))
     sources = np.stack([source for _, source in maps])
@@ -45,16 +41,13 @@ def _agrees(evidence: Evidence, what: str, sources: Integers, rows: Integers) ->
     for index, row in enumerate(rows):
         scores, values = evidence.scores[row], evidence.values[row]
         visible = evidence.visible[row]
-        sink = evidence.sinks[row]
         bias = 0.0
         if evidence.bench.bias is not None:
             bias = evidence.of(evidence.bench.bias)[row]
         logits = np.broadcast_to(scores, sources.shape)
         if "keys" in what:
             logits = np.where(inside, (scores - bias)[places], 0.0) + bias
-        weights, total = evidence.weighed(
-            logits, np.broadcast_to(visible, logits.shape), np.full(len(sources), sink)
-        )
+        weights, total = evidence.weighed(logits, visible, evidence.sinks[row, None])
         with np.errstate(all="ignore"):
             shares = weights / total
             if "values" in what:

@@ -19,21 +19,13 @@ _MOST = 40
 
 
 def keys(evidence: Evidence) -> Mistakes:
-    """Yield sets of keys that are lost.
-
-    Args:
-        evidence: the output
-    """
+    """Yield sets of keys that are lost."""
     count = evidence.problem.spec.keys
     yield from _lost(evidence, dict(sets_of("keys", count, periodic=_is_periodic(evidence))))
 
 
 def ranges(evidence: Evidence) -> Mistakes:
-    """Yield ranges of keys that are lost, whatever blocks there are.
-
-    Args:
-        evidence: the output
-    """
+    """Yield ranges of keys that are lost, whatever blocks there are."""
     j = np.arange(evidence.problem.spec.keys)
     found = {
         f"keys {listed(range(first, end))}": (j >= first) & (j < end)

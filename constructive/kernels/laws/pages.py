@@ -6,15 +6,13 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from constructive.kernels.answer import grouped
 from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.laws.sizes import block_sizes
-from constructive.kernels.mistakes.bench import Mistakes
+from constructive.kernels.mistakes.bench import PARTS, Mistakes
 from constructive.kernels.paged import Pool
 from constructive.kernels.same import same_rows
 from constructive.support.arrays import Array, Integers
 
-_WHAT = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
 _MOST_CHANGES = 2
 """Single entries of a table that are inferred; more would explain anything."""
 _SHOWN = 3
@@ -94,17 +92,11 @@ class Cache:
             tokens = pages.reshape(-1, *pages.shape[2:])[addresses].swapaxes(1, 2)
             there = np.where(self.exists[:, None, :, None], tokens, own)
             arrays.append(there if is_changed else own)
-        raw = grouped(problem.spec, bench.q, arrays[0]) if changed[0] else bench.raw
-        values = np.repeat(arrays[1], problem.spec.group, 1)
         with np.errstate(all="ignore"):
-            return bench.averaged(bench.scored(raw=raw), v=values)
+            return bench.read(k=arrays[0], v=arrays[1])
 
     def right(self, out: Array) -> np.ndarray:
-        """Return which rows an output explains, (B, H, T_q).
-
-        Args:
-            out: (B, H, T_q, d_v)
-        """
+        """Return which rows an output explains, (B, H, T_q)."""
         with np.errstate(all="ignore"):
             same, _ = same_rows(self.evidence.out, out, self.evidence.problem.spec.output)
         return np.asarray(same | ~self.evidence.counted)
@@ -114,11 +106,7 @@ Rules = Callable[[Cache], Addresses]
 
 
 def pages(evidence: Evidence) -> Mistakes:
-    """Yield places of pages by other rules, for every size and step.
-
-    Args:
-        evidence: the output
-    """
+    """Yield places of pages by other rules, for every size and step."""
     if not isinstance(evidence.memory, Pool):
         return
     yield from _elsewhere(evidence, evidence.memory, _rules)
@@ -134,7 +122,7 @@ def _elsewhere(evidence: Evidence, pool: Pool, rules: Rules) -> Mistakes:
             addresses = np.where(cache.exists, made(), own)
             if addresses.tobytes() not in tried and (addresses != own).any():
                 tried.add(addresses.tobytes())
-                for what, changed in _WHAT.items():
+                for what, changed in PARTS.items():
                     yield f"{what} of pages: {words}{said}", partial(cache.made, addresses, changed)
 
 
@@ -198,11 +186,7 @@ def _rules(cache: Cache) -> Addresses:
 
 
 def chosen(evidence: Evidence) -> Mistakes:
-    """Yield entries of the table, such as every second one, that are read as other ones.
-
-    Args:
-        evidence: the output
-    """
+    """Yield entries of the table, such as every second one, that are read as other ones."""
     if not isinstance(evidence.memory, Pool):
         return
     yield from _elsewhere(evidence, evidence.memory, _chosen)
@@ -253,15 +237,11 @@ def _chosen(cache: Cache) -> Addresses:
 
 
 def entries(evidence: Evidence) -> Mistakes:
-    """Yield the pages that are read in place of single entries of the table, one after the other.
-
-    Args:
-        evidence: the output
-    """
+    """Yield the pages that are read in place of single entries of the table, one by one."""
     if not isinstance(evidence.memory, Pool):
         return
     cache = Cache(evidence, evidence.memory)
-    for what, changed in _WHAT.items():
+    for what, changed in PARTS.items():
         moved = _moved(cache, changed)
         if moved:
             yield (

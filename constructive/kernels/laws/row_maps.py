@@ -12,7 +12,7 @@ import numpy as np
 
 from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.spec import Spec
-from constructive.support.arrays import Integers
+from constructive.support.arrays import Booleans, Integers
 
 Places = tuple[Integers, Integers, Integers]
 """Sequence, head and query of rows, (N,) each."""
@@ -23,11 +23,7 @@ _Maps = Iterator[tuple[str, _Moved]]
 
 
 def row_maps(spec: Spec) -> Iterator[tuple[str, Source]]:
-    """Yield maps of rows, the simple ones first.
-
-    Args:
-        spec: shapes
-    """
+    """Yield maps of rows, the simple ones first."""
     kinds = _queries, _heads, _sequences, _packed, _blocks, _packed_blocks
     for words, moved in chain.from_iterable(kind(spec) for kind in kinds):
         yield words, partial(_numbers, spec, moved)
@@ -223,8 +219,13 @@ def _packed_blocks(spec: Spec) -> _Maps:
                 )
 
 
+def of_places(agrees: Booleans, place: Integers, count: int) -> Booleans:
+    """Return whether all rows of each place agree, (count, ..); rows (R, ..) have places (R,)."""
+    return np.stack([agrees[place == number].all(0) for number in range(count)])
+
+
 def explicit(
-    allowed: "np.ndarray", own: Integers, *, most: int = 8
+    allowed: Booleans, own: Integers, *, most: int = 8
 ) -> tuple[Integers, list[tuple[int, int]]] | None:
     """Return a map that a table leaves, and where it is not the identity; None if there is none.
 

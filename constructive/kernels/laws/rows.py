@@ -9,7 +9,7 @@ import numpy as np
 
 from constructive.kernels.answer import grouped
 from constructive.kernels.laws.evidence import Evidence
-from constructive.kernels.laws.row_maps import Places, Source, explicit, row_maps
+from constructive.kernels.laws.row_maps import Places, Source, explicit, of_places, row_maps
 from constructive.kernels.laws.words import exchanged
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.spec import Spec
@@ -47,19 +47,11 @@ class Part(ABC):
         """
 
     def flat(self, array: np.ndarray) -> np.ndarray:
-        """Return an array of rows, (N, ..).
-
-        Args:
-            array: (B, H, T_q, ..)
-        """
+        """Return an array of rows, (N, ..)."""
         return array.reshape(self.evidence.wrong.size, *array.shape[3:])
 
     def whole(self, array: np.ndarray) -> np.ndarray:
-        """Return rows as (B, H, T_q, ..).
-
-        Args:
-            array: (N, ..)
-        """
+        """Return rows as (B, H, T_q, ..)."""
         return array.reshape(*self.evidence.wrong.shape, *array.shape[1:])
 
 
@@ -167,7 +159,7 @@ class Sums(Part):
     def _tops(self) -> tuple[Array, Array]:
         """Largest logits and sums of all rows, (N,) each."""
         bench = self.evidence.bench
-        top = np.where(bench.visible, bench.scores, -np.inf).max(-1)
+        top = bench.logits.max(-1)
         if self.evidence.problem.sinks is not None:
             top = np.maximum(top, self.evidence.problem.sinks[:, None])
         _, total = bench.weighed()
@@ -219,12 +211,7 @@ PARTS: tuple[type[Part], ...] = (Hidden, Bias, Sums, Statistics, Tops, Query, Ou
 
 
 def rows(kind: type[Part], evidence: Evidence) -> Mistakes:
-    """Yield rows whose part is taken from other rows.
-
-    Args:
-        kind: the part
-        evidence: the output
-    """
+    """Yield rows whose part is taken from other rows."""
     part = kind(evidence)
     if not part.is_there:
         return
@@ -279,7 +266,7 @@ def _explicit(evidence: Evidence, part: Part, table: Booleans, axis: int) -> Mis
     """Yield the map of heads or of sequences that the sample leaves, if there is one."""
     own = evidence.places[axis]
     count = len(table)
-    allowed = np.stack([table[:, own == place].all(1) for place in range(count)])
+    allowed = of_places(table.T, own, count)
     found = explicit(allowed, np.arange(count))
     if found is None:
         return

@@ -6,9 +6,6 @@ _EVERY, _FOURS, _EIGHTS = 32, 128, 512
 def block_sizes(most: int) -> list[int]:
     """Return all sizes up to 32, then multiples of 4 up to 128, of 8 up to 512 and of 64.
 
-    Args:
-        most: the largest size
-
     Example:
         >>> [size for size in block_sizes(300) if size > 120]
         [124, 128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256, \

@@ -8,9 +8,6 @@ _MOST = 6
 def listed(numbers: Iterable[int]) -> str:
     """Return numbers in words: "3", "4 to 7", "0, 2 and 5".
 
-    Args:
-        numbers: in increasing order
-
     Example:
         >>> listed([4, 5, 6]), listed([1, 3]), listed([2])
         ('4 to 6', '1 and 3', '2')

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from constructive.kernels.mistakes import (
     addresses,
     appended,
-    axes,
     bits,
-    carried,
     logits,
     masks,
     memory,
@@ -23,7 +21,6 @@ from constructive.kernels.mistakes import (
     tiles,
     unwritten,
     weights,
-    wrong_counts,
 )  # fmt: skip
 from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 
@@ -35,10 +32,10 @@ KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     memory.layouts_of_inputs, logits.soft_caps, softmax.sinks, logits.slopes, logits.biases,
     logits.scale, masks.blocks, memory.padding_that_is_read, logits.hidden,
     softmax.padding, softmax.twice, softmax.maxima,
-    softmax.denominators, softmax.rescaling, running.running, running.counted_again, weights.cut,
-    weights.summed, carried.carried, softmax.splits, merging.merging,
+    softmax.denominators, running.rescaling, running.running, running.counted_again, weights.cut,
+    weights.summed, running.carried, merging.splits, merging.merging,
     merging.lost, merging.empty, bits.bits, precision.precision, addresses.layouts, addresses.rows,
-    addresses.coordinates, axes.axes, wrong_counts.strides, wrong_counts.query_heads,
+    addresses.coordinates, weights.axes, memory.wrong_strides, memory.query_heads,
     unwritten.unwritten,
 )  # fmt: skip
 """In the order in which they are tried."""
@@ -56,9 +53,6 @@ _FIRST: dict[str, tuple[Callable[[Bench], Mistakes], ...]] = {
 
 def mistakes(bench: Bench) -> dict[str, Made]:
     """Return sentences, each with a function that returns an output (B, H, T_q, d_v).
-
-    Args:
-        bench: the problem
 
     Example:
         >>> from constructive.kernels.problem import Problem

@@ -73,47 +73,27 @@ def sequences(bench: Bench) -> Mistakes:
 def _from(bench: Bench, place: str, where: tuple[object, object]) -> Mistakes:
     problem = bench.problem
     k, v = problem.k[where], problem.v[where]  # type: ignore[index] # of two arrays
-    yield f"keys and values are those of {place}", partial(_read, bench, k, v)
-    yield f"keys are those of {place}, values are right", partial(_read, bench, k, None)
-    yield f"values are those of {place}, keys are right", lambda: bench.averaged(v=v)
-
-
-def _read(bench: Bench, k: Array, v: Array | None) -> Array:
-    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v, k=k)
+    yield f"keys and values are those of {place}", partial(bench.read, k=k, v=v)
+    yield f"keys are those of {place}, values are right", partial(bench.read, k=k)
+    yield f"values are those of {place}, keys are right", partial(bench.read, v=v)
 
 
 def rows(bench: Bench) -> Mistakes:
     """Yield keys, values and queries that are shifted or repeated."""
-    q, k, v = bench.problem.q, bench.keys, bench.values
-    for step in (-1, 1):
-        place = "the next one" if step < 0 else "the one before"
-        yield (
-            f"each value is {place}, keys are right",
-            partial(bench.averaged, v=np.roll(v, step, 2)),
-        )
-        yield (
-            f"each key is {place}, values are right",
-            partial(_read, bench, np.roll(k, step, 2), None),
-        )
+    spec, q, k, v = bench.problem.spec, bench.problem.q, bench.keys, bench.values
+    for step, place, side in ((-1, "the next one", "next"), (1, "the one before", "previous")):
+        yield f"each value is {place}, keys are right", partial(bench.read, v=np.roll(v, step, 2))
+        yield f"each key is {place}, values are right", partial(bench.read, k=np.roll(k, step, 2))
         yield f"each query is {place}", partial(_asked, bench, np.roll(q, step, 2))
+        head = "next head" if step < 0 else "head before"
+        yield f"each query is that of the {head}", partial(_asked, bench, np.roll(q, step, 1))
         yield (
-            f"each query is that of the {'next head' if step < 0 else 'head before'}",
-            partial(_asked, bench, np.roll(q, step, 1)),
-        )
-        yield (
-            f"each query is that of the {'next' if step < 0 else 'previous'} sequence",
+            f"each query is that of the {side} sequence",
             partial(_asked, bench, np.roll(q, step, 0)),
         )
-    yield "each query is that of head 0", partial(_asked, bench, np.repeat(q[:, :1], q.shape[1], 1))
-    yield (
-        "each query is that of sequence 0",
-        partial(_asked, bench, np.repeat(q[:1], q.shape[0], 0)),
-    )
-    yield (
-        "each query is the first one",
-        partial(_asked, bench, np.repeat(q[:, :, :1], q.shape[2], 2)),
-    )
-    spec = bench.problem.spec
+    yield "each query is that of head 0", partial(_asked, bench, q[:, :1] + 0.0 * q)
+    yield "each query is that of sequence 0", partial(_asked, bench, q[:1] + 0.0 * q)
+    yield "each query is the first one", partial(_asked, bench, q[:, :, :1] + 0.0 * q)
     h = np.arange(spec.heads[0])
     if spec.group > 1:
         turned = h // spec.group * spec.group + spec.group - 1 - h % spec.group
@@ -121,57 +101,43 @@ def rows(bench: Bench) -> Mistakes:
             "queries of the heads of a group are in reverse order",
             partial(_asked, bench, q[:, turned]),
         )
-    yield "values are in reverse order", partial(bench.averaged, v=v[:, :, ::-1])
+    yield "values are in reverse order", partial(bench.read, v=v[:, :, ::-1])
     yield "keys are in place of values", partial(_columns, bench)
     for block in bench.blocks:
-        if block < k.shape[2]:
-            first = np.arange(k.shape[2]) % block
-            yield (
-                f"every block of {block} keys has the values of the first",
-                partial(bench.averaged, v=v[:, :, first]),
-            )
-            yield (
-                f"every block of {block} keys is the first, values are right",
-                partial(_read, bench, k[:, :, first], None),
-            )
-            j = np.arange(k.shape[2])
-            late = np.maximum(j - block, 0)
-            yield (
-                f"values of each block of {block} are those of the block before",
-                partial(bench.averaged, v=v[:, :, late]),
-            )
-            yield (
-                f"values of each block of {block} but the first are those of the block before",
-                partial(bench.averaged, v=v[:, :, np.where(j < block, j, late)]),
-            )
-            yield (
-                f"keys of each block of {block} but the first are those of the block before, "
-                "values are right",
-                partial(_read, bench, k[:, :, np.where(j < block, j, late)], None),
-            )
-            before = np.where(j < block, 0, late)
-            yield (
-                f"values of each block of {block} are those of the block before, first zeros",
-                partial(bench.averaged, v=np.where((j < block)[:, None], 0.0, v[:, :, before])),
-            )
-            stale = np.where(j < (len(j) - 1) // block * block, j, late)
-            yield (
-                f"values of the last block of {block} are those of the block before",
-                partial(bench.averaged, v=v[:, :, stale]),
-            )
-            yield (
-                f"keys of every second block of {block} are those of the block before",
-                partial(_read, bench, k[:, :, np.where(j // block % 2 == 0, j, late)], None),
-            )
-            yield (
-                f"the halves of each block of {block} values are exchanged",
-                partial(bench.averaged, v=_exchanged(v, block)),
-            )
-        if block < q.shape[2]:
+        if block < spec.keys:
+            yield from _blocks(bench, block)
+        if block < spec.queries:
             yield (
                 f"every block of {block} queries is the first",
-                partial(_asked, bench, q[:, :, np.arange(q.shape[2]) % block]),
+                partial(_asked, bench, q[:, :, np.arange(spec.queries) % block]),
             )
+
+
+def _blocks(bench: Bench, block: int) -> Mistakes:
+    """Yield keys and values of other blocks of a size."""
+    k, v, j = bench.keys, bench.values, np.arange(bench.problem.spec.keys)
+    late = np.maximum(j - block, 0)
+    before = np.where(j < block, j, late)
+    stale = np.where(j < j[-1] // block * block, j, late)
+    every_second = np.where(j // block % 2 == 0, j, late)
+    found: dict[str, dict[str, Array]] = {
+        f"every block of {block} keys has the values of the first": {"v": v[:, :, j % block]},
+        f"every block of {block} keys is the first, values are right": {"k": k[:, :, j % block]},
+        f"values of each block of {block} are those of the block before": {"v": v[:, :, late]},
+        f"values of each block of {block} but the first are those of the block before":
+            {"v": v[:, :, before]},
+        f"keys of each block of {block} but the first are those of the block before, values are "
+        "right": {"k": k[:, :, before]},
+        f"values of each block of {block} are those of the block before, first zeros":
+            {"v": np.where((j < block)[:, None], 0.0, v[:, :, late])},
+        f"values of the last block of {block} are those of the block before":
+            {"v": v[:, :, stale]},
+        f"keys of every second block of {block} are those of the block before":
+            {"k": k[:, :, every_second]},
+        f"the halves of each block of {block} values are exchanged": {"v": _exchanged(v, block)},
+    }  # fmt: skip
+    for sentence, arrays in found.items():
+        yield sentence, partial(bench.read, **arrays)
 
 
 def _exchanged(v: Array, block: int) -> Array:
@@ -183,16 +149,14 @@ def _exchanged(v: Array, block: int) -> Array:
 
 
 def _asked(bench: Bench, q: Array) -> Array:
-    return bench.averaged(
-        bench.scored(raw=grouped(bench.problem.spec, q[:, :, bench.rows], bench.problem.k))
-    )
+    return bench.read(q=q[:, :, bench.rows])
 
 
 def _columns(bench: Bench) -> Array:
     wide = np.zeros_like(bench.values)
     width = min(wide.shape[-1], bench.keys.shape[-1])
     wide[..., :width] = bench.keys[..., :width]
-    return bench.averaged(v=wide)
+    return bench.read(v=wide)
 
 
 def coordinates(bench: Bench) -> Mistakes:
@@ -225,7 +189,7 @@ def _left_out(bench: Bench, part: slice) -> Array:
 def _next_token(bench: Bench, more: int) -> Array:
     q = np.roll(bench.problem.q, -1, 2)[:, :, bench.rows, :more]
     k = np.roll(bench.problem.k, -1, 2)[..., :more]
-    return bench.averaged(bench.scored(raw=bench.raw + grouped(bench.problem.spec, q, k)))
+    return bench.changed(raw=bench.raw + grouped(bench.problem.spec, q, k))
 
 
 def layouts(bench: Bench) -> Mistakes:
@@ -250,11 +214,11 @@ def _moved(bench: Bench) -> Mistakes:
     turned = out.reshape(batch, queries, count, width).transpose(0, 2, 1, 3)
     yield "the output is laid out as (B, H, T, d), and read as (B, T, H, d)", lambda: turned
     for step in (-1, 1):
-        words = ("next", "next", "next") if step < 0 else ("previous",) * 3
+        side = "next" if step < 0 else "previous"
         for axis, what in ((0, "sequence"), (1, "head"), (2, "query")):
             if out.shape[axis] > 1:
                 yield (
-                    f"rows of the output are those of the {words[0]} {what}",
+                    f"rows of the output are those of the {side} {what}",
                     partial(np.roll, out, step, axis),
                 )
     if batch > 1:

@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.mistakes.bench import Bench, Mistakes
-from constructive.support.arrays import Array, Integers
 
 
 def appended(bench: Bench) -> Mistakes:
     """Yield new keys in wrong places, if there are more keys than queries."""
     spec = bench.problem.spec
     j, past = np.arange(spec.keys), spec.keys - spec.queries
+    k, v = bench.keys, bench.values
     if past <= 0:
         return
     new = j >= past
@@ -33,20 +33,12 @@ def appended(bench: Bench) -> Mistakes:
     }  # fmt: skip
     for sentence, order in orders.items():
         if not np.array_equal(order, j):
-            yield sentence, partial(_ordered, bench, order, order)
-            yield f"{sentence}, for values alone", partial(_ordered, bench, j, order)
-            yield f"{sentence}, for keys alone", partial(_ordered, bench, order, j)
+            yield sentence, partial(bench.read, k=k[:, :, order], v=v[:, :, order])
+            yield f"{sentence}, for values alone", partial(bench.read, v=v[:, :, order])
+            yield f"{sentence}, for keys alone", partial(bench.read, k=k[:, :, order])
     if spec.batch > 1:
         for words, kept in (("of the cache", ~new), ("that are new", new)):
             yield (
                 f"values {words} are those of sequence 0",
-                partial(
-                    bench.averaged,
-                    v=np.where(kept[:, None], bench.values[:1], bench.values),
-                ),
+                partial(bench.read, v=np.where(kept[:, None], v[:1], v)),
             )
-
-
-def _ordered(bench: Bench, of_keys: Integers, of_values: Integers) -> Array:
-    k, v = bench.keys[:, :, of_keys], bench.values[:, :, of_values]
-    return bench.averaged(bench.scored(raw=bench.q @ k.swapaxes(-1, -2)), v=v)

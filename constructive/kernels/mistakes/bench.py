@@ -33,6 +33,8 @@ TILES = (
 """Queries and keys of a block."""
 Memory = Pool | str
 """How a kernel got its arrays: pages, or a name of `places.PLACES`."""
+PARTS = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
+"""What a mistake may concern: whether keys, and whether values."""
 SPLITS = (2, 4, 8, 3)
 """Numbers of splits that kernels use."""
 SAME: Any = object()
@@ -59,12 +61,7 @@ class Bench:
 
     @classmethod
     def of(cls, problem: Problem, memory: Memory | None = None) -> "Bench":
-        """Return the bench of all queries.
-
-        Args:
-            problem: the problem
-            memory: how the kernel got its arrays
-        """
+        """Return the bench of all queries."""
         return cls(problem, np.arange(problem.spec.queries), memory=memory)
 
     @cached_property
@@ -96,17 +93,29 @@ class Bench:
         return None if bias is None else self.of_rows(bias)
 
     def of_rows(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the rows of a mask or a bias.
-
-        Args:
-            array: of a shape that broadcasts to (B, H, T_q, T_k)
-        """
+        """Return the rows of a mask or a bias."""
         return np.broadcast_to(array, self.problem.answer.weights.shape)[:, :, self.rows]
 
     @cached_property
     def scores(self) -> Array:
         """Logits after scale, soft cap and bias, (B, H, R, T_k)."""
         return self.scored()
+
+    @cached_property
+    def logits(self) -> Array:
+        """The same, -inf where keys are hidden."""
+        return np.where(self.visible, self.scores, -np.inf)
+
+    @cached_property
+    def sinks(self) -> Array | None:
+        """Logits of sinks, (H, 1, 1), or None."""
+        sinks = self.problem.sinks
+        return None if sinks is None else sinks[:, None, None]
+
+    @cached_property
+    def every(self) -> "Bench":
+        """The bench of all queries."""
+        return Bench.of(self.problem)
 
     @cached_property
     def raw(self) -> Array:
@@ -123,14 +132,33 @@ class Bench:
         """Values of each query head, (B, H, T_k, d_v)."""
         return np.repeat(self.problem.v, self.problem.spec.group, axis=1)
 
-    def by_head(self, array: Array, heads: npt.ArrayLike) -> Array:
-        """Return keys or values as a map of heads has them, (B, H, T_k, ..).
+    def of_heads(self, array: Array) -> Array:
+        """Return keys or values of each query head, (B, H, T_k, ..)."""
+        return np.repeat(array, self.problem.spec.heads[0] // array.shape[1], axis=1)
+
+    def read(
+        self, *, q: Array | None = None, k: Array | None = None, v: Array | None = None
+    ) -> Array:
+        """Return the output of other queries, keys or values, (B, H, R, d_v).
 
         Args:
-            array: (B, G, T_k, ..)
-            heads: (H,) a KV head for each query head
+            q: (B, H, R, d)
+            k: (B, G or H, T_k, d)
+            v: (B, G or H, T_k, d_v)
         """
-        return array[:, np.asarray(heads)]
+        values = None if v is None else self.of_heads(v)
+        if q is None and k is None:
+            return self.averaged(v=values)
+        keys = self.keys if k is None else self.of_heads(k)
+        raw = (self.q if q is None else q) @ keys.swapaxes(-1, -2)
+        return self.averaged(self.scored(raw=raw), v=values, k=keys)
+
+    def changed(
+        self, *, raw: Array | None = None, factor: float = 1.0, cap: float | None = SAME,
+        bias: Array | None = SAME,
+    ) -> Array:  # fmt: skip
+        """Return the output of logits with parts changed, as `scored` has them, (B, H, R, d_v)."""
+        return self.averaged(self.scored(raw=raw, factor=factor, cap=cap, bias=bias))
 
     def scored(
         self, *, raw: Array | None = None, factor: float = 1.0, cap: float | None = SAME,
@@ -155,7 +183,7 @@ class Bench:
     def averaged(
         self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
         *, k: Array | None = None, sinks: Array | None = SAME, zeros: int | Integers = 0,
-        more: float = 0.0,
+        more: float | Array | Integers = 0.0,
     ) -> Array:  # fmt: skip
         """Return the average of values by softmax, (B, H, R, d_v).
 
@@ -164,10 +192,11 @@ class Bench:
             visible: which keys are read
             v: values, (B, H, T_k, d_v)
             k: keys of which logits are, (B, H, T_k, d), for gradients
-            sinks: logits of sinks, or None
+            sinks: logits of sinks, of a shape that broadcasts to (B, H, R, 1), or None
             zeros: keys of zeros that are read as well, with values of zeros; a number, or one for
                 each row, (B, H, R, 1)
-            more: a number that is added to the denominator
+            more: what is added to the denominator, beside exponentials less the largest logit; a
+                number, or one for each row
         """
         del k
         weights, total = self.weighed(scores, visible, sinks=sinks, zeros=zeros)
@@ -186,29 +215,31 @@ class Bench:
             sinks: logits of sinks, or None
             zeros: keys of zeros that are read as well, a number, or one for each row
         """
-        sinks = self.problem.sinks if sinks is SAME else sinks
-        scores = self.scores if scores is None else scores
-        visible = self.visible if visible is None else visible
-        logits = np.where(visible, scores, -np.inf)
+        sinks = self.sinks if sinks is SAME else sinks
+        if scores is None and visible is None:
+            logits = self.logits
+        else:
+            scores = self.scores if scores is None else scores
+            logits = np.where(self.visible if visible is None else visible, scores, -np.inf)
         largest = logits.max(-1, keepdims=True)
         counted = np.asarray(zeros)
         if counted.any():
             largest = np.where(counted > 0, np.maximum(largest, 0.0), largest)
         if sinks is not None:
-            largest = np.maximum(largest, sinks[:, None, None])
+            largest = np.maximum(largest, sinks)
         with np.errstate(all="ignore"):
             weights = np.exp(logits - np.where(np.isfinite(largest), largest, 0.0))
             total = weights.sum(-1, keepdims=True)
             if counted.any():
                 total = total + np.where(counted > 0, counted * np.exp(-largest), 0.0)
             if sinks is not None:
-                total = total + np.exp(sinks[:, None, None] - largest)
+                total = total + np.exp(sinks - largest)
         return weights, total
 
-    def sees(self, visible: Booleans) -> Made:
-        """Return what comes out where other keys are visible.
+    def filled(self, lost: Booleans, number: float) -> Made:
+        """Return what comes out where rows or columns are a number, others being right."""
+        return lambda: np.where(lost, number, self.averaged())
 
-        Args:
-            visible: of a shape that broadcasts to (B, H, T_q, T_k)
-        """
+    def sees(self, visible: Booleans) -> Made:
+        """Return what comes out where other keys are visible."""
         return lambda: self.averaged(visible=self.of_rows(visible))

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.formats import FORMATS, Format
-from constructive.kernels.answer import grouped
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array
 
@@ -43,8 +42,7 @@ def _inputs(bench: Bench, what: str) -> Array:
             ("queries", bench.q), ("keys", problem.k), ("values", problem.v),
         )
     )  # fmt: skip
-    raw = grouped(problem.spec, q, k)
-    return bench.averaged(bench.scored(raw=raw), v=np.repeat(v, problem.spec.group, 1))
+    return bench.read(q=q, k=k, v=v)
 
 
 def read_as(values: Array, written: str, read: str) -> Array:

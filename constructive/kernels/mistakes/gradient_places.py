@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.mistakes.bench import Made
-from constructive.kernels.mistakes.gradient_bench import GradientBench
+from constructive.kernels.mistakes.gradient_bench import GradientBench, flat
 from constructive.support.arrays import Array
 
 Way = Callable[[Array], Array]
@@ -14,34 +14,32 @@ _NAMES = ("dq", "dk", "dv")
 
 
 def places(bench: GradientBench) -> Iterator[tuple[str, Made]]:
-    """Yield sentences, each with a function that returns dq, dk and dv, (N,).
-
-    Args:
-        bench: all queries of a problem, and the gradient of its output
-    """
+    """Yield sentences, each with a function that returns dq, dk and dv, (N,)."""
     spec = bench.problem.spec
     shapes = bench.problem.q.shape, bench.problem.k.shape, bench.problem.v.shape
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
     right = [
         part.reshape(shape)
-        for part, shape in zip(np.split(bench.of_weights(bench.weights), ends), shapes, strict=True)
+        for part, shape in zip(np.split(bench.joined(), ends), shapes, strict=True)
     ]
     if shapes[1] == shapes[2]:
-        yield "dk and dv are exchanged", lambda: _joined(right[0], right[2], right[1])
-    yield "dq and dk are zero", lambda: _joined(0.0 * right[0], 0.0 * right[1], right[2])
+        yield "dk and dv are exchanged", lambda: flat(right[0], right[2], right[1])
+    yield "dq and dk are zero", lambda: flat(0.0 * right[0], 0.0 * right[1], right[2])
     for index, name in enumerate(_NAMES):
         for words, way in _WAYS.items():
             found = [*right[:index], way(right[index]), *right[index + 1 :]]
-            yield f"{name} {words}", partial(_joined, *found)
+            yield f"{name} {words}", partial(flat, *found)
     if spec.group > 1:
         yield from _groups(bench, right)
 
 
 def _groups(bench: GradientBench, right: list[Array]) -> Iterator[tuple[str, Made]]:
     """Yield one of dk and dv that is made of other query heads than those of its KV head."""
-    spec, p, scale = bench.problem.spec, bench.weights, bench.problem.spec.factor
-    found = p * (bench.d_out @ bench.values.swapaxes(-1, -2) - bench.rows_alone) * bench.slope
-    of_heads = found.swapaxes(-1, -2) @ bench.q * scale, p.swapaxes(-1, -2) @ bench.d_out
+    spec = bench.problem.spec
+    of_heads = (
+        bench.of_scores.swapaxes(-1, -2) @ bench.q * spec.factor,
+        bench.weights.swapaxes(-1, -2) @ bench.d_out,
+    )
     shape = spec.batch, spec.heads[1], spec.group
     turned = spec.batch, spec.group, spec.heads[1]
     ways: dict[str, Way] = {
@@ -66,7 +64,7 @@ def _changed(
     right: list[Array], of_heads: tuple[Array, Array], way: Way, which: tuple[int, ...]
 ) -> Array:
     """Return gradients of which some are made of those of query heads."""
-    return _joined(
+    return flat(
         *(way(of_heads[index - 1]) if index in which else right[index] for index in range(3))
     )
 
@@ -75,10 +73,6 @@ def _without_last(array: Array) -> Array:
     found = array.copy()
     found[:, :, -1] = 0.0
     return found
-
-
-def _joined(*arrays: Array) -> Array:
-    return np.concatenate([array.ravel() for array in arrays])
 
 
 _WAYS: dict[str, Way] = {

@@ -7,25 +7,18 @@ import numpy as np
 
 from constructive.kernels.mistakes.bench import BLOCKS, Made
 from constructive.kernels.mistakes.gradient_bench import GradientBench, exponentials
-from constructive.support.arrays import Array
 
 
 def steps(bench: GradientBench) -> Iterator[tuple[str, Made]]:
-    """Yield sentences, each with a function that returns dq, dk and dv, (N,).
-
-    Args:
-        bench: all queries of a problem, and the gradient of its output
-    """
+    """Yield sentences, each with a function that returns dq, dk and dv, (N,)."""
     for kind in (_rows_alone, _scores, _factors, _transposed, _sinks, _blocks):
         yield from kind(bench)
 
 
 def _rows_alone(bench: GradientBench) -> Iterator[tuple[str, Made]]:
     """Yield other numbers in place of D, the sum of dO O of each row."""
-    p, alone = bench.weights, bench.rows_alone
-    rest = bench.d_out @ bench.values.swapaxes(-1, -2)
-    logits = np.where(bench.visible, bench.scores, -np.inf)
-    total = exponentials(bench.forward[1] - logits.max(-1, keepdims=True))
+    p, alone, rest = bench.weights, bench.rows_alone, bench.rest
+    total = exponentials(bench.forward[1] - bench.logits.max(-1, keepdims=True))
     others = {
         "D is added to dP, not subtracted": -alone,
         "D is subtracted twice": 2.0 * alone,
@@ -49,28 +42,18 @@ def _rows_alone(bench: GradientBench) -> Iterator[tuple[str, Made]]:
 
 def _scores(bench: GradientBench) -> Iterator[tuple[str, Made]]:
     """Yield other gradients of scores than P (dP - D)."""
-    rest = bench.d_out @ bench.values.swapaxes(-1, -2)
-    alone, p, slope = bench.rows_alone, bench.weights, bench.slope
-    right = p * (rest - alone) * slope
+    p, right = bench.weights, bench.of_scores
     others = {
-        "gradients of scores are not multiplied by the weights": (rest - alone) * slope,
+        "gradients of scores are not multiplied by the weights":
+            (bench.rest - bench.rows_alone) * bench.slope,
         "gradients of scores are P (1 - P) dP: the diagonal of the softmax alone":
-            p * (1.0 - p) * rest * slope,
+            p * (1.0 - p) * bench.rest * bench.slope,
         "gradients of scores are multiplied by the weights twice": p * right,
         "negative gradients of scores are cut off at 0": np.maximum(right, 0.0),
         "gradients of scores have the opposite sign": -right,
     }  # fmt: skip
     for sentence, other in others.items():
-        yield sentence, partial(_of_scores, bench, other)
-
-
-def _of_scores(bench: GradientBench, found: Array) -> Array:
-    scale = bench.problem.spec.factor
-    return _joined(
-        found @ bench.keys * scale,
-        bench.summed(found.swapaxes(-1, -2) @ bench.q * scale),
-        bench.summed(bench.weights.swapaxes(-1, -2) @ bench.d_out),
-    )
+        yield sentence, partial(bench.joined, other @ bench.keys, other.swapaxes(-1, -2) @ bench.q)
 
 
 def _factors(bench: GradientBench) -> Iterator[tuple[str, Made]]:
@@ -95,32 +78,30 @@ def _transposed(bench: GradientBench) -> Iterator[tuple[str, Made]]:
     spec = bench.problem.spec
     if spec.queries != spec.keys:
         return
-    p, scale = bench.weights, spec.factor
-    found = p * (bench.d_out @ bench.values.swapaxes(-1, -2) - bench.rows_alone) * bench.slope
-    dq, dk = found @ bench.keys * scale, bench.summed(found.swapaxes(-1, -2) @ bench.q * scale)
-    dv = bench.summed(p.swapaxes(-1, -2) @ bench.d_out)
+    p, found = bench.weights, bench.of_scores
+    turned = found.swapaxes(-1, -2)
     yield (
         "dv is made of weights that are not transposed",
-        lambda: _joined(dq, dk, bench.summed(p @ bench.d_out)),
+        partial(bench.joined, of_values=p.swapaxes(-1, -2)),
     )
     yield (
         "dk is made of gradients of scores that are not transposed",
-        lambda: _joined(dq, bench.summed(found @ bench.q * scale), dv),
+        partial(bench.joined, of_keys=found @ bench.q),
     )
     yield (
         "dq is made of gradients of scores that are transposed",
-        lambda: _joined(found.swapaxes(-1, -2) @ bench.keys * scale, dk, dv),
+        partial(bench.joined, turned @ bench.keys),
     )
-    yield "dq is made of queries, not of keys", lambda: _joined(found @ bench.q * scale, dk, dv)
+    yield "dq is made of queries, not of keys", partial(bench.joined, found @ bench.q)
     yield (
         "dk is made of keys, not of queries",
-        lambda: _joined(dq, bench.summed(found.swapaxes(-1, -2) @ bench.keys * scale), dv),
+        partial(bench.joined, of_keys=turned @ bench.keys),
     )
 
 
 def _sinks(bench: GradientBench) -> Iterator[tuple[str, Made]]:
     """Yield a forward pass without the sink, whose output and logsumexp the backward pass has."""
-    if bench.problem.sinks is None:
+    if bench.sinks is None:
         return
     weights, total = bench.weighed(sinks=None)
     p = weights / np.where(total > 0.0, total, 1.0)
@@ -152,7 +133,3 @@ def _blocks(bench: GradientBench) -> Iterator[tuple[str, Made]]:
                     "begin is left out",
                     bench.sees(visible & (i >= -(-begin // rows) * rows)),
                 )
-
-
-def _joined(*arrays: Array) -> Array:
-    return np.concatenate([array.ravel() for array in arrays])

@@ -28,11 +28,7 @@ _FORWARD: tuple[Callable[[Bench], Mistakes], ...] = (
 
 
 def gradients(bench: GradientBench) -> Iterator[tuple[str, Made]]:
-    """Yield sentences, each with a function that returns dq, dk and dv, (N,).
-
-    Args:
-        bench: all queries of a problem, and the gradient of its output
-    """
+    """Yield sentences, each with a function that returns dq, dk and dv, (N,)."""
     yield from _own(bench)
     yield from steps(bench)
     yield from places(bench)
@@ -63,13 +59,10 @@ def _own(bench: GradientBench) -> Iterator[tuple[str, Made]]:
     lse = bench.forward[1]
     logsumexps = {
         "the logsumexp has base two and is read as one of base e": lse / np.log(2.0),
-        "the logsumexp is the largest logit alone": bench.scores.max(
-            -1, keepdims=True, where=bench.visible, initial=-np.inf
-        ),
+        "the logsumexp is the largest logit alone": bench.logits.max(-1, keepdims=True),
     }
-    logits_seen = np.where(bench.visible, bench.scores, -np.inf)
     for sentence, other in logsumexps.items():
-        yield sentence, partial(_of_logits, bench, logits_seen - other)
+        yield sentence, partial(_of_logits, bench, bench.logits - other)
     for name in ("bfloat16", "float16", "float8_e4m3fn"):
         form = FORMATS[name]
         if form.digits < spec.output.digits:
@@ -88,11 +81,11 @@ def _own(bench: GradientBench) -> Iterator[tuple[str, Made]]:
             )
             yield (
                 f"dk and dv are those of the last block of {block} queries, not summed over blocks",
-                partial(_parts, bench, p, rows=slice(last, None)),
+                partial(_parts, bench, rows=slice(last, None)),
             )
             yield (
                 f"the last block of {block} queries, which is not full, adds nothing to dk and dv",
-                partial(_parts, bench, p, rows=slice(0, spec.queries // block * block)),
+                partial(_parts, bench, rows=slice(0, spec.queries // block * block)),
             )
         if block < spec.keys:
             late = np.maximum(np.arange(spec.keys) - block, np.arange(spec.keys) % block)
@@ -103,21 +96,19 @@ def _own(bench: GradientBench) -> Iterator[tuple[str, Made]]:
             last = (spec.keys - 1) // block * block
             yield (
                 f"dq is that of the last block of {block} keys, not summed over blocks",
-                partial(_parts, bench, p, keys=slice(last, None)),
+                partial(_parts, bench, keys=slice(last, None)),
             )
 
 
-def _parts(
-    bench: GradientBench, p: Array, rows: slice = slice(None), keys: slice = slice(None)
-) -> Array:
+def _parts(bench: GradientBench, rows: slice = slice(None), keys: slice = slice(None)) -> Array:
     """Return gradients where dk and dv are those of some queries, and dq is that of some keys."""
-    scale = bench.problem.spec.factor
-    rest = bench.d_out @ bench.values.swapaxes(-1, -2) - bench.rows_alone
-    found = p * rest * bench.slope
-    dq = found[..., keys] @ bench.keys[:, :, keys] * scale
-    dk = bench.summed(found[:, :, rows].swapaxes(-1, -2) @ bench.q[:, :, rows] * scale)
-    dv = bench.summed(p[:, :, rows].swapaxes(-1, -2) @ bench.d_out[:, :, rows])
-    return np.concatenate([dq.ravel(), dk.ravel(), dv.ravel()])
+    found, kept = bench.of_scores, np.zeros((bench.problem.spec.queries, 1))
+    kept[rows] = 1.0
+    return bench.joined(
+        found[..., keys] @ bench.keys[:, :, keys],
+        (found * kept).swapaxes(-1, -2) @ bench.q,
+        of_values=bench.weights * kept,
+    )
 
 
 def _of_logits(bench: GradientBench, exponents: Array) -> Array:

@@ -38,11 +38,7 @@ def scale(bench: Bench) -> Mistakes:
     factors |= {f"the scale is {fixed}": fixed / s for fixed in (0.5, 0.25, 0.125, 0.0625, 0.1)}
     for sentence, factor in factors.items():
         if abs(factor - 1.0) > 1e-6:  # noqa: PLR2004
-            yield sentence, partial(_scored, bench, factor=factor)
-
-
-def _scored(bench: Bench, **changed: float | Array | None) -> Array:
-    return bench.averaged(bench.scored(**changed))  # type: ignore[arg-type] # of the same names
+            yield sentence, partial(bench.changed, factor=factor)
 
 
 def _rounded(width: int) -> float:
@@ -57,7 +53,7 @@ def soft_caps(bench: Bench) -> Mistakes:
         return
     plain = bench.raw * s
     more = 0.0 if bias is None else bias
-    yield "the soft cap is ignored", partial(_scored, bench, cap=None)
+    yield "the soft cap is ignored", partial(bench.changed, cap=None)
     after = np.where(bench.visible, bench.scores, -cap)
     everything = np.ones_like(bench.visible)
     yield (
@@ -87,9 +83,9 @@ def slopes(bench: Bench) -> Mistakes:
     spec, bias, found = problem.spec, bench.bias, problem.slopes
     if bias is None or found is None:
         return
-    yield "the slopes are ignored", partial(_scored, bench, bias=None)
-    yield "slopes have the opposite sign", partial(_scored, bench, bias=-bias)
-    yield "slopes are multiplied by the scale", partial(_scored, bench, bias=bias * spec.factor)
+    yield "the slopes are ignored", partial(bench.changed, bias=None)
+    yield "slopes have the opposite sign", partial(bench.changed, bias=-bias)
+    yield "slopes are multiplied by the scale", partial(bench.changed, bias=bias * spec.factor)
     count = spec.heads[0]
     h = np.arange(count)
     maps = {
@@ -101,7 +97,7 @@ def slopes(bench: Bench) -> Mistakes:
     unit = bias[:, :1] / found[0] if found[0] else None
     for sentence, order in maps.items():
         if unit is not None and not np.array_equal(found[order], found):
-            yield sentence, partial(_scored, bench, bias=found[order][:, None, None] * unit)
+            yield sentence, partial(bench.changed, bias=found[order][:, None, None] * unit)
     i, j = bench.rows[:, None], np.arange(spec.keys)
     each = found[:, None, None]
     causal = spec.mask(Causal)
@@ -109,11 +105,11 @@ def slopes(bench: Bench) -> Mistakes:
     other = 0 if causal is None or causal.alignment == "bottom-right" else shift
     yield (
         "distances of slopes are aligned otherwise",
-        partial(_scored, bench, bias=-each * np.abs(i + other - j)),
+        partial(bench.changed, bias=-each * np.abs(i + other - j)),
     )
     yield (
         "distances of slopes are not absolute",
-        partial(_scored, bench, bias=-each * (i + (shift - other) - j)),
+        partial(bench.changed, bias=-each * (i + (shift - other) - j)),
     )
     distance = i + (shift - other) - j
     options = {
@@ -122,13 +118,13 @@ def slopes(bench: Bench) -> Mistakes:
         "distances of slopes are squared": distance**2,
     }
     for sentence, sizes in options.items():
-        yield sentence, partial(_scored, bench, bias=-each * sizes)
+        yield sentence, partial(bench.changed, bias=-each * sizes)
     usual = np.exp2(-8.0 * (h + 1) / count)[:, None, None]
     yield (
         "slopes are 2^(-8 (h + 1) / heads), not those that are given",
-        partial(_scored, bench, bias=-usual * np.abs(distance)),
+        partial(bench.changed, bias=-usual * np.abs(distance)),
     )
-    yield "slopes are multiplied by the position of the key", partial(_scored, bench, bias=each * j)
+    yield "slopes are multiplied by the position of the key", partial(bench.changed, bias=each * j)
 
 
 def biases(bench: Bench) -> Mistakes:
@@ -216,7 +212,7 @@ def _after(bench: Bench) -> Array:
 
 
 def _underflow(bench: Bench, least: Array, empty: float) -> Array:
-    logits = np.where(bench.visible, bench.scores, -np.inf)
+    logits = bench.logits
     with np.errstate(all="ignore"):
         largest = np.maximum(logits.max(-1, keepdims=True), least)
         weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)

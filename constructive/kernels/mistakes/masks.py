@@ -1,6 +1,5 @@
 """Mistakes about which keys are read."""
 
-from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 from constructive.kernels.masks import (
     Boolean,
     Causal,
-    Grid,
     LeftPadding,
     Mask,
     Prefix,
@@ -18,8 +16,6 @@ from constructive.kernels.masks import (
     Window,
 )
 from constructive.kernels.mistakes.bench import Bench, Mistakes
-from constructive.kernels.spec import Spec
-from constructive.support.arrays import Booleans
 
 
 def alignment(bench: Bench) -> Mistakes:
@@ -29,7 +25,7 @@ def alignment(bench: Bench) -> Mistakes:
         if not isinstance(mask, Causal | Window | Prefix):
             continue
         other = "top-left" if mask.alignment == "bottom-right" else "bottom-right"
-        turned = _instead(spec, mask, _changed(mask, "alignment", other))
+        turned = spec.visible(mask, _changed(mask, "alignment", other))
         yield f"the {mask.name} mask is aligned {other}", bench.sees(turned)
     causal = spec.mask(Causal)
     if causal is not None:
@@ -40,9 +36,9 @@ def alignment(bench: Bench) -> Mistakes:
             (-2, "the causal mask hides the query's own key and the one before it"),
         )
         for step, sentence in named:
-            yield sentence, bench.sees(_instead(spec, causal, Window(None, step, causal.alignment)))
-        longest = _diagonal(spec, spec.keys - spec.queries)
-        both = _without(spec, causal) & longest
+            yield sentence, bench.sees(spec.visible(causal, Window(None, step, causal.alignment)))
+        longest = spec.grid.j <= spec.grid.i + spec.keys - spec.queries
+        both = spec.visible(causal) & longest
         yield (
             "the causal mask is aligned to the longest sequence, not to each one",
             bench.sees(both),
@@ -56,8 +52,8 @@ def diagonals(bench: Bench) -> Mistakes:
     if causal is None:
         return
     i, j = np.arange(spec.queries)[:, None], np.arange(spec.keys)
-    rest = _without(spec, causal)
-    shift = _grid(spec).diagonal(causal.alignment) - i
+    rest = spec.visible(causal)
+    shift = spec.grid.diagonal(causal.alignment) - i
     options = {
         "the causal diagonal is that of sequence 0 everywhere": i + shift[:1],
         "the causal diagonal is shifted by queries less keys, not keys less queries": i - shift,
@@ -93,26 +89,27 @@ def windows(bench: Bench) -> Mistakes:
         size = getattr(mask, side)
         if size is None:
             continue
-        for step, word in ((1, "longer"), (-1, "shorter"), (2, "2 longer"), (-2, "2 shorter")):
-            sentence = f"the window is one key {word} on the {side}"
-            if abs(step) > 1:
-                sentence = f"the window is {word} on the {side}"
-            other = _changed(mask, side, max(0, size + step))
-            yield sentence, bench.sees(_instead(spec, mask, other))
-        other = _changed(mask, side, None)
-        yield f"the window is ignored on the {side}", bench.sees(_instead(spec, mask, other))
-        other = _changed(mask, side, size // 2)
-        yield f"the window is half as long on the {side}", bench.sees(_instead(spec, mask, other))
+        sizes = {
+            f"one key longer on the {side}": size + 1,
+            f"one key shorter on the {side}": max(0, size - 1),
+            f"2 longer on the {side}": size + 2,
+            f"2 shorter on the {side}": max(0, size - 2),
+            f"ignored on the {side}": None,
+            f"half as long on the {side}": size // 2,
+        }
+        for words, changed in sizes.items():
+            other = _changed(mask, side, changed)
+            yield f"the window is {words}", bench.sees(spec.visible(mask, other))
     yield from _edges(bench, mask)
     if None not in {mask.left, mask.right} and mask.left != mask.right:
-        other = _changed(_changed(mask, "left", mask.right), "right", mask.left)
-        yield "left and right of the window are swapped", bench.sees(_instead(spec, mask, other))
+        other = replace(mask, left=mask.right, right=mask.left)
+        yield "left and right of the window are swapped", bench.sees(spec.visible(mask, other))
 
 
 def _edges(bench: Bench, mask: Window) -> Mistakes:
     """Yield windows whose edges are rounded to blocks of keys."""
     spec, visible = bench.problem.spec, bench.problem.visible
-    diagonal = _grid(spec).diagonal(mask.alignment)
+    diagonal = spec.grid.diagonal(mask.alignment)
     j = np.arange(spec.keys)
     for block in bench.blocks:
         first_rows = np.arange(spec.queries) // block * block
@@ -129,7 +126,7 @@ def _edges(bench: Bench, mask: Window) -> Mistakes:
                     f"the block of {block} keys in which the window begins is not read{words}",
                     bench.sees(visible & (j >= start)),
                 )
-            rest = _instead(spec, mask, replace(mask, left=None))
+            rest = spec.visible(mask, replace(mask, left=None))
             yield (
                 f"the window begins with the block of {block} keys in which it should begin",
                 bench.sees(rest & (j >= edge // block * block)),
@@ -156,7 +153,7 @@ def missing(bench: Bench) -> Mistakes:
     yield "the mask is ignored", bench.sees(np.array(True))  # noqa: FBT003
     if len(spec.masks) > 1:
         for mask in spec.masks:
-            yield f"the {mask.name} mask is ignored", bench.sees(_without(spec, mask))
+            yield f"the {mask.name} mask is ignored", bench.sees(spec.visible(mask))
     yield "the mask is inverted", bench.sees(~bench.problem.visible)
 
 
@@ -196,10 +193,9 @@ def lengths(bench: Bench) -> Mistakes:
             for sentence, found in options.items():
                 fitting = tuple(min(max(value, 0), most) for value in found)
                 if fitting != values:
-                    other = _changed(mask, entry.name, fitting)
                     # The diagonal of causal masks follows true lengths: only this mask changes.
-                    shown = other.visible(_grid(spec))
-                    yield sentence, bench.sees(_without(spec, mask) & shown)
+                    other = _changed(mask, entry.name, fitting)
+                    yield sentence, bench.sees(spec.visible(mask, other))
 
 
 def sides(bench: Bench) -> Mistakes:
@@ -208,14 +204,12 @@ def sides(bench: Bench) -> Mistakes:
     left, right = spec.mask(LeftPadding), spec.mask(RightPadding)
     if left is not None and right is None:
         other: Mask = RightPadding(tuple(spec.keys - start for start in left.starts))
-        shown = _without(spec, left) & other.visible(_grid(spec))
-        yield "left padding is taken to be on the right", bench.sees(shown)
+        yield "left padding is taken to be on the right", bench.sees(spec.visible(left, other))
         other = RightPadding(tuple(max(start, 1) for start in left.starts))
-        shown = _without(spec, left) & other.visible(_grid(spec))
-        yield "starts of left padding are taken as lengths", bench.sees(shown)
+        yield "starts of left padding are taken as lengths", bench.sees(spec.visible(left, other))
     if right is not None and left is None:
         lengths = spec.lengths[1][:, None, None, None]
-        shown = _without(spec, right) & (np.arange(spec.keys) >= spec.keys - lengths)
+        shown = spec.visible(right) & (np.arange(spec.keys) >= spec.keys - lengths)
         yield "right padding is taken to be on the left", bench.sees(shown)
 
 
@@ -293,8 +287,8 @@ def blocks(bench: Bench) -> Mistakes:
                 yield f"the mask is not applied to the {words}", bench.sees(visible | part)
                 yield f"the mask is applied to the {words} alone", bench.sees(visible | ~part)
         if causal is not None:
-            diagonal = _grid(spec).diagonal(causal.alignment)
-            rest = _without(spec, causal)
+            diagonal = spec.grid.diagonal(causal.alignment)
+            rest = spec.visible(causal)
             yield (
                 f"causal by whole blocks of {block}: the rest of the diagonal block is read",
                 bench.sees(rest & (j // block <= diagonal // block)),
@@ -323,30 +317,3 @@ def _changed(mask: Mask, name: str, value: object) -> Mask:
     fields_of_mask: Any = mask
     changed: Mask = replace(fields_of_mask, **{name: value})
     return changed
-
-
-def _grid(spec: Spec) -> Grid:
-    return Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
-
-
-def _diagonal(spec: Spec, shift: int) -> Booleans:
-    i, j = np.arange(spec.queries)[:, None], np.arange(spec.keys)
-    found: Booleans = j <= i + shift
-    return found
-
-
-def _shown(spec: Spec, masks: Iterable[Mask]) -> Booleans:
-    found: Booleans = np.ones((1, 1, spec.queries, spec.keys), dtype=np.bool_)
-    for mask in masks:
-        found = found & mask.visible(_grid(spec))
-    return found
-
-
-def _without(spec: Spec, mask: Mask) -> Booleans:
-    """Return what other masks show."""
-    return _shown(spec, (other for other in spec.masks if other is not mask))
-
-
-def _instead(spec: Spec, mask: Mask, other: Mask) -> Booleans:
-    """Return what is visible with another mask; lengths stay as they are."""
-    return _without(spec, mask) & other.visible(_grid(spec))

@@ -1,4 +1,4 @@
-"""Mistakes in the logsumexps by which results of splits are merged."""
+"""Mistakes of splits of the keys: how they are merged, what is lost, what is read twice."""
 
 from functools import partial
 
@@ -11,6 +11,22 @@ from constructive.support.arrays import Array
 _ROWS = (16, 64, 128)
 _HEADS_FIRST, _BATCH_FIRST = -1, -2
 """In the place of rows of a block: logsumexps in another order of their axes."""
+
+
+def splits(bench: Bench) -> Mistakes:
+    """Yield results of splits of the keys that are merged in a wrong way."""
+    for size, words in bench.splits.items():
+        for how, sentence in (
+            ("equal", "are averaged, not weighted by their sums"),
+            ("maxima", "are weighted by their largest logits without their sums"),
+            ("sums", "are weighted by their sums without their largest logits"),
+            ("plain", "are added without weights"),
+            ("log2", "are weighted by exp of a logsumexp with log2"),
+            ("exp2", "are weighted by exp2 of a logsumexp with ln"),
+            ("best", "are not merged: the one with the largest logit is returned"),
+            ("last", "are not merged: the last is returned"),
+        ):
+            yield f"results of splits {sentence} ({words})", partial(_shared, bench, size, how)
 
 
 def merging(bench: Bench) -> Mistakes:
@@ -104,7 +120,7 @@ def empty(bench: Bench) -> Mistakes:
 
 def _splits(bench: Bench, size: int, overlap: int = 0) -> tuple[Array, Array, Array]:
     """Return sums, largest logits and sums of weights of splits, each with an axis in front."""
-    logits = np.where(bench.visible, bench.scores, -np.inf)
+    logits = bench.logits
     outs, tops, sums = [], [], []
     for start in range(0, logits.shape[-1], size):
         first = max(0, start - overlap)
@@ -115,6 +131,27 @@ def _splits(bench: Bench, size: int, overlap: int = 0) -> tuple[Array, Array, Ar
         tops.append(top)
         sums.append(weights.sum(-1, keepdims=True))
     return np.stack(outs), np.stack(tops), np.stack(sums)
+
+
+def _shared(bench: Bench, size: int, how: str) -> Array:
+    """Return the merge of splits by other shares than their sums of weights."""
+    with np.errstate(all="ignore"):
+        sums, top, total = _splits(bench, size)
+        out, some = np.nan_to_num(sums / total), np.isfinite(top)
+        last = np.arange(len(out)) == len(out) - 1
+        shares = {
+            "equal": some * 1.0,
+            "maxima": np.exp(top - top.max(0)),
+            "sums": total,
+            "log2": np.exp(top - top.max(0) + np.log2(total)),
+            "exp2": np.exp2(top - top.max(0) + np.log(total)),
+            "plain": some * 1.0,
+            "best": (top == top.max(0)) * 1.0,
+            "last": some * last[:, None, None, None, None],
+        }[how]
+        whole = (shares * out).sum(0)
+        merged: Array = whole if how == "plain" else whole / shares.sum(0)
+    return merged
 
 
 def _average(outs: Array, lse: Array) -> Array:

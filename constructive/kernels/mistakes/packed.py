@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.answer import grouped
 from constructive.kernels.masks import Causal, VariableLengths
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array, Integers
@@ -56,7 +55,7 @@ def _other_values(bench: Bench, begins: Integers) -> Array:
         [rows[:, :end] for rows, end in zip(bench.values, lengths, strict=True)], axis=1
     )
     places = np.minimum(begins[:, None] + np.arange(spec.keys), memory.shape[1] - 1)
-    return bench.averaged(v=memory[:, places].swapaxes(0, 1))
+    return bench.read(v=memory[:, places].swapaxes(0, 1))
 
 
 def _queries_before(bench: Bench) -> Array:
@@ -66,8 +65,7 @@ def _queries_before(bench: Bench) -> Array:
     for b, length in enumerate(spec.lengths[0][:-1]):
         moved[b + 1, :, 0] = q[b, :, length - 1]
     moved[0] = q[0]
-    raw = grouped(spec, moved[:, :, bench.rows], bench.problem.k)
-    return bench.averaged(bench.scored(raw=raw))
+    return bench.read(q=moved[:, :, bench.rows])
 
 
 def _read(bench: Bench, low: Integers, high: Integers) -> Array:
@@ -85,5 +83,6 @@ def _read(bench: Bench, low: Integers, high: Integers) -> Array:
         shift = 0 * low if causal.alignment == "top-left" else high - low - spec.lengths[0]
         seen = seen & (j - low[:, None, None] <= bench.rows[:, None] + shift[:, None, None])
     scores = bench.q @ k.swapaxes(-1, -2) * spec.factor
-    values = np.broadcast_to(v, (spec.batch, *v.shape))
-    return bench.averaged(scores, seen[:, None], values)
+    shape = spec.batch, *k.shape[:2]
+    k, v = (np.broadcast_to(each, (*shape, each.shape[-1])) for each in (k, v))
+    return bench.averaged(scores, seen[:, None], v, k=k)

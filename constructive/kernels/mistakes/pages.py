@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.answer import grouped
-from constructive.kernels.masks import Causal, Grid
+from constructive.kernels.masks import Causal
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.kernels.paged import Pool
 from constructive.support.arrays import Array, Booleans, Integers
@@ -200,8 +200,7 @@ def _read(bench: Bench, pool: Pool, addresses: Integers, changed: tuple[bool, bo
             (pool.k, pool.v), (bench.problem.k, bench.problem.v), changed, strict=True
         )
     )
-    raw = grouped(bench.problem.spec, bench.q, k)
-    return bench.averaged(bench.scored(raw=raw), v=np.repeat(v, bench.problem.spec.group, 1))
+    return bench.read(k=k, v=v)
 
 
 def _exchanged(bench: Bench, pool: Pool, changed: tuple[bool, bool], *, by_head: bool) -> Array:
@@ -246,8 +245,7 @@ def _to(bench: Bench, pool: Pool, end: Integers, *, moves: bool = False) -> Arra
     visible = np.pad(bench.visible, wide)
     causal = spec.mask(Causal)
     if causal is not None:
-        grid = Grid(spec.batch, spec.heads[0], spec.queries, keys, *spec.lengths)
-        diagonal = grid.diagonal(causal.alignment)[:, :, bench.rows]
+        diagonal = spec.grid.diagonal(causal.alignment)[:, :, bench.rows]
         if moves and causal.alignment == "bottom-right":
             diagonal = diagonal + (end - lengths[:, None, None, None])
             visible = np.broadcast_to(j < lengths[:, None, None, None], visible.shape)

@@ -75,7 +75,7 @@ def _divided(bench: Bench, form: Format) -> Array:
 
 def _blocks(bench: Bench, form: Format, block: int, what: str) -> Array:
     """Return sums of blocks with a running maximum, where one of the sums is rounded each time."""
-    logits = np.where(bench.visible, bench.scores, -np.inf)
+    logits = bench.logits
     largest = np.full((*logits.shape[:3], 1), -np.inf)
     total, out = np.zeros_like(largest), np.zeros((*logits.shape[:3], bench.values.shape[-1]))
     for start in range(0, logits.shape[-1], block):
@@ -90,7 +90,7 @@ def _blocks(bench: Bench, form: Format, block: int, what: str) -> Array:
         else:
             total = nearest(total, form)
         largest = new
-    if bench.problem.sinks is not None:
-        total = total + np.exp(bench.problem.sinks[:, None, None] - largest)
+    if bench.sinks is not None:
+        total = total + np.exp(bench.sinks - largest)
     averaged: Array = out / total
     return averaged

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 
 from constructive.kernels.mistakes.bench import SPLITS, Bench, Made, Mistakes
-from constructive.support.arrays import Array, Integers
+from constructive.kernels.mistakes.running import Running
+from constructive.support.arrays import Array
 
 
 def denominators(bench: Bench) -> Mistakes:
@@ -147,7 +148,7 @@ def _early(bench: Bench, scores: Made, block: int | None) -> Array:
     reference = np.where(bench.visible, scores(), -np.inf)
     if block is None:
         return _fixed(bench, reference.max(-1, keepdims=True))
-    return _Carry(reference=reference).run(bench, block)
+    return Running(reference=reference).run(bench, block)
 
 
 def _smallest(bench: Bench) -> Array:
@@ -156,8 +157,8 @@ def _smallest(bench: Bench) -> Array:
 
 def _of_block(bench: Bench, block: int) -> Array:
     """Return the output with the largest logit of all rows of the block of each query."""
-    every = Bench.of(bench.problem)
-    top = np.where(every.visible, every.scores, -np.inf).max(-1)
+    every = bench.every
+    top = every.logits.max(-1)
     starts = np.arange(0, top.shape[-1], block)
     of_blocks = np.maximum.reduceat(top, starts, axis=-1)
     return _fixed(bench, of_blocks[..., bench.rows // block, None])
@@ -165,19 +166,18 @@ def _of_block(bench: Bench, block: int) -> Array:
 
 def _fixed(bench: Bench, top: Array | float = 0.0) -> Array:
     """Return the output in float32 with other references than the largest logit."""
-    logits = np.where(bench.visible, bench.scores, -np.inf).astype(np.float32)
+    logits = bench.logits.astype(np.float32)
     with np.errstate(all="ignore"):
         weights = np.exp(logits - np.where(np.isfinite(top), top, 0.0).astype(np.float32))
         total = weights.sum(-1, keepdims=True)
-        if bench.problem.sinks is not None:
-            shifted = bench.problem.sinks[:, None, None] - top
-            total = total + np.exp(shifted.astype(np.float32))
+        if bench.sinks is not None:
+            total = total + np.exp((bench.sinks - top).astype(np.float32))
         out: Array = (weights @ bench.values.astype(np.float32)) / total
     return out
 
 
 def _started(bench: Bench, start: float, empty: float) -> Array:
-    logits = np.where(bench.visible, bench.scores, -np.inf)
+    logits = bench.logits
     with np.errstate(all="ignore"):
         largest = np.maximum(logits.max(-1, keepdims=True), start)
         weights = np.exp((logits - largest).astype(np.float32)).astype(np.float64)
@@ -185,146 +185,17 @@ def _started(bench: Bench, start: float, empty: float) -> Array:
         return np.where(total > 0.0, weights @ bench.values / total, empty)
 
 
-def rescaling(bench: Bench) -> Mistakes:
-    """Yield softmax in blocks that forgets a part of what it has to carry along."""
-    named = {
-        "sums are not rescaled when the largest logit rises": _Carry(sums=False),
-        "the accumulator is not rescaled when the largest logit rises": _Carry(outputs=False),
-        "neither sums nor the accumulator are rescaled": _Carry(sums=False, outputs=False),
-        "the largest logit is that of the block, not the largest so far": _Carry(running=False),
-        "only the last block is in the denominator": _Carry(keeps_sums=False),
-        "only the last block is in the accumulator": _Carry(keeps_outputs=False),
-        "the rescaling factor is inverted": _Carry(inverted=True),
-        "the accumulator is divided by the sum after every block": _Carry(divides=True),
-        "weights are taken less the largest logit of blocks before": _Carry(stale=True),
-    }
-    for sentence, carry in named.items():
-        for block in bench.blocks:
-            if block < bench.problem.spec.keys:
-                yield f"{sentence} (blocks of {block} keys)", partial(carry.run, bench, block)
-    for block in bench.blocks[:3]:
-        if block < min(bench.problem.spec.keys, bench.problem.spec.queries):
-            yield (
-                f"rows are rescaled by the factor of the first one of each block of {block}",
-                partial(_shared_factor, bench, block),
-            )
-
-
-def _shared_factor(bench: Bench, block: int) -> Array:
-    rows, count = bench.rows, len(bench.rows)
-    both = Bench(bench.problem, np.concatenate([rows, rows // block * block]))
-    first = np.tile(count + np.arange(count), 2)
-    return _Carry(first=first).run(both, block)[:, :, :count]
-
-
-class _Carry:
-    """Softmax in blocks, with one step changed."""
-
-    def __init__(
-        self, first: Integers | None = None, reference: Array | None = None, **changed: bool
-    ) -> None:
-        self.first, self.reference, self.changed = first, reference, changed
-
-    def run(self, bench: Bench, block: int) -> Array:
-        """Return the output."""
-        is_kept = {"sums", "outputs", "running", "keeps_sums", "keeps_outputs"}.difference(
-            name for name, value in self.changed.items() if not value
-        )
-        # In the format of accumulators, in which factors that are too large overflow.
-        real = np.float64 if bench.problem.spec.output.name == "float64" else np.float32
-        logits = np.where(bench.visible, bench.scores, -np.inf).astype(real)
-        seen = logits if self.reference is None else self.reference.astype(real)
-        values = bench.values.astype(real)
-        rows = logits.shape[:3]
-        largest = np.full((*rows, 1), -np.inf, real)
-        total, out = np.zeros((*rows, 1), real), np.zeros((*rows, values.shape[-1]), real)
-        sinks = bench.problem.sinks
-        with np.errstate(all="ignore"):
-            for start in range(0, logits.shape[-1], block):
-                part = logits[..., start : start + block]
-                top = seen[..., start : start + block].max(-1, keepdims=True)
-                new = np.maximum(largest, top) if "running" in is_kept else top
-                base = largest if self.changed.get("stale") and start else new
-                weights = np.exp(part - np.where(np.isfinite(base), base, real(0.0)))
-                factor = np.exp(largest - np.where(np.isfinite(new), new, real(0.0)))
-                if self.first is not None:
-                    factor = factor[:, :, self.first]
-                if self.changed.get("inverted"):
-                    factor = np.where(factor > 0.0, real(1.0) / factor, real(0.0))
-                total = total * (factor if "sums" in is_kept else real(1.0))
-                total = total * real("keeps_sums" in is_kept)
-                out = out * (factor if "outputs" in is_kept else real(1.0))
-                out = out * real("keeps_outputs" in is_kept)
-                total = total + weights.sum(-1, keepdims=True)
-                out = out + weights @ values[:, :, start : start + block]
-                if self.changed.get("divides"):
-                    out = out / np.where(total > 0.0, total, real(1.0))
-                largest = new
-            if sinks is not None:
-                total = total + np.exp(sinks.astype(real)[:, None, None] - largest)
-            return (out if self.changed.get("divides") else out / total).astype(np.float64)
-
-
-def splits(bench: Bench) -> Mistakes:
-    """Yield results of splits of the keys that are merged in a wrong way."""
-    for size, words in bench.splits.items():
-        for how, sentence in (
-            ("equal", "are averaged, not weighted by their sums"),
-            ("maxima", "are weighted by their largest logits without their sums"),
-            ("sums", "are weighted by their sums without their largest logits"),
-            ("plain", "are added without weights"),
-            ("log2", "are weighted by exp of a logsumexp with log2"),
-            ("exp2", "are weighted by exp2 of a logsumexp with ln"),
-            ("best", "are not merged: the one with the largest logit is returned"),
-            ("last", "are not merged: the last is returned"),
-        ):
-            yield f"results of splits {sentence} ({words})", partial(_merged, bench, size, how)
-
-
-def _merged(bench: Bench, size: int, how: str) -> Array:
-    logits = np.where(bench.visible, bench.scores, -np.inf)
-    outs, tops, sums = [], [], []
-    with np.errstate(all="ignore"):
-        for start in range(0, logits.shape[-1], size):
-            part = logits[..., start : start + size]
-            top = part.max(-1, keepdims=True)
-            weights = np.exp(part - np.where(np.isfinite(top), top, 0.0))
-            total = weights.sum(-1, keepdims=True)
-            outs.append(np.nan_to_num(weights @ bench.values[:, :, start : start + size] / total))
-            tops.append(top)
-            sums.append(total)
-        out, top, total = np.stack(outs), np.stack(tops), np.stack(sums)
-        some = np.isfinite(top)
-        shares = {
-            "equal": some * 1.0,
-            "maxima": np.exp(top - top.max(0)),
-            "sums": total,
-            "log2": np.exp(top - top.max(0) + np.log2(total)),
-            "exp2": np.exp2(top - top.max(0) + np.log(total)),
-            "plain": some * 1.0,
-            "best": (top == top.max(0)) * 1.0,
-            "last": np.where(
-                np.arange(len(out))[:, None, None, None, None] == len(out) - 1, some, 0
-            ),
-        }[how]
-        whole = (shares * out).sum(0)
-        merged: Array = whole if how == "plain" else whole / shares.sum(0)
-    return merged
-
-
-def _unshifted(bench: Bench) -> Array:
-    found = np.zeros(1) if bench.problem.sinks is None else bench.problem.sinks
+def _unshifted(bench: Bench, found: Array) -> Array:
+    """Return the output where sinks are not less the largest logit; in float32 they overflow."""
     weights, total = bench.weighed(sinks=None)
     with np.errstate(all="ignore"):
-        more = np.exp(found.astype(np.float32))[:, None, None]
-        out: Array = weights @ bench.values / (total + more)
+        out: Array = weights @ bench.values / (total + np.exp(found.astype(np.float32)))
     return out
 
 
-def _itself(bench: Bench) -> Array:
-    found = np.zeros(1) if bench.problem.sinks is None else bench.problem.sinks
+def _itself(bench: Bench, found: Array) -> Array:
     weights, total = bench.weighed(sinks=None)
-    out: Array = weights @ bench.values / (total + found[:, None, None])
+    out: Array = weights @ bench.values / (total + found)
     return out
 
 
@@ -343,20 +214,9 @@ def _first_column(bench: Bench) -> Array:
     return out
 
 
-def _sunk(bench: Bench, logits: Array) -> Array:
-    """Return the output with sinks of any shape that broadcasts to (B, H, R, 1)."""
-    scores = np.where(bench.visible, bench.scores, -np.inf)
-    largest = np.maximum(scores.max(-1, keepdims=True), logits)
-    weights = np.exp(scores - largest)
-    out: Array = (weights @ bench.values) / (
-        weights.sum(-1, keepdims=True) + np.exp(logits - largest)
-    )
-    return out
-
-
 def sinks(bench: Bench) -> Mistakes:
     """Yield sinks that are ignored, of another head, or counted otherwise."""
-    spec, found = bench.problem.spec, bench.problem.sinks
+    spec, found = bench.problem.spec, bench.sinks
     if found is None:
         return
     yield "the sink is ignored", partial(bench.averaged, sinks=None)
@@ -371,28 +231,27 @@ def sinks(bench: Bench) -> Mistakes:
     for sentence, order in maps.items():
         if not np.array_equal(found[order], found):
             yield sentence, partial(bench.averaged, sinks=found[order])
-    yield "sinks are not shifted by the largest logit", partial(_unshifted, bench)
-    yield "the sink itself is added to the sum, not its exponential", partial(_itself, bench)
+    yield "sinks are not shifted by the largest logit", partial(_unshifted, bench, found)
+    yield "the sink itself is added to the sum, not its exponential", partial(_itself, bench, found)
     yield "the weight of the sink goes to the value of the first key", partial(_valued, bench, 0)
     yield "the weight of the sink goes to the value of the last key", partial(_valued, bench, -1)
     yield (
         "the column of the sink is taken to be the first: each key has the weight of the next one",
         partial(_first_column, bench),
     )
-    by_query = found[bench.rows % spec.heads[0]][:, None]
-    yield "the sink is that of the head with the query's number", partial(_sunk, bench, by_query)
+    by_query = found[bench.rows % spec.heads[0], 0]
+    yield (
+        "the sink is that of the head with the query's number",
+        partial(bench.averaged, sinks=by_query),
+    )
     yield "the sink is 0 in every head", partial(bench.averaged, sinks=found * 0.0)
     yield "sinks have the opposite sign", partial(bench.averaged, sinks=-found)
     yield "sinks are multiplied by the scale", partial(bench.averaged, sinks=found * spec.factor)
     yield "the sink is counted twice", partial(bench.averaged, sinks=found + np.log(2.0))
-    for parts in SPLITS:
-        more = found + np.log(float(parts))
-        yield f"the sink is counted in each of {parts} splits", partial(bench.averaged, sinks=more)
+    counts = {f"each of {parts} splits": parts for parts in SPLITS}
     for block in bench.blocks:
-        count = -(-spec.keys // block)
+        counts[f"each block of {block} keys"] = -(-spec.keys // block)
+    for words, count in counts.items():
         if count > 1:
             more = found + np.log(float(count))
-            yield (
-                f"the sink is counted in each block of {block} keys",
-                partial(bench.averaged, sinks=more),
-            )
+            yield f"the sink is counted in {words}", partial(bench.averaged, sinks=more)

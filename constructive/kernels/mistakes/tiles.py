@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from constructive.kernels.masks import Boolean, Causal, Given, Grid, Mask, Window
+from constructive.kernels.masks import Boolean, Causal, Given, Window
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array, Booleans
 
@@ -46,12 +46,8 @@ def diagonals_inside(bench: Bench) -> Mistakes:
     causal = spec.mask(Causal)
     if causal is None:
         return
-    grid = Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
-    rest = np.ones((1, 1, spec.queries, spec.keys), dtype=np.bool_)
-    for mask in spec.masks:
-        rest = rest if mask is causal else rest & mask.visible(grid)
     for step, words in ((1, "one key"), (2, "two keys")):
-        shown = rest & Window(None, step, causal.alignment).visible(grid)
+        shown = spec.visible(causal, Window(None, step, causal.alignment))
         for size in bench.blocks:
             inside = shown & _touched(bench.problem.visible, size)
             if not np.array_equal(inside, shown):
@@ -65,22 +61,13 @@ def diagonals_inside(bench: Bench) -> Mistakes:
 def _parts(bench: Bench) -> list[tuple[str, Booleans]]:
     """Return what all masks but one show, or all but a side of a window."""
     spec = bench.problem.spec
-    grid = Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
-
-    def shown(changed: Mask, instead: Mask | None) -> Booleans:
-        masks = [instead if mask is changed else mask for mask in spec.masks]
-        found: Booleans = np.ones((1, 1, spec.queries, spec.keys), dtype=np.bool_)
-        for mask in masks:
-            found = found if mask is None else found & mask.visible(grid)
-        return found
-
     parts = []
     for mask in spec.masks:
         if len(spec.masks) > 1:
-            parts.append((f"the {mask.name} mask", shown(mask, None)))
+            parts.append((f"the {mask.name} mask", spec.visible(mask)))
         if isinstance(mask, Window) and None not in {mask.left, mask.right}:
-            parts.append(("the left of the window", shown(mask, replace(mask, left=None))))
-            parts.append(("the right of the window", shown(mask, replace(mask, right=None))))
+            parts.append(("the left of the window", spec.visible(mask, replace(mask, left=None))))
+            parts.append(("the right of the window", spec.visible(mask, replace(mask, right=None))))
     return parts
 
 
@@ -103,7 +90,7 @@ def rows_of_blocks(bench: Bench) -> Mistakes:
                 yield f"the mask is that {words}", bench.sees(seen[where] & _exists(bench))
             if problem.bias is not None:
                 other = bench.of_rows(problem.bias[where])
-                yield f"the bias is that {words}", partial(_biased, bench, other)
+                yield f"the bias is that {words}", partial(bench.changed, bias=other)
 
 
 def transposed(bench: Bench) -> Mistakes:
@@ -120,9 +107,9 @@ def transposed(bench: Bench) -> Mistakes:
 
 
 def _transposed(bench: Bench, size: int, *, of_weights: bool) -> Array:
-    every = Bench.of(bench.problem)
+    every = bench.every
     queries, keys = every.visible.shape[2:]
-    logits = np.where(every.visible, every.scores, -np.inf)
+    logits = every.logits
     weights, total = every.weighed()
     source = weights if of_weights else logits
     empty = 0.0 if of_weights else -np.inf
@@ -148,9 +135,8 @@ def neighbours(bench: Bench) -> Mistakes:
     for step, side in ((1, "next"), (-1, "previous")):
         other = seen[..., np.clip(j + step, 0, spec.keys - 1)]
         yield f"the mask of a key is that of the {side} key", bench.sees(other)
-    grid = Grid(spec.batch, spec.heads[0], spec.queries, spec.keys, *spec.lengths)
     for alignment in ("top-left", "bottom-right"):
-        own = j == grid.diagonal(alignment)
+        own = j == spec.grid.diagonal(alignment)
         yield f"the query's own key ({alignment}) is never hidden", bench.sees(seen | own)
 
 
@@ -169,7 +155,3 @@ def _exists(bench: Bench) -> Booleans:
     """Return which keys there are, (B, 1, 1, T_k)."""
     spec = bench.problem.spec
     return np.asarray(np.arange(spec.keys) < spec.lengths[1][:, None, None, None])
-
-
-def _biased(bench: Bench, bias: Array) -> Array:
-    return bench.averaged(bench.scored(bias=bias))

@@ -1,11 +1,8 @@
 """Mistakes about rows of the output that are not written, and are zero or NaN."""
 
-from functools import partial
-
 import numpy as np
 
 from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
-from constructive.support.arrays import Array, Booleans
 
 
 def unwritten(bench: Bench) -> Mistakes:
@@ -22,19 +19,15 @@ def unwritten(bench: Bench) -> Mistakes:
                 i >= lengths // block * block
             )
     for sentence, lost in rows.items():
-        yield sentence, partial(_filled, bench, np.asarray(lost)[:, None, :, None], 0.0)
+        yield sentence, bench.filled(np.asarray(lost)[:, None, :, None], 0.0)
     for block in BLOCKS:
         columns = np.arange(spec.d_v) >= spec.d_v // block * block
         if columns.any() and not columns.all():
             yield (
                 f"columns of the output behind the last whole block of {block} are not written",
-                partial(_filled, bench, columns, 0.0),
+                bench.filled(columns, 0.0),
             )
             yield (
                 f"columns of the output behind the last whole block of {block} are NaN",
-                partial(_filled, bench, columns, np.nan),
+                bench.filled(columns, np.nan),
             )
-
-
-def _filled(bench: Bench, lost: Booleans, number: float) -> Array:
-    return np.where(lost, number, bench.averaged())

@@ -1,4 +1,4 @@
-"""Mistakes in weights of single keys: cut off, clamped, summed along other axes or in few bits."""
+"""Mistakes in weights: cut off, clamped, transposed, summed along other axes or in few bits."""
 
 from functools import partial
 
@@ -38,7 +38,7 @@ def cut(bench: Bench) -> Mistakes:
         raw = np.clip(bench.raw, -limit, limit)
         yield (
             f"products of queries and keys are clamped to {limit:g}",
-            partial(_scored, bench, raw),
+            partial(bench.changed, raw=raw),
         )
         clamped = np.clip(bench.scores, -limit, limit)
         yield f"logits are clamped to {limit:g}", partial(bench.averaged, clamped)
@@ -50,10 +50,6 @@ def cut(bench: Bench) -> Mistakes:
 def summed(bench: Bench) -> Mistakes:
     """Yield sums over queries, and sums key by key in few bits."""
     if bench.problem.spec.queries > 1:
-        yield (
-            "weights are divided by their sums over queries, not over keys",
-            partial(_over_queries, bench),
-        )
         yield (
             "each row of the output is the largest of those so far",
             partial(_so_far, bench, np.maximum),
@@ -79,10 +75,6 @@ def summed(bench: Bench) -> Mistakes:
             )
 
 
-def _scored(bench: Bench, raw: Array) -> Array:
-    return bench.averaged(bench.scored(raw=raw))
-
-
 def _kept(bench: Bench, shares: Array, kept: Booleans, *, again: bool = False) -> Array:
     left = np.where(kept, shares, 0.0)
     total = left.sum(-1, keepdims=True) if again else 1.0
@@ -98,18 +90,8 @@ def _rounded(bench: Bench, form: Format) -> Array:
     return np.where(lost, 0.0, bench.averaged(scores))
 
 
-def _over_queries(bench: Bench) -> Array:
-    every = Bench.of(bench.problem)
-    weights, _ = every.weighed(sinks=None)
-    exists = bench.problem.spec.rows()[:, None, :, None]
-    total = np.where(exists, weights, 0.0).sum(-2, keepdims=True)
-    shares = weights[:, :, bench.rows] / np.where(total > 0.0, total, 1.0)
-    out: Array = shares @ bench.values
-    return out
-
-
 def _so_far(bench: Bench, how: np.ufunc) -> Array:
-    out = np.nan_to_num(Bench.of(bench.problem).averaged())
+    out = np.nan_to_num(bench.every.averaged())
     found: Array = how.accumulate(out, axis=2)[:, :, bench.rows]
     return found
 
@@ -134,3 +116,41 @@ def _total_by_key(bench: Bench, form: Format) -> Array:
     found = nearest(found + nearest(rest, form), form)
     out: Array = nearest(short / found, form) @ bench.values
     return out
+
+
+def axes(bench: Bench) -> Mistakes:
+    """Yield sums over queries in the place of keys, and logits or weights that are transposed."""
+    yield "softmax is over queries, not over keys", partial(_over_queries, bench, whole=True)
+    yield (
+        "weights are divided by their sums over queries, not over keys",
+        partial(_over_queries, bench, whole=False),
+    )
+    if bench.problem.spec.queries == bench.problem.spec.keys:
+        yield (
+            "logits are transposed before the mask is applied",
+            partial(_transposed, bench, of_weights=False),
+        )
+        yield "weights are transposed", partial(_transposed, bench, of_weights=True)
+
+
+def _over_queries(bench: Bench, *, whole: bool) -> Array:
+    every = bench.every
+    logits = every.logits
+    if whole:
+        top = logits.max(-2, keepdims=True)
+        weights = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
+    else:
+        weights, _ = every.weighed()
+    total = weights.sum(-2, keepdims=True)
+    out: Array = weights / np.where(total > 0.0, total, 1.0) @ every.values
+    return out[:, :, bench.rows]
+
+
+def _transposed(bench: Bench, *, of_weights: bool) -> Array:
+    every = bench.every
+    if of_weights:
+        weights, total = every.weighed()
+        out: Array = (weights / total).swapaxes(-1, -2) @ every.values
+    else:
+        out = every.averaged(every.scored(raw=every.raw.swapaxes(-1, -2)))
+    return out[:, :, bench.rows]

@@ -1,4 +1,4 @@
-"""The winner is the last visible key: right edges of masks, tails of blocks."""
+"""The winner is the last visible key, or the first: edges of masks, tails of blocks."""
 
 from typing import ClassVar
 
@@ -25,6 +25,18 @@ class Last(Case):
         """Return queries that read the last visible key."""
         chosen = board(spec, visible, "last", times=4.0 ** (MOST_DIGITS // 2))
         return chosen.draft(ordered(chosen))
+
+
+class First(Case):
+    """Logits fall with the position: 0 at the first visible key, more at every key before it."""
+
+    name: ClassVar[str] = "first"
+    purpose: ClassVar[str] = "left edges of masks, the first block"
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read the first visible key."""
+        chosen = board(spec, visible, "first", times=4.0 ** (MOST_DIGITS // 2))
+        return chosen.draft(-ordered(chosen))
 
 
 def ordered(chosen: Board) -> Array:

@@ -1,0 +1,55 @@
+"""What the tests of `check --rocq` share: their marks, files, and instances that are changed."""
+
+import dataclasses
+import shutil
+
+import pytest
+
+from constructive import Dataset, Text
+from constructive.certificates.rocq.confirm import confirm_instances
+
+needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
+
+
+def by_rocq(test):
+    """Mark a slow test of what Rocq proves or refuses, with theories that are compiled once."""
+    for mark in (pytest.mark.usefixtures("compiled_once"), pytest.mark.slow, needs_rocq):
+        test = mark(test)
+    return test
+
+
+def replaced(made, **values):
+    return dataclasses.replace(made, values={**made.values, **values})
+
+
+def one_changed(made, name, step, place=-1):
+    """The instance with another number in one place of an array."""
+    array = made.values[name].copy()
+    array.flat[place] += step
+    return replaced(made, **{name: array})
+
+
+def with_evidence(certificate, **changes):
+    """The certificate with other evidence of all its claims."""
+    claims = tuple(
+        dataclasses.replace(claim, evidence={**claim.evidence, **changes})
+        for claim in certificate.claims
+    )
+    return dataclasses.replace(certificate, claims=claims)
+
+
+def saved(folder, certificate, *things):
+    """Paths of a certificate, weights (or none) and data, which are written."""
+    names = {Dataset: "d.npz", Text: "t.json"}
+    files = [folder / "c.json"] + [folder / names.get(type(x), "w.safetensors") for x in things]
+    for thing, path in zip((certificate, *things), files, strict=True):
+        thing.save(path)
+    return files
+
+
+def require_refused(made, known):
+    """Rocq refuses this instance; its report."""
+    done = confirm_instances([(made, known)])
+    assert not done.proved
+    assert done.report.endswith("NOT PROVED: Rocq refuses")
+    return done.report
