@@ -141,9 +141,7 @@ def demo(
 
     require_no_dash("--output", folder)
     drawing.require_matplotlib()
-    digits = load_digits(
-        count=examples, seed=seed
-    )  # before a folder is made
+    digits = load_digits(count=examples, seed=seed)  # before a folder is made
     folder.mkdir(parents=True, exist_ok=True)
     names = "digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"
     written = [folder / name for name in names]
