@@ -98,6 +98,8 @@ def read(path: str | Path, make: Callable[..., Made]) -> Made:
         tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
         layer = CausalLayer(*head_weights(arrays), arrays["U"], content["window"])
         require_only(arrays, {**tokens, **layer.tensors})
+        if content.get("longest", 0) is None:
+            raise ValueError("its longest text is null")  # the checker refuses it, too
         return make(
             tokens["embedding"],
             tokens["positions"],

@@ -245,7 +245,11 @@ class Runner:
         for claim in certificate.claims:
             if claim.verdict is Verdict.UNDECIDED:
                 continue
-            true = decoder_judge.statement(claim.name, stated(claim), *files[1:])
+            try:
+                true = decoder_judge.statement(claim.name, stated(claim), *files[1:])
+            except ValueError:  # such files are no decoder and text, but they were read
+                self.bad(family, "accepted, false", "certify", files, traceback.format_exc())
+                return
             if true is not None and true is not (claim.verdict is Verdict.PROVED):
                 words = f"{claim.verdict.name} {claim.statement}"
                 self.bad(family, "accepted, false", "certify", files, words)

@@ -343,6 +343,15 @@ def test_spoilt_descriptions(saved, field, value, words):
         Decoder.load(path)
 
 
+def test_a_longest_text_of_null_is_not_one_that_is_not_there(saved):
+    path, tensors, metadata = saved
+    about = json.loads(metadata["decoder"])
+    assert "longest" not in about
+    save_file(tensors, path, {**metadata, "decoder": json.dumps({**about, "longest": None})})
+    with pytest.raises(FormatError, match="null"):
+        Decoder.load(path)
+
+
 @pytest.mark.parametrize("name", ["embedding", "positions", "W_Q", "W_K", "U", "unembedding"])
 def test_spoilt_tensors(saved, name):
     path, tensors, metadata = saved
