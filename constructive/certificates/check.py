@@ -117,7 +117,7 @@ def check(
           witness: none.json
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
-    require_size(max_memory)
+    require_gigabytes(max_memory)
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
     given = {role: thing for role, thing in given.items() if thing is not None}
     with tempfile.TemporaryDirectory() as folder:
@@ -127,7 +127,7 @@ def check(
 
 def run_checker(arguments: Sequence[str], *, max_memory: float = 8.0) -> Checked:
     """Run the independent checker with these arguments, in a process of its own."""
-    require_size(max_memory)
+    require_gigabytes(max_memory)
     command = [sys.executable, "-I", str(CHECKER), *arguments]
     command += ["--max-memory", repr(float(max_memory))]
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +135,7 @@ def run_checker(arguments: Sequence[str], *, max_memory: float = 8.0) -> Checked
     return Checked(Verdict.PROVED if status == 0 else Verdict.UNDECIDED, report)
 
 
-def require_size(max_memory: float) -> None:
+def require_gigabytes(max_memory: float) -> None:
     """Raise ParameterError unless it is a positive number of GB."""
     if not (isinstance(max_memory, int | float) and 0 < max_memory < math.inf):
         raise ParameterError(

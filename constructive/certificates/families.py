@@ -1,6 +1,6 @@
 """The families of claims: layers, decoders, sequences, and all weights of some heads."""
 
-from typing import Any
+from typing import NoReturn
 
 from constructive.certificates.about import describe_arrays, describe_dataset
 from constructive.certificates.certificate import (
@@ -74,9 +74,13 @@ class RationalFamily(LayerFamily):
 
     data = RationalDataset | Dataset
 
-    def available(self, weights: Memorizer) -> Any:  # noqa: ANN401 - nothing is returned
+    def available(self, weights: Memorizer) -> NoReturn:
         """Refuse the layer. Raises ParameterError."""
-        return weights.layer.leading  # raises
+        raise ParameterError(
+            "a rational layer needs no certificate",
+            witness=type(weights.layer).__name__,
+            suggestion="compare memorizer.predict(...) with the targets by ==",
+        )
 
 
 class DecoderFamily(ClaimFamily):

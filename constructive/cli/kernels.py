@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,9 @@ import typer
 from constructive.cli.common import Force, Quiet, Seed, app, console, end, progress_bar
 from constructive.cli.environment import version_of
 from constructive.cli.outputs import folder_output
+from constructive.kernels.cases import CASES
+from constructive.kernels.suite import SUITE
+from constructive.support.arguments import require_known
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 from constructive.support.tables import new_table
@@ -36,12 +40,19 @@ class FileFormat(StrEnum):
     npz = "npz"
 
 
+if TYPE_CHECKING:
+    Shape = str
+    Case = str
+else:
+    Shape = StrEnum("Shape", {name: name for name in SUITE})
+    Case = StrEnum("Case", {name: name for name in CASES})
+"""The values of --shape, as reports name them, and of --case."""
 Shapes = Annotated[
-    list[str] | None,
+    list[Shape] | None,
     typer.Option("--shape", help="Only the problems of this shape; may be repeated."),
 ]
 Cases = Annotated[
-    list[str] | None,
+    list[Case] | None,
     typer.Option("--case", help="Only this case, a pattern of inputs; may be repeated."),
 ]
 
@@ -116,7 +127,6 @@ def run(
             suggestion=" or ".join(f"--device {name}" for name in chosen.devices),
         )
     suites = {name: _selected(suite_for(chosen, name), shape, seed) for name in formats}
-    _require_cases(case)
     chosen.require()
     require_device(chosen.library, device)
     table = new_table(
@@ -179,14 +189,12 @@ def export(
     """
     from constructive.kernels.exporting import export as write
     from constructive.kernels.exporting import file_names
-    from constructive.kernels.suite import SUITE
 
     suite = _selected(SUITE, shape, seed)
     specs = {
         name: replace(spec, dtype=dtype, fully_masked=fully_masked)  # type: ignore[arg-type]
         for name, spec in suite.items()
     }
-    _require_cases(case)
     say = folder_output(folder, file_names(specs, file_format), force=force, quiet=quiet)
     with progress_bar(quiet=quiet):
         count = write(folder, specs, file_format=file_format, cases=case)
@@ -200,12 +208,7 @@ def _adapter(name: str) -> "Adapter":
     from constructive.support.registry import Registry
 
     if ":" not in name:
-        if name not in ADAPTERS:
-            raise ParameterError(
-                f"there is no adapter {name!r}",
-                witness=name,
-                suggestion=f"{', '.join(ADAPTERS)}, or MODULE:CLASS",
-            )
+        require_known("adapter", name, (*ADAPTERS, "MODULE:CLASS"))
         return ADAPTERS[name]()
     try:
         made: object = Registry[type[Adapter]]({name: name})[name]()
@@ -233,26 +236,11 @@ def _adapter(name: str) -> "Adapter":
 
 def _selected(suite: "Mapping[str, Spec]", names: list[str] | None, seed: int) -> "dict[str, Spec]":
     """Return the shapes of these names, with a seed."""
-    for name in names or ():
-        if name not in suite:
-            raise ParameterError(
-                f"there is no shape {name!r}", witness=name, suggestion="; ".join(suite)
-            )
     return {
         name: replace(spec, seed=seed)
         for name, spec in suite.items()
         if names is None or name in names
     }
-
-
-def _require_cases(names: list[str] | None) -> None:
-    from constructive.kernels.cases import CASES
-
-    for name in names or ():
-        if name not in CASES:
-            raise ParameterError(
-                f"there is no case {name!r}", witness=name, suggestion=", ".join(CASES)
-            )
 
 
 def _deviations(runs: "list[Run]", reports: int) -> None:
@@ -263,4 +251,5 @@ def _deviations(runs: "list[Run]", reports: int) -> None:
     if len(found) > _MOST_SENTENCES:
         typer.echo(f"and {len(found) - _MOST_SENTENCES} more sentences")
     for run in [run for run in runs if run.report is not None][:reports]:
-        typer.echo(f"\n{run.report}")
+        chosen = f"--shape {quote(run.shape)} --case {quote(run.problem.case)}"
+        typer.echo(f"\n{chosen}\n{run.report}")

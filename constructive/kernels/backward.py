@@ -258,6 +258,11 @@ class BackwardReport:
                 return name, *(int(index) for index in np.argwhere(rows)[0])
         return None
 
+    @property
+    def suggestion(self) -> str:
+        """What to look at next, where this is the `report` of an error."""
+        return "error.report.wrong[name] tells which rows differ, for the names dq, dk and dv"
+
     @cached_property
     def explanations(self) -> tuple[str, ...]:
         """The mistakes that lead to these gradients."""

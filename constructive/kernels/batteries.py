@@ -10,15 +10,14 @@ from constructive.kernels.cases import CASES
 from constructive.kernels.masks import Alignment, Causal, Mask, Window
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import FullyMasked, Spec
-from constructive.support.arguments import is_integer, require_pair
+from constructive.kernels.suite import SIZES
+from constructive.support.arguments import is_integer, require_known, require_pair
 from constructive.support.errors import ParameterError
 
 _MORE = ("last", "first", "random", "ties", "uniform")
 """Cases that are drawn again, until all hidden keys are guarded."""
 MOST_DRAWS, STEP = 8, 1000
 """How often cases are drawn, and how far seeds of draws are apart."""
-_SHAPES = ((77, 77), (1, 130), (130, 130), (40, 200), (90, 40), (256, 256))
-"""Queries and keys that are tried where nothing is said: no multiples of blocks among them."""
 
 
 def battery(
@@ -84,7 +83,7 @@ def battery(
         _require_window(window)
         every.append(Window(*window, alignment=causal or "bottom-right"))
     every.extend(_masks(masks))
-    shapes: tuple[tuple[int, int], ...] = _SHAPES
+    shapes: tuple[tuple[int, int], ...] = SIZES
     if queries is not None:
         shapes = ((queries, queries if keys is None else keys),)
     elif keys is not None:
@@ -151,10 +150,7 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
     names = (cases,) if isinstance(cases, str) else cases
     chosen = tuple(CASES) if names is None else tuple(names)
     for case in chosen:
-        if case not in CASES:
-            raise ParameterError(
-                f"case={case!r} is not known", witness=case, suggestion=", ".join(CASES)
-            )
+        require_known("case", case, CASES)
     open_keys = None
     for draw in range(MOST_DRAWS):
         drawn = replace(spec, seed=spec.seed + STEP * draw)

@@ -11,6 +11,7 @@ from constructive.kernels.paged import Paged
 from constructive.kernels.places import place_named
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError
 
@@ -25,6 +26,10 @@ class Finding(Protocol):
     def first(self) -> tuple[object, ...] | None:
         """The first row that is wrong."""
 
+    @property
+    def suggestion(self) -> str:
+        """What to look at next, where it is the `report` of an error."""
+
 
 class KernelError(ConstructiveError, AssertionError):
     """A kernel returned what no evaluation of the named model returns.
@@ -34,11 +39,7 @@ class KernelError(ConstructiveError, AssertionError):
     """
 
     def __init__(self, report: Finding) -> None:
-        super().__init__(
-            str(report),
-            witness=report.first,
-            suggestion="error.report.picture(path) draws which key each query read",
-        )
+        super().__init__(str(report), witness=report.first, suggestion=report.suggestion)
         self.report = report
 
     def __reduce__(self) -> tuple[type["KernelError"], tuple[Finding]]:
@@ -118,12 +119,12 @@ def examine(
     if model is not None:
         kernel_model_named(model)
     if isinstance(memory, Paged):
-        lies: Memory | None = memory.pool
+        source: Memory | None = memory.pool
     else:
         if memory is not None:
             place_named(memory)
-        lies = memory
-    return Report(problem, arranged(problem, as_float64(out), layout), model, lies)
+        source = memory
+    return Report(problem, arranged(problem, as_float64(out), layout), model, source)
 
 
 def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
@@ -144,10 +145,8 @@ def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
         "BTHd": (spec.batch, spec.queries, spec.heads[0], spec.d_v),
         "packed": (tokens, spec.heads[0], spec.d_v),
     }
-    if layout is not None and layout not in LAYOUTS:
-        raise ParameterError(
-            f"layout={layout!r} is not known", witness=layout, suggestion=", ".join(LAYOUTS)
-        )
+    if layout is not None:
+        require_known("layout", layout, LAYOUTS)
     names = shapes if layout is None else (layout,)
     for name in names:
         if out.shape == shapes[name]:

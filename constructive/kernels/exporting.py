@@ -19,6 +19,7 @@ from constructive.kernels.batteries import MOST_DRAWS, STEP, problems
 from constructive.kernels.cases import CASES
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec
+from constructive.support.arguments import require_known
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing_folder
 from constructive.support.progress import report
@@ -75,12 +76,7 @@ def export(
         >>> sorted(file.name for file in where.iterdir())
         ['problems.json', 'tiny-last-0.safetensors', 'tiny-ties-0.safetensors']
     """
-    if file_format not in WRITERS:
-        raise ParameterError(
-            f"file_format={file_format!r} is not known",
-            witness=file_format,
-            suggestion=" or ".join(WRITERS),
-        )
+    require_known("file_format", file_format, WRITERS)
     chosen = None if cases is None else tuple(cases)
     entries: list[dict[str, Any]] = []
     with replacing_folder(folder, file_names(specs, file_format)) as new:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from constructive.kernels.formats import format_of, holds, numpy_dtype, stored_name
 from constructive.kernels.places import place_named
 from constructive.kernels.spec import Spec
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require
@@ -35,10 +36,7 @@ def tensors(
     Raises:
         ParameterError: for another layout or place, or a format that does not hold the numbers
     """
-    if layout not in LAYOUTS:
-        raise ParameterError(
-            f"layout={layout!r} is not known", witness=layout, suggestion=", ".join(LAYOUTS)
-        )
+    require_known("layout", layout, LAYOUTS)
     place = place_named(placed)
     chosen = format_of(dtype)
     if not all(holds(chosen, array) for array in arrays):
@@ -89,10 +87,7 @@ def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) ->
         ParameterError: for another library
         MissingExtraError: if the library is not installed
     """
-    if library not in _LIBRARIES:
-        raise ParameterError(
-            f"library={library!r} is not known", witness=library, suggestion=", ".join(_LIBRARIES)
-        )
+    require_known("library", library, _LIBRARIES)
     return _LIBRARIES[library](np.ascontiguousarray(array), device, dtype)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
 
 _MARGIN = 3
 """Places around an array that is surrounded, on each side of each axis."""
@@ -51,7 +51,7 @@ class Place:
         return found.reshape(array.shape)
 
 
-def place_named(name: object) -> Place:
+def place_named(name: str) -> Place:
     """Return a place.
 
     Raises:
@@ -61,10 +61,7 @@ def place_named(name: object) -> Place:
         >>> place_named("contiguous").flat(np.ones(2))
         array([1., 1.])
     """
-    if not isinstance(name, str) or name not in PLACES:
-        raise ParameterError(
-            f"placed={name!r} is not known", witness=name, suggestion=", ".join(PLACES)
-        )
+    require_known("placed", name, PLACES)
     return PLACES[name]
 
 

@@ -19,6 +19,7 @@ from constructive.kernels.hypotheses import (
 )
 from constructive.kernels.inputs import Inputs, alibi
 from constructive.kernels.spec import FullyMasked, Spec
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
@@ -55,10 +56,7 @@ class Problem(Inputs):
             >>> bool((problem.expected == problem.v[:, :, -1:]).all())
             True
         """
-        if case not in CASES:
-            raise ParameterError(
-                f"case={case!r} is not known", witness=case, suggestion=", ".join(CASES)
-            )
+        require_known("case", case, CASES)
         reason = CASES[case].refuses(spec) or soft_cap_reason(spec)
         if reason is not None:
             raise ParameterError(
@@ -150,10 +148,7 @@ class Problem(Inputs):
             >>> Problem.build(Spec(masks=(Causal(),))).options("torch")
             {'is_causal': True}
         """
-        if adapter not in ADAPTERS:
-            raise ParameterError(
-                f"there is no adapter {adapter!r}", witness=adapter, suggestion=", ".join(ADAPTERS)
-            )
+        require_known("adapter", adapter, ADAPTERS)
         return ADAPTERS[adapter]().options(self)
 
     def __str__(self) -> str:

@@ -100,6 +100,11 @@ class Report:
         return tuple(int(index) for index in found[0]) if len(found) else None
 
     @property
+    def suggestion(self) -> str:
+        """What to look at next, where this is the `report` of an error."""
+        return "error.report.picture(path) draws which key each query read"
+
+    @property
     def distance(self) -> float:
         """How far a wrong row is from the right one, at most; infinite for NaN."""
         if self.passed:

@@ -3,14 +3,19 @@
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
 from constructive.exact.formats import Format
 from constructive.kernels.formats import format_of, output_of
 from constructive.kernels.masks import Grid, Mask
-from constructive.support.arguments import require_pair, require_positive, require_seed
+from constructive.support.arguments import (
+    require_known,
+    require_pair,
+    require_positive,
+    require_seed,
+)
 from constructive.support.arrays import Booleans, Integers
 from constructive.support.errors import ParameterError, shown
 
@@ -105,12 +110,7 @@ class Spec:
                 suggestion="a multiple of the number of KV heads",
             )
         require_factors(scale=self.scale, soft_cap=self.soft_cap)
-        if self.fully_masked not in {"zeros", "nan", "mean"}:
-            raise ParameterError(
-                f"fully_masked={self.fully_masked!r} is not a convention",
-                witness=self.fully_masked,
-                suggestion="'zeros', 'nan' or 'mean'",
-            )
+        require_known("fully_masked", self.fully_masked, get_args(FullyMasked))
         _ = self.lengths
 
     @property

@@ -1,4 +1,8 @@
-"""Shapes and masks that a library is run on, whatever it is: `constructive kernels run`."""
+"""The shapes that are tried where none are said.
+
+`battery` knows heads, masks and formats of the kernel, and tries them at `SIZES`. A command knows
+nothing of the library that it runs, and tries `SUITE`, where masks and heads are part of a shape.
+"""
 
 from functools import partial
 
@@ -12,6 +16,10 @@ from constructive.kernels.masks import (
     Window,
 )  # fmt: skip
 from constructive.kernels.spec import Spec
+
+SIZES = ((77, 77), (1, 130), (130, 130), (40, 200), (90, 40), (256, 256))
+"""Queries and keys: squares, a decoding step, more keys, fewer keys. Most are no multiples of the
+blocks of kernels."""
 
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
 _large = partial(Spec, queries=65, keys=65, heads=(8, 2))
@@ -63,4 +71,5 @@ SUITE: dict[str, Spec] = {
     "sink": Spec(queries=60, keys=60, sink=True, masks=(TOP,)),
     "ALiBi": Spec(heads=(4, 4), queries=60, keys=60, alibi=True, masks=(TOP,)),
 }
-"""By name, in float32. What a library does not have, its adapter refuses."""
+"""By the names of `constructive kernels run --shape`, in float32. What a library does not have, its
+adapter refuses."""

@@ -47,6 +47,9 @@ class AttentionLayer(HeadShapes):
         output_weights: W_O (H d_v, d_o); in layers that are built d_o is the larger one of d_v and
             d_out
         readout_weights: W_D (d_o, d_out)
+        corrections: of W_V, by arrays that are added to it exactly: none
+        first_bits: with how many bits enclosures start
+        float_model: the model of floating-point programs that the layer is one of, in float32
 
     Raises:
         ParameterError: for what is not an array, shapes that do not fit, mixed or other dtypes, and
@@ -65,6 +68,10 @@ class AttentionLayer(HeadShapes):
     value_weights: Array
     output_weights: Array
     readout_weights: Array
+
+    corrections: ClassVar[tuple[Array, ...]] = ()
+    first_bits: ClassVar[int] = 128
+    float_model: ClassVar[str] = FLOAT32.name
 
     def __post_init__(self) -> None:
         for name, weights in tuple(vars(self).items()):
@@ -121,13 +128,6 @@ class AttentionLayer(HeadShapes):
             "W_O": self.output_weights,
             "W_D": self.readout_weights,
         }
-
-    corrections: ClassVar[tuple[Array, ...]] = ()
-    """None, as W_V is all there is."""
-    first_bits = 128
-    """With how many bits enclosures start."""
-    float_model = FLOAT32.name
-    """The model of floating-point programs that the layer itself is one of, in float32."""
 
     @property
     def in_words(self) -> str:

@@ -19,7 +19,7 @@ from constructive.layers.decoder_record import read_record
 from constructive.layers.packed.packing import pack, packable, unpack
 from constructive.layers.shapes import head_weights
 from constructive.support.arrays import Array
-from constructive.support.tensors import Form, load, require_known, serialized
+from constructive.support.tensors import Form, load, require_only, serialized
 
 Made = TypeVar("Made")
 
@@ -97,7 +97,7 @@ def read(path: str | Path, make: Callable[..., Made]) -> Made:
     def made(arrays: dict[str, Array], content: dict[str, Any]) -> Made:
         tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
         layer = CausalLayer(*head_weights(arrays), arrays["U"], content["window"])
-        require_known(arrays, {**tokens, **layer.tensors})
+        require_only(arrays, {**tokens, **layer.tensors})
         if content.get("longest", 0) is None:
             raise ValueError("its longest text is null")  # the checker refuses it, too
         return make(

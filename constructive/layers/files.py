@@ -41,7 +41,7 @@ def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], 
     def made(arrays: dict[str, Array], fields: dict[str, Any]) -> Made:
         record = read_record(fields)
         layer = _layer(arrays, record.precision)
-        tensors.require_known(arrays, layer.tensors)
+        tensors.require_only(arrays, layer.tensors)
         if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
             raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
         return make(layer, record)

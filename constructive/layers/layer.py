@@ -3,6 +3,16 @@
 `layer(contexts, queries)` is `layer.intermediate(contexts, queries)` times the effective readout,
 up to the rounding of its numbers. `max_error` is 0.0 only where outputs equal targets, as it
 computes. Code that needs plain floats calls `require_float_layer`.
+
+Tables, `enclose` and `certify` read four things of all three, beside their shapes:
+
+- `in_words`: in what numbers the weights are
+- `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all; a
+  `RationalLayer` has none, and raises ParameterError
+- `corrections`: arrays (H, d, d_v) of float64 that are added to the W_V of `leading`, exactly
+- `first_bits`: with how many bits enclosures start
+
+`float_model`, which exports write down, is of an `AttentionLayer` alone.
 """
 
 from typing import TypeAlias

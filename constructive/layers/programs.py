@@ -106,9 +106,6 @@ class Program:
             w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
             view = examples(dataset.contexts, dataset.queries)
             logits, x = self._logits(machine, view, w_q, w_k)
-            if view.hidden is not None:
-                hidden = view.hidden[:, np.newaxis]
-                logits = logits._replace(array=np.where(hidden, -np.inf, logits.array))
             arrays = {
                 "a": logits,
                 "x": x,
@@ -131,10 +128,7 @@ class Program:
             w_q, w_k, readout, outputs = (
                 machine.load(each) for each in (*layer.tensors.values(), unembedding)
             )
-            view, every = Causal(tokens, layer.window), np.arange(tokens.shape[1])
-            logits, x = self._logits(machine, view, w_q, w_k)
-            hidden = view.hidden(every, every)[:, np.newaxis]
-            logits = logits._replace(array=np.where(hidden, -np.inf, logits.array))
+            logits, x = self._logits(machine, Causal(tokens, layer.window), w_q, w_k)
             made = self._contractor(machine)
             sources = [
                 source
@@ -221,7 +215,8 @@ class Program:
     ) -> tuple[Labelled, Labelled]:
         """Load tokens and queries, and evaluate logits with constants; return them and tokens.
 
-        Indices are t of examples or sequences, i of positions, h of heads and n of tokens.
+        Logits of hidden tokens are -inf. Indices are t of examples or sequences, i of positions,
+        h of heads and n of tokens.
         """
         seen, asking = machine.load(view.tokens), "ti"[: len(view.shape)]
         asked = seen if view.queries is view.tokens else machine.load(view.queries)
@@ -239,6 +234,10 @@ class Program:
             found = _times(machine, found, factors["logits"])
         if self.form.base_two:
             found = _times(machine, found, LOG2_E)
+        hidden = view.hidden
+        if hidden is not None:
+            shown = np.where(hidden[:, np.newaxis], -np.inf, found.array)
+            found = found._replace(array=shown)
         return found, x
 
 

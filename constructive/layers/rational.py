@@ -46,6 +46,9 @@ class RationalLayer(HeadShapes):
         query_weights: W_Q (H, d, d_h)
         key_weights: W_K / ln(2), (H, d, d_h)
         readout: U (H d, d_out), with f = U^T z
+        in_words: in what numbers the weights are
+        corrections: none, as the readout is exact
+        first_bits: 0, as nothing is enclosed
 
     Raises:
         ParameterError: for what is not an array
@@ -62,16 +65,13 @@ class RationalLayer(HeadShapes):
     key_weights: Fractions
     readout: Fractions
 
+    in_words: ClassVar[str] = "rational weights (W_K in units of ln 2)"
+    corrections: ClassVar[tuple[Array, ...]] = ()
+    first_bits: ClassVar[int] = 0
+
     def __post_init__(self) -> None:
         for name, weights in tuple(vars(self).items()):
             object.__setattr__(self, name, private(name, weights))
-
-    in_words = "rational weights (W_K in units of ln 2)"
-    """In what numbers the weights are, in words."""
-    corrections: ClassVar[tuple[Array, ...]] = ()
-    """None, as the readout is exact."""
-    first_bits = 0
-    """None, as all is exact."""
 
     @property
     def target_dim(self) -> int:
@@ -91,9 +91,9 @@ class RationalLayer(HeadShapes):
     def leading(self) -> AttentionLayer:
         """There are no floats, and no need for any; raises ParameterError."""
         raise ParameterError(
-            "a rational layer needs no certificate",
+            "a rational layer has no floats to enclose",
             witness=type(self).__name__,
-            suggestion="compare memorizer.predict(...) with the targets by ==",
+            suggestion="layer(contexts, queries), whose outputs are exact",
         )
 
     def with_outputs(self, rng: np.random.Generator) -> "RationalLayer":  # noqa: ARG002

@@ -71,6 +71,14 @@ class View(ABC):
         """The axes of the queries: (T,) or (S, N)."""
         return self.queries.shape[:-1]
 
+    @property
+    @abstractmethod
+    def hidden(self) -> Booleans | None:
+        """Which tokens each query does not see, or None if all see all.
+
+        (T, n), or (N, n) for the N queries of each group, where groups have several.
+        """
+
     @abstractmethod
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Cover all queries once. All blocks of some groups come one after the other.
@@ -90,11 +98,13 @@ class Own(View):
         queries: (T, d)
     """
 
-    hidden: Booleans | None = None
-    """Which tokens each query does not see, (T, n), or None if all see all."""
-
     def __init__(self, contexts: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = contexts, queries
+
+    @property
+    def hidden(self) -> Booleans | None:
+        """None: all tokens of its context are seen."""
+        return None
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
@@ -118,7 +128,12 @@ class OfLengths(Own):
 
     def __init__(self, contexts: Padded, queries: Numbers) -> None:
         super().__init__(contexts.tokens, queries)
-        self.hidden: Booleans = ~contexts.mask
+        self._hidden: Booleans = ~contexts.mask
+
+    @property
+    def hidden(self) -> Booleans:
+        """The tokens beyond the length of each context: (T, n)."""
+        return self._hidden
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time.
@@ -141,10 +156,13 @@ class Shared(View):
     """
 
     is_shared = True
-    hidden = None
 
     def __init__(self, context: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = context[np.newaxis], queries
+
+    @property
+    def hidden(self) -> None:
+        """None: all tokens are seen."""
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         """Take some examples at a time."""
@@ -168,6 +186,12 @@ class Causal(View):
     def __init__(self, tokens: Numbers, window: int | None = None) -> None:
         self.tokens = self.queries = tokens
         self.window = window if window is None else min(window, tokens.shape[1])
+
+    @property
+    def hidden(self) -> Booleans:
+        """Which tokens each position does not see: (N, N), so for short sequences alone."""
+        every = np.arange(self.shape[1])
+        return self.hides(every, every)
 
     def blocks(
         self,
@@ -194,11 +218,11 @@ class Causal(View):
             for start in range(0, length, step):
                 stop = min(start + step, length)
                 begin = 0 if self.window is None else max(0, start + 1 - self.window)
-                hidden = self.hidden(np.arange(start, stop), np.arange(begin, stop))
+                hidden = self.hides(np.arange(start, stop), np.arange(begin, stop))
                 rows = sequences, slice(start, stop)
                 yield Block(rows, sequences, slice(begin, stop), hidden)
 
-    def hidden(self, rows: Integers, keys: Integers) -> Booleans:
+    def hides(self, rows: Integers, keys: Integers) -> Booleans:
         """Return which tokens positions do not see: (b, n).
 
         Args:

@@ -57,11 +57,11 @@ class Form(NamedTuple):
     written_by: str
 
 
-def require_known(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
+def require_only(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
     """Raise ValueError for tensors that a reader leaves out: weights of another kind of layer.
 
     Example:
-        >>> require_known({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
+        >>> require_only({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
         Traceback (most recent call last):
             ...
         ValueError: it has tensors that are not known: slopes

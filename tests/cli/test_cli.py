@@ -105,6 +105,21 @@ def test_in_this_process_it_is_the_same_program(program, start, tmp_path, argume
     assert here.stderr == there.stderr.replace(*usage)
 
 
+@pytest.mark.parametrize("count", [16, 1798, "few"])
+def test_a_demo_of_no_such_size_is_refused(run, tmp_path, count):
+    assert "--examples" in run("demo", "--examples", count, status=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_demo_of_few_images(run, tmp_path):
+    pytest.importorskip("sklearn")
+    text = run("demo", "--examples", 17, "-o", "few")
+    assert text.count("17/17") == 3
+    assert "fails for 17 of 17" in text
+    assert text.splitlines()[-1] == "PROVED"
+    assert Dataset.open(tmp_path / "few" / "digits.npz").num_examples == 17
+
+
 @pytest.mark.slow
 def test_the_demo_reproduces_every_label(start, tmp_path):
     folder = tmp_path / "constructive-demo"

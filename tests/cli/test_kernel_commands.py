@@ -1,9 +1,13 @@
 """The commands about kernels: tables, exit status, and folders of problems."""
 
 import json
+import shlex
 import sys
 
 import pytest
+
+from constructive.kernels.cases import CASES
+from constructive.kernels.suite import SUITE
 
 pytest.importorskip("torch")
 
@@ -50,6 +54,14 @@ def test_list_says_what_is_installed(run):
     assert "not installed" in lines["flash-attn"]
 
 
+@pytest.mark.parametrize("command", ["run", "export"])
+def test_help_lists_shapes_and_cases(run, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "4000")  # no list is cut into lines
+    text = run("kernels", command, "--help")
+    assert "|".join(SUITE) in text
+    assert "|".join(CASES) in text
+
+
 def test_run_prints_a_table(run):
     text = run("kernels", "run", "torch", "--dtype", "float32", "--dtype", "bfloat16", *FEW)
     header, first, second = text.splitlines()[-3:]
@@ -67,6 +79,9 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
     text = run("kernels", "run", "my_kernels:OffByOne", "--dtype", "float32", *FEW, status=1)
     assert "one key of the future" in text
     assert "DIAGNOSIS" in text
+    (chosen,) = [line for line in text.splitlines() if line.startswith("--shape")]
+    again = run("kernels", "run", "my_kernels:OffByOne", *shlex.split(chosen), status=1)
+    assert chosen in again
     text = run("kernels", "run", "my_kernels:OffByOne", *FEW, "--reports", 0, status=1)
     assert "DIAGNOSIS" not in text
 
@@ -74,12 +89,12 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["pytorch"], "there is no adapter 'pytorch'"),
+        (["pytorch"], "unknown adapter='pytorch'"),
         (["torch", "--dtype", "float4"], "has no float4"),
         (["torch", "--device", "abacus"], "does not run on abacus"),
         (["torch-cudnn"], "--device cuda"),
-        (["torch", "--shape", "round"], "there is no shape 'round'"),
-        (["torch", "--case", "worst"], "there is no case 'worst'"),
+        (["torch", "--shape", "77 x 77"], "causal, more keys"),
+        (["torch", "--case", "worst"], "lowest level"),
         (["flash-attn", "--device", "cuda"], "pip install flash-attn"),
         (["my_kernels:Nothing"], "cannot be loaded"),
         (["no_such_module:Kernel"], "cannot be loaded"),
@@ -112,7 +127,7 @@ def test_export_writes_a_folder_once(run, tmp_path):
 
 
 def test_export_refuses_before_it_works(run, tmp_path):
-    assert "there is no shape" in run("kernels", "export", "a", "--shape", "round", status=2)
+    assert "decode" in run("kernels", "export", "a", "--shape", "round", status=2)
     assert "float4" in run("kernels", "export", "a", "--dtype", "float4", status=2)
     assert "no such folder" in run("kernels", "export", "b/a", *FEW, status=2)
     assert "all" in run("kernels", "export", "a", "--fully-masked", "all", *FEW, status=2)

@@ -20,6 +20,7 @@ from constructive import (
     generators,
     strategies,
 )
+from constructive.layers.balls import enclose
 
 
 @given(strategies.memorizable())
@@ -104,6 +105,8 @@ def test_refusals():
     memorizer = build_memorizer(data, num_heads=2, arithmetic="rational")
     with pytest.raises(ParameterError, match="needs no certificate"):
         certify(memorizer, data)
+    with pytest.raises(ParameterError, match="no floats"):
+        enclose(memorizer.layer, 64)
     with pytest.raises(ParameterError, match="holds floats, not Fractions"):
         memorizer.save("never.safetensors")
     with pytest.raises(DataError, match="not rational numbers"):

@@ -1,5 +1,6 @@
 """Layouts, memory, pages, pictures and gradients."""
 
+import re
 import subprocess
 import sys
 
@@ -17,7 +18,6 @@ from constructive.kernels import (
     Spec,
     battery,
     check,
-    examine,
 )
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
 from constructive.kernels.places import PLACES
@@ -152,13 +152,20 @@ def test_wrong_gradients_of_shared_rows_are_named(dtype):
         backward.check(dq, dk / 2, dv / 2)
 
 
+def require_what_is_suggested(error):
+    """Find the attribute of the report that an error suggests."""
+    name = re.search(r"error\.report\.(\w+)", error.suggestion)[1]
+    assert hasattr(error.report, name)
+
+
 def test_wrong_gradients_are_named():
     problem = Problem.build(Spec(batch=2, heads=(4, 2), queries=30, keys=45), "random")
     backward, dq, dk, dv = attention_with_gradients(problem, lambda t: t.repeat_interleave(2, 1))
     with pytest.raises(KernelError, match="averaged over query heads"):
         backward.check(dq, dk, dv / 2)
-    with pytest.raises(KernelError, match="dq of batch"):
+    with pytest.raises(KernelError, match="dq of batch") as caught:
         backward.check(dq + 1, dk, dv)
+    require_what_is_suggested(caught.value)
     with pytest.raises(ParameterError, match="shape"):
         backward.check(dq, dk, dv[:1])
     rows = np.argwhere(backward.d_out.any(-1))
@@ -172,7 +179,10 @@ def test_wrong_gradients_are_named():
 
 def test_a_picture_of_a_wrong_head(tmp_path):
     problem = Problem.build(Spec(queries=9, keys=21, masks=(Causal("bottom-right"),)))
-    report = examine(problem, shifted_diagonal(problem, 1))
+    with pytest.raises(KernelError, match="picture") as caught:
+        check(problem, shifted_diagonal(problem, 1))
+    require_what_is_suggested(caught.value)
+    report = caught.value.report
     report.picture(tmp_path / "head.png")
     assert (tmp_path / "head.png").read_bytes().startswith(b"\x89PNG")
     report.picture(tmp_path / "head.svg", head=1)
@@ -207,7 +217,7 @@ def test_additive_masks_and_options_of_torch():
     problem = Problem.build(Spec(queries=4, keys=6, masks=(Boolean(additive=True),)))
     mask = problem.options("torch")["attn_mask"]
     assert np.array_equal(np.isinf(mask.numpy()), ~np.broadcast_to(problem.visible, mask.shape))
-    with pytest.raises(ParameterError, match="no adapter"):
+    with pytest.raises(ParameterError, match="unknown adapter"):
         problem.options("no such library")
 
 

@@ -89,6 +89,10 @@ def check_view(view, visible):
         visible: the group of a query, given by its index, and the tokens that it sees
     """
     assert view.shape == view.queries.shape[:-1]
+    unseen = np.zeros((1, 1), bool) if view.hidden is None else view.hidden
+    unseen = np.broadcast_to(unseen, (*view.shape, view.tokens.shape[1]))
+    for query in np.ndindex(*view.shape):
+        assert set(np.flatnonzero(~unseen[query])) == set(visible(*query)[1]), query
     for heads in (1, 3):
         for chunk_bytes in (1, 200, 1000, 1 << 22):
             seen = np.zeros((*view.shape, *view.tokens.shape[:2]), int)

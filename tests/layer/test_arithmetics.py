@@ -183,13 +183,13 @@ def test_bounds_that_are_too_small_are_seen():
 class Later(Causal):
     """A position sees itself and what follows."""
 
+    def hides(self, rows, keys):
+        return keys < rows[:, np.newaxis]
+
     def blocks(self, num_heads, chunk_bytes, itemsize=8):
         length = self.tokens.shape[1]
         for block in super().blocks(num_heads, chunk_bytes, itemsize):
-            yield block._replace(
-                keys=slice(0, length),
-                hidden=np.arange(length) < np.arange(length)[block.rows[1], np.newaxis],
-            )
+            yield block._replace(keys=slice(0, length), hidden=self.hidden[block.rows[1]])
 
 
 def later(rng):
@@ -207,11 +207,15 @@ class Twice(Own):
 
 
 class Blind(Causal):
-    def hidden(self, rows, keys):
-        return super().hidden(rows, keys) | (keys == 1)
+    def hides(self, rows, keys):
+        return super().hides(rows, keys) | (keys == 1)
 
 
-@pytest.mark.parametrize(("wrong", "of"), [(Twice, "own"), (Blind, "causal")])
+class Unsaid(Causal):
+    hidden = None
+
+
+@pytest.mark.parametrize(("wrong", "of"), [(Twice, "own"), (Blind, "causal"), (Unsaid, "causal")])
 def test_a_wrong_view_is_seen(wrong, of):
     view, visible = VIEWS[of](np.random.default_rng(0))
     with pytest.raises(AssertionError):

@@ -2,7 +2,7 @@
 
 import math
 
-from constructive.certificates.check import require_size
+from constructive.certificates.check import require_gigabytes
 from constructive.certificates.rocq.definitions import Stored
 from constructive.support.errors import ParameterError
 
@@ -35,7 +35,7 @@ def require_memory(known: Stored, most: float) -> None:
           witness: 100000000
           try: fewer examples, or max_memory=42 if there is as much
     """
-    require_size(most)
+    require_gigabytes(most)
     needed = gigabytes(known)
     if needed > most:
         count = _numbers(known)
