@@ -172,7 +172,7 @@ def test_growth():
     assert [(p.num_sequences, p.num_keys, p.exact) for p in points] == [
         (10, 10, True), (100, 100, True),
     ]  # fmt: skip
-    assert points[0].memorizer.record.embedding == "separating_set"
+    assert points[0].memorizer.record.construction == "separating_set"
     assert prefixes(64) == (64,)
     assert prefixes(3) == (3,)
     with pytest.raises(ParameterError, match="totals=101 is not between 1 and 100"):
