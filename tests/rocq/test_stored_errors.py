@@ -237,7 +237,7 @@ def test_rocq_proves_rank_and_error(name, tmp_path):
 
 FORGED = {
     "target": lambda made: one_changed(made, "targets", 3e-6, place=3),
-    "readout": lambda made: one_changed(made, "readout_weights", 1.0, place=7),
+    "readout": lambda made: one_changed(made, "readout_weights", 1.0),
     "token": lambda made: one_changed(made, "contexts", 0.5, place=52),
     "values": lambda made: replaced(made, value_weights=made.values["value_weights"][::-1].copy()),
     "epsilon": lambda made: replaced(made, epsilon=np.array([[1e-18]])),
