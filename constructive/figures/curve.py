@@ -182,7 +182,7 @@ def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN
         angle = 65 * (cost.readout < right)  # the last one has no room above it
         axes.annotate(
             cost.kind, (cost.readout, cost.bits), textcoords="offset points",
-            xytext=(4, 4) if angle else (-6, -3), ha="left" if angle else "right",
+            xytext=(4, 4) if angle else (8, -14), ha="left" if angle else "right",
             rotation=angle, rotation_mode="anchor", fontsize=7,
         )  # fmt: skip
     axes.axvline(1.0, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
