@@ -177,6 +177,14 @@ def test_wrong_gradients_are_named():
         backward.check(dq, dk, lost)
 
 
+def test_wrong_gradients_of_packed_sequences_are_refused():
+    masks = (VariableLengths((12, 20), (30, 37)), Causal("bottom-right"))
+    backward = Backward.of(Problem.build(Spec(batch=2, masks=masks), "first"))
+    backward.check(backward.dq, backward.dk, backward.dv)
+    with pytest.raises(KernelError, match="dv"):
+        backward.check(backward.dq, backward.dk, 2.0 * backward.dv)
+
+
 def test_a_picture_of_a_wrong_head(tmp_path):
     problem = Problem.build(Spec(queries=9, keys=21, masks=(Causal("bottom-right"),)))
     with pytest.raises(KernelError, match="picture") as caught:
