@@ -41,8 +41,8 @@ def certify(
 
     A claim that cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
     proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails, or
-    *executed* is asked for with other claims, they are judged as any others if T <= 2,000. Beyond
-    that, ask for *executed* in a call of its own.
+    *executed* is asked for in the same call, they are judged as any others. Above T = 2,000 ask for
+    *rank* and *readout* in one call, and for *executed* in another one.
 
     An option that none of the claims takes is refused: no certificate may be read as if it were
     about that option. A `seed` is never refused, as any seed proves the same.
@@ -97,7 +97,7 @@ def certify(
 
     Raises:
         ParameterError: for arguments that make no sense, options that no claim takes, *executed*
-            with other claims about more than 2,000 examples of paired heads, a memorizer with
+            with *rank* or *readout* of more than 2,000 examples of paired heads, a memorizer with
             rational weights, which needs no certificate, an executor for a proof that has no
             pieces, and a module that `Memorizer.from_torch` refuses
         DataError: for data whose shapes do not fit the layer, or of another kind

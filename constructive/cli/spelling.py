@@ -60,7 +60,7 @@ def _words(value: str) -> str | None:
         given = ast.literal_eval(value)
     except (ValueError, SyntaxError):  # cut off, or no value at all
         return None
-    texts = [given] if isinstance(given, str) else list(given)
+    texts = list(given) if isinstance(given, (tuple, list)) else [given]
     if not texts or not all(isinstance(text, str) for text in texts):
         return None
     return shlex.quote(",".join(texts))

@@ -365,8 +365,10 @@ def span_members(matrix: Array, rows: npt.ArrayLike) -> Integers:
 
 def _short(value: Fraction) -> str:
     """Return a fraction in full if it is short, else rounded and marked so."""
-    rounded = f"~{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
-    return str(value) if len(str(value)) <= _DIGITS else rounded
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    if bits <= 4 * _DIGITS and len(text := str(value)) <= _DIGITS:  # long integers have no text
+        return text
+    return f"~{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
 
 
 def granularity(array: Array) -> int:

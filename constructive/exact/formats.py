@@ -39,8 +39,10 @@ class Format:
 
     def holds(self, values: Array) -> bool:
         """Return whether these finite numbers are all numbers of the format."""
+        if values.dtype.name == self.name:
+            return True
         exact = values.astype(np.float64, copy=False)
-        return values.dtype.name == self.name or bool((nearest(exact, self) == exact).all())
+        return bool((nearest(exact, self) == exact).all())
 
 
 FORMATS = {
@@ -62,7 +64,7 @@ TF32 = Format("TF32", 11, 2.0**-126, (2.0 - 2.0**-10) * 2.0**127, 2.0**-126)
 def nearest(values: Array, form: Format) -> Array:
     """Return float64 rounded to nearest in a format, ties to even; infinite beyond its range.
 
-    Underflow is gradual. Rounding is monotone, so it keeps bounds. There may be no NaN.
+    Underflow is gradual. Rounding is monotone, so it keeps bounds. NaN stays NaN.
 
     Example:
         >>> nearest(np.array([1.00390625, 3.14159, 1e39]), FORMATS["bfloat16"]).tolist()
@@ -79,12 +81,12 @@ def nearest(values: Array, form: Format) -> Array:
     kept &= ~np.uint64((1 << dropped) - 1)
     found = kept.view(np.float64)
     sizes = np.abs(found)
-    if sizes.min(initial=np.inf) < form.smallest:
-        small = sizes < form.smallest
+    small, large = sizes < form.smallest, sizes > form.largest
+    if small.any():
         step = form.smallest * 2.0 ** (1 - form.digits)
         found[small] = np.rint(values[small] / step) * step
-    if sizes.max(initial=0.0) > form.largest:
-        found[sizes > form.largest] *= np.inf
+    if large.any():
+        found[large] *= np.inf
     return found
 
 

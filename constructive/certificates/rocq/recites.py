@@ -1,6 +1,7 @@
 """The claim *recites* for Rocq: a stored decoder of integers recites stored texts."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,15 @@ def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
 
 def known_of(certificate: Certificate, decoder: Decoder, text: Text) -> Stored:
     """Return the numbers of `stored`, with the margin of the claim *recites* of a certificate."""
-    return stored(decoder, text, evidence_of(certificate, "recites", bound_of, "recite"))
+    return stored(decoder, text, evidence_of(certificate, "recites", _margin_of, "recite"))
+
+
+def _margin_of(evidence: dict[str, Any]) -> float:
+    """The margin that evidence states: a tie is not a lead."""
+    margin = bound_of(evidence)
+    if margin == 0.0:
+        raise ValueError(f"the bound is {margin!r}")
+    return margin
 
 
 def instance_of(certificate: Certificate, decoder: Decoder, text: Text) -> Instance:

@@ -59,7 +59,7 @@ def evidence_of(
 def bound_of(evidence: dict[str, Any]) -> float:
     """Return the bound that evidence states, for `evidence_of`."""
     bound = float.fromhex(evidence["bound"])
-    if not 0.0 < bound < math.inf:
+    if not 0.0 <= bound < math.inf:
         raise ValueError(f"the bound is {bound!r}")
     return bound
 

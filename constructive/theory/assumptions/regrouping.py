@@ -47,7 +47,8 @@ def regroup(
     """
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads)
-    require_heads(operator.index(num_heads), dataset.num_examples, dataset.width)
+    num_heads = operator.index(num_heads)
+    require_heads(num_heads, dataset.num_examples, dataset.width)
     require_seed(seed)
     if construction not in SEARCHES:
         raise ParameterError(
@@ -59,7 +60,8 @@ def regroup(
     total, size = dataset.num_examples, kind.size(dataset)
     most = num_heads * (size - 1) + 1
     if total > most:
-        larger = [name for name, other in SEARCHES.items() if other.size(dataset) > size]
+        others = {name: other.size(dataset) for name, other in SEARCHES.items()}
+        larger = [name for name, each in others.items() if size < each <= dataset.width]
         ways = ["more heads", *(f"construction={name!r}" for name in larger)]
         raise CapacityError(
             f"{total} examples are more than H({kind.letter} - 1) + 1 = {most}",
