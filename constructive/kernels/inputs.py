@@ -15,7 +15,7 @@ from constructive.support.arrays import Array, Booleans
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Inputs of an attention kernel, as adapters hand them to libraries; `Problem` says its fields."""
+    """Inputs of an attention kernel, as adapters hand them on; `Problem` says its fields."""
 
     spec: Spec
     case: str
