@@ -64,7 +64,7 @@ def load_digits(*, count: int = IMAGES, seed: int = 0) -> Digits:
     ((1797, 16, 64), 1797)
     """
     from constructive.data.real import digit_images
-    from constructive.theory.assumptions.numerical import dependency
+    from constructive.theory.assumptions.kruskal import dependency
 
     images = digit_images()
     _, size, pixels = images.patches.shape

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from constructive import DataError, ParameterError, generators
 from constructive.exact import dyadic
-from constructive.theory.assumptions import enumeration, kruskal, kruskal_rank, sampling, search
+from constructive.theory.assumptions import kruskal, kruskal_rank, sampling
 
 
 def true_rank(vectors):
@@ -188,7 +188,7 @@ def test_six_queries_in_five_dimensions(seed):
     vectors = np.round(rng.standard_normal((800, 40)) * 4096)
     rows = np.sort(rng.choice(800, 6, replace=False))
     vectors[rows] = rng.integers(-64, 65, size=(6, 5)) @ np.round(rng.standard_normal((5, 40)) * 64)
-    found = search.dependent_subset(vectors, 6, budget=5e8)
+    found = kruskal.searched_dependency(vectors, 6, budget=5e8)
     assert found.dependency.rows == tuple(rows.tolist())
 
 
@@ -196,7 +196,7 @@ def test_six_queries_in_five_dimensions(seed):
 def test_planted_among_ten_thousand():
     rng = np.random.default_rng(0)
     vectors, rows = planted(rng, 10_000, 64, 6)
-    assert search.dependent_subset(vectors, 32, budget=6e9).dependency.rows == rows
+    assert kruskal.searched_dependency(vectors, 32, budget=6e9).dependency.rows == rows
     cluster = np.round(rng.standard_normal((10_000, 64)) * 4096)
     members = rng.choice(10_000, 30, replace=False)
     cluster[members] = rng.integers(-9, 10, size=(30, 5)) @ np.round(
@@ -251,17 +251,17 @@ def test_too_few_dimensions_for_n():
 def test_triples_of_thousands_are_enumerated():
     rng = np.random.default_rng(6)
     vectors = np.round(rng.standard_normal((2000, 10)) * 4096)
-    assert enumeration.dependent_subset(vectors, 3, rng) is None
+    assert kruskal.enumerated_dependency(vectors, 3, rng) is None
     vectors[1999] = 5 * vectors[0] + 7 * vectors[1000]
-    found = enumeration.dependent_subset(vectors, 3, rng)
+    found = kruskal.enumerated_dependency(vectors, 3, rng)
     assert found.rows == (0, 1000, 1999)
 
 
 def test_images_which_always_collide_are_undecided(monkeypatch):
     """Where random maps never separate independent vectors nothing is said of them."""
-    monkeypatch.setattr(enumeration, "_collisions", lambda *_: iter([None]))
-    with pytest.raises(enumeration.UndecidedError):
-        enumeration.dependent_subset(np.eye(3), 2, np.random.default_rng(0))
+    monkeypatch.setattr(kruskal, "_collisions", lambda *_: iter([None]))
+    with pytest.raises(kruskal.UndecidedError):
+        kruskal.enumerated_dependency(np.eye(3), 2, np.random.default_rng(0))
     known = kruskal_rank(np.vstack([np.eye(3), np.ones(3)]), search_budget=0)
     assert known.lower <= 1
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from constructive import Dataset, assumptions, exact_capacity, generators, saturated_capacity
 from constructive.exact import dyadic
-from constructive.theory.assumptions import enumeration, kruskal_rank, search
+from constructive.theory.assumptions import kruskal, kruskal_rank
 
 COUNT, WIDTH, WANTED = 10_000, 64, 32
 WIDE = (4_000, 384), (10_000, 768)
@@ -98,7 +98,7 @@ def violations(runs):
 def triples():
     rng = np.random.default_rng(0)
     start = time.perf_counter()
-    found = enumeration.dependent_subset(queries(rng), 3, rng)
+    found = kruskal.enumerated_dependency(queries(rng), 3, rng)
     shown = "none" if found is None else str(found)
     print(f"\nall triples of {COUNT:,} queries: {shown}, {time.perf_counter() - start:.1f} s")
 
@@ -110,10 +110,10 @@ def recall(count):
         hits = 0
         for seed in range(count):
             vectors, rows = KINDS[name](np.random.default_rng(5000 + seed))
-            unit, members = search._whitened(vectors), np.array(sorted(rows))
-            seen = search._grow(unit, members, 5)
-            seen |= search._pursue(unit, members, 5, 1)
-            seen |= search._pursue(unit, members, 5, 4)
+            unit, members = kruskal._whitened(vectors), np.array(sorted(rows))
+            seen = kruskal._grow(unit, members, 5)
+            seen |= kruskal._pursue(unit, members, 5, 1)
+            seen |= kruskal._pursue(unit, members, 5, 4)
             hits += tuple(members.tolist()) in seen
         shares.append(f"{name}: {hits} of {count}")
     print(f"\nfound by the first three passes: {'; '.join(shares)}")

@@ -22,7 +22,7 @@ from scipy.linalg import blas, lapack
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
-from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
+from constructive.theory.assumptions.kruskal import dependency, describe_dependency, unit_rows
 from constructive.theory.bounds import consecutive
 
 # Unit queries nearer than this to the span of those before them are decided by singular values.

@@ -47,7 +47,7 @@ from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import AssumptionError
-from constructive.theory.assumptions.numerical import RANK_TOLERANCE
+from constructive.theory.assumptions.kruskal import RANK_TOLERANCE
 from constructive.theory.bounds import Plan
 
 # A head is saturated on an example when at most this much attention is off its top token.

@@ -25,7 +25,7 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.support.progress import report
-from constructive.theory.assumptions.numerical import unit_rows
+from constructive.theory.assumptions.kruskal import unit_rows
 from constructive.theory.bounds import group_sizes
 
 

@@ -42,7 +42,7 @@ from constructive.constructions.paired.sweep import (
 )
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
-from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
+from constructive.theory.assumptions.kruskal import dependency, describe_dependency, unit_rows
 
 TOGETHER = 64  # Pairs that are built together
 

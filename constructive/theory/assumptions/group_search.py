@@ -19,7 +19,7 @@ from constructive.exact.dyadic import Dependency
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
-from constructive.theory.assumptions import enumeration
+from constructive.theory.assumptions import kruskal
 from constructive.theory.bounds import Groups, consecutive, group_sizes
 
 
@@ -81,10 +81,10 @@ class Flat:
 def _zero_or_parallel(queries: Array, rng: np.random.Generator) -> Dependency | None:
     """Return a zero query, or two that are parallel, of (T, d); or None if none were found."""
     try:
-        return enumeration.dependent_subset(queries, 1, rng) or enumeration.dependent_subset(
+        return kruskal.enumerated_dependency(queries, 1, rng) or kruskal.enumerated_dependency(
             queries, 2, rng
         )
-    except enumeration.UndecidedError:
+    except kruskal.UndecidedError:
         return None
 
 
