@@ -21,8 +21,7 @@ from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import AssumptionError, CapacityError
 from constructive.support.verdict import Verdict
 from constructive.theory import bounds, wide_grouping
-from constructive.theory.assumptions.group_search import Regrouping
-from constructive.theory.assumptions.wide_groups import WideGroups
+from constructive.theory.assumptions.regrouping import Regrouping, WideGroups
 from constructive.theory.bounds import Plan, consecutive, group_sizes
 
 _NOTHING = Assumptions(least_token_distance=0.0)  # What Theorem 10 asks of single contexts

@@ -16,7 +16,7 @@ from constructive import (
     generators,
 )
 from constructive.theory import wide_grouping
-from constructive.theory.assumptions.wide_groups import WideGroups
+from constructive.theory.assumptions.regrouping import WideGroups
 from constructive.theory.wide_grouping import TooNarrow, widths
 
 

@@ -8,9 +8,8 @@ Example:
 """
 
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
-from constructive.theory.assumptions.group_search import Regrouping
 from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
-from constructive.theory.assumptions.regrouping import regroup
+from constructive.theory.assumptions.regrouping import Regrouping, regroup
 from constructive.theory.assumptions.report import Report, check
 from constructive.theory.assumptions.sampling import Estimate, dependent_share
 

@@ -11,9 +11,8 @@ from constructive.support.foreign import in_three_parts
 from constructive.support.tables import Sheet, Shown, new_table
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
-from constructive.theory.assumptions.group_search import Regrouping
 from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
-from constructive.theory.assumptions.regrouping import regroup
+from constructive.theory.assumptions.regrouping import Regrouping, regroup
 from constructive.theory.assumptions.sampling import (
     SUBSETS,
     Estimate,
