@@ -7,10 +7,14 @@ Example:
     'PROVED'
 """
 
-from constructive.theory.assumptions.contexts import DependentContext, dependent_contexts
 from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
 from constructive.theory.assumptions.regrouping import Regrouping, regroup
-from constructive.theory.assumptions.report import Report, check
+from constructive.theory.assumptions.report import (
+    DependentContext,
+    Report,
+    check,
+    dependent_contexts,
+)
 from constructive.theory.assumptions.sampling import Estimate, dependent_share
 
 __all__ = [
