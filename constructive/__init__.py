@@ -65,14 +65,14 @@ if TYPE_CHECKING:
     from constructive.theory.bounds import parameter_count as parameter_count
     from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
     from constructive.theory.bounds import saturated_capacity as saturated_capacity
-    from constructive.theory.capacity_map import CapacityMap as CapacityMap
-    from constructive.theory.capacity_map import MapPoint as MapPoint
-    from constructive.theory.capacity_map import capacity_map as capacity_map
+    from constructive.theory.exact_capacity import CapacityMap as CapacityMap
     from constructive.theory.exact_capacity import ExactCapacity as ExactCapacity
+    from constructive.theory.exact_capacity import FewestHeads as FewestHeads
+    from constructive.theory.exact_capacity import MapPoint as MapPoint
+    from constructive.theory.exact_capacity import capacity_map as capacity_map
     from constructive.theory.exact_capacity import exact_capacity as exact_capacity
-    from constructive.theory.heads import FewestHeads as FewestHeads
-    from constructive.theory.heads import fewest_heads as fewest_heads
-    from constructive.theory.heads import heads_needed as heads_needed
+    from constructive.theory.exact_capacity import fewest_heads as fewest_heads
+    from constructive.theory.exact_capacity import heads_needed as heads_needed
     from constructive.theory.published import PublishedBound as PublishedBound
     from constructive.theory.published import capacity_table as capacity_table
     from constructive.theory.published import comparison as comparison

@@ -19,7 +19,7 @@ from constructive.theory.context_capacity import (
     context_capacity,
     least_heads,
 )
-from constructive.theory.heads import FewestHeads, with_room
+from constructive.theory.exact_capacity import FewestHeads, with_room
 
 _SEED = 0  # Of eliminations modulo a prime
 

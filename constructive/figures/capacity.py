@@ -29,7 +29,7 @@ from constructive.figures.figure import Picture
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
-from constructive.theory.capacity_map import MapPoint, capacity_map
+from constructive.theory.exact_capacity import MapPoint, capacity_map
 
 CLASSES = 10
 CLOSE = 1e-6

@@ -18,7 +18,7 @@ from constructive.figures.recital import RECITAL
 from constructive.figures.registry import FIGURES
 from constructive.figures.stages import digits, text
 from constructive.sequences.growth import exponent, growth, prefixes
-from constructive.theory.capacity_map import capacity_map
+from constructive.theory.exact_capacity import capacity_map
 
 CAPACITY = capacity.Capacity(6, 3, 4, ((1, 3), (1, 4), (4, 5), (1, 4)))
 STAGES = "after attention", "sinusoidal positions", "share of independent subsets"
