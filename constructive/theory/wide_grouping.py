@@ -24,8 +24,7 @@ from constructive.exact import modular
 from constructive.support.arrays import Array, Integers
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.theory.bounds import Groups, consecutive
-from constructive.theory.context_capacity import dependent_rows, generic_rows
-from constructive.theory.context_spans import dimensions
+from constructive.theory.context_capacity import dependent_rows, dimensions, generic_rows
 from constructive.theory.grouping import RefutedError, UndecidedError, require_cover, separate
 
 NAME = "wide_grouping"

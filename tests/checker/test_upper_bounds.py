@@ -22,8 +22,7 @@ from constructive.certificates.check import CHECKER
 from constructive.data.repeats import different_inputs
 from constructive.layers import residues
 from constructive.support.verdict import pack
-from constructive.theory.context_capacity import least_heads
-from constructive.theory.context_spans import spans_of
+from constructive.theory.context_capacity import least_heads, spans_of
 
 
 def random_layer(rng, heads, width, head_dim):

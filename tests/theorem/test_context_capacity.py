@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from constructive import Dataset
 from constructive.exact import dyadic
-from constructive.theory.context_capacity import context_capacity
-from constructive.theory.context_spans import spans_of
+from constructive.theory.context_capacity import context_capacity, spans_of
 
 
 def capacity_of(contexts, heads):

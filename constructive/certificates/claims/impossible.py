@@ -16,8 +16,7 @@ from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.theory.context_capacity import context_capacity
-from constructive.theory.context_spans import count_spans
+from constructive.theory.context_capacity import context_capacity, count_spans
 
 
 @dataclass(frozen=True)
