@@ -36,8 +36,7 @@ from constructive.support.errors import AssumptionError, ParameterError, Precisi
 from constructive.support.foreign import in_three_parts
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
-from constructive.theory.bounds import Plan
-from constructive.theory.many_heads import require_heads
+from constructive.theory.bounds import Plan, require_heads
 from constructive.theory.values import require_room
 
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64

@@ -37,7 +37,7 @@ from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError, DataError, ParameterError, PrecisionError
 from constructive.support.progress import report
-from constructive.theory.many_heads import require_heads
+from constructive.theory.bounds import require_heads
 
 _DEVIATION = 8.0  # Standard deviation of logits which is aimed at
 _LARGEST_ENTRY = 3  # Of the integers in W_Q

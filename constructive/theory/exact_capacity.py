@@ -37,14 +37,13 @@ from constructive.support.parallel import ordered_map
 from constructive.support.progress import report
 from constructive.support.tables import Sheet, Shown, new_table
 from constructive.theory import bounds
-from constructive.theory.bounds import rank_one_capacity, saturated_capacity
+from constructive.theory.bounds import rank_one_capacity, require_heads, saturated_capacity
 from constructive.theory.context_capacity import (
     ContextCapacity,
     LeastHeads,
     context_capacity,
     least_heads,
 )
-from constructive.theory.many_heads import require_heads
 
 # How many heads: by the theorems for sizes, and exactly for data.
 

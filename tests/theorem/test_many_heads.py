@@ -18,7 +18,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.theory import many_heads
+from constructive.theory import bounds
 from constructive.theory.context_capacity import context_capacity
 
 OWN = generators.uniform(num_examples=7, context_size=3, width=5)
@@ -53,15 +53,15 @@ def test_whatever_is_built(construction):
 def test_memory_counts_and_what_fits_is_built(monkeypatch):
     assert exact_capacity(OWN, 8).exact  # one more than examples
     assert build_memorizer(OWN, num_heads=8).max_error(OWN) < 1e-9
-    monkeypatch.setattr(many_heads, "physical_memory", lambda: 8 * 4 * 100.0)
-    many_heads.require_heads(10, 20, 10)
+    monkeypatch.setattr(bounds, "physical_memory", lambda: 8 * 4 * 100.0)
+    bounds.require_heads(10, 20, 10)
     with pytest.raises(ParameterError, match="1 GB") as caught:
-        many_heads.require_heads(11, 20, 10)
+        bounds.require_heads(11, 20, 10)
     assert caught.value.witness == 11
-    many_heads.require_heads(many_heads.MOST, 7, 0)
-    many_heads.require_heads(many_heads.MOST + 1, many_heads.MOST + 1, 0)
+    bounds.require_heads(bounds.MOST, 7, 0)
+    bounds.require_heads(bounds.MOST + 1, bounds.MOST + 1, 0)
     with pytest.raises(ParameterError, match="minutes"):
-        many_heads.require_heads(many_heads.MOST + 1, many_heads.MOST, 0)
+        bounds.require_heads(bounds.MOST + 1, bounds.MOST, 0)
 
 
 @pytest.mark.parametrize("heads", [4, 10**6, 10**12, 10**18, 10**25])

@@ -22,9 +22,8 @@ from constructive.support.verdict import Claim, Verdict
 from constructive.theory import grouping, wide_grouping
 from constructive.theory.assumptions import kruskal
 from constructive.theory.assumptions.report import dependent_contexts
-from constructive.theory.bounds import Groups, consecutive, group_sizes
+from constructive.theory.bounds import Groups, consecutive, group_sizes, require_heads
 from constructive.theory.context_capacity import context_capacity, generic_rows
-from constructive.theory.many_heads import require_heads
 from constructive.theory.wide_grouping import context_of_each
 
 # Searches for groups: an order of the examples is proved, or what stands in the way of all orders.
