@@ -246,8 +246,8 @@ def _inverses(prime: int, count: float) -> Inverses:
 # Two greedy ways start at each vector in turn:
 #
 # - *Growth*: take the vector nearest to the span of those taken so far, and go on. k vectors of a
-#   subspace of m dimensions hold k/m of the length squared of its other vectors, and only k/d of that
-#   of a stranger. Where the nearest vector is in the span, all of these are dependent.
+#   subspace of m dimensions hold k/m of the length squared of its other vectors, and only k/d of
+#   that of a stranger. Where the nearest vector is in the span, all of these are dependent.
 # - *Pursuit* (orthogonal matching pursuit): take the vector nearest in angle to what is left of the
 #   first one, take away its span, and go on. Where nothing is left, all of these are dependent.
 #   Several partial subsets are kept for each vector (a beam), and more of them in later passes.

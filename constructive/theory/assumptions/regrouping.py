@@ -328,8 +328,8 @@ class _Filling:
 # before it; so groups are sorted in the end. Where that is impossible, the queries to blame lie in
 # a subspace; they are dealt out first, next time.
 #
-# Examples are dealt out to groups like cards, those with equal contexts one after the other, so that
-# little is left to exchange. What comes out is proved by `theory.wide_grouping`.
+# Examples are dealt out to groups like cards, those with equal contexts one after the other, so
+# that little is left to exchange. What comes out is proved by `theory.wide_grouping`.
 #
 # *Obstruction.* Of the examples J groups hold k_J + (H - 1) delta_J at most: the first one k_J, by
 # (2), and the others delta_J.
