@@ -21,7 +21,6 @@ from constructive import (
 )
 from constructive.certificates.claims import error, evaluation, rank, readout
 from constructive.exact import modular, precision, verified
-from constructive.exact.modular import small
 from constructive.layers import balls
 from constructive.support.verdict import pack
 from constructive.theory import grouping
@@ -329,14 +328,14 @@ def test_contexts_are_looked_at_in_every_piece(monkeypatch):
 
 
 def test_ranks_which_are_missed_by_chance_are_looked_for_again(monkeypatch):
-    calls, looks = [], small.full_row_rank
+    calls, looks = [], modular.full_row_rank
 
     def unlucky(*given):
         calls.append(given)
         found = looks(*given)
         return found if len(calls) > 3 else found & (np.arange(len(found)) > 0)
 
-    monkeypatch.setattr(small, "full_row_rank", unlucky)
+    monkeypatch.setattr(modular, "full_row_rank", unlucky)
     monkeypatch.setattr(grouping.dyadic, "rank", lambda _: 1 / 0)
     assert grouped().verdict is PROVED
     assert [len(residues) for residues, *_ in calls] == [4, 1, 1, 1]

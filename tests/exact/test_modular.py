@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from constructive.exact import modular
-from constructive.exact.modular import arithmetic, elimination
 from constructive.support.errors import ParameterError
 from constructive.support.progress import progress_to
 
@@ -191,10 +190,10 @@ def test_full_row_rank_is_proved_where_it_holds_and_never_where_it_does_not():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
     """Many panels, columns without pivots in all of them, and products in many pieces."""
-    monkeypatch.setattr(elimination, "_PANEL", 16)
-    monkeypatch.setattr(elimination, "_AT_ONCE", 24)
-    monkeypatch.setattr(elimination, "_ROWS", 7)
-    monkeypatch.setattr(arithmetic, "_AT_ONCE", 100)
+    monkeypatch.setattr(modular, "_PANEL", 16)
+    monkeypatch.setattr(modular, "_AT_ONCE", 24)
+    monkeypatch.setattr(modular, "_ROWS", 7)
+    monkeypatch.setattr(modular, "_AT_ONCE", 100)
     rng = np.random.default_rng(7)
     for _ in range(25):
         prime = int(rng.choice(SMALL_PRIMES))
@@ -227,7 +226,7 @@ def test_a_matrix_is_kept_unless_it_may_be_overwritten():
 
 
 def test_an_interrupt_ends_an_elimination(monkeypatch):
-    monkeypatch.setattr(elimination, "_PANEL", 8)
+    monkeypatch.setattr(modular, "_PANEL", 8)
 
     def interrupt(_step, done, _total):
         if done > 16:

@@ -1,36 +1,291 @@
-"""Elimination modulo a prime, in the array of the matrix, and what its factors are good for.
+"""Linear algebra modulo a prime near 2^22, exactly, on the BLAS of float64.
 
-Columns are eliminated in panels, each in a float64 array of its own; panels are put together by
-recursion, so that what is left of the matrix is updated by products of large blocks. Columns of a
-panel that hold no pivot are moved behind those that do. They are zero below the pivots by then
-and stay so: pivots are found in the first columns that are independent, whatever is moved.
+Residues are *balanced*: integers of size at most m/2 + 2, kept in float64. A product of two is
+below 2^42.01, so a sum of `BLOCK` = 1024 of them stays below 2^53 and float64 computes it without
+any rounding, in whatever order BLAS adds, with or without fused operations. So a matrix product
+modulo m is a float64 product and one reduction for every 1024 terms of the inner dimension.
+
+Elimination (`factor`, `rank`) works in one array, recursively in the columns, so nearly all of its
+work is in large products. It finds the rank of any matrix, singular and rectangular ones included.
+A balanced residue is an integer below 2^24, so float32 holds it, too: large matrices are stored in
+float32, and computed with in float64, a piece at a time. Small matrices go to python-flint.
+
+Source: Dumas, Giorgi and Pernet, *Dense linear algebra over word-size prime fields: the FFLAS and
+FFPACK packages* (ACM TOMS 2008), for the technique.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import flint
 import numpy as np
 
-from constructive.exact.modular.arithmetic import (
-    inverse,
-    product,
-    random_residues,
-    reduce,
-    subtract_product,
-)
-from constructive.exact.modular.small import as_flint
-from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
+
+__all__ = [
+    "BLOCK",
+    "LARGEST_MODULUS",
+    "Factors",
+    "PowerTable",
+    "dependencies",
+    "factor",
+    "full_row_rank",
+    "have_full_row_rank",
+    "inverse",
+    "least_exponent",
+    "null_vector",
+    "null_vectors",
+    "power_table",
+    "prime_from",
+    "product",
+    "random_residues",
+    "rank",
+    "reduce",
+    "residues",
+    "safe_primes",
+    "solve",
+    "subtract_product",
+]
+
+
+# Residues of floats, and sums of their products, each exact in float64.
+
+
+LARGEST_MODULUS = 1 << 22
+BLOCK = 1024  # Inner dimension of an exact product, as BLOCK (2^21 + 2)^2 + 2^21 + 2 < 2^53 - 2^23
+
+_MANTISSA = 53  # Bits of a float64
+# Entries that are reduced at a time, so that the passes of a reduction stay in a cache.
+_CACHE = 1 << 14
+# Entries of a product that are held beside the array from which it is subtracted.
+_ROWS_AT_ONCE = 1 << 21
+
+
+def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
+    """Yield primes p < limit with (p - 1) / 2 prime, the largest first.
+
+    Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
+    factor of all exponents costs nothing.
+
+    Example:
+        >>> next(safe_primes())
+        4194287
+    """
+    candidate = limit - 1
+    while candidate >= 5:
+        if flint.fmpz(candidate).is_prime() and flint.fmpz(candidate // 2).is_prime():
+            yield candidate
+        candidate -= 1
+
+
+def prime_from(number: int) -> int:
+    """Return the smallest prime that is not below a number.
+
+    Example:
+        >>> prime_from(90)
+        97
+    """
+    while not flint.fmpz(number).is_prime():
+        number += 1
+    return number
+
+
+def reduce(values: Array, modulus: int) -> Array:
+    """Replace integers of size below 2^53 - 2^23 by balanced residues, in the array itself.
+
+    The quotient is off by at most one half and a rounding of 2^-21, so residues are at most
+    m/2 + 2 in size; the product and the difference are exact.
+
+    Example:
+        >>> reduce(np.array([7.0, -8.0, 16.0]), 5)
+        array([2., 2., 1.])
+    """
+    flat = values.reshape(-1) if values.flags.c_contiguous else None
+    if flat is None:
+        quotient = np.rint(values * (1.0 / modulus))
+        quotient *= modulus
+        values -= quotient
+        return values
+    for start in range(0, flat.size, _CACHE):
+        part = flat[start : start + _CACHE]
+        quotient = part * (1.0 / modulus)
+        np.rint(quotient, out=quotient)
+        quotient *= modulus
+        part -= quotient
+    return values
+
+
+def least_exponent(array: Array) -> int:
+    """Return the largest known e with every entry an integer multiple of 2^e (0 for a zero array).
+
+    Example:
+        >>> least_exponent(np.array([0.75, 0.0]))
+        -53
+    """
+    sizes = np.abs(array)
+    smallest = sizes.min(where=sizes > 0, initial=np.inf)
+    return int(np.frexp(smallest)[1]) - _MANTISSA if np.isfinite(smallest) else 0
+
+
+def residues(array: Array, modulus: int, exponent: int | None = None) -> Array:
+    """Return the integers array / 2^exponent modulo m, from float32 or float64 without rounding.
+
+    A float is an integer of 53 bits times a power of two, denormal ones too; `exponent` is at most
+    `least_exponent(array)`, so no quotient is fractional.
+
+    Example:
+        >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
+        array([ -25.,  410., -432.])
+    """
+    exponent = least_exponent(array) if exponent is None else exponent
+    source = np.ascontiguousarray(array).reshape(-1)
+    result = np.empty(source.size)
+    _, largest = np.frexp(np.abs(source).max(initial=0.0))
+    highest = max(int(largest) - _MANTISSA - exponent, 0)
+    powers = np.array([pow(2, k, modulus) for k in range(highest + 28)], dtype=np.float64)
+    for start in range(0, source.size, _CACHE):
+        part = source[start : start + _CACHE].astype(np.float64, copy=False)
+        mantissas, exponents = np.frexp(part)
+        shifts = exponents.astype(np.int64) - _MANTISSA - exponent
+        shifts[part == 0] = 0
+        lowest = int(shifts.min())
+        if lowest < 0:
+            raise ParameterError(
+                f"entries are not integer multiples of 2^{exponent}",
+                witness=exponent,
+                suggestion=f"exponent={exponent + lowest} or less",
+            )
+        # 26 and 27 bits of a mantissa, each times a power of 22 bits: a sum below 2^50.
+        high = np.trunc(mantissas * 2.0**26)
+        low = (mantissas * 2.0**26 - high) * 2.0**27
+        total = high * powers.take(shifts + 27, mode="clip")
+        total += low * powers.take(shifts, mode="clip")
+        result[start : start + _CACHE] = reduce(total, modulus)
+    return result.reshape(array.shape)
+
+
+def random_residues(
+    rng: np.random.Generator, shape: tuple[int, ...], modulus: int, *, least: int = 0
+) -> Array:
+    """Draw balanced residues, each as likely as any other."""
+    return balanced(rng.integers(least, modulus, size=shape), modulus)
+
+
+def balanced(integers: Integers, modulus: int) -> Array:
+    """Return integers as balanced residues modulo m <= 2^22."""
+    return reduce((integers % modulus).astype(np.float64), modulus)
+
+
+def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> None:
+    """Subtract `left @ right` from `target` modulo m, for balanced residues, in place.
+
+    Matrices may be stored in float32, parts of larger ones, and transposed; sums are of float64.
+    """
+    at_once = max(1, _ROWS_AT_ONCE // max(target.shape[-1], 1))
+    for start in range(0, left.shape[-1], BLOCK):
+        inner = slice(start, start + BLOCK)
+        factors = right[..., inner, :].astype(np.float64, copy=False)
+        # Rows of one matrix are taken a few at a time; those of a batch are few.
+        pieces = range(0, len(target), at_once) if target.ndim == 2 else (None,)
+        for first in pieces:
+            rows = np.s_[...] if first is None else np.s_[first : first + at_once]
+            terms = left[rows][..., inner].astype(np.float64, copy=False) @ factors
+            target[rows] = reduce(np.subtract(target[rows], terms, out=terms), modulus)
+
+
+def product(left: Array, right: Array, modulus: int) -> Array:
+    """Multiply `left @ right` modulo m, for balanced residues, batched as numpy's matmul is.
+
+    Example:
+        >>> product(np.array([[2.0, 3.0]]), np.array([[4.0], [5.0]]), 7)
+        array([[2.]])
+    """
+    result: Array = left[..., :BLOCK] @ right[..., :BLOCK, :]
+    reduce(result, modulus)
+    if left.shape[-1] > BLOCK:
+        np.negative(result, out=result)
+        subtract_product(result, left[..., BLOCK:], right[..., BLOCK:, :], modulus)
+        np.negative(result, out=result)
+    return result
+
+
+def inverse(values: Array, modulus: int) -> Array:
+    """Return 1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat)."""
+    result, square = np.ones_like(values), values.copy()
+    exponent = modulus - 2
+    while exponent:
+        if exponent & 1:
+            result *= square
+            reduce(result, modulus)
+        square *= square
+        reduce(square, modulus)
+        exponent >>= 1
+    return result
+
+
+# Many small matrices modulo a prime at once, and a small one for python-flint.
+
+
+def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> Booleans:
+    """Return which matrices of a batch (B, k, d) are proved to have rank k modulo p: (B,).
+
+    True is a proof. False is not: the matrices are multiplied by one random d x k matrix, which
+    loses rank with probability about k/p.
+    """
+    count, size, width = batch.shape
+    work = product(batch, random_residues(rng, (width, size), modulus), modulus)
+    proved = np.ones(count, dtype=bool)
+    each = np.arange(count)
+    for k in range(size):
+        pivot_rows = k + (work[:, k:, k] != 0).argmax(axis=1)
+        pivots = work[each, pivot_rows]
+        work[each, pivot_rows] = work[:, k]
+        proved &= pivots[:, k] != 0
+        # Cross-multiplied rows need no division: a row times a nonzero pivot keeps the rank.
+        rest = work[:, k + 1 :, k + 1 :] * pivots[:, k, np.newaxis, np.newaxis]
+        rest -= work[:, k + 1 :, k, np.newaxis] * pivots[:, np.newaxis, k + 1 :]
+        work[:, k + 1 :, k + 1 :] = reduce(rest, modulus)
+    return proved
+
+
+def have_full_row_rank(
+    batch: Array, modulus: int, rng: np.random.Generator, attempts: int
+) -> Booleans:
+    """Return which matrices of a batch (B, k, d) one of a few attempts proves to have rank k."""
+    found = np.zeros(len(batch), dtype=bool)
+    for _ in range(attempts):
+        pending = np.flatnonzero(~found)
+        if not len(pending):
+            break
+        found[pending] = full_row_rank(batch[pending], modulus, rng)
+    return found
+
+
+def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
+    """Return a matrix of residues for python-flint."""
+    rows, columns = matrix.shape
+    entries = (matrix.astype(np.int64) % modulus).ravel().tolist()
+    return flint.nmod_mat(rows, columns, entries, modulus)
+
+
+# Elimination modulo a prime, in the array of the matrix, and what its factors are good for.
+#
+# Columns are eliminated in panels, each in a float64 array of its own; panels are put together by
+# recursion, so that what is left of the matrix is updated by products of large blocks. Columns of
+# a panel that hold no pivot are moved behind those that do. They are zero below the pivots by then
+# and stay so: pivots are found in the first columns that are independent, whatever is moved.
+
 
 STEP = "eliminate modulo a prime"  # What is said while a matrix is eliminated
 
 _SMALL = 48  # Matrices of at most this many rows or columns are ranked by python-flint
 _NARROW = 8  # This many columns are eliminated one by one
 _PANEL = 256  # Columns of a panel, which has an array of its own
-_AT_ONCE = 2048  # Columns that are updated at a time
+_COLUMNS_AT_ONCE = 2048  # Columns that are updated at a time
 _ROWS = 1024  # Rows of which columns are moved at a time
 
 Report = Callable[[int], None]  # Called with the number of columns that are done
@@ -217,8 +472,8 @@ class _Elimination(ABC):
             return left
         if left:
             pivots = slice(first, first + left)
-            for start in range(middle, last, _AT_ONCE):
-                some = slice(start, min(start + _AT_ONCE, last))
+            for start in range(middle, last, _COLUMNS_AT_ONCE):
+                some = slice(start, min(start + _COLUMNS_AT_ONCE, last))
                 upper = self.work[top:bottom, some].astype(np.float64)
                 _solve_unit_lower(self.work[top:bottom, pivots], upper, self.modulus)
                 self.work[top:bottom, some] = upper
@@ -339,3 +594,43 @@ def _solve_upper(upper: Array, inverses: Array, right: Array, modulus: int) -> N
     _solve_upper(upper[half:size, half:size], inverses[half:], right[half:], modulus)
     subtract_product(right[:half], upper[:half, half:size], right[half:], modulus)
     _solve_upper(upper[:half, :half], inverses[:half], right[:half], modulus)
+
+
+# Powers modulo a prime, for whole arrays, by tables.
+
+
+@dataclass(frozen=True, eq=False)
+class PowerTable:
+    """Powers a^k modulo p of one base, for whole arrays of exponents, by two small tables.
+
+    With k = 2048 j + i, a^k is the product of the table entries a^i and (a^2048)^j. Both tables
+    stay in a cache. Use `power_table`.
+    """
+
+    modulus: int  # p
+    low: Array  # a^i for i = 0, ..., 2047, as balanced residues (2048,)
+    high: Array  # (a^2048)^j for all j up to (p - 1) / 2048, as balanced residues
+
+    def __call__(self, exponents: Array) -> Array:
+        """a^k for balanced residues k modulo p - 1."""
+        index = exponents.astype(np.int64)
+        index += (index < 0) * (self.modulus - 1)
+        low = self.low.take(index & 2047, mode="clip")
+        return reduce(low * self.high.take(index >> 11, mode="clip"), self.modulus)
+
+
+def power_table(base: int, modulus: int) -> PowerTable:
+    """Build tables for powers of `base` modulo a prime p <= 2^22.
+
+    Example:
+        >>> power_table(3, 1009)(np.array([0.0, 2.0, -1.0]))  # 3 * (-336) = 1 modulo 1009
+        array([   1.,    9., -336.])
+    """
+    step = pow(base, 2048, modulus)
+    low, high = [1], [1]
+    for _ in range(2047):
+        low.append(low[-1] * base % modulus)
+    for _ in range((modulus - 1) >> 11):
+        high.append(high[-1] * step % modulus)
+    tables = (balanced(np.array(table, dtype=np.int64), modulus) for table in (low, high))
+    return PowerTable(modulus, *tables)
