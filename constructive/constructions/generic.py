@@ -32,7 +32,7 @@ from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics import Floats
 from constructive.layers import residues
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer

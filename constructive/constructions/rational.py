@@ -10,8 +10,7 @@ import numpy as np
 from constructive.constructions.construction import Built, Outcome, unsaturated_heads
 from constructive.data.rational import RationalDataset, fractions
 from constructive.exact import modular
-from constructive.exact.arithmetics.rationals import LARGEST_LOGIT
-from constructive.exact.rational import Fractions, array_of, matrix_of
+from constructive.exact.arithmetics import LARGEST_LOGIT, Fractions, array_of, matrix_of
 from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError, PrecisionError

@@ -15,7 +15,7 @@ from constructive.constructions.build import build_memorizer
 from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data import generators
 from constructive.data.dataset import Dataset
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics import Floats
 from constructive.figures import drawing
 from constructive.figures.figure import Picture
 from constructive.layers.attend import attend

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Generic, NamedTuple
 
-from constructive.exact.arithmetics.arithmetic import (
+from constructive.exact.arithmetics import (
     Arithmetic,
     Logits,
     Matrices,
@@ -44,7 +44,7 @@ def attend(
 
     Example:
         >>> import numpy as np
-        >>> from constructive.exact.arithmetics.floats import Floats
+        >>> from constructive.exact.arithmetics import Floats
         >>> from constructive.layers.views import Causal
         >>> weights, tokens = np.zeros((1, 1, 1)), np.array([[[3.0], [5.0], [1.0]]])
         >>> chunks = attend(Floats(np.float64), (weights, weights), Causal(tokens))

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.padded import Padded, as_padded
-from constructive.exact.arithmetics.floats import FactoredFloats
+from constructive.exact.arithmetics import FactoredFloats
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Chunk, attend, flat
 from constructive.layers.outputs import Outputs, drawn

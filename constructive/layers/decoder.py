@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from constructive.data.corpus import Text
 from constructive.data.tokens import Joined, Token, joined, numbers_of, require_vocabulary
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics import Floats
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
 from constructive.layers import decoder_files, tables

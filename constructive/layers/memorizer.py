@@ -12,7 +12,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
-from constructive.exact.rational import Fractions
+from constructive.exact.arithmetics import Fractions
 from constructive.layers import files, tables
 from constructive.layers.attention import dtype_of, require_single_target
 from constructive.layers.layer import Layer, require_float_layer

@@ -22,12 +22,14 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset, fractions
-from constructive.exact.arithmetics.rationals import (
+from constructive.exact.arithmetics import (
     LARGEST_LOGIT,
+    Fractions,
     Rationals,
     UnfitLogitsError,
+    array_of,
+    matrix_of,
 )
-from constructive.exact.rational import Fractions, array_of, matrix_of
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.shapes import HeadShapes, check_targets

@@ -25,7 +25,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point, Residues, VanishingDenominatorError
+from constructive.exact.arithmetics import Point, Residues, VanishingDenominatorError
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.views import View, examples

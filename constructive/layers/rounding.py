@@ -30,7 +30,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import upward
-from constructive.exact.arithmetics.floats import side_by_side
+from constructive.exact.arithmetics import side_by_side
 from constructive.exact.arithmetics.rounded import Rounded, growth
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64

@@ -5,7 +5,7 @@ import pytest
 from flint import arb, ctx
 
 from constructive import ParameterError, PrecisionError
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import attend
 from constructive.layers.causal.saturated import LEAD, picks, read
 from constructive.layers.views import Causal

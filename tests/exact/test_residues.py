@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from constructive import AttentionLayer, build_memorizer, generators, strategies
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point, VanishingDenominatorError
+from constructive.exact.arithmetics import Point, VanishingDenominatorError
 from constructive.exact.modular import as_flint
 from constructive.layers import residues
 

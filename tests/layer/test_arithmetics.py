@@ -18,13 +18,20 @@ from attention_conformance import (
     tokens,
 )
 
-from constructive.exact import modular
-from constructive.exact.arithmetics import rationals
+from constructive.exact import arithmetics, modular
+from constructive.exact.arithmetics import (
+    Arrays,
+    FactoredFloats,
+    Floats,
+    Point,
+    Rationals,
+    Residues,
+    UnfitLogitsError,
+    VanishingDenominatorError,
+    averaged,
+)
 from constructive.exact.arithmetics.balls import Balls
 from constructive.exact.arithmetics.bounded import Bounded
-from constructive.exact.arithmetics.floats import Arrays, FactoredFloats, Floats, averaged
-from constructive.exact.arithmetics.rationals import Rationals, UnfitLogitsError
-from constructive.exact.arithmetics.residues import Point, Residues, VanishingDenominatorError
 from constructive.exact.arithmetics.tabulated import Tabulated
 from constructive.layers.attend import attend
 from constructive.layers.views import Causal, Own
@@ -241,7 +248,7 @@ def test_a_vanishing_denominator_is_seen():
 
 @pytest.mark.parametrize(
     ("query", "fraction", "spread"),
-    [(Fraction(1, 3), True, 0), (Fraction(rationals.LARGEST_LOGIT + 1), False, 4097)],
+    [(Fraction(1, 3), True, 0), (Fraction(arithmetics.LARGEST_LOGIT + 1), False, 4097)],
 )
 def test_logits_without_short_powers_of_two_are_refused(query, fraction, spread):
     contexts = np.array([[[Fraction(0)], [Fraction(1)]]])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point, Residues
+from constructive.exact.arithmetics import Point, Residues
 from constructive.exact.arithmetics.tabulated import exponentials
 from constructive.exact.models import FLOAT32, FLOAT64, model_named
 from constructive.layers import residues

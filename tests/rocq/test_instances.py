@@ -26,7 +26,7 @@ from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import cleared, right_inverse
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point
+from constructive.exact.arithmetics import Point
 from constructive.theory import rocq
 
 

@@ -35,7 +35,7 @@ from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import repeated_inputs
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point, Residues
+from constructive.exact.arithmetics import Point, Residues
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder

@@ -15,7 +15,7 @@ from constructive.certificates.rocq.witness import (
 )
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point
+from constructive.exact.arithmetics import Point
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Integers
 

@@ -10,7 +10,7 @@ import numpy as np
 from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics.residues import Point, Residues
+from constructive.exact.arithmetics import Point, Residues
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.views import examples

@@ -22,7 +22,7 @@ import numpy as np
 from constructive.constructions.multihead.heads import SATURATION_EPS, Head
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import attend
 from constructive.layers.views import examples
 from constructive.support.arrays import Array, Booleans, Integers

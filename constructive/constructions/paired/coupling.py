@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from constructive.constructions.paired.ordering import Ordered
-from constructive.exact.arithmetics.floats import Floats, softmax_in_place
+from constructive.exact.arithmetics import Floats, softmax_in_place
 from constructive.layers.attend import attend
 from constructive.layers.views import examples
 from constructive.support.arrays import Array, Integers

@@ -18,7 +18,7 @@ from constructive.constructions.multihead.grouping import Factored, Taken
 from constructive.constructions.multihead.heads import attended_vectors
 from constructive.constructions.paired.ordering import Ordered
 from constructive.constructions.paired.sweep import NATS
-from constructive.exact.arithmetics.floats import softmax_in_place
+from constructive.exact.arithmetics import softmax_in_place
 from constructive.support.arrays import Array, Integers, Single
 
 # Attention of a rank-one head to its extreme token, if the others had the mean score.

@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, arb_mat
 
-from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
+from constructive.exact.arithmetics import Arithmetic, Hidden, Numbers, PerQuery
 from constructive.exact.arithmetics.bounded import Bounded, BoundedLogits, Factors
-from constructive.exact.arithmetics.lazy import PerQuery
 from constructive.exact.ball import exact_matrix
 from constructive.exact.precision import working_precision
 from constructive.support.arrays import Booleans

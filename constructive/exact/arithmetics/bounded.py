@@ -20,8 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
-from constructive.exact.arithmetics.floats import absorbed_logits, averaged, side_by_side
+from constructive.exact.arithmetics import (
+    Arithmetic,
+    Hidden,
+    Numbers,
+    absorbed_logits,
+    averaged,
+    side_by_side,
+)
 from constructive.exact.compensated import dot
 from constructive.exact.softmax import differences, shares
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up

@@ -26,8 +26,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden, Numbers
-from constructive.exact.arithmetics.floats import absorbed_logits, side_by_side
+from constructive.exact.arithmetics import (
+    Arithmetic,
+    Hidden,
+    Numbers,
+    absorbed_logits,
+    side_by_side,
+)
 from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.upward import up
 from constructive.support.arrays import Array

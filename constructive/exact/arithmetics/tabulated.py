@@ -10,8 +10,7 @@ import math
 import flint
 import numpy as np
 
-from constructive.exact.arithmetics.arithmetic import Hidden, Numbers
-from constructive.exact.arithmetics.floats import Absorbed, Floats
+from constructive.exact.arithmetics import Absorbed, Floats, Hidden, Numbers
 from constructive.exact.precision import working_precision
 from constructive.support.arrays import Array
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.arithmetics.floats import Floats
+from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import attend, flat
 from constructive.layers.shapes import HeadShapes, require_floats
 from constructive.layers.views import BLOCK_BYTES, Causal, Rows

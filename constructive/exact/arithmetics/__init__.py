@@ -1,1 +1,0 @@
-"""The numbers in which attention is computed: one `Arithmetic` for each kind of them."""
