@@ -10,9 +10,7 @@ from typing import NamedTuple, Protocol
 from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
-from constructive.exact.arithmetics.balls import Balls
-from constructive.exact.ball import exact_matrix
-from constructive.exact.precision import working_precision
+from constructive.exact.balls import Balls, exact_matrix, working_precision
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.views import examples

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
-from constructive.exact import ball
-from constructive.exact.ball import exact_matrix
+from constructive.exact import balls
+from constructive.exact.balls import exact_matrix, working_precision
 from constructive.exact.directed import upper
-from constructive.exact.precision import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import enclose, intermediate
 from constructive.layers.outputs import Outputs, drawn
@@ -223,7 +222,7 @@ def solve(
         with working_precision(prec):
             chosen = columns.tolist()
             square = arb_mat([[row[c] for c in chosen] for row in z.tolist()])
-            solution = ball.solve(square, exact_matrix(dataset.target_matrix), prec)
+            solution = balls.solve(square, exact_matrix(dataset.target_matrix), prec)
             if solution is not None and all(
                 _is_sharp(column, parts) for column in zip(*solution.tolist(), strict=True)
             ):

@@ -20,7 +20,7 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.certificates.claims import error, evaluation, rank, readout
-from constructive.exact import modular, precision, verified
+from constructive.exact import balls, modular, verified
 from constructive.layers import balls
 from constructive.support.verdict import pack
 from constructive.theory import grouping
@@ -181,7 +181,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
     assert (largest < 2.0**found.exponents).all()
     assert (largest >= 2.0 ** (found.exponents - 1)).all()
     assert found.radius < most
-    with precision.working_precision(300):
+    with balls.working_precision(300):
         for row in exact(data):
             power = arb(2) ** -int(found.exponents[row.example])
             for x, kept in zip(

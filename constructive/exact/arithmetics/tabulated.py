@@ -11,7 +11,7 @@ import flint
 import numpy as np
 
 from constructive.exact.arithmetics import Absorbed, Floats, Hidden, Numbers
-from constructive.exact.precision import working_precision
+from constructive.exact.balls import working_precision
 from constructive.support.arrays import Array
 
 ENOUGH = 746.0  # exp(-746) is less than half of the smallest float64

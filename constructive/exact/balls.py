@@ -12,18 +12,92 @@ where it is useless (huge weights, infinities) every token counts as one that ma
 Precision is an argument, `prec` in bits, and is set only while an enclosure is computed.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from flint import arb, arb_mat
+from flint import arb, arb_mat, ctx
 
 from constructive.exact.arithmetics import Arithmetic, Hidden, Numbers, PerQuery
 from constructive.exact.arithmetics.bounded import Bounded, BoundedLogits, Factors
-from constructive.exact.ball import exact_matrix
-from constructive.exact.precision import working_precision
-from constructive.support.arrays import Booleans
+from constructive.support.arrays import Array, Booleans
+
+# The precision of python-flint, which is one number for all threads of a process.
+#
+# Two threads that set it in turns would compute with each other's bits, and the last one to leave
+# would set what the other one had. So a thread that sets it here waits until no other in this
+# package does. Balls hold at any precision: what could be lost are bits, not a proof. A thread of
+# yours that uses python-flint itself meanwhile sees the precision change; give it its own process.
+
+
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def working_precision(bits: int) -> Iterator[None]:
+    """Compute with so many bits in this block, and with what there was after it.
+
+    Args:
+        bits: of the numbers that python-flint computes
+
+    Example:
+        >>> with working_precision(200):
+        ...     ctx.prec
+        200
+    """
+    with _ONE_AT_A_TIME, ctx.workprec(bits):
+        yield
+
+
+# Matrices in ball arithmetic: every number comes with a proved bound on its error.
+#
+# Precision is an argument, `prec` in bits, and is set only while an enclosure is computed.
+
+
+def exact_matrix(array: Array) -> arb_mat:
+    """Return a float matrix as exact balls of radius 0."""
+    rows, columns = array.shape
+    return arb_mat(rows, columns, array.astype(np.float64, copy=False).ravel().tolist())
+
+
+def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
+    """Enclose the U with A U = Y, or None where the balls do not show that A is invertible."""
+    with working_precision(prec):
+        try:
+            return square.solve(targets)
+        except ZeroDivisionError:
+            return None
+
+
+def right_inverse_bound(z: arb_mat, prec: int) -> arb:
+    """Bound the norm of Z^T (Z Z^T)^-1 from above; infinity where the balls are too wide.
+
+    For every residual r some c has Z c = r, and entries of at most this bound times `max |r|`.
+    """
+    with working_precision(prec):
+        transposed = z.transpose()
+        try:
+            inverse = transposed * (z * transposed).inv()
+        except ZeroDivisionError:
+            return arb.pos_inf()
+        bound = arb(0)
+        for row in inverse.tolist():
+            bound = bound.max(sum((x.abs_upper() for x in row), arb(0)))
+        return bound.upper()
+
+
+def largest(matrix: arb_mat) -> arb:
+    """Return an upper bound, exact, of the size of all entries; NaN if one is not bounded."""
+    bound = arb(0)
+    for entry in matrix.entries():
+        size = entry.abs_upper()
+        if not size.is_finite():
+            return arb.nan()
+        bound = bound.max(size)
+    return bound
 
 
 class BallFactors(NamedTuple):
