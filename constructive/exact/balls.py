@@ -22,7 +22,7 @@ import numpy as np
 from flint import arb, arb_mat, ctx
 
 from constructive.exact.arithmetics import Arithmetic, Hidden, Numbers, PerQuery
-from constructive.exact.arithmetics.bounded import Bounded, BoundedLogits, Factors
+from constructive.exact.float_enclosure import Bounded, BoundedLogits, Factors
 from constructive.support.arrays import Array, Booleans
 
 # The precision of python-flint, which is one number for all threads of a process.

@@ -42,8 +42,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.arithmetics.tabulated import ENOUGH
 from constructive.exact.dyadic import granularity
+from constructive.exact.float_enclosure import ENOUGH
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
 from constructive.exact.upward import up

@@ -31,7 +31,7 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.exact import upward
 from constructive.exact.arithmetics import side_by_side
-from constructive.exact.arithmetics.rounded import Rounded, growth
+from constructive.exact.float_enclosure import Rounded, growth
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
 from constructive.exact.upward import up

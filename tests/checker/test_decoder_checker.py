@@ -23,7 +23,7 @@ from constructive.certificates import claims as claim_rooms
 from constructive.certificates.about import describe_arrays
 from constructive.certificates.certificate import DECODER_FORMAT
 from constructive.exact import float_model, models
-from constructive.exact.arithmetics.tabulated import ENOUGH, exponentials
+from constructive.exact.float_enclosure import ENOUGH, exponentials
 from constructive.layers import exact_logits
 from constructive.sequences import storage
 from constructive.support.verdict import pack

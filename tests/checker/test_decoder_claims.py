@@ -10,7 +10,7 @@ import pytest
 from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_tokens
 
 from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
-from constructive.exact.arithmetics.tabulated import Tabulated
+from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import attend
 from constructive.layers.recital import exact_tokens, recital

@@ -22,7 +22,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.claims import executed
-from constructive.exact.arithmetics.rounded import Rounded, Sized, growth
+from constructive.exact.float_enclosure import Rounded, Sized, growth
 from constructive.exact.models import FLOAT32, MODELS
 from constructive.layers import rounding
 

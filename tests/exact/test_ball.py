@@ -10,8 +10,8 @@ from hypothesis import given
 
 from constructive import AttentionLayer, Dataset, build_memorizer, generators, strategies
 from constructive.exact import balls, verified
-from constructive.exact.arithmetics.bounded import Bounded
 from constructive.exact.balls import relevant_tokens
+from constructive.exact.float_enclosure import Bounded
 from constructive.layers import balls
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact.softmax import differences, shares
+from constructive.exact.float_enclosure import differences, shares
 
 CASES = st.tuples(
     st.lists(st.floats(-60, 60), min_size=1, max_size=6),

@@ -30,9 +30,8 @@ from constructive.exact.arithmetics import (
     VanishingDenominatorError,
     averaged,
 )
-from constructive.exact.arithmetics.bounded import Bounded
-from constructive.exact.arithmetics.tabulated import Tabulated
 from constructive.exact.balls import Balls
+from constructive.exact.float_enclosure import Bounded, Tabulated
 from constructive.layers.attend import attend
 from constructive.layers.views import Causal, Own
 

@@ -71,7 +71,7 @@ def test_sharp_heads_need_logits_in_twice_the_precision(monkeypatch):
     data = generators.uniform(num_examples=22, context_size=8, width=16, seed=3)
     layer = build_memorizer(data, num_heads=3).layer
     sharp = evaluate_in_floats(layer, data, representation=True)
-    monkeypatch.setattr("constructive.exact.arithmetics.bounded._GOOD_ENOUGH", np.inf)
+    monkeypatch.setattr("constructive.exact.float_enclosure._GOOD_ENOUGH", np.inf)
     plain = evaluate_in_floats(layer, data, representation=True)
     assert sharp.radius < plain.radius / 3
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point, Residues
-from constructive.exact.arithmetics.tabulated import exponentials
+from constructive.exact.float_enclosure import exponentials
 from constructive.exact.models import FLOAT32, FLOAT64, model_named
 from constructive.layers import residues
 from constructive.layers.causal.margins import Margins, average_sizes, margins

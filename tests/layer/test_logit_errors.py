@@ -8,7 +8,7 @@ from attention_conformance import VIEWS, WIDTH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constructive.exact.arithmetics.rounded import Rounded
+from constructive.exact.float_enclosure import Rounded
 from constructive.exact.models import FLOAT32, MODELS, STORAGES, model_named
 from constructive.layers.attend import attend
 from constructive.layers.exact_logits import exact_logits, exact_positions

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.exact.arithmetics.tabulated import Tabulated
+from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
 from constructive.exact.upward import up
