@@ -30,7 +30,7 @@ import math
 
 import numpy as np
 
-from constructive.exact.upward import gamma, up
+from constructive.exact.directed import gamma, up
 from constructive.support.arrays import Array
 
 EXPONENTIAL_ERROR = 2.0**-49  # Relative error of `exponential`

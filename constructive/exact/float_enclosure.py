@@ -35,7 +35,7 @@ from constructive.exact.arithmetics import (
 )
 from constructive.exact.balls import working_precision
 from constructive.exact.compensated import EXPONENTIAL_ERROR, dot, exponential
-from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
+from constructive.exact.directed import LONGEST, TINY, UNIT, gamma, up
 from constructive.support.arrays import Array, Integers, row_chunks
 
 # Softmax in float64 of logits that are off by known bounds, with bounds of what that does.

@@ -47,7 +47,7 @@ Source: Demmel, *On floating point errors in Cholesky* (LAPACK Working Note 14, 
 
 import numpy as np
 
-from constructive.exact.upward import UNIT
+from constructive.exact.directed import UNIT
 from constructive.support.arrays import Array, Booleans
 
 _ROOM = 1.125  # More than all terms of second order, and roundings of c itself

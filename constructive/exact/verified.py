@@ -16,7 +16,7 @@ Numerica 2010), section 10, for the square case.
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.exact.upward import LONGEST, gamma, up
+from constructive.exact.directed import LONGEST, gamma, up
 from constructive.support.arrays import Array
 
 _NEAR = 0.1  # q above which R is too far from a right inverse: its norm may be any number then

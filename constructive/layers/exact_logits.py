@@ -42,11 +42,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from constructive.exact.directed import up
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_enclosure import ENOUGH
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
-from constructive.exact.upward import up
 from constructive.layers.views import BLOCK_BYTES, Causal, View
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 

@@ -9,9 +9,16 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact import balls, directed, upward
-from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
-from constructive.exact.upward import exponent_of, up
+from constructive.exact import balls, directed
+from constructive.exact.directed import (
+    at_least,
+    at_most,
+    exponent_of,
+    lower,
+    short_bound,
+    up,
+    upper,
+)
 
 LARGEST = 1.7976931348623157e308
 
@@ -136,7 +143,7 @@ def test_products_of_bounds_are_bounds(pairs):
     a, b = np.array(pairs).T
     exact = sum(Fraction(x) * Fraction(y) for x, y in pairs)
     assert Fraction(float(up(a @ b))) >= exact
-    assert len(pairs) <= upward.LONGEST
+    assert len(pairs) <= directed.LONGEST
 
 
 def test_text_at_its_limit():

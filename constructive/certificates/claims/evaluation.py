@@ -13,9 +13,8 @@ from flint import arb, arb_mat
 from constructive.certificates.claims.kind import Subject
 from constructive.data.dataset import Dataset
 from constructive.exact.balls import exact_matrix, largest, working_precision
-from constructive.exact.directed import upper
+from constructive.exact.directed import UNIT, up, upper
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
-from constructive.exact.upward import UNIT, up
 from constructive.layers.attend import attend
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.balls import BallLayer, effective_readout, enclose

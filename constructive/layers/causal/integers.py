@@ -24,9 +24,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from constructive.exact.directed import up
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import Format
-from constructive.exact.upward import up
 from constructive.layers.causal.margins import Margins, of_the_worst
 from constructive.layers.causal.saturated import EXACT, picks
 from constructive.support.arrays import Array, Integers, row_chunks

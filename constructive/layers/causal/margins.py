@@ -33,10 +33,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from constructive.exact.directed import up
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
-from constructive.exact.upward import up
 from constructive.layers.attend import attend, flat
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.exact_logits import ExactLogits

@@ -11,7 +11,7 @@ import numpy as np
 
 from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples
 from constructive.exact.compensated import dot, exponential
-from constructive.exact.upward import UNIT, gamma, lengths, up
+from constructive.exact.directed import UNIT, gamma, lengths, up
 from constructive.support.arrays import Array, Integers, row_chunks
 
 # Relative error of exponentials, more than theirs: as a checker takes for its own.
