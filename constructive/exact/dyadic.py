@@ -20,7 +20,7 @@ import flint
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact import gram, modular
+from constructive.exact import modular, verified
 from constructive.support.arrays import Array, Booleans, Integers, checked_array, row_chunks
 
 _ATTEMPTS = 4  # Random mixtures that are tried on a matrix before python-flint decides
@@ -225,7 +225,7 @@ def decide(
     count, size, width = blocks.shape
     if size > width:
         return Decided(np.zeros(count, dtype=bool), np.ones(count, dtype=bool))
-    found = gram.independent(gram.scaled(blocks) if scaled is None else scaled)
+    found = verified.independent(verified.scaled(blocks) if scaled is None else scaled)
     dependent = np.zeros(count, dtype=bool)
     # Most dependent subsets of real data hold a vector twice, or have few coordinates in use.
     pending = np.flatnonzero(~found)

@@ -34,8 +34,8 @@ from constructive.exact.arithmetics import (
     side_by_side,
 )
 from constructive.exact.balls import working_precision
-from constructive.exact.compensated import EXPONENTIAL_ERROR, dot, exponential
 from constructive.exact.directed import LONGEST, TINY, UNIT, gamma, up
+from constructive.exact.verified import EXPONENTIAL_ERROR, dot, exponential
 from constructive.support.arrays import Array, Integers, row_chunks
 
 # Softmax in float64 of logits that are off by known bounds, with bounds of what that does.

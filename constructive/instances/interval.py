@@ -37,8 +37,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.compensated import exponential
 from constructive.exact.directed import TINY, UNIT, gamma, up
+from constructive.exact.verified import exponential
 from constructive.instances.network import Network
 from constructive.instances.proof import Refutation
 from constructive.instances.properties import Atom, Box

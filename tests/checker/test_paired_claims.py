@@ -21,7 +21,7 @@ from constructive.certificates.claims.paired import (
 )
 from constructive.certificates.claims.paired.readouts import Readouts
 from constructive.certificates.claims.paired.scan import Scan
-from constructive.exact import compensated
+from constructive.exact import verified
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import pack
 
@@ -44,7 +44,7 @@ def steps(built):
 def test_constants():
     with mpmath.workprec(200):
         assert mpmath.exp(-(examples.MARGIN - 1)) < examples.TAIL < 1e-17
-    assert 0 < compensated.EXPONENTIAL_ERROR < 1e-10
+    assert 0 < verified.EXPONENTIAL_ERROR < 1e-10
 
 
 # Examples.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from constructive.exact.compensated import EXPONENTIAL_ERROR, dot, exponential
+from constructive.exact.verified import EXPONENTIAL_ERROR, dot, exponential
 
 REALS = st.floats(-1e12, 1e12, allow_subnormal=True)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact import dyadic, gram
+from constructive.exact import dyadic, verified
 
 
 def proved(matrix):
-    return bool(gram.independent(gram.scaled(matrix)[np.newaxis])[0])
+    return bool(verified.independent(verified.scaled(matrix)[np.newaxis])[0])
 
 
 def rescaled(rng, matrix, reach):
@@ -63,9 +63,9 @@ def test_small_integers_at_the_ends_of_float64(seed, size, exponent):
 def test_without_the_shift_it_would_prove_what_is_false():
     rng = np.random.default_rng(0)
     matrices = np.stack([dependent(rng, 6, 9) for _ in range(400)])
-    rows = gram.scaled(matrices)
-    assert gram._definite(rows @ rows.swapaxes(1, 2)).sum() > 50
-    assert not gram.independent(rows).any()
+    rows = verified.scaled(matrices)
+    assert verified._definite(rows @ rows.swapaxes(1, 2)).sum() > 50
+    assert not verified.independent(rows).any()
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (48, 60), (200, 200), (300, 900)])
@@ -83,7 +83,7 @@ def test_a_batch_with_failures():
     batch = rng.standard_normal((37, 4, 6))
     wrong = rng.random(37) < 0.4
     batch[wrong, 3] = batch[wrong, 1] * 2.0
-    assert gram.independent(gram.scaled(batch)).tolist() == (~wrong).tolist()
+    assert verified.independent(verified.scaled(batch)).tolist() == (~wrong).tolist()
 
 
 def test_what_is_too_near_to_be_told_is_not_proved():
@@ -103,7 +103,7 @@ def test_zero_rows_too_many_and_too_long_ones(matrix):
 def test_rows_are_scaled_by_powers_of_two(seed):
     rng = np.random.default_rng(seed)
     matrix = np.ldexp(1.0 * rng.integers(-9, 10, size=(3, 4)), rng.integers(-30, 30, size=(3, 4)))
-    found = gram.scaled(matrix)
+    found = verified.scaled(matrix)
     largest = np.abs(found).max(axis=1)
     assert ((largest == 0) | ((largest >= 0.5) & (largest < 1))).all()
     assert ((found == 0) == (matrix == 0)).all()

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from constructive.exact import dyadic, gram
+from constructive.exact import dyadic, verified
 from constructive.support.arguments import (
     is_integer,
     require_not_negative,
@@ -92,7 +92,7 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
     seconds = _DRAWN + size * size * (width + size / 3) / _CHOLESKY
     if size > dyadic.BATCHED:
         drawn = vectors[_draw(len(vectors), size, _PILOT, rng)]
-        if 2 * np.count_nonzero(gram.independent(gram.scaled(drawn))) < _PILOT:
+        if 2 * np.count_nonzero(verified.independent(verified.scaled(drawn))) < _PILOT:
             seconds *= 1.0 + _ELIMINATION
     allowed = _SECONDS * budget
     subsets = max(_FEWEST, int(min(allowed / seconds, SUBSETS)))
@@ -150,7 +150,7 @@ def dependent_share(
     batches = [
         (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
     ]
-    whole = _Vectors(vectors, gram.scaled(vectors), size, _all_dependent(vectors, size))
+    whole = _Vectors(vectors, verified.scaled(vectors), size, _all_dependent(vectors, size))
     found = ordered_map(
         partial(_dependent_among, whole),
         batches,
@@ -192,7 +192,10 @@ def _draw(total: int, size: int, number: int, rng: np.random.Generator) -> Integ
 
 def _all_dependent(vectors: Array, size: int) -> bool:
     """Whether a combination of all columns is known to be zero, so that no d are independent."""
-    if size != vectors.shape[1] or gram.independent(gram.scaled(vectors[:size])[np.newaxis])[0]:
+    if (
+        size != vectors.shape[1]
+        or verified.independent(verified.scaled(vectors[:size])[np.newaxis])[0]
+    ):
         return False
     columns = dyadic.seemingly_dependent(vectors.T)
     return columns is not None and dyadic.kernel(vectors[:, columns]).ncols() > 0

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples
-from constructive.exact.compensated import dot, exponential
 from constructive.exact.directed import UNIT, gamma, lengths, up
+from constructive.exact.verified import dot, exponential
 from constructive.support.arrays import Array, Integers, row_chunks
 
 # Relative error of exponentials, more than theirs: as a checker takes for its own.
