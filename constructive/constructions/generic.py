@@ -34,10 +34,9 @@ from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
 from constructive.exact.arithmetics import Floats
 from constructive.layers import residues
-from constructive.layers.attend import attend
+from constructive.layers.attend import Own, Shared, attend, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.short_weights import shortened
-from constructive.layers.views import Own, Shared, examples
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report

@@ -19,11 +19,10 @@ from constructive.exact.arithmetics import Floats
 from constructive.exact.directed import percent
 from constructive.figures import drawing
 from constructive.figures.figure import Picture
-from constructive.layers.attend import attend
+from constructive.layers.attend import Causal, attend
 from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
 from constructive.layers.recital import recital
-from constructive.layers.views import Causal
 from constructive.support.arrays import Array, Integers
 
 LAST = 100  # Positions whose attention is drawn, at most

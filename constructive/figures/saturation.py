@@ -18,9 +18,8 @@ from constructive.data.dataset import Dataset
 from constructive.exact.arithmetics import Floats
 from constructive.figures import drawing
 from constructive.figures.figure import Picture
-from constructive.layers.attend import attend
+from constructive.layers.attend import attend, examples
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.views import examples
 from constructive.support.arrays import Array
 from constructive.support.extras import require
 from constructive.theory.bounds import rank_one_capacity

@@ -1,8 +1,14 @@
 """Attention, once: in any arithmetic, and for any view of which tokens a query sees."""
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from constructive.data.padded import Padded
 from constructive.exact.arithmetics import (
     Arithmetic,
     Logits,
@@ -10,8 +16,206 @@ from constructive.exact.arithmetics import (
     Numbers,
     Weights,
 )
-from constructive.layers.views import Block, View
-from constructive.support.arrays import Array
+from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
+
+# Which tokens each query sees: own contexts, one shared context, or what came before.
+#
+# Tokens come in groups, and each query sees tokens of one group: own contexts are T groups, a
+# shared context is the only one, and sequences are groups whose tokens are the queries. A view
+# cuts the queries into blocks, so that memory is bounded, and says which tokens of a block are
+# hidden from which query.
+
+
+Numbers = npt.NDArray[Any]
+Rows = slice | tuple[slice, slice]
+
+# About the size of the logits of a block of positions, in bytes: large, so that products are.
+BLOCK_BYTES = 1 << 25
+_MOST_ROWS = 256  # Beyond this a block computes more of what it does not see than it gains
+
+
+class Block(NamedTuple):
+    """Queries that are computed together, and the tokens that they see."""
+
+    # where the queries are, in an array that has the axes of the queries of the view first
+    rows: Rows
+    groups: slice  # which groups of tokens they see
+    keys: slice  # which tokens of each group any of them sees: n
+    # (b, n), which of these a query does not see, for the b queries of each group, or for all b
+    # queries where each group has one; None if all see all
+    hidden: Booleans | None
+
+    @property
+    def counts(self) -> Integers:
+        """How many tokens each of the b queries sees: (b,), or (1,) where all see all."""
+        if self.hidden is None:
+            return np.array([self.keys.stop - self.keys.start])
+        counts: Integers = (~self.hidden).sum(axis=1)
+        return counts
+
+
+class View(ABC):
+    """Which tokens each query sees."""
+
+    queries: Numbers  # (T, d), or (S, N, d) where each group has several queries
+    # (G, n, d), G groups: one for each along the first axis of queries, or one for all
+    tokens: Numbers
+    # about the size of temporary arrays, in bytes, unless another is given
+    chunk_bytes: ClassVar[int] = CHUNK_BYTES
+    # whether all queries see the same tokens, so that these can be part of the weights
+    is_shared: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The axes of the queries: (T,) or (S, N)."""
+        return self.queries.shape[:-1]
+
+    @property
+    @abstractmethod
+    def hidden(self) -> Booleans | None:
+        """Which tokens each query does not see, or None if all see all.
+
+        (T, n), or (N, n) for the N queries of each group, where groups have several.
+        """
+
+    @abstractmethod
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Cover all queries once. All blocks of some groups come one after the other."""
+
+
+class Own(View):
+    """Each query sees a context of its own."""
+
+    def __init__(self, contexts: Numbers, queries: Numbers) -> None:
+        self.tokens, self.queries = contexts, queries
+
+    @property
+    def hidden(self) -> Booleans | None:
+        """None: all tokens of its context are seen."""
+        return None
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Take some examples at a time.
+
+        Example:
+            >>> view = Own(np.zeros((3, 2, 1)), np.zeros((3, 1)))
+            >>> [(block.rows.start, block.rows.stop) for block in view.blocks(1, 64)]
+            [(0, 2), (2, 3)]
+        """
+        for rows in _examples(self, num_heads, chunk_bytes, itemsize):
+            yield Block(rows, rows, slice(0, self.tokens.shape[1]), None)
+
+
+class OfLengths(Own):
+    """Each query sees the first tokens of a context of its own, as many as that has."""
+
+    def __init__(self, contexts: Padded, queries: Numbers) -> None:
+        super().__init__(contexts.tokens, queries)
+        self._hidden: Booleans = ~contexts.mask
+
+    @property
+    def hidden(self) -> Booleans:
+        """The tokens beyond the length of each context: (T, n)."""
+        return self._hidden
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Take some examples at a time.
+
+        Example:
+            >>> view = OfLengths(Padded(np.zeros((2, 3, 1)), np.array([1, 3])), np.zeros((2, 1)))
+            >>> [block.hidden.tolist() for block in view.blocks(1, 1000)]
+            [[[False, True, True], [False, False, False]]]
+        """
+        for block in super().blocks(num_heads, chunk_bytes, itemsize):
+            yield block._replace(hidden=self.hidden[block.rows])
+
+
+class Shared(View):
+    """All queries see one context."""
+
+    is_shared = True
+
+    def __init__(self, context: Numbers, queries: Numbers) -> None:
+        self.tokens, self.queries = context[np.newaxis], queries
+
+    @property
+    def hidden(self) -> None:
+        """None: all tokens are seen."""
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Take some examples at a time."""
+        for rows in _examples(self, num_heads, chunk_bytes, itemsize):
+            yield Block(rows, slice(0, 1), slice(0, self.tokens.shape[1]), None)
+
+
+class Causal(View):
+    """Each token of a sequence is a query, which sees the tokens up to itself.
+
+    A block of b positions sees the tokens up to its last one, n of them. Its logits are H b n
+    numbers for each sequence, never H N N.
+    """
+
+    chunk_bytes = BLOCK_BYTES
+
+    def __init__(self, tokens: Numbers, window: int | None = None) -> None:
+        self.tokens = self.queries = tokens
+        self.window = window if window is None else min(window, tokens.shape[1])
+
+    @property
+    def hidden(self) -> Booleans:
+        """Which tokens each position does not see: (N, N), so for short sequences alone."""
+        every = np.arange(self.shape[1])
+        return self.hides(every, every)
+
+    def blocks(
+        self,
+        num_heads: int,
+        chunk_bytes: int,
+        itemsize: int = 8,  # noqa: ARG002 - blocks of float32 are those of float64
+    ) -> Iterator[Block]:
+        """Take some positions of some sequences at a time.
+
+        Example:
+            >>> view = Causal(np.zeros((1, 5, 1)), window=2)
+            >>> [(b.rows[1].start, b.rows[1].stop, b.keys.start) for b in view.blocks(1, 64)]
+            [(0, 2, 0), (2, 4, 1), (4, 5, 3)]
+        """
+        count, length = self.shape
+        allowed = max(1, chunk_bytes // (8 * num_heads))  # entries of one head
+        others = (self.window or length) - 1
+        # b rows see at most N keys together, and at most b + window - 1.
+        fitting = max(allowed // length, (math.isqrt(others**2 + 4 * allowed) - others) // 2)
+        step = max(1, min(length, _MOST_ROWS, fitting))
+        together = max(1, allowed // (step * min(length, step + others)))
+        for first in range(0, count, together):
+            sequences = slice(first, min(first + together, count))
+            for start in range(0, length, step):
+                stop = min(start + step, length)
+                begin = 0 if self.window is None else max(0, start + 1 - self.window)
+                hidden = self.hides(np.arange(start, stop), np.arange(begin, stop))
+                rows = sequences, slice(start, stop)
+                yield Block(rows, sequences, slice(begin, stop), hidden)
+
+    def hides(self, rows: Integers, keys: Integers) -> Booleans:
+        """Return which tokens positions do not see: (b, n)."""
+        later: Booleans = keys > rows[:, np.newaxis]
+        if self.window is not None:
+            later |= keys <= rows[:, np.newaxis] - self.window
+        return later
+
+
+def examples(contexts: Numbers | Padded, queries: Numbers) -> Own | Shared:
+    """View examples with a context each, or with one for all."""
+    if isinstance(contexts, Padded):
+        return OfLengths(contexts, queries)
+    return Shared(contexts, queries) if contexts.ndim == 2 else Own(contexts, queries)
+
+
+def _examples(view: View, num_heads: int, chunk_bytes: int, itemsize: int) -> Iterator[slice]:
+    """Return slices of examples whose queries, logits and averages fit together."""
+    size, width = view.tokens.shape[1:]
+    row = num_heads * (2 * width + size) * itemsize
+    return row_chunks(len(view.queries), row, chunk_bytes)
 
 
 class Chunk(NamedTuple, Generic[Matrices]):
@@ -45,7 +249,7 @@ def attend(
     Example:
         >>> import numpy as np
         >>> from constructive.exact.arithmetics import Floats
-        >>> from constructive.layers.views import Causal
+        >>> from constructive.layers.attend import Causal
         >>> weights, tokens = np.zeros((1, 1, 1)), np.array([[[3.0], [5.0], [1.0]]])
         >>> chunks = attend(Floats(np.float64), (weights, weights), Causal(tokens))
         >>> [chunk.representation.ravel().tolist() for chunk in chunks]  # means of what came before

@@ -25,10 +25,9 @@ from constructive.data.dataset import Dataset
 from constructive.data.padded import Padded, as_padded
 from constructive.exact.arithmetics import FactoredFloats
 from constructive.exact.models import FLOAT32
-from constructive.layers.attend import Chunk, attend, flat
+from constructive.layers.attend import Chunk, View, attend, examples, flat
 from constructive.layers.outputs import Outputs, drawn
 from constructive.layers.shapes import HeadShapes, check_targets, require_floats
-from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, as_array, private
 from constructive.support.errors import DataError, ParameterError, shown
 

@@ -11,9 +11,8 @@ from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
 from constructive.exact.balls import Balls, exact_matrix, working_precision
-from constructive.layers.attend import attend
+from constructive.layers.attend import attend, examples
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.views import examples
 from constructive.support.arrays import Array
 
 

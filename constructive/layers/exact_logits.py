@@ -47,7 +47,7 @@ from constructive.exact.dyadic import granularity
 from constructive.exact.float_enclosure import ENOUGH
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
-from constructive.layers.views import BLOCK_BYTES, Causal, View
+from constructive.layers.attend import BLOCK_BYTES, Causal, View
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 
 PATH = 2.0**-120  # What underflow takes from a path of factors, each of size one
@@ -161,7 +161,7 @@ def exact_logits(
 
     Example:
         >>> from constructive.exact.models import FLOAT32
-        >>> from constructive.layers.views import Shared
+        >>> from constructive.layers.attend import Shared
         >>> view = Shared(np.array([[1.0, 2.0], [0.5, 4.0]]), np.array([[1.0, 1.0]]))
         >>> whole, third = np.full((1, 2, 1), 3.0), np.full((1, 2, 1), 1 / 3)
         >>> [bool(exact_logits((w, whole), view).exact(FLOAT32).all()) for w in (whole, third)]

@@ -30,10 +30,9 @@ from constructive.exact.arithmetics import (
     array_of,
     matrix_of,
 )
-from constructive.layers.attend import attend
+from constructive.layers.attend import attend, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.shapes import HeadShapes, check_targets
-from constructive.layers.views import examples
 from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
 

@@ -26,9 +26,8 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point, Residues, VanishingDenominatorError
-from constructive.layers.attend import attend
+from constructive.layers.attend import View, attend, examples
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 _PRIMES = 3

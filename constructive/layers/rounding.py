@@ -35,10 +35,9 @@ from constructive.exact.directed import up
 from constructive.exact.float_enclosure import Rounded, growth
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
-from constructive.layers.attend import attend
+from constructive.layers.attend import attend, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.exact_logits import PATH, exact_logits
-from constructive.layers.views import examples
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.progress import report
 

@@ -6,8 +6,8 @@ from constructive.data.dataset import Dataset
 from constructive.exact.directed import up
 from constructive.exact.dyadic import granularity
 from constructive.exact.models import FLOAT32
+from constructive.layers.attend import examples
 from constructive.layers.exact_logits import exact_logits
-from constructive.layers.views import examples
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import DataError
 

@@ -12,9 +12,8 @@ from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_token
 from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.models import FLOAT32
-from constructive.layers.attend import attend
+from constructive.layers.attend import Causal, attend
 from constructive.layers.recital import exact_tokens, recital
-from constructive.layers.views import Causal
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "multiples of 1/2"

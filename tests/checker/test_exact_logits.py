@@ -20,11 +20,11 @@ from constructive import (
     explain,
     generators,
 )
+from constructive.layers.attend import Own
 from constructive.layers.exact_logits import exact_logits
 from constructive.layers.programs import Program
 from constructive.layers.rounding import rounding
 from constructive.layers.short_weights import shortened
-from constructive.layers.views import Own
 from constructive.strategies import programs
 
 

@@ -6,9 +6,8 @@ from flint import arb, ctx
 
 from constructive import ParameterError, PrecisionError
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import attend
+from constructive.layers.attend import Causal, attend
 from constructive.layers.causal.saturated import LEAD, picks, read
-from constructive.layers.views import Causal
 
 LENGTH, WIDTH, HEADS, WINDOW = 40, 9, 6, 8
 

@@ -13,8 +13,7 @@ import mpmath
 import numpy as np
 
 from constructive.data.padded import Padded
-from constructive.layers.attend import attend
-from constructive.layers.views import Causal, OfLengths, Own, Shared
+from constructive.layers.attend import Causal, OfLengths, Own, Shared, attend
 
 HEADS, WIDTH, HEAD_DIM = 2, 6, 2
 DIGITS = 60

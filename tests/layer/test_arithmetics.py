@@ -32,8 +32,7 @@ from constructive.exact.arithmetics import (
 )
 from constructive.exact.balls import Balls
 from constructive.exact.float_enclosure import Bounded, Tabulated
-from constructive.layers.attend import attend
-from constructive.layers.views import Causal, Own
+from constructive.layers.attend import Causal, Own, attend
 
 POINT = Point(next(modular.safe_primes()), 123456)
 

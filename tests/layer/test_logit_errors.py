@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from constructive.exact.float_enclosure import Rounded
 from constructive.exact.models import FLOAT32, MODELS, STORAGES, model_named
-from constructive.layers.attend import attend
+from constructive.layers.attend import Causal, Shared, attend
 from constructive.layers.exact_logits import exact_logits, exact_positions
-from constructive.layers.views import Causal, Shared
 
 SEEDS = st.integers(0, 2**32 - 1)
 FREE = MODELS["float32, any contraction"]

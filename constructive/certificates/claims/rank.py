@@ -37,12 +37,12 @@ from constructive.data.repeats import repeated_inputs
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point, Residues
 from constructive.layers import residues
+from constructive.layers.attend import Causal
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.recital import added_tokens
 from constructive.layers.residues import Search
-from constructive.layers.views import Causal
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
 from constructive.support.progress import report

@@ -23,8 +23,7 @@ from constructive.constructions.multihead.heads import SATURATION_EPS, Head
 from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import attend
-from constructive.layers.views import examples
+from constructive.layers.attend import attend, examples
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.progress import report
 

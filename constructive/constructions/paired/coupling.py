@@ -11,8 +11,7 @@ import numpy as np
 
 from constructive.constructions.paired.ordering import Ordered
 from constructive.exact.arithmetics import Floats, softmax_in_place
-from constructive.layers.attend import attend
-from constructive.layers.views import examples
+from constructive.layers.attend import attend, examples
 from constructive.support.arrays import Array, Integers
 
 if TYPE_CHECKING:

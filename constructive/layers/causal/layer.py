@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import attend, flat
+from constructive.layers.attend import BLOCK_BYTES, Causal, Rows, attend, flat
 from constructive.layers.shapes import HeadShapes, require_floats
-from constructive.layers.views import BLOCK_BYTES, Causal, Rows
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, finite_array, private
 from constructive.support.errors import DataError, ParameterError

@@ -37,10 +37,9 @@ from constructive.exact.directed import up
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
-from constructive.layers.attend import attend, flat
+from constructive.layers.attend import Block, Causal, attend, flat
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.exact_logits import ExactLogits
-from constructive.layers.views import Block, Causal
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 
 _FEW = 1024  # Positions whose logits are computed at a time
