@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from constructive.layers.shapes import FLOAT64_BITS
+from constructive.layers.attention import FLOAT64_BITS
 
 FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 

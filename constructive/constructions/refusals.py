@@ -3,7 +3,7 @@
 from constructive.constructions.construction import Construction
 from constructive.constructions.options import FLOAT, NARROW, PIECES, PLANNED, WIDE, Options
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.layers.shapes import FLOAT64_BITS
+from constructive.layers.attention import FLOAT64_BITS
 from constructive.support.errors import ParameterError
 
 

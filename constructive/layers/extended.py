@@ -16,10 +16,8 @@ from constructive.data.dataset import Dataset
 from constructive.exact import balls
 from constructive.exact.balls import exact_matrix, working_precision
 from constructive.exact.directed import upper
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.attention import FLOAT64_BITS, AttentionLayer, HeadShapes, Outputs, drawn
 from constructive.layers.balls import enclose, intermediate
-from constructive.layers.outputs import Outputs, drawn
-from constructive.layers.shapes import FLOAT64_BITS, HeadShapes
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.attention import AttentionLayer, head_weights
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import Layer
 from constructive.layers.record import BuildRecord, TrainedRecord, read_record
-from constructive.layers.shapes import head_weights
 from constructive.support import tensors
 from constructive.support.arrays import Array
 from constructive.support.files import replacing

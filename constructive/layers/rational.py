@@ -31,8 +31,7 @@ from constructive.exact.arithmetics import (
     matrix_of,
 )
 from constructive.layers.attend import attend, examples
-from constructive.layers.attention import AttentionLayer
-from constructive.layers.shapes import HeadShapes, check_targets
+from constructive.layers.attention import AttentionLayer, HeadShapes, check_targets
 from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError, ParameterError
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
+from constructive.layers.attention import FLOAT64_BITS
 from constructive.layers.layer import Layer
-from constructive.layers.shapes import FLOAT64_BITS
 
 Facts = tuple[tuple[str, str], ...]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from constructive import AttentionLayer, Dataset, RationalDataset, build_memorizer, generators
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.layers.outputs import Outputs, SignedCycles, drawn
+from constructive.layers.attention import Outputs, SignedCycles, drawn
 from constructive.strategies import memorizable
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import BLOCK_BYTES, Causal, Rows, attend, flat
-from constructive.layers.shapes import HeadShapes, require_floats
+from constructive.layers.attention import HeadShapes, require_floats
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, finite_array, private
 from constructive.support.errors import DataError, ParameterError
