@@ -36,7 +36,7 @@ from constructive.exact.arithmetics import Floats
 from constructive.layers import residues
 from constructive.layers.attend import Own, Shared, attend, examples
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.short_weights import shortened
+from constructive.layers.exact_logits import shortened
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report

@@ -21,10 +21,8 @@ from constructive import (
     generators,
 )
 from constructive.layers.attend import Own
-from constructive.layers.exact_logits import exact_logits
+from constructive.layers.exact_logits import exact_logits, rounding, shortened
 from constructive.layers.programs import Program
-from constructive.layers.rounding import rounding
-from constructive.layers.short_weights import shortened
 from constructive.strategies import programs
 
 

@@ -24,7 +24,7 @@ from constructive import (
 from constructive.certificates.claims import executed
 from constructive.exact.float_enclosure import Rounded, Sized, growth
 from constructive.exact.models import FLOAT32, MODELS
-from constructive.layers import rounding
+from constructive.layers import exact_logits
 
 SINGLE = FLOAT32
 F32 = np.float32
@@ -69,7 +69,7 @@ def arrays_of(dataset):
 @given(layers())
 def test_the_checker_finds_the_same_bounds(checker, problem):
     layer, dataset = problem
-    bounds = rounding.rounding(layer, dataset, SINGLE).bounds
+    bounds = exact_logits.rounding(layer, dataset, SINGLE).bounds
     with np.errstate(over="ignore"):
         theirs, _ = checked_rounding(checker, layer, dataset)
     assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
@@ -107,8 +107,8 @@ def test_what_is_no_number_is_no_bound(checker, x):
 def test_chunks_change_nothing():
     data = generators.uniform(num_examples=61, context_size=8, width=16)
     layer = build_memorizer(data, num_heads=4, construction="rank_one").layer
-    whole = rounding.rounding(layer, data, SINGLE).bounds
-    parts = rounding.rounding(layer, data, SINGLE, chunk_bytes=1).bounds
+    whole = exact_logits.rounding(layer, data, SINGLE).bounds
+    parts = exact_logits.rounding(layer, data, SINGLE, chunk_bytes=1).bounds
     assert np.allclose(whole, parts, rtol=1e-9, atol=0.0)
     assert whole.shape == (61, 1)
 
@@ -122,14 +122,14 @@ def test_what_is_no_number_bounds_nothing(checker):
         data = Dataset(contexts, [[1e308, 1e308], [0.0, 0.0]], np.zeros(2))
         with np.errstate(all="ignore"):
             assert checked_rounding(checker, layer, data)[0] == np.inf
-        assert not np.isfinite(rounding.rounding(layer, data, SINGLE).bounds).all()
+        assert not np.isfinite(exact_logits.rounding(layer, data, SINGLE).bounds).all()
 
 
 def test_underflow_alone_is_bounded(checker):
     """A readout of zeros, whose sums may still be of what was not zero before it underflowed."""
     layer = AttentionLayer(*np.ones((2, 1, 2, 1)), np.zeros((1, 2, 1)), [[1.0]], [[1.0]])
     data = Dataset([[1.0, 1.0], [1.0, -1.0]], [[1.0, 1.0]], [0.0])
-    bound = rounding.rounding(layer, data, SINGLE).bounds.max()
+    bound = exact_logits.rounding(layer, data, SINGLE).bounds.max()
     assert 2.0**-126 < bound < 2.0**-100
     theirs, exact = checked_rounding(checker, layer, data)
     assert theirs == pytest.approx(bound, rel=2.0**-12, abs=0.0)
@@ -385,7 +385,7 @@ def test_the_checker_finds_as_much_where_errors_of_exponents_are_huge(checker):
     model = "float32, scaled"
     for size, bounded in ((0.5, True), (0.9, True), (1.25, False)):
         data = Dataset(np.array([[1.0], [0.0]], F32), np.array([[size]], F32), [0.0])
-        found = rounding.rounding(layer, data, MODELS[model])
+        found = exact_logits.rounding(layer, data, MODELS[model])
         assert np.isfinite(found.bounds).all() == bounded
         if bounded:
             arrays = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}

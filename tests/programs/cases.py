@@ -12,8 +12,7 @@ from constructive import AttentionLayer, Dataset
 from constructive.exact.formats import rounded
 from constructive.layers.causal.layer import CausalLayer
 from constructive.layers.causal.margins import margins
-from constructive.layers.exact_logits import exact_positions
-from constructive.layers.rounding import rounding
+from constructive.layers.exact_logits import exact_positions, rounding
 
 KINDS = "normal", "positive", "equal", "short", "cancelling", "tiny", "large logits"
 

@@ -30,8 +30,8 @@ from constructive.exact.directed import at_most, percent, short_bound, upper
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import model_named
 from constructive.layers.decoder import Decoder
+from constructive.layers.exact_logits import Rounding, rounding
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.rounding import Rounding, rounding
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
