@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from constructive.data.padded import padded as padded
     from constructive.data.rational import RationalDataset as RationalDataset
     from constructive.layers.attention import AttentionLayer as AttentionLayer
-    from constructive.layers.causal.layer import CausalLayer as CausalLayer
+    from constructive.layers.causal import CausalLayer as CausalLayer
     from constructive.layers.decoder import Decoder as Decoder
     from constructive.layers.decoder_record import DecoderRecord as DecoderRecord
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from constructive import CausalLayer, Decoder, Text
-from constructive.layers.causal.saturated import read
+from constructive.layers.causal import read
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.drawn import drawn_signs
 

@@ -29,7 +29,7 @@ from constructive.constructions.codes import spread_codes
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.constructions.multihead import readout
 from constructive.data.corpus import Text
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.recital import recital

@@ -20,7 +20,7 @@ from constructive.exact.arithmetics import Floats
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named
 from constructive.layers import decoder_files, tables
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_checks import require_ids, require_parts, require_text
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.packing import pack, packable

@@ -6,7 +6,7 @@ import numpy as np
 
 from constructive.data.corpus import Text
 from constructive.data.tokens import Token
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import DataError, ParameterError, shown
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from constructive.layers.attention import head_weights
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_record import read_record
 from constructive.layers.packed.packing import pack, packable, unpack
 from constructive.support.arrays import Array

@@ -20,8 +20,8 @@ from constructive.exact.programs.sums import Order
 from constructive.exact.programs.trees import Contractor, Labelled, Tree, contract, leaves
 from constructive.layers.attend import Causal, View, examples
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.causal.integers import readout_parts
-from constructive.layers.causal.layer import CausalLayer
 from constructive.support.arrays import Array
 
 LOG2_E = 1.4426950408889634

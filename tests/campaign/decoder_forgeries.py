@@ -20,7 +20,7 @@ from forgeries import EVIL, Case, leaves
 from triples import described, digest
 
 from constructive import Decoder, Text, build_decoder, certify
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_files import file_content
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.packing import packable

@@ -4,7 +4,7 @@ import flint
 import numpy as np
 
 from constructive import Text, build_decoder
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
 

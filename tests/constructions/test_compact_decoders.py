@@ -13,7 +13,7 @@ from constructive.constructions.compact.cells import base_of, cells_of, order_of
 from constructive.constructions.compact.pivoting import solve_cells
 from constructive.constructions.compact.rounding import nearest_plane, polished
 from constructive.constructions.compact.tokens import Layout
-from constructive.layers.causal.saturated import picks
+from constructive.layers.causal import picks
 
 ENGLISH = (Path(__file__).parents[2] / "LICENSE").read_text()
 

@@ -7,7 +7,7 @@ from flint import arb, ctx
 from constructive import ParameterError, PrecisionError
 from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import Causal, attend
-from constructive.layers.causal.saturated import LEAD, picks, read
+from constructive.layers.causal import LEAD, picks, read
 
 LENGTH, WIDTH, HEADS, WINDOW = 40, 9, 6, 8
 

@@ -6,7 +6,7 @@ import numpy as np
 from cases import DecoderCase, LayerCase, share
 
 from constructive import AttentionLayer, Dataset
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.drawn_programs import choices, drawn
 
 TOGETHER = (

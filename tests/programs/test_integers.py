@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from constructive import ParameterError, PrecisionError, Text, Verdict, certify
 from constructive.exact.formats import FORMATS
 from constructive.exact.models import INTEGER_MODELS, MODELS, model_named
+from constructive.layers.causal import picks, read
 from constructive.layers.causal.integers import require_integers
-from constructive.layers.causal.saturated import picks, read
 from constructive.layers.drawn_programs import choices, drawn
 from constructive.layers.recital import recital
 from constructive.strategies import programs

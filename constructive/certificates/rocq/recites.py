@@ -9,7 +9,7 @@ from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory
 from constructive.certificates.rocq.witness import NotConfirmableError, bound_of, evidence_of
 from constructive.data.corpus import Text
-from constructive.layers.causal.saturated import picks
+from constructive.layers.causal import picks
 from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError

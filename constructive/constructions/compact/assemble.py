@@ -7,8 +7,7 @@ import numpy as np
 from constructive.constructions.compact.contexts import Contexts
 from constructive.constructions.compact.exact import margins
 from constructive.constructions.compact.plan import Plan
-from constructive.layers.causal.layer import CausalLayer
-from constructive.layers.causal.saturated import EXACT
+from constructive.layers.causal import EXACT, CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.support.arrays import Array

@@ -17,7 +17,7 @@ from constructive.constructions.compact.contexts import Contexts, following_of
 from constructive.constructions.compact.exact import share_of
 from constructive.constructions.compact.plan import ATTEMPTS, MORE_HEADS, Plan
 from constructive.constructions.compact.readout import Shortest, rounded, shortest
-from constructive.layers.causal.saturated import EXACT, Signs, picks
+from constructive.layers.causal import EXACT, Signs, picks
 from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report

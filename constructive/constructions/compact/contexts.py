@@ -10,7 +10,7 @@ import numpy as np
 from constructive.constructions.compact.plan import Plan
 from constructive.constructions.compact.tokens import Layout
 from constructive.data.corpus import Text
-from constructive.layers.causal.saturated import Signs, picks, read
+from constructive.layers.causal import Signs, picks, read
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from constructive.constructions.compact.contexts import Contexts
 from constructive.constructions.compact.plan import Plan
-from constructive.layers.causal.saturated import EXACT
+from constructive.layers.causal import EXACT
 from constructive.support.arrays import Array, row_chunks
 
 _UNIT = 2.0**-24  # Of rounding to nearest in float32

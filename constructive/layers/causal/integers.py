@@ -27,8 +27,8 @@ import numpy as np
 from constructive.exact.directed import up
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import Format
+from constructive.layers.causal import EXACT, picks
 from constructive.layers.causal.margins import Margins, of_the_worst
-from constructive.layers.causal.saturated import EXACT, picks
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import PrecisionError
 

@@ -38,7 +38,7 @@ from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import FLOAT64
 from constructive.layers.attend import Block, Causal, attend, flat
-from constructive.layers.causal.layer import CausalLayer
+from constructive.layers.causal import CausalLayer
 from constructive.layers.exact_logits import ExactLogits
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 

@@ -1,0 +1,355 @@
+"""Causal attention: every position of a sequence asks, and sees what came before it.
+
+`layer` computes in floats, `margins` bounds what programs round, and `integers` and `saturated`
+find what they do not round.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.exact.arithmetics import Floats
+from constructive.layers.attend import BLOCK_BYTES, Causal, Rows, attend, flat
+from constructive.layers.attention import HeadShapes, require_floats
+from constructive.support.arguments import require_positive
+from constructive.support.arrays import (
+    Array,
+    Integers,
+    finite_array,
+    first_place,
+    private,
+    row_chunks,
+)
+from constructive.support.errors import DataError, ParameterError, PrecisionError, shown
+
+# The causal layer: every position of a sequence is a query, and its context is what came before.
+#
+# Notation: x_1, ..., x_N the tokens of a sequence (N, d), H heads with W_Q, W_K (d, d_h), an
+# effective readout U. Position i sees j = 1, ..., i, or the last `window` of these. ::
+#
+#     alpha_h = softmax of x_j . W_K W_Q^T x_i over the j which i sees z_h     = sum_j alpha_hj x_j
+# f_i     = U^T (x_i, z_1, ..., z_H)           with the skip connection; without it U^T (z_1, ...)
+#
+# The logits carry no factor 1/sqrt(d_h). For almost all sequences and almost all weights the rows
+# of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), with a skip connection, and
+# no weights do better (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
+
+
+@dataclass(frozen=True, eq=False)
+class CausalLayer(HeadShapes):
+    """Causal multi-head attention with an effective readout, as plain arrays of one dtype.
+
+    The arrays are read-only copies of what was given; the layer computes in their dtype.
+
+    Attributes:
+        query_weights: W_Q (H, d, d_h)
+        key_weights: W_K (H, d, d_h)
+        readout_weights: U (K, d_out), K = (H + 1) d with the skip connection, else H d
+        window: how many positions one sees, itself among them; None for all up to itself
+        skip: whether the readout sees x_i, too
+
+    Raises:
+        ParameterError: for what is not an array, shapes that do not fit, dtypes other than float32
+            or float64 or several of them, entries that are not finite, and a window that is not a
+            positive integer
+
+    Example:
+        >>> zeros = np.zeros((1, 1, 1))
+        >>> layer = CausalLayer(zeros, zeros, np.array([[1.0]]), skip=False)
+        >>> layer([[[3.0], [5.0], [1.0]]]).tolist()  # uniform attention: means of what came before
+        [[[3.0], [4.0], [3.0]]]
+    """
+
+    query_weights: Array
+    key_weights: Array
+    readout_weights: Array
+    window: int | None = None
+    skip: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("query_weights", "key_weights", "readout_weights"):
+            object.__setattr__(self, name, private(name, getattr(self, name)))
+        if self.window is not None:
+            require_positive(window=self.window)
+        _check(self.tensors, skip=self.skip)
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The weights by the names which files give them."""
+        return {**self.head_tensors, "U": self.readout_weights}
+
+    @property
+    def width(self) -> int:
+        """d, the number of entries of a token."""
+        return len(self.readout_weights) // (self.num_heads + self.skip)
+
+    @property
+    def target_dim(self) -> int:
+        """d_out, the number of entries of the output."""
+        return int(self.readout_weights.shape[1])
+
+    @property
+    def inner_dim(self) -> int:
+        """K, the number of entries of the representation."""
+        return (self.num_heads + self.skip) * self.width
+
+    def __call__(self, sequences: npt.ArrayLike, *, block_bytes: int = BLOCK_BYTES) -> Array:
+        """Evaluate f at all positions of all sequences: (S, N, d_out).
+
+        Args:
+            sequences: (S, N, d)
+            block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
+
+        Raises:
+            DataError: if shapes do not fit the layer, or numbers are not finite
+        """
+        return self._collected(
+            sequences, self.target_dim, lambda z: z @ self.readout_weights, block_bytes
+        )
+
+    def intermediate(self, sequences: npt.ArrayLike, *, block_bytes: int = BLOCK_BYTES) -> Array:
+        """The intermediate representation of all positions: (S, N, K).
+
+        Args:
+            sequences: (S, N, d)
+            block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
+
+        Raises:
+            DataError: if shapes do not fit the layer, or numbers are not finite
+        """
+        return self._collected(sequences, self.inner_dim, lambda z: z, block_bytes)
+
+    def _collected(
+        self,
+        sequences: npt.ArrayLike,
+        entries: int,
+        of: Callable[[Array], Array],
+        block_bytes: int,
+    ) -> Array:
+        """What is made of the representation of all positions: (S, N, entries)."""
+        tokens = self.checked(sequences)
+        out = np.empty((*tokens.shape[:2], entries), tokens.dtype)
+        for rows, z in self.chunks(tokens, block_bytes=block_bytes):
+            out[rows] = of(z)
+        return out
+
+    def chunks(
+        self, tokens: Array, *, block_bytes: int = BLOCK_BYTES
+    ) -> Iterator[tuple[Rows, Array]]:
+        """Which positions of which sequences, and their representation, a few at a time.
+
+        Args:
+            tokens: (S, N, d), of the dtype of the weights
+            block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
+
+        Yields:
+            an index of (S, N), and z of the positions there: (s, b, K)
+        """
+        weights, view = (self.query_weights, self.key_weights), Causal(tokens, self.window)
+        for chunk in attend(Floats(tokens.dtype), weights, view, chunk_bytes=block_bytes):
+            z = flat(chunk.representation)
+            own = tokens[chunk.rows]
+            yield chunk.rows, np.concatenate([own, z], axis=2) if self.skip else z
+
+    def checked(self, sequences: npt.ArrayLike) -> Array:
+        """Sequences as an array of the layer's dtype.
+
+        Args:
+            sequences: (S, N, d)
+
+        Raises:
+            DataError: if shapes do not fit the layer, or numbers are not finite
+        """
+        tokens = finite_array("sequences", sequences, copy=False)
+        if tokens.ndim != 3 or tokens.shape[2] != self.width or 0 in tokens.shape:
+            raise DataError(
+                f"sequences have shape {tokens.shape}, not (S, N, d={self.width})",
+                witness=tokens.shape,
+                suggestion="an array of sequences of tokens; x[np.newaxis] for a single one",
+            )
+        return tokens.astype(self.query_weights.dtype, copy=False)
+
+
+def _check(tensors: dict[str, Array], *, skip: bool) -> None:
+    """Raise ParameterError for weights which do not fit together."""
+    w_q, w_k, readout = (tensors[name] for name in ("W_Q", "W_K", "U"))
+    shapes = {name: array.shape for name, array in tensors.items()}
+    fits = w_q.ndim == 3 and w_q.shape == w_k.shape and readout.ndim == 2 and w_q.size
+    if not fits or readout.shape[0] != (len(w_q) + skip) * w_q.shape[1] or not readout.size:
+        rows = "(H + 1) d" if skip else "H d"
+        raise ParameterError(
+            f"weights have shapes {shapes}",
+            witness=shapes,
+            suggestion=f"W_Q and W_K (H, d, d_h), U ({rows}, d_out)",
+        )
+    require_floats(tensors)
+
+
+# Saturated heads: each of them reads one token, and every float evaluation gives this token.
+#
+# Let the entries of tokens be signs, and those of W_Q and W_K integers. Then logits are integers.
+# Where the terms of a difference of two logits add up to less than 2^24 in size, float32 makes no
+# error in any logit, whatever is multiplied first and in whatever order sums are taken. If in
+# addition the largest logit of each position leads by 128 or more, then all other attention
+# weights together are at most (w - 1) e^-128 < (w - 1) 2^-184, and evaluation in floating point
+# rounds them away: they meet a 1 in the denominator, and a +1 or -1 in each entry of the average.
+# So z_h **is** the token of the largest logit, bit for bit, in float32, and also where attention
+# is stored in bfloat16 or float16 (Proposition 21.2).
+#
+# This holds for programs that round to nearest, keep logits in float32, mask with -inf or with
+# -2^24 or less, and evaluate exp(l - max l) without fusing the product into the exponent. It does
+# not hold for exp2(fma(l, c, -m c)), nor for products with the reciprocal of a rounded logsumexp.
+#
+# Source: Proposition 21.2 (proofs/21); the construction is ours.
+
+
+Signs = npt.NDArray[np.int8]
+
+LEAD = 128  # The lead from which the other weights are below 2^-184, and vanish by rounding
+EXACT = 1 << 24  # Integers up to this one are float32 numbers
+_ENTRIES = 1 << 21  # Of the logits of one offset that are in memory at once
+
+
+class Picks(NamedTuple):
+    """Which tokens saturated heads read."""
+
+    # the index of the token within its sequence, for each position and head (..., N, H)
+    tokens: Integers
+    # the least difference of the largest logit and the next one, over all positions that see two
+    # tokens or more; `LEAD` if there are none
+    lead: int
+    size: int  # the largest sum of the sizes of all terms in a difference of two logits, over heads
+
+
+def picks(
+    tokens: npt.ArrayLike,
+    w_q: npt.ArrayLike,
+    w_k: npt.ArrayLike,
+    window: int | None,
+    *,
+    first: int = 0,
+) -> Picks:
+    """Return the token that each head reads at each position, from integer arithmetic alone.
+
+    Example:
+        >>> sequence = [[1, 1, -1], [1, -1, -1], [1, 1, 1]]
+        >>> picks(sequence, [[[64], [0], [0]]], [[[0], [2], [1]]], window=2).tokens.tolist()
+        [[0], [0], [2]]
+    """
+    x, w_q, w_k = (np.asarray(array) for array in (tokens, w_q, w_k))
+    if window is not None:
+        require_positive(window=window)
+    _require_shapes(x, w_q, w_k)
+    if first not in range(x.shape[-2]):
+        raise ParameterError(
+            f"first={first} is not a position of {x.shape[-2]}", witness=first, suggestion="first=0"
+        )
+    _require_signs(x)
+    x, queries, keys = x.astype(np.int64), _integers("W_Q", w_q), _integers("W_K", w_k)
+    size = logit_size(queries, keys)
+    if size >= EXACT:
+        raise PrecisionError(
+            f"the terms of a difference of two logits add up to {size}, so float32 may round it",
+            witness=size,
+            suggestion="smaller weights: the sum of sizes has to be less than 2^24",
+        )
+    heads, length = len(queries), x.shape[-2]
+    sequences = x.reshape(-1, *x.shape[-2:])
+    found = np.empty((len(sequences), length - first, heads), np.int64)
+    lead = np.iinfo(np.int64).max
+    parts = list(row_chunks(heads, length, _ENTRIES))
+    for number, sequence in enumerate(sequences):
+        for part in parts:
+            at, leads = (
+                each[first:] for each in _picked(sequence, queries[part], keys[part], window)
+            )
+            found[number, :, part] = at
+            low = np.unravel_index(int(leads.argmin()), leads.shape)
+            if leads[low] < LEAD:
+                where = (number, first + int(low[0]), part.start + int(low[1]))
+                raise PrecisionError(
+                    f"the largest logit of sequence, position and head {where} leads by "
+                    f"{leads[low]} only",
+                    witness=(where, int(leads[low])),
+                    suggestion=f"weights for which every lead is {LEAD} or more",
+                )
+            lead = min(lead, int(leads[low]))
+    alone = length == 1 or window == 1
+    return Picks(found.reshape(*x.shape[:-2], -1, heads), LEAD if alone else lead, size)
+
+
+def read(tokens: npt.ArrayLike, picked: Integers) -> Signs:
+    """Return the rows of Z: each token, and those that the heads read (N, (H + 1) d), as int8."""
+    x = np.asarray(tokens).astype(np.int8)
+    rows = np.concatenate([x[:, np.newaxis], x[picked]], axis=1)
+    return rows.reshape(len(x), -1)
+
+
+def logit_size(w_q: Integers, w_k: Integers) -> int:
+    """Return twice the sum of the sizes of all terms of a logit of sign tokens, at most over heads.
+
+    No partial sum on the way to a logit, or to a difference of two, is larger, whichever arrays are
+    multiplied first.
+    """
+    columns = [np.abs(w).sum(axis=1).astype(object) for w in (w_q, w_k)]
+    return int(2 * (columns[0] * columns[1]).sum(axis=1).max())
+
+
+def _picked(
+    x: Integers, w_q: Integers, w_k: Integers, window: int | None
+) -> tuple[Integers, Integers]:
+    """The tokens that some heads read in one sequence (N, h), and their leads (N, h)."""
+    queries, keys = (np.moveaxis(x @ w, 0, 1) for w in (w_q, w_k))  # (N, h, d_h)
+    length, heads = queries.shape[:2]
+    best = (queries * keys).sum(axis=2)
+    at = np.repeat(np.arange(length)[:, np.newaxis], heads, axis=1)
+    lead = np.full((length, heads), np.iinfo(np.int64).max)
+    for offset in range(1, min(window or length, length)):
+        logits = (queries[offset:] * keys[:-offset]).sum(axis=2)
+        difference = logits - best[offset:]
+        wins = difference > 0
+        # The lead of a new winner is over the old one, which led over all others.
+        before = np.where(wins, difference, lead[offset:])
+        lead[offset:] = np.minimum(before, np.abs(difference))
+        np.copyto(at[offset:], np.arange(length - offset)[:, np.newaxis], where=wins)
+        np.maximum(best[offset:], logits, out=best[offset:])
+    return at, lead
+
+
+def _require_shapes(x: npt.NDArray[Any], w_q: npt.NDArray[Any], w_k: npt.NDArray[Any]) -> None:
+    shapes = x.shape, w_q.shape, w_k.shape
+    fits = x.ndim in (2, 3) and w_q.ndim == 3 and w_q.shape == w_k.shape
+    if not fits or w_q.shape[1] != x.shape[-1] or not x.size or not w_q.size:
+        raise ParameterError(
+            f"tokens, W_Q and W_K have shapes {shapes}",
+            witness=shapes,
+            suggestion="tokens (N, d) or (S, N, d), W_Q and W_K (H, d, d_h)",
+        )
+
+
+def _require_signs(x: npt.NDArray[Any]) -> None:
+    wrong = ~((x == 1) | (x == -1))
+    if wrong.any():
+        place = first_place(wrong)
+        raise PrecisionError(
+            f"tokens{list(place)} is {shown(x[place].item())}, not +1 or -1",
+            witness=place,
+            suggestion="tokens of a decoder from build_decoder(text, parameters='few')",
+        )
+
+
+def _integers(name: str, weights: npt.NDArray[Any]) -> Integers:
+    """Weights as int64. Raises PrecisionError for entries that are not integers below 2^24."""
+    whole = np.abs(weights) < EXACT
+    whole &= weights == np.rint(np.where(whole, weights, 0))
+    if not whole.all():
+        place = first_place(~whole)
+        raise PrecisionError(
+            f"{name}{list(place)} is {shown(weights[place].item())}, not an integer below 2^24",
+            witness=place,
+            suggestion="weights of a decoder from build_decoder(text, parameters='few')",
+        )
+    return weights.astype(np.int64)
