@@ -32,7 +32,7 @@ from constructive.data.corpus import Text
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.layers.recital import recital
+from constructive.layers.margins import recital
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError, DataError, ParameterError, PrecisionError

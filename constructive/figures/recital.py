@@ -20,9 +20,8 @@ from constructive.exact.directed import percent
 from constructive.figures import drawing
 from constructive.figures.figure import Picture
 from constructive.layers.attend import Causal, attend
-from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
-from constructive.layers.recital import recital
+from constructive.layers.margins import Margins, recital
 from constructive.support.arrays import Array, Integers
 
 LAST = 100  # Positions whose attention is drawn, at most

@@ -21,7 +21,7 @@ from constructive.exact.programs.trees import Contractor, Labelled, Tree, contra
 from constructive.layers.attend import Causal, View, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.causal import CausalLayer
-from constructive.layers.causal.integers import readout_parts
+from constructive.layers.margins import readout_parts
 from constructive.support.arrays import Array
 
 LOG2_E = 1.4426950408889634

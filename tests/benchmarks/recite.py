@@ -30,7 +30,7 @@ from compare import Report, forget_peak, megabytes, memory, timed
 
 from constructive import CausalLayer, Text, build_decoder, certify, check
 from constructive.exact.directed import percent
-from constructive.layers.recital import recital
+from constructive.layers.margins import recital
 
 LICENSE = Path(__file__).parent.parent.parent / "LICENSE"
 PARTS = ["whole", "proof", "training", "bounds", "token"]

@@ -13,7 +13,7 @@ from constructive import DataError, ParameterError, Text, Verdict, build_decoder
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.models import FLOAT32
 from constructive.layers.attend import Causal, attend
-from constructive.layers.recital import exact_tokens, recital
+from constructive.layers.margins import exact_tokens, recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "multiples of 1/2"

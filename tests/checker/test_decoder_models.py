@@ -10,7 +10,7 @@ from decoder_parts import TWO, by_hand, two_tokens
 from constructive import Text, Verdict, certify
 from constructive.exact.formats import rounded
 from constructive.exact.models import MODELS
-from constructive.layers.recital import recital
+from constructive.layers.margins import recital
 
 ANY = "float32, any contraction"
 

@@ -15,9 +15,8 @@ from constructive import PrecisionError, Text, Verdict, certify, check
 from constructive.certificates.families import DECODERS
 from constructive.exact.formats import nearest
 from constructive.exact.models import INTEGER_MODELS, MODELS
-from constructive.layers import recital as room
-from constructive.layers.causal.integers import integer_margins, require_integers
-from constructive.layers.recital import recital
+from constructive.layers import margins as room
+from constructive.layers.margins import integer_margins, recital, require_integers
 from constructive.support.verdict import Claim
 
 CLAIMS = ("recites", "executed")

@@ -13,7 +13,7 @@ import pytest
 from decoder_parts import TWO, by_hand, small, two_tokens
 from refusals import refused
 
-from constructive.layers.recital import recital
+from constructive.layers.margins import recital
 
 PLAIN = "float32, pairwise"
 NEAR = 1e-7  # what `up` may add

@@ -26,7 +26,7 @@ from constructive import (
 )
 from constructive.exact.formats import rounded
 from constructive.exact.models import FLOAT32
-from constructive.layers.recital import exact_tokens, recital
+from constructive.layers.margins import exact_tokens, recital
 from constructive.support.progress import progress_to
 
 WIDTH = 64

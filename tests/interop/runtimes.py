@@ -7,7 +7,7 @@ import onnxruntime
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from constructive.layers.recital import recital
+from constructive.layers.margins import recital
 
 BACKENDS = None, SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 

@@ -16,8 +16,8 @@ from constructive.exact.float_enclosure import exponentials
 from constructive.exact.models import FLOAT32, FLOAT64, model_named
 from constructive.layers import residues
 from constructive.layers.attend import Causal
-from constructive.layers.causal.margins import Margins, average_sizes, margins
 from constructive.layers.exact_logits import exact_positions
+from constructive.layers.margins import Margins, average_sizes, margins
 
 PRIME = next(modular.safe_primes())
 SEEDS = st.integers(0, 2**32 - 1)

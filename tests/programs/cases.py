@@ -11,8 +11,8 @@ import numpy as np
 from constructive import AttentionLayer, Dataset
 from constructive.exact.formats import rounded
 from constructive.layers.causal import CausalLayer
-from constructive.layers.causal.margins import margins
 from constructive.layers.exact_logits import exact_positions, rounding
+from constructive.layers.margins import margins
 
 KINDS = "normal", "positive", "equal", "short", "cancelling", "tiny", "large logits"
 

@@ -40,8 +40,8 @@ from constructive.layers import residues
 from constructive.layers.attend import Causal
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
+from constructive.layers.margins import added_tokens
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.recital import added_tokens
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError

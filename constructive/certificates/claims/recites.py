@@ -10,9 +10,8 @@ from constructive.data.corpus import Text
 from constructive.exact.directed import at_least, at_most
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import model_named
-from constructive.layers.causal.margins import Margins
 from constructive.layers.decoder import Decoder
-from constructive.layers.recital import recital
+from constructive.layers.margins import Margins, recital
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
