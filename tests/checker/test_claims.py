@@ -20,8 +20,8 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.certificates.claims import error, evaluation, rank, readout
-from constructive.exact import balls, modular, verified
-from constructive.layers import balls
+from constructive.exact import modular, verified
+from constructive.layers import extended
 from constructive.support.verdict import pack
 from constructive.theory import grouping
 
@@ -35,7 +35,12 @@ def evaluated(residuals, *, radii=None, readout=1.0, exponents=None, midpoints=N
     balls = [arb(x, r) for x, r in zip(residuals.ravel(), radii.ravel(), strict=True)]
     exponents = np.zeros(len(residuals), dtype=np.int64) if exponents is None else exponents
     return evaluation.Evaluation(
-        100, arb_mat(*residuals.shape, balls), arb(readout), np.array(exponents), midpoints, radius
+        100,
+        arb_mat(*residuals.shape, extended),
+        arb(readout),
+        np.array(exponents),
+        midpoints,
+        radius,
     )
 
 
@@ -141,7 +146,7 @@ def test_where_float64_finds_no_inverse_balls_may(radius, balls):
     claim = readout.judge(found, None, lambda: arb_mat([[arb(0.5)]]))
     assert claim.verdict is PROVED  # Z is 1/4 when it is scaled, either way
     assert 2.5 <= float.fromhex(claim.evidence["bound"]) <= 2.8
-    assert ("balls" in claim.detail) == (balls is not None)
+    assert ("balls" in claim.detail) == (extended is not None)
 
 
 @pytest.mark.parametrize("z", [0.0, math.nan])
@@ -175,13 +180,13 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
         memorizer.layer, query_weights=memorizer.layer.query_weights / scale
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
-    enclosed, exact = (balls.enclose(layer, prec) for prec in (bits, 300))
+    enclosed, exact = (extended.enclose(layer, prec) for prec in (bits, 300))
     found = evaluation.evaluate(enclosed, data, representation=True)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()
     assert (largest >= 2.0 ** (found.exponents - 1)).all()
     assert found.radius < most
-    with balls.working_precision(300):
+    with extended.working_precision(300):
         for row in exact(data):
             power = arb(2) ** -int(found.exponents[row.example])
             for x, kept in zip(

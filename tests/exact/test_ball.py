@@ -9,10 +9,10 @@ from flint import arb
 from hypothesis import given
 
 from constructive import AttentionLayer, Dataset, build_memorizer, generators, strategies
-from constructive.exact import balls, verified
+from constructive.exact import verified
 from constructive.exact.balls import relevant_tokens
 from constructive.exact.float_enclosure import Bounded
-from constructive.layers import balls
+from constructive.layers import extended
 
 
 def holds(enclosure, truth):
@@ -35,7 +35,7 @@ def test_the_layer_is_enclosed(prec, make, construction):
     data = make(num_examples=7, context_size=3, width=5, target_dim=2)
     layer = build_memorizer(data, num_heads=3, construction=construction, value_dim=3).layer
     truth = reference.outputs(layer, data, range(7))
-    for row in balls.enclose(layer, prec)(data):
+    for row in extended.enclose(layer, prec)(data):
         for entry, exact in zip(row.output.entries(), truth[row.example], strict=True):
             assert holds(entry, exact)
             assert float(entry.rad()) < 2.0 ** (20 - prec)
@@ -53,7 +53,7 @@ def test_random_weights_without_any_saturation_are_enclosed():
             rng.standard_normal((2, 1)),
         )
         truth = reference.outputs(layer, data, range(4))
-        for row in balls.enclose(layer, 100)(data):
+        for row in extended.enclose(layer, 100)(data):
             assert holds(row.output[0, 0], truth[row.example][0])
 
 
@@ -61,7 +61,7 @@ def test_more_bits_give_narrower_balls():
     data = generators.uniform(num_examples=3, context_size=3, width=5)
     layer = build_memorizer(data, num_heads=2).layer
     radii = [
-        max(float(row.output[0, 0].rad()) for row in balls.enclose(layer, prec)(data))
+        max(float(row.output[0, 0].rad()) for row in extended.enclose(layer, prec)(data))
         for prec in (50, 100, 200)
     ]
     assert radii[0] > 1e6 * radii[1] > 1e12 * radii[2]
@@ -70,7 +70,7 @@ def test_more_bits_give_narrower_balls():
 def test_precision_is_not_left_behind():
     before = flint.ctx.prec
     data = generators.uniform(num_examples=2, context_size=2, width=3)
-    rows = balls.enclose(build_memorizer(data, num_heads=2).layer, 333)(data)
+    rows = extended.enclose(build_memorizer(data, num_heads=2).layer, 333)(data)
     next(rows)
     assert flint.ctx.prec == before
 
@@ -80,7 +80,7 @@ def test_gaps_between_logits_of_any_size(gap):
     weights = np.full((1, 1, 1), 1.0)
     layer = AttentionLayer.from_effective_readout(weights, weights, np.ones((1, 1)))
     data = Dataset([[[0.0], [gap]]], [[1.0]], [0.0])
-    (row,) = balls.enclose(layer, 128)(data)
+    (row,) = extended.enclose(layer, 128)(data)
     exact = reference.outputs(layer, data, [0])[0][0]
     assert holds(row.output[0, 0] / max(gap, 1.0), exact / max(gap, 1.0))
 
@@ -91,7 +91,7 @@ def test_overflowing_logits_are_no_reason_to_guess():
     data = Dataset([[[1.0], [2.0]]], [[1.0]], [0.0])
     relevant = relevant_tokens(bounded_logits(layer, data), 128)
     assert relevant.all()
-    (row,) = balls.enclose(layer, 128)(data)
+    (row,) = extended.enclose(layer, 128)(data)
     assert row.output[0, 0].overlaps(arb(2))
 
 
@@ -105,26 +105,26 @@ def test_dropped_tokens_are_light(problem):
 
 
 def test_the_largest_entry_of_a_matrix_is_nan_where_one_is():
-    assert float(balls.largest(flint.arb_mat([[1, -3], [2, 0]]))) == 3
-    assert not balls.largest(flint.arb_mat([[1, arb("nan")], [2, 0]])).is_finite()
+    assert float(extended.largest(flint.arb_mat([[1, -3], [2, 0]]))) == 3
+    assert not extended.largest(flint.arb_mat([[1, arb("nan")], [2, 0]])).is_finite()
 
 
 def test_solutions_and_right_inverses_in_balls():
     rng = np.random.default_rng(0)
     matrix, targets = rng.standard_normal((6, 6)), rng.standard_normal((6, 2))
     matrix[5] = matrix[0] + 1e-15 * matrix[5]
-    square, right = balls.exact_matrix(matrix), balls.exact_matrix(targets)
-    assert balls.solve(square, right, 20) is None  # too few bits to tell: no guess
-    found = balls.solve(square, right, 200)
+    square, right = extended.exact_matrix(matrix), extended.exact_matrix(targets)
+    assert extended.solve(square, right, 20) is None  # too few bits to tell: no guess
+    found = extended.solve(square, right, 200)
     with flint.ctx.workprec(200):
         assert (square * found).contains(right)
         assert (square * found - right).tolist()[0][0].rad() < 1e-25
-    assert balls.right_inverse_bound(square, 20) == np.inf
-    bound = balls.right_inverse_bound(square, 200)
+    assert extended.right_inverse_bound(square, 20) == np.inf
+    bound = extended.right_inverse_bound(square, 200)
     exact = flint.fmpq_mat(6, 6, [flint.fmpq(*x.as_integer_ratio()) for x in matrix.ravel()]).inv()
     truth = max(float(sum(abs(arb(x)) for x in row)) for row in exact.tolist())
     assert truth * (1 - 1e-12) <= bound <= truth * (1 + 1e-12)
-    assert balls.solve(flint.arb_mat(2, 2), flint.arb_mat(2, 1), 100) is None
+    assert extended.solve(flint.arb_mat(2, 2), flint.arb_mat(2, 1), 100) is None
 
 
 def test_right_inverse_bounds_are_above_the_truth_and_near_it():

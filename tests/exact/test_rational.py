@@ -20,7 +20,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.layers.balls import enclose
+from constructive.layers.extended import enclose
 
 
 @given(strategies.memorizable())

@@ -10,7 +10,7 @@ from constructive import Dataset, build_memorizer, generators
 from constructive.certificates.claims.evaluation import evaluate, evaluate_in_floats
 from constructive.exact.balls import working_precision
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.balls import enclose, intermediate
+from constructive.layers.extended import enclose, intermediate
 
 BITS = 400
 

@@ -17,7 +17,7 @@ from constructive.exact.directed import UNIT, up, upper
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
 from constructive.layers.attend import attend, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
-from constructive.layers.balls import BallLayer, effective_readout, enclose
+from constructive.layers.extended import BallLayer, effective_readout, enclose
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report

@@ -27,7 +27,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import verified
 from constructive.exact.balls import working_precision
 from constructive.exact.directed import at_most, short_bound
-from constructive.layers.balls import enclose, intermediate
+from constructive.layers.extended import enclose, intermediate
 from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
