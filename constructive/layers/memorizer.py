@@ -1,9 +1,11 @@
 """`Memorizer`: a layer with the record of how it was built."""
 
 import dataclasses
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +15,63 @@ from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.exact.arithmetics import Fractions
-from constructive.layers import files, tables
-from constructive.layers.attention import dtype_of, require_single_target
+from constructive.layers import tables
+from constructive.layers.attention import (
+    AttentionLayer,
+    dtype_of,
+    head_weights,
+    require_single_target,
+)
+from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import Layer, require_float_layer
-from constructive.layers.record import BuildRecord, TrainedRecord
+from constructive.layers.record import BuildRecord, TrainedRecord, read_record
+from constructive.support import tensors
 from constructive.support.arrays import UNREADABLE, Array, as_array
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 from constructive.support.foreign import in_three_parts
 from constructive.support.tables import Sheet, Shown
+
+# The file of a memorizer: tensors of a layer, and its record as JSON in the metadata.
+
+
+FORM = tensors.Form(
+    "constructive memorizer 1", "record", "a memorizer", "Memorizer.save or `constructive build`"
+)
+
+Made = TypeVar("Made")
+
+
+def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) -> None:
+    """Write it, whole or not at all. Raises ParameterError for weights that are not floats."""
+    written = json.dumps(dataclasses.asdict(record))
+    content = tensors.serialized(layer.tensors, {"format": FORM.name, FORM.key: written})
+    with replacing(path) as file:
+        file.write(content)
+
+
+def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], Made]) -> Made:
+    """Return what `make` makes of the layer and the record in a file."""
+
+    def made(arrays: dict[str, Array], fields: dict[str, Any]) -> Made:
+        record = read_record(fields)
+        layer = _layer(arrays, record.precision)
+        tensors.require_only(arrays, layer.tensors)
+        if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
+            raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
+        return make(layer, record)
+
+    return tensors.load(path, FORM, made)
+
+
+def _layer(arrays: dict[str, Array], precision: int) -> Layer:
+    after = (arrays[name] for name in ("W_V", "W_O", "W_D"))
+    layer = AttentionLayer(*head_weights(arrays), *after)
+    if "W_V_corrections" in arrays:
+        return ExtendedLayer(layer, arrays["W_V_corrections"], precision)
+    return layer
+
 
 if TYPE_CHECKING:
     import torch
@@ -170,7 +219,7 @@ class Memorizer(Shown):
                 seed)
             OutputError: where the file cannot be written
         """
-        files.save(path, self.layer, self.record)
+        save(path, self.layer, self.record)
 
     @classmethod
     def load(cls, path: str | Path) -> "Memorizer":
@@ -183,7 +232,7 @@ class Memorizer(Shown):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        return files.load(path, cls)
+        return load(path, cls)
 
     def to_torch(
         self, dtype: "torch.dtype | None" = None, *, multihead: bool = False
