@@ -6,16 +6,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.padded import Padded
-from constructive.exact.arithmetics import (
-    Arithmetic,
-    Logits,
-    Matrices,
-    Numbers,
-    Weights,
-)
+from constructive.exact.arithmetics import Arithmetic, Logits, Matrices, Numbers, Weights
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
 
 # Which tokens each query sees: own contexts, one shared context, or what came before.
@@ -26,7 +19,6 @@ from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, 
 # hidden from which query.
 
 
-Numbers = npt.NDArray[Any]
 Rows = slice | tuple[slice, slice]
 
 # About the size of the logits of a block of positions, in bytes: large, so that products are.

@@ -21,6 +21,7 @@ from constructive import (
 )
 from constructive.certificates.claims import error, evaluation, rank, readout
 from constructive.exact import modular, verified
+from constructive.exact.balls import working_precision
 from constructive.layers import extended
 from constructive.support.verdict import pack
 from constructive.theory import grouping
@@ -36,7 +37,7 @@ def evaluated(residuals, *, radii=None, readout=1.0, exponents=None, midpoints=N
     exponents = np.zeros(len(residuals), dtype=np.int64) if exponents is None else exponents
     return evaluation.Evaluation(
         100,
-        arb_mat(*residuals.shape, extended),
+        arb_mat(*residuals.shape, balls),
         arb(readout),
         np.array(exponents),
         midpoints,
@@ -146,7 +147,7 @@ def test_where_float64_finds_no_inverse_balls_may(radius, balls):
     claim = readout.judge(found, None, lambda: arb_mat([[arb(0.5)]]))
     assert claim.verdict is PROVED  # Z is 1/4 when it is scaled, either way
     assert 2.5 <= float.fromhex(claim.evidence["bound"]) <= 2.8
-    assert ("balls" in claim.detail) == (extended is not None)
+    assert ("balls" in claim.detail) == (balls is not None)
 
 
 @pytest.mark.parametrize("z", [0.0, math.nan])
@@ -186,7 +187,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
     assert (largest < 2.0**found.exponents).all()
     assert (largest >= 2.0 ** (found.exponents - 1)).all()
     assert found.radius < most
-    with extended.working_precision(300):
+    with working_precision(300):
         for row in exact(data):
             power = arb(2) ** -int(found.exponents[row.example])
             for x, kept in zip(

@@ -9,7 +9,8 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact import balls, directed
+from constructive.exact import directed
+from constructive.exact.balls import working_precision
 from constructive.exact.directed import (
     at_least,
     at_most,
@@ -40,7 +41,7 @@ def fractions(draw, sign=0):
 def balls(draw, sign=0):
     """A ball, its least and its largest number."""
     middle, size = draw(fractions(sign)), draw(st.integers(20, 200))
-    with balls.working_precision(size):
+    with working_precision(size):
         ball = arb(middle.numerator) / middle.denominator
         if draw(st.booleans()):
             ball = ball + arb(0, draw(st.floats(0, 1))) * ball

@@ -25,7 +25,7 @@ from constructive.certificates.claims.evaluation import (
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
-from constructive.exact.balls import working_precision
+from constructive.exact.balls import right_inverse_bound, working_precision
 from constructive.exact.directed import at_most, short_bound
 from constructive.layers.extended import enclose, intermediate
 from constructive.layers.memorizer import Memorizer
@@ -63,7 +63,7 @@ def judge(
         balls = not evaluation.bounded and evaluation.midpoints.size <= LARGEST_IN_BALLS
         if balls and not kappa.is_finite():
             z = scaled_representation(representation(), evaluation)
-            kappa = balls.right_inverse_bound(z, evaluation.prec)
+            kappa = right_inverse_bound(z, evaluation.prec)
             how = f"balls of {evaluation.prec} bits"
         bound = kappa * evaluation.largest_scaled_residual
         if bound == 0:
