@@ -4,24 +4,307 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, BinaryIO, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.archive import read_archive
-from constructive.data.examples import Examples
-from constructive.data.indices import indices
-from constructive.data.labels import Label, one_hot, require_classes
+from constructive.data.labels import Label, one_hot, require_classes, same_classes
 from constructive.data.padded import Padded, as_padded, of_lengths
 from constructive.data.repeats import first_of_each, refusal
-from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
+from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
-from constructive.data.torch_examples import arrays_of
 from constructive.support.arguments import as_path
-from constructive.support.arrays import Array, finite_array, frozen, with_one
-from constructive.support.errors import DataError
+from constructive.support.arrays import (
+    CHUNK_BYTES,
+    Array,
+    Integers,
+    as_array,
+    finite_array,
+    frozen,
+    readable_array,
+    row_chunks,
+    with_one,
+)
+from constructive.support.errors import DataError, FormatError, ParameterError
 from constructive.support.files import replacing
+from constructive.support.fingerprint import fingerprint
+
+# Which examples are taken: indices, or a Boolean for each.
+
+
+def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
+    """Return indices of some of T = `total` examples, which may be from -T on, or T Booleans.
+
+    Raises DataError for anything else, and where nothing is taken.
+
+    Example:
+        >>> indices([True, False, True], 3)
+        array([ True, False,  True])
+    """
+    ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
+
+    def refuse(problem: str, witness: object) -> DataError:
+        return DataError(problem, witness=witness, suggestion=ways)
+
+    index = readable_array("the examples to take", examples, ways)
+    if index.ndim != 1:
+        raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
+    if not index.size:
+        raise refuse("no examples to take", index.shape)
+    if index.dtype == bool:
+        if len(index) != total:
+            raise refuse(
+                f"{len(index)} Booleans are not one for each of {total} examples", index.shape
+            )
+        if not index.any():
+            raise refuse("no examples to take: all Booleans are False", index.shape)
+        return index
+    if index.dtype.kind not in "iu":
+        raise refuse(f"the examples to take have dtype {index.dtype}", str(index.dtype))
+    beyond = index[(index < -total) | (index >= total)]
+    if len(beyond):
+        raise refuse(f"there is no example with index {beyond[0]} among {total}", int(beyond[0]))
+    return index
+
+
+# Arrays of an .npz file: nothing is unpickled, and what is no such file is named so.
+
+
+_MORE = frozenset({"classes", LENGTHS})
+_HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
+
+
+def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arrays of these names, and `classes` and `lengths` if there are such.
+
+    Raises FormatError for a folder, and for what is not such an archive.
+    """
+    if as_path(path).is_dir():
+        raise FormatError(
+            f"{path} is a folder, not an .npz archive",
+            witness=str(path),
+            suggestion="Dataset.open, which also takes folders with contexts.npy, queries.npy and "
+            "targets.npy",
+        )
+    with as_path(path).open("rb") as file:
+        try:
+            return _read_arrays(file, names)
+        except Exception as error:  # readers of zip and npy raise nearly everything
+            message = f"{path} is not a data set: {error}"
+            raise FormatError(message, witness=str(path), suggestion=_HOW) from error
+
+
+# Bytes of ASCII, with which tables and JSON begin.
+_TEXT = frozenset(b"\t\r\n") | frozenset(range(0x20, 0x7F))
+
+
+def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
+    start = file.read(6)
+    file.seek(0)
+    if start.startswith(b"\x93NUMPY"):
+        raise TypeError("it holds a single array, not contexts, queries and targets")
+    if not start.startswith(b"PK"):
+        text = bool(start) and all(byte in _TEXT for byte in start)
+        raise ValueError("it is text, not an .npz archive" if text else "it is not an .npz archive")
+    archive = np.load(file, allow_pickle=False)
+    missing = [name for name in names if name not in archive]
+    if missing:
+        raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
+    arrays = {}
+    for name in (*names, *sorted(_MORE & {*archive.files})):
+        try:
+            arrays[name] = archive[name]
+        except ValueError as error:  # numpy advises to load objects, which may run programs
+            objects = "allow_pickle" in str(error)
+            raise TypeError(f"{name} holds objects" if objects else str(error)) from error
+    return arrays
+
+
+# The arrays of a PyTorch data set. PyTorch itself is not imported: they are asked for them.
+
+
+_WANTED = "a TensorDataset(contexts, queries, targets), or examples (context, query, target)"
+
+
+def arrays_of(examples: object) -> tuple[Any, Any, Any]:
+    """Return contexts, queries and targets of a data set, or of what gives triples by index.
+
+    Raises ParameterError for what gives no examples, and DataError for what are not triples.
+    """
+    given: Any = examples
+    if hasattr(given, "tensors"):
+        found = tuple(given.tensors)
+    else:
+        try:
+            rows = [tuple(given[index]) for index in range(len(given))]
+        except TypeError as error:
+            raise ParameterError(
+                f"a {type(given).__name__} does not give examples by their index: {error}",
+                witness=type(given).__name__,
+                suggestion=_WANTED,
+            ) from error
+        lengths = {len(row) for row in rows}
+        if len(lengths) > 1:
+            raise DataError(
+                f"examples have from {min(lengths)} to {max(lengths)} parts",
+                witness=tuple(sorted(lengths)),
+                suggestion=_WANTED,
+            )
+        found = tuple(zip(*rows, strict=True))
+    if len(found) != 3:
+        raise DataError(
+            f"examples have {len(found)} parts, not a context, a query and a target",
+            witness=len(found),
+            suggestion=_WANTED,
+        )
+    contexts, queries, targets = (
+        array if hasattr(array, "shape") else _stacked(array) for array in found
+    )
+    return contexts, queries, targets
+
+
+def _stacked(parts: tuple[Any, ...]) -> np.ndarray[Any, Any] | list[Any]:
+    """Return parts of all examples as one array, or as a list where they have different shapes."""
+    arrays = [as_array(part) for part in parts]
+    return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else list(parts)
+
+
+# Examples in floats, and how their contexts are read: from memory, or from disk as needed.
+
+
+class Examples(ExampleShapes):
+    """T examples of float32 or float64.
+
+    Where contexts are `on_disk`, `contexts` maps the whole file; other methods read it by rows.
+    """
+
+    queries: Array
+    targets: Array
+
+    @property
+    def contexts(self) -> Array:
+        """(T, n, d), (n, d) for one context that all examples share, or `Padded`."""
+        contexts: Array = self.on_disk.file.mapped() if self.on_disk else self.held
+        return contexts
+
+    @contexts.setter
+    def contexts(self, contexts: Array) -> None:
+        vars(self)["contexts"] = contexts
+
+    @property
+    def held(self) -> Any:  # noqa: ANN401 - one of three, as the others below ask
+        """The contexts as they are kept: an array, `Padded` or `StoredContexts`."""
+        return vars(self)["contexts"]
+
+    @property
+    def on_disk(self) -> StoredContexts | None:
+        """The file of the contexts, where they are not in memory."""
+        return self.held if isinstance(self.held, StoredContexts) else None
+
+    @property
+    def lengths(self) -> Integers | None:
+        """The number of tokens of each context (T,), or None where all have n."""
+        return self.held.lengths if isinstance(self.held, Padded) else None
+
+    @property
+    def context_shape(self) -> tuple[int, ...]:
+        """(T, n, d), or (n, d) for one context that all examples share."""
+        shape: tuple[int, ...] = self.held.shape
+        return shape
+
+    @property
+    def context_dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        dtype: np.dtype[Any] = self.held.dtype
+        return dtype
+
+    @property
+    def largest_token_entry(self) -> float:
+        """The largest `|x|` of an entry x of the contexts."""
+        if self.on_disk:
+            return self.on_disk.largest
+        tokens = self.held.tokens if isinstance(self.held, Padded) else self.held
+        return max(float(tokens.max()), -float(tokens.min()))
+
+    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
+        """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared.
+
+        Args:
+            rows: which examples, as a slice, indices, or a Boolean for each
+
+        Raises:
+            FormatError: if the contexts are on disk, and have changed since they were opened
+        """
+        if self.on_disk:
+            return self.on_disk.file.rows(rows)
+        chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
+        return chosen
+
+    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
+        """Return the same as float64."""
+        return self.stored_rows(rows).astype(np.float64, copy=False)
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Walk through the examples: all at once, or a few at a time where contexts are on disk.
+
+        Yields:
+            which examples, and their contexts as they are stored, (rows, n, d) or a shared (n, d)
+        """
+        if self.on_disk:
+            yield from self.on_disk.blocks()
+        else:
+            yield slice(0, self.num_examples), self.contexts
+
+    def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
+        """Walk through the contexts in float64, a few at a time; a shared one comes once.
+
+        Args:
+            chunk_bytes: the size of the contexts of one step, in bytes; by default 4 MiB
+
+        Yields:
+            which examples, and their contexts as `contexts_of` gives them
+        """
+        if self.shared_context:
+            yield slice(0, self.num_examples), self.contexts_of(slice(None))
+            return
+        context_bytes = 8 * self.context_size * self.width
+        for rows in row_chunks(self.num_examples, context_bytes, chunk_bytes):
+            yield rows, self.contexts_of(rows)
+
+    def fingerprint(self) -> bytes:
+        """Return the SHA-256 of the arrays, by which certificates name a data set."""
+        if self.on_disk:
+            return self.on_disk.sha256
+        return fingerprint(self.arrays)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by their names in files: with `lengths` where contexts have different ones."""
+        named = super().arrays
+        if isinstance(self.held, Padded):  # integers are float64 to those who check
+            named |= {"contexts": self.held.tokens, LENGTHS: self.held.lengths.astype(np.float64)}
+        return named
+
+    def require_unchanged(self) -> None:
+        """Read contexts that are on disk again, and compare their hash.
+
+        Programs that write through a mapping of the file need not change its time.
+
+        Raises:
+            FormatError: if the file has changed since it was opened
+        """
+        if self.on_disk:
+            self.on_disk.require_unchanged(self.queries, self.targets)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether shapes, dtypes, all entries and names of classes are the same."""
+        if isinstance(other, Examples) and (self.on_disk or other.on_disk):
+            same = same_classes(self.classes, other.classes)
+            return same and self.fingerprint() == other.fingerprint()
+        return super().__eq__(other)
+
+    __hash__ = ExampleShapes.__hash__
 
 
 class Example(NamedTuple):

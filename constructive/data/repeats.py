@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from constructive.data.examples import Examples
+from constructive.data.dataset import Examples
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import DataError
 
