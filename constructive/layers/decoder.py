@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.corpus import Text
-from constructive.data.tokens import Joined, Token, joined, numbers_of, require_vocabulary
+from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
 from constructive.exact.formats import rounded
 from constructive.exact.models import model_named

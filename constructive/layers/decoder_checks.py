@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from constructive.data.corpus import Text
-from constructive.data.tokens import Token
+from constructive.data.corpus import Text, Token
 from constructive.layers.causal import CausalLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import DataError, ParameterError, shown

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive import DataError, FormatError, ParameterError, Text
-from constructive.data.corpus import Position
-from constructive.data.tokens import joined
+from constructive.data.corpus import Position, joined
 
 NONEMPTY = st.text(min_size=1)
 IDS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6)
