@@ -63,7 +63,7 @@ def load_digits(*, count: int = IMAGES, seed: int = 0) -> Digits:
     >>> digits.contexts.shape, digits.dependent_without_positions
     ((1797, 16, 64), 1797)
     """
-    from constructive.data.real import digit_images
+    from constructive.data.samples import digit_images
     from constructive.theory.assumptions.kruskal import dependency
 
     images = digit_images()
@@ -134,7 +134,7 @@ def demo(
 
         constructive demo --examples 200 -o digits
     """
-    from constructive.data import real
+    from constructive.data import samples
     from constructive.figures import drawing, saturation
 
     require_no_dash("--output", folder)
@@ -150,7 +150,7 @@ def demo(
     say(
         f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
         f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of "
-        f"{count} before the positional encoding\n(a patch has {real.PATCH**2} pixels, and "
+        f"{count} before the positional encoding\n(a patch has {samples.PATCH**2} pixels, and "
         f"{digits.equal_patches} images have two equal patches), and for none after it.\n"
     )
     table = new_table(

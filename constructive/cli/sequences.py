@@ -20,7 +20,7 @@ from constructive.cli.common import (
     progress_bar,
 )
 from constructive.cli.outputs import one_output, several_outputs, write_certificate
-from constructive.data import byte_windows
+from constructive.data import samples
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
 from constructive.support.progress import report
@@ -172,7 +172,7 @@ def ask_command(
             witness=len(asked),
             suggestion=f"a part of the text that is {size} bytes long",
         )
-    tokens = byte_windows.encode(asked, size)
+    tokens = samples.encode(asked, size)
     (answer,) = loaded.predict([tokens.tolist()])
     typer.echo("nothing that was memorized" if answer is None else str(answer))
 
@@ -206,17 +206,17 @@ def certify_command(
     write_certificate(certificate, output, say)
 
 
-def _read(corpus: Path, question: Question, window: int | None) -> byte_windows.TextExamples:
+def _read(corpus: Path, question: Question, window: int | None) -> samples.TextExamples:
     content = read_file(corpus)
     if question is Question.next_byte:
-        return byte_windows.windows(content, window)
+        return samples.windows(content, window)
     if window is not None:
         raise DataError(
             f"--window={window} is for the next byte, not for lines",
             witness=window,
             suggestion="--question next-byte, or no --window",
         )
-    return byte_windows.lines(content)
+    return samples.lines(content)
 
 
 def _table(points: "list[GrowthPoint]") -> Table:

@@ -18,7 +18,7 @@ import numpy as np
 
 from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
-from constructive.data.real import english_text
+from constructive.data.samples import english_text
 from constructive.exact.directed import percent
 from constructive.figures import drawing
 from constructive.figures.figure import Figure

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
-from constructive.data.real import english_text
+from constructive.data.samples import english_text
 from constructive.exact.arithmetics import Floats
 from constructive.exact.directed import percent
 from constructive.figures import drawing

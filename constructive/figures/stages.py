@@ -16,8 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.data.positions import sinusoidal_positions
-from constructive.data.real import digit_images, random_attention_layer, text_windows
+from constructive.data.samples import (
+    digit_images,
+    random_attention_layer,
+    sinusoidal_positions,
+    text_windows,
+)
 from constructive.support.arrays import Array
 
 WIDTH, HEADS = 64, 4

@@ -24,7 +24,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.data.next_token import language
+from constructive.data.samples import language
 from constructive.exact import dyadic
 
 HEADS, SIZE, WIDTH = 20, 32, 64

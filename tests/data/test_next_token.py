@@ -12,8 +12,7 @@ from constructive import (
     fewest_heads,
     generators,
 )
-from constructive.data.next_token import language
-from constructive.data.positions import positions
+from constructive.data.samples import language, positions
 
 TEXT = (
     "The cat sat on the mat. The dog sat on the log. The cat saw the dog, and the dog ran; the "

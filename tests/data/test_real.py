@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from constructive import DataError, ParameterError
-from constructive.data.positions import sinusoidal_positions
-from constructive.data.real import random_attention_layer, text_windows
+from constructive.data.samples import random_attention_layer, sinusoidal_positions, text_windows
 
 
 @pytest.mark.parametrize("size", [1, 16])

@@ -8,8 +8,7 @@ from figure_conformance import check_figure
 from toy_figure import TOY
 
 from constructive import OutputError, ParameterError, build_memorizer, generators
-from constructive.data.positions import sinusoidal_positions
-from constructive.data.real import random_attention_layer
+from constructive.data.samples import random_attention_layer, sinusoidal_positions
 from constructive.figures import capacity, drawing, gallery, saturation, sequences
 from constructive.figures.assumption_table import ASSUMPTIONS
 from constructive.figures.curve import CURVE
