@@ -9,10 +9,9 @@ from decoder_conformance import TEXTS
 
 from constructive import ParameterError, PrecisionError, Text, build_decoder
 from constructive.constructions.compact import build as compact
-from constructive.constructions.compact.cells import base_of, cells_of, order_of, points_of
 from constructive.constructions.compact.pivoting import solve_cells
 from constructive.constructions.compact.rounding import nearest_plane, polished
-from constructive.constructions.compact.tokens import Layout
+from constructive.constructions.compact_tokens import Layout, base_of, cells_of, order_of, points_of
 from constructive.layers.causal import picks
 
 ENGLISH = (Path(__file__).parents[2] / "LICENSE").read_text()

@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.constructions.compact.contexts import Contexts
 from constructive.constructions.compact.exact import margins
-from constructive.constructions.compact.plan import Plan
+from constructive.constructions.compact_tokens import Contexts, Plan
 from constructive.layers.causal import EXACT, CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.decoder_record import DecoderRecord

@@ -13,10 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.constructions.compact.assemble import Part, assembled
-from constructive.constructions.compact.contexts import Contexts, following_of
 from constructive.constructions.compact.exact import share_of
-from constructive.constructions.compact.plan import ATTEMPTS, MORE_HEADS, Plan
 from constructive.constructions.compact.readout import Shortest, rounded, shortest
+from constructive.constructions.compact_tokens import (
+    ATTEMPTS,
+    MORE_HEADS,
+    Contexts,
+    Plan,
+    following_of,
+)
 from constructive.layers.causal import EXACT, Signs, picks
 from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array, Integers

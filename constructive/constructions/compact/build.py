@@ -13,12 +13,15 @@ Source: Propositions 21.2 to 21.6 (proofs/21); the construction is ours.
 """
 
 from constructive.constructions.compact.blocks import build_blocks
-from constructive.constructions.compact.cells import order_of, points_of
-from constructive.constructions.compact.contexts import following_of
 from constructive.constructions.compact.dense import build_dense
 from constructive.constructions.compact.exact import least_share
-from constructive.constructions.compact.plan import Plan
-from constructive.constructions.compact.tokens import layout_of
+from constructive.constructions.compact_tokens import (
+    Plan,
+    following_of,
+    layout_of,
+    order_of,
+    points_of,
+)
 from constructive.constructions.decoder_kind import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.decoder import Decoder

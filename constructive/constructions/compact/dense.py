@@ -5,10 +5,16 @@ import math
 import numpy as np
 
 from constructive.constructions.compact.assemble import Part, assembled
-from constructive.constructions.compact.contexts import columns, contexts, following_of
 from constructive.constructions.compact.exact import share_of
-from constructive.constructions.compact.plan import ATTEMPTS, MORE_HEADS, Plan
 from constructive.constructions.compact.readout import Shortest, rounded, shortest
+from constructive.constructions.compact_tokens import (
+    ATTEMPTS,
+    MORE_HEADS,
+    Plan,
+    columns,
+    contexts,
+    following_of,
+)
 from constructive.layers.decoder import Decoder
 from constructive.support.progress import report
 

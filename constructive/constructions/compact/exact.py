@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.constructions.compact.contexts import Contexts
-from constructive.constructions.compact.plan import Plan
+from constructive.constructions.compact_tokens import Contexts, Plan
 from constructive.layers.causal import EXACT
 from constructive.support.arrays import Array, row_chunks
 

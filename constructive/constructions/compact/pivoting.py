@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from constructive.constructions.compact.cells import Cells
+from constructive.constructions.compact_tokens import Cells
 from constructive.support.arrays import Array, Booleans
 
 _STEPS = 20  # Cholesky factors, at most: with enough heads there are 8 to 14

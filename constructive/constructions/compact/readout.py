@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky
 
-from constructive.constructions.compact.cells import Cells
 from constructive.constructions.compact.pivoting import Solved, solve_cells
 from constructive.constructions.compact.rounding import nearest_plane, polished
+from constructive.constructions.compact_tokens import Cells
 from constructive.support.arrays import Array
 
 _RIDGE = 1e-9  # Of the equations, relative to K: G is exact

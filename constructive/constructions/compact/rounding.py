@@ -11,7 +11,7 @@ Source: Babai 1986.
 
 import numpy as np
 
-from constructive.constructions.compact.cells import Cells
+from constructive.constructions.compact_tokens import Cells
 from constructive.support.arrays import Array
 
 _BLOCK = 64  # Entries whose errors are carried on together
