@@ -9,8 +9,7 @@ from decoder_conformance import TEXTS
 
 from constructive import ParameterError, PrecisionError, Text, build_decoder
 from constructive.constructions.compact import build as compact
-from constructive.constructions.compact.pivoting import solve_cells
-from constructive.constructions.compact.rounding import nearest_plane, polished
+from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
 from constructive.constructions.compact_tokens import Layout, base_of, cells_of, order_of, points_of
 from constructive.layers.causal import picks
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from constructive.constructions.compact.assemble import Part, assembled
 from constructive.constructions.compact.exact import share_of
-from constructive.constructions.compact.readout import Shortest, rounded, shortest
+from constructive.constructions.compact_readout import Shortest, rounded, shortest
 from constructive.constructions.compact_tokens import (
     ATTEMPTS,
     MORE_HEADS,
