@@ -14,7 +14,7 @@ from constructive.support.registry import Registry
 
 HOMES = {
     "many": "constructive.constructions.wide_decoder:MANY",
-    "few": "constructive.constructions.compact.build:FEW",
+    "few": "constructive.constructions.compact:FEW",
 }
 
 # All constructions of decoders, by name. A new one is a file, and a line above.

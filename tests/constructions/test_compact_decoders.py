@@ -8,7 +8,7 @@ import pytest
 from decoder_conformance import TEXTS
 
 from constructive import ParameterError, PrecisionError, Text, build_decoder
-from constructive.constructions.compact import build as compact
+from constructive.constructions import compact
 from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
 from constructive.constructions.compact_tokens import Layout, base_of, cells_of, order_of, points_of
 from constructive.layers.causal import picks

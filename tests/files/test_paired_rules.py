@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from constructive import Text, build_decoder
-from constructive.constructions.compact import build as compact
+from constructive.constructions import compact
 from constructive.layers.packed.drawn import drawn_signs
 from constructive.layers.packed.packing import pack, unpack
 

@@ -1,1 +1,0 @@
-"""Compact decoders: sign tokens, saturated heads, and a readout of short integers."""
