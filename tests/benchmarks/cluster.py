@@ -21,9 +21,10 @@ from compare import Report, forget_peak, heads_for, measure_in, memory
 
 from constructive import build_memorizer, certify, generators
 from constructive.certificates.claims.paired import entries
+from constructive.constructions import paired_search
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import KeyDirection
-from constructive.constructions.paired import coupling, ordering, pairs
+from constructive.constructions.paired import coupling, pairs
 
 SIZE, WIDTH = 32, 64
 
@@ -38,9 +39,9 @@ def piece(total):
         return np.random.default_rng(0).standard_normal((len(examples), SIZE, WIDTH))
 
     direction = KeyDirection(np.eye(WIDTH)[0], *gaps)
-    coarse = ordering.coarse_of(queries, direction, np.zeros(0))
+    coarse = paired_search.coarse_of(queries, direction, np.zeros(0))
     stops = np.cumsum(np.full((total - 1) // 62, 62))
-    examples = ordering.Ordered(
+    examples = paired_search.Ordered(
         read, SIZE, np.arange(total), queries, direction, np.zeros(0), coarse, stops
     )
     recipe = pairs.Recipe(1, full_rank=False, assumed=Assumptions(0.1), entropy=0)

@@ -5,12 +5,13 @@ The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 
 import numpy as np
 
+from constructive.constructions import paired_search
 from constructive.constructions.construction import Built, Construction, Cost, Outcome
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
-from constructive.constructions.paired import coupling, ordering, pairs, readout, work
-from constructive.constructions.paired.sweep import SWEEP
+from constructive.constructions.paired import coupling, pairs, readout, work
+from constructive.constructions.paired_search import SWEEP
 from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
@@ -78,10 +79,10 @@ class Paired(Construction):
             return obstacle
         half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
         full_rank = plan.head_dim > half
-        seen = ordering.look(dataset, rng, full_rank=full_rank)
+        seen = paired_search.look(dataset, rng, full_rank=full_rank)
         if isinstance(seen, AssumptionError):
             return seen
-        ordered = ordering.arrange(dataset, seen, plan.num_heads)
+        ordered = paired_search.arrange(dataset, seen, plan.num_heads)
         recipe = pairs.Recipe(plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63)))
         built = work.build_all(ordered, recipe, dataset, options)
         report("solve for the readout", 0, 1)
@@ -113,7 +114,7 @@ class Paired(Construction):
 
 
 def _pair_records(
-    ordered: ordering.Ordered,
+    ordered: paired_search.Ordered,
     sharpness: Array,
     missed: Integers,
     ranks: Integers,

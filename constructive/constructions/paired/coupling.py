@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from constructive.constructions.paired.ordering import Ordered
+from constructive.constructions.paired_search import Ordered
 from constructive.exact.arithmetics import Floats, softmax_in_place
 from constructive.layers.attend import attend, examples
 from constructive.support.arrays import Array, Integers

@@ -16,8 +16,7 @@ from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import Factored, Taken
 from constructive.constructions.multihead.heads import attended_vectors
-from constructive.constructions.paired.ordering import Ordered
-from constructive.constructions.paired.sweep import NATS
+from constructive.constructions.paired_search import NATS, Ordered
 from constructive.exact.arithmetics import softmax_in_place
 from constructive.support.arrays import Array, Integers, Single
 

@@ -30,11 +30,11 @@ from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import factor
 from constructive.constructions.paired.coupling import Block, Reader, differences, read_own
-from constructive.constructions.paired.ordering import Ordered
 from constructive.constructions.paired.own import FullRank, Kind, Pair, RankOne
-from constructive.constructions.paired.sweep import (
+from constructive.constructions.paired_search import (
     NATS,
     SAMPLE,
+    Ordered,
     Saturating,
     Window,
     sharpen,
