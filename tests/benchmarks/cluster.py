@@ -21,10 +21,9 @@ from compare import Report, forget_peak, heads_for, measure_in, memory
 
 from constructive import build_memorizer, certify, generators
 from constructive.certificates.claims.paired import entries
-from constructive.constructions import paired_search
+from constructive.constructions import paired_heads, paired_search
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.directions import KeyDirection
-from constructive.constructions.paired import coupling, pairs
 
 SIZE, WIDTH = 32, 64
 
@@ -44,13 +43,13 @@ def piece(total):
     examples = paired_search.Ordered(
         read, SIZE, np.arange(total), queries, direction, np.zeros(0), coarse, stops
     )
-    recipe = pairs.Recipe(1, full_rank=False, assumed=Assumptions(0.1), entropy=0)
+    recipe = paired_heads.Recipe(1, full_rank=False, assumed=Assumptions(0.1), entropy=0)
     first = len(stops) // 2
-    block = pairs.build(examples, recipe, 0, 2)  # loads libraries
-    reader = coupling.Reader.of(examples, block.query_weights[0], block.key_weights[0])
+    block = paired_heads.build(examples, recipe, 0, 2)  # loads libraries
+    reader = paired_heads.Reader.of(examples, block.query_weights[0], block.key_weights[0])
     forget_peak()
     before, start = memory("VmRSS"), time.process_time()
-    pairs.build(examples, recipe, first, first + pairs.TOGETHER, reader)
+    paired_heads.build(examples, recipe, first, first + paired_heads.TOGETHER, reader)
     return {"seconds": time.process_time() - start, "memory": memory("VmHWM") - before}
 
 
@@ -76,7 +75,7 @@ def linear(total):
     data = generators.uniform(num_examples=total, context_size=SIZE, width=WIDTH, seed=0)
     heads = heads_for(total)
     spent = []
-    real = pairs.build
+    real = paired_heads.build
 
     def watched(*arguments):
         start = time.process_time()
@@ -105,7 +104,7 @@ def main():
     parser.add_argument("--total", type=int, default=10**8)
     parser.add_argument("--workers", type=int, default=1000)
     given = parser.parse_args()
-    report, together, rows = Report(), pairs.TOGETHER, []
+    report, together, rows = Report(), paired_heads.TOGETHER, []
     for total in given.examples:
         found = measure_in(WORK, "piece", total)
         each = found["seconds"] / (total * together)

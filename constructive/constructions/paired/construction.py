@@ -5,12 +5,12 @@ The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 
 import numpy as np
 
-from constructive.constructions import paired_search
+from constructive.constructions import paired_heads, paired_search
 from constructive.constructions.construction import Built, Construction, Cost, Outcome
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
-from constructive.constructions.paired import coupling, pairs, readout, work
+from constructive.constructions.paired import readout, work
 from constructive.constructions.paired_search import SWEEP
 from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
@@ -83,12 +83,14 @@ class Paired(Construction):
         if isinstance(seen, AssumptionError):
             return seen
         ordered = paired_search.arrange(dataset, seen, plan.num_heads)
-        recipe = pairs.Recipe(plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63)))
+        recipe = paired_heads.Recipe(
+            plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63))
+        )
         built = work.build_all(ordered, recipe, dataset, options)
         report("solve for the readout", 0, 1)
         targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
         reader = work.reader_of(ordered, built)
-        entries = coupling.assemble(ordered, built, reader)
+        entries = paired_heads.assemble(ordered, built, reader)
         solution = readout.solve(ordered, entries, targets)
 
         idle = plan.num_heads % 2  # a head without a partner does nothing

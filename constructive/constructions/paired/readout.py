@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.paired.coupling import Coupling
+from constructive.constructions.paired_heads import Coupling
 from constructive.constructions.paired_search import Ordered
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 from constructive.support.errors import PrecisionError

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from constructive.constructions.multihead.directions import KeyDirection
 from constructive.constructions.options import Options
-from constructive.constructions.paired.coupling import Block, Reader
-from constructive.constructions.paired.pairs import TOGETHER, Recipe, build
+from constructive.constructions.paired_heads import TOGETHER, Block, Reader, Recipe, build
 from constructive.constructions.paired_search import Coarse, Ordered
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Integers
