@@ -12,7 +12,7 @@ HOMES = {
     "rank_one": "constructive.constructions.rank_one:RANK_ONE",
     "generic": "constructive.constructions.generic:GENERIC",
     "narrow_values": "constructive.constructions.narrow_values:NARROW_VALUES",
-    "paired": "constructive.constructions.paired.construction:PAIRED",
+    "paired": "constructive.constructions.paired:PAIRED",
 }
 
 CONSTRUCTIONS: "Registry[Construction]" = Registry(HOMES)

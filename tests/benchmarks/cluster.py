@@ -83,9 +83,9 @@ def linear(total):
         spent.append(time.process_time() - start)
         return block
 
-    from constructive.constructions.paired import work
+    from constructive.constructions import paired
 
-    work.build = watched
+    paired.build = watched
     forget_peak()
     before, start = memory("VmRSS"), time.process_time()
     memorizer = build_memorizer(data, num_heads=heads, construction="paired")

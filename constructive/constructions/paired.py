@@ -1,0 +1,497 @@
+"""Heads in pairs, for contexts of their own, whose readout does not cost T^3.
+
+Most of Z is never formed, because heads saturate there. The steps: `ordering` -> `own` -> `pairs`
+-> `coupling` -> `readout`; `construction` takes them one after the other.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.constructions import paired_heads, paired_search
+from constructive.constructions.construction import Built, Construction, Cost, Outcome
+from constructive.constructions.multihead.assumptions import too_many_tokens
+from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.multihead.readout import largest
+from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
+from constructive.constructions.paired_heads import TOGETHER, Block, Coupling, Reader, Recipe, build
+from constructive.constructions.paired_search import SWEEP, Coarse, Ordered
+from constructive.constructions.survey import Survey
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.record import HeadRecord
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+from constructive.support.errors import (
+    AssumptionError,
+    CapacityError,
+    ParameterError,
+    PrecisionError,
+)
+from constructive.support.parallel import Checkpoint, arrays_at, ordered_map, require_seen, shared
+from constructive.support.progress import report
+from constructive.support.stored import StoredArray
+from constructive.support.version import __version__
+from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
+
+# The readout of paired heads: one small system a pair, and an iteration for what couples them.
+#
+# *Blocks.* The equations of pair p are D_p U_p = y_p with |S| + |S'| <= d - 1 rows; the shortest
+# solution is R_p y_p with R_p = D_p^T (D_p D_p^T)^-1, from a QR factorization of D_p^T. All blocks
+# together cost O(T d^2).
+#
+# *The extra example* t* belongs to no pair. The second head of pair 0 reads from it one token x*
+# (it is saturated there), and gets the readout -U_0 + gamma x* / |x*|^2. Then f(t*) = gamma, and
+# every other example t gets gamma kappa_t with kappa_t = z_t.x* / |x*|^2 for what that head reads
+# there: gamma = y* is known first.
+#
+# *Leftover coupling.* With M the few entries x_{t,p} off the blocks, (D + M) U = Y is solved by
+# GMRES for y in (D + M) R y = Y, so U = R y. As (D + M) R is I + M R with M R nilpotent where
+# coupling is block triangular (`pairs`), the iteration ends after as many steps as coupling is
+# deep; without coupling after one, which refines.
+
+
+_TOLERANCE = 1e-14
+_RESTART, _ROUNDS = 40, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """U with Z U = Y for paired heads.
+
+    effective: (P, 2, d, d_out)
+    residual:  (T, d_out), Y - f by position, from x_{t,p} as a forward pass rounds them: logits of
+               size c have other errors there than in what was solved. Pairs that are saturated
+               on an example cancel there, and are left out.
+    condition: the largest estimated condition number of a block, in the infinity norm
+    ranks:     (P,), estimated rank of each block
+    """
+
+    effective: Array
+    residual: Array
+    condition: float
+    ranks: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class _System:
+    """(D + M) and R, with the extra example as one more unknown gamma where there is one.
+
+    inverses: R_p by runs of pairs with equally many rows, [(pairs, positions, R)]
+    """
+
+    coupling: Coupling
+    inverses: tuple[tuple[slice, slice, Array], ...]
+    num_pairs: int
+
+    def solve(self, right: Array) -> tuple[Array, Array]:
+        """Return R y: readouts (P, d, d_out) and gamma (d_out,); right: (T, d_out)."""
+        width, outputs = self.coupling.own.shape[1], right.shape[1]
+        readouts = np.zeros((self.num_pairs, width, outputs))
+        gamma = np.zeros(outputs)
+        if self.coupling.reader is not None:
+            gamma = right[-1]
+            right = right - self.coupling.extra[:, np.newaxis] * gamma
+        for pairs, rows, inverse in self.inverses:
+            blocks = right[rows].reshape(len(inverse), inverse.shape[2], outputs)
+            readouts[pairs] = np.matmul(inverse, blocks)
+        return readouts, gamma
+
+    def apply(self, unknown: tuple[Array, Array]) -> Array:
+        """Return (D + M) U: (T, d_out)."""
+        readouts, gamma = unknown
+        own, outputs = self.coupling.own, readouts.shape[2]
+        result: Array = self.coupling.leftover @ readouts.reshape(-1, outputs)
+        for pairs, rows, inverse in self.inverses:
+            blocks = own[rows].reshape(len(inverse), inverse.shape[2], own.shape[1])
+            result[rows] += np.matmul(blocks, readouts[pairs]).reshape(-1, outputs)
+        result += self.coupling.extra[:, np.newaxis] * gamma
+        return result
+
+
+def solve(ordered: Ordered, coupling: Coupling, targets: Array) -> Readout:
+    """Solve for the readouts of all pairs; targets: (T, d_out), by position.
+
+    Raises PrecisionError if a block is singular, or if the coupling does not let the iteration
+    converge.
+    """
+    inverses, condition, ranks = _invert(ordered, coupling)
+    system = _System(coupling, inverses, ordered.num_pairs)
+    scale: Array = np.ldexp(1.0, np.frexp(np.abs(targets).max(axis=0))[1])  # norms stay in range
+    (readouts, gamma), residual = _iterate(system, targets / scale)
+    if not np.isfinite(residual).all():
+        raise PrecisionError(
+            "a block of a pair of heads is singular, or numbers are too far apart for float64 "
+            f"(condition number about {condition:.0e})",
+            witness=condition,
+            suggestion="another seed=, more heads, data of one scale, or construction='saturated'",
+        )
+    readouts, gamma = readouts * scale, gamma * scale
+    effective = np.stack([readouts, -readouts], axis=1)
+    if coupling.reader is not None:
+        effective[0, 1] += coupling.reader.dual[:, np.newaxis] * gamma
+    forward = _System(dataclasses.replace(coupling, own=coupling.again), inverses, len(readouts))
+    return Readout(effective, targets - forward.apply((readouts, gamma)), condition, ranks)
+
+
+def _iterate(system: _System, targets: Array) -> tuple[tuple[Array, Array], Array]:
+    """U and the residual Y - (D + M) U, not finite where a block is singular, by GMRES for y."""
+    from scipy.sparse.linalg import LinearOperator, gmres  # noqa: PLC0415 - long to import
+
+    shape = targets.shape
+
+    def product(flat: Array) -> Array:
+        return system.apply(system.solve(flat.reshape(shape))).ravel()
+
+    operator = LinearOperator((targets.size, targets.size), matvec=product, dtype=np.float64)
+    with np.errstate(all="ignore"):  # a singular block shows in the residual
+        flat, _ = gmres(
+            operator, targets.ravel(), rtol=_TOLERANCE, restart=_RESTART, maxiter=_ROUNDS
+        )
+        unknown = system.solve(flat.reshape(shape))
+        return unknown, targets - system.apply(unknown)
+
+
+def _invert(
+    ordered: Ordered, coupling: Coupling
+) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
+    """R_p for all pairs, the largest condition number, and the ranks."""
+    parts, condition, ranks = [], 1.0, []
+    for pairs, size in _runs(ordered):
+        rows = slice(ordered.start(pairs.start), int(ordered.stops[pairs.stop - 1]))
+        count = pairs.stop - pairs.start
+        blocks = coupling.own[rows].reshape(count, size, ordered.width)
+        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
+        distances = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+        least = np.finfo(float).eps * blocks.shape[2] * distances.max(axis=1, initial=0.0)
+        full = distances > least[:, np.newaxis]
+        ranks.append(full.sum(axis=1))
+        if full.all():
+            # D = R^T Q^T, so its right inverse is Q R^-T.
+            inverse = np.linalg.solve(triangle, basis.transpose(0, 2, 1)).transpose(0, 2, 1)
+            if size:
+                norms = np.abs(blocks).sum(axis=2).max(axis=1)
+                condition = max(
+                    condition, float((norms * np.abs(inverse).sum(axis=2).max(axis=1)).max())
+                )
+        else:
+            inverse = np.full((count, ordered.width, size), np.nan)
+            condition = float("inf")
+        parts.append((pairs, rows, inverse))
+    return tuple(parts), condition, np.concatenate(ranks)
+
+
+def _runs(ordered: Ordered) -> Iterator[tuple[slice, int]]:
+    """Consecutive pairs with equally many examples, a bounded number at a time, and how many."""
+    sizes = np.diff(ordered.stops, prepend=0)
+    step = max(1, CHUNK_BYTES // (8 * ordered.width**2))
+    start = 0
+    while start < len(sizes):
+        others = np.flatnonzero(sizes[start : start + step] != sizes[start])
+        stop = start + int(others[0]) if len(others) else min(start + step, len(sizes))
+        yield slice(start, stop), int(sizes[start])
+        start = stop
+
+
+# Where pairs are built: here, or on an executor, and what a checkpoint keeps of them.
+#
+# All pairs are cut into the same pieces, with the same random numbers, wherever they are built: so
+# weights do not depend on it. Processes read the examples themselves (`parallel.shared`); what a
+# piece takes along is its numbers.
+
+
+_STEP = "build pairs of heads"
+_FIELDS = tuple(field.name for field in dataclasses.fields(Block))
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """Examples that another process reads.
+
+    place: the folder of all arrays;  stored: the contexts, if they are in a file of their own
+    """
+
+    place: str
+    stored: StoredArray | None
+    context_size: int
+    query_exponent: int
+    gap_exponent: int
+
+    def read(self) -> Ordered:
+        """Return the examples as they were sent."""
+        arrays = arrays_at(self.place)
+        return Ordered(
+            partial(_rows, arrays["contexts"] if self.stored is None else self.stored),
+            self.context_size,
+            arrays["order"],
+            arrays["queries"],
+            KeyDirection(arrays["vector"], arrays["top_gap"], arrays["bottom_gap"]),
+            arrays["radius"],
+            Coarse(
+                arrays["unit"],
+                arrays["inverse_length"],
+                self.query_exponent,
+                arrays["inverse_gap"],
+                self.gap_exponent,
+                arrays["reach"],
+            ),
+            arrays["stops"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """The pairs from `first` to before `stop`, and who reads the extra example, if it is known."""
+
+    examples: Ordered | _Remote
+    recipe: Recipe
+    first: int
+    stop: int
+    reader: Reader | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"pairs-{self.first:08d}"
+
+
+def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Options) -> Block:
+    """Build all pairs: on the executor, if there is one, and but for those in the checkpoint.
+
+    Where there is an extra example, the first piece comes before all others, and is built here:
+    the reader is in it.
+
+    Raises what `pairs.build`, `ordered_map` and `Checkpoint` raise.
+    """
+    kept = None
+    if options.checkpoint is not None:
+        kept = Checkpoint.open(options.checkpoint, _about(ordered, recipe, dataset))
+    ranges = [
+        (first, min(first + TOGETHER, ordered.num_pairs))
+        for first in range(0, ordered.num_pairs, TOGETHER)
+    ]
+    with _examples(ordered, dataset, options, kept) as examples:
+        pieces = [_Piece(examples, recipe, *each) for each in ranges]
+        done = {} if kept is None else _loaded(kept, pieces)
+
+        def keep(index: int, block: Block) -> None:
+            done[index] = block
+            if kept is not None:
+                kept.save(pieces[index].name, vars(block))
+            report(_STEP, len(done), len(pieces))
+
+        if ordered.has_extra and 0 not in done:
+            keep(0, build(ordered, recipe, *ranges[0]))
+        reader = reader_of(ordered, done.get(0))
+        missing = [index for index in range(len(pieces)) if index not in done]
+        ordered_map(
+            _build,
+            [dataclasses.replace(pieces[index], reader=reader) for index in missing],
+            executor=options.executor,
+            step=None,
+            keep=lambda number, block: keep(missing[number], block),
+        )
+    return _joined([dict(vars(done.pop(index))) for index in range(len(pieces))])
+
+
+def reader_of(ordered: Ordered, block: Block | None) -> Reader | None:
+    """Return the head that reads the extra example, if there is one, in this block."""
+    if block is None or not ordered.has_extra:
+        return None
+    return Reader.of(ordered, block.query_weights[0], block.key_weights[0])
+
+
+def _joined(blocks: list[dict[str, Any]]) -> Block:
+    """All blocks as one. Their arrays are given up one by one, as together they are large."""
+    return Block(*(np.concatenate([each.pop(name) for each in blocks]) for name in _FIELDS))
+
+
+def _build(piece: _Piece) -> Block:
+    examples = piece.examples
+    ordered = examples.read() if isinstance(examples, _Remote) else examples
+    return build(ordered, piece.recipe, piece.first, piece.stop, piece.reader)
+
+
+def _loaded(kept: Checkpoint, pieces: list[_Piece]) -> dict[int, Block]:
+    found = ((index, kept.load(piece.name)) for index, piece in enumerate(pieces))
+    return {index: Block(**arrays) for index, arrays in found if arrays is not None}
+
+
+@contextmanager
+def _examples(
+    ordered: Ordered, dataset: Dataset, options: Options, kept: Checkpoint | None
+) -> Iterator[Ordered | _Remote]:
+    """The examples themselves, or how other processes get at them."""
+    if options.executor is None:
+        yield ordered
+        return
+    direction, coarse = ordered.direction, ordered.coarse
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "order": ordered.order,
+        "queries": ordered.queries,
+        "vector": direction.vector,
+        "top_gap": direction.top_gap,
+        "bottom_gap": direction.bottom_gap,
+        "radius": ordered.radius,
+        "unit": coarse.unit,
+        "inverse_length": coarse.inverse_length,
+        "inverse_gap": coarse.inverse_gap,
+        "reach": coarse.reach,
+        "stops": ordered.stops,
+    }
+    stored = dataset.on_disk.file.elsewhere if dataset.on_disk else None
+    if stored is None:
+        arrays["contexts"] = dataset.contexts
+    with shared(arrays, None if kept is None else kept.folder) as place:
+        yield _Remote(
+            place, stored, ordered.context_size, coarse.query_exponent, coarse.gap_exponent
+        )
+
+
+def _rows(contexts: Array | StoredArray, examples: Integers) -> Array:
+    """Rows of a file that has to be the one that was opened, whatever was at its path before."""
+    if isinstance(contexts, StoredArray):
+        require_seen(contexts.path)
+        return contexts.rows(examples).astype(np.float64, copy=False)
+    return contexts[examples].astype(np.float64, copy=False)
+
+
+def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]:
+    """What decides the pairs: a checkpoint of anything else is of no use."""
+    return {
+        "data": dataset.fingerprint().hex(),
+        "num_examples": dataset.num_examples,
+        "num_heads": 2 * ordered.num_pairs,
+        "head_dim": recipe.head_dim,
+        "random choices of seed=": recipe.entropy,
+        "arrays": ", ".join(_FIELDS),
+        "constructive": __version__,
+    }
+
+
+# Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
+#
+# The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
+
+
+class Paired(Construction):
+    """Heads 2p and 2p + 1 read nearly the same but from their own examples."""
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
+        """Plan for contexts of their own, of two tokens at least."""
+        if shapes.shared_context:
+            raise ParameterError(
+                "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
+                f"in a space of n - 1 = {shapes.context_size - 1} dimensions",
+                witness="one shared context",
+                suggestion="construction='saturated'",
+            )
+        if shapes.context_size == 1:
+            raise ParameterError(
+                "construction='paired' needs contexts with n >= 2 tokens",
+                witness=shapes.context_size,
+                suggestion="construction='saturated', which memorizes one example here",
+            )
+        holds = paired_capacity(num_heads, shapes.width)
+        inner = options.inner_dim
+        plan = Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
+        if shapes.num_examples > holds:
+            needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
+            suggestion = f"num_heads={needed}"
+            dense = rank_one_capacity(num_heads, shapes.context_size)
+            if dense >= shapes.num_examples:
+                suggestion += (
+                    f"; construction='saturated', which memorizes {dense} with these heads"
+                )
+            formula = (
+                f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is not a pair"
+            )
+            raise CapacityError(
+                f"{shapes.num_examples} examples are too many for {num_heads} heads in pairs: a "
+                f"pair takes at most d - 1 = {shapes.width - 1}, so all memorize {formula}",
+                witness=shapes.num_examples,
+                suggestion=suggestion,
+            )
+        return plan
+
+    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
+        """Estimate sweeps over angles, and a system of d for each pair."""
+        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
+        sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
+        return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
+
+    def build(
+        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
+    ) -> Outcome:
+        """Order the examples so that pairs take those with the smallest gaps first."""
+        dataset: Dataset = survey.dataset
+        obstacle = too_many_tokens(dataset) or survey.repeated
+        if obstacle is not None:
+            return obstacle
+        half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
+        full_rank = plan.head_dim > half
+        seen = paired_search.look(dataset, rng, full_rank=full_rank)
+        if isinstance(seen, AssumptionError):
+            return seen
+        ordered = paired_search.arrange(dataset, seen, plan.num_heads)
+        recipe = paired_heads.Recipe(
+            plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63))
+        )
+        built = build_all(ordered, recipe, dataset, options)
+        report("solve for the readout", 0, 1)
+        targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
+        reader = reader_of(ordered, built)
+        entries = paired_heads.assemble(ordered, built, reader)
+        solution = solve(ordered, entries, targets)
+
+        idle = plan.num_heads % 2  # a head without a partner does nothing
+        shape = (plan.num_heads - idle, dataset.width, -1)
+        pad = ((0, idle), (0, 0), (0, 0))
+        missed = np.bincount(built.pairs, minlength=ordered.num_pairs)
+        layer = AttentionLayer.from_effective_readout(
+            np.pad(built.query_weights.reshape(shape), pad),
+            np.pad(built.key_weights.reshape(shape), pad),
+            np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
+            options.value_dim,
+        )
+        return Built(
+            layer,
+            largest(solution.residual),
+            solution.condition,
+            _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
+            shared_keys=True,
+            order=tuple(ordered.order.tolist()),
+            coupled=len(built.positions),
+            fraction=options.saturated_fraction,
+        )
+
+
+def _pair_records(
+    ordered: paired_search.Ordered,
+    sharpness: Array,
+    missed: Integers,
+    ranks: Integers,
+    idle: int,
+) -> tuple[HeadRecord, ...]:
+    records = []
+    stops, reached = [0, *ordered.stops.tolist()], [0, *np.cumsum(ranks).tolist()]
+    total = len(ordered.queries)
+    for pair in range(ordered.num_pairs):
+        start, stop = stops[pair], stops[pair + 1]
+        half = start + (stop - start + 1) // 2
+        saturated = 1.0 - missed[pair] / max(total - (stop - start), 1)
+        reached_by = float(sharpness[pair])
+        rank = reached[pair] + min(half - start, int(ranks[pair]))
+        records.append(HeadRecord(start, half, reached_by, float(saturated), rank))
+        records.append(HeadRecord(half, stop, reached_by, float(saturated), reached[pair + 1]))
+    records += [HeadRecord(stops[-1], stops[-1], 0.0, 0.0, reached[-1])] * idle
+    return tuple(records)
+
+
+PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6", options={FLOAT: USUAL | PIECES})
