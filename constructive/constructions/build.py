@@ -9,12 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from constructive.constructions.construction import Built
-from constructive.constructions.options import FLOAT, RATIONAL, Options
+from constructive.constructions.construction import FLOAT, RATIONAL, Built, Options, Survey
 from constructive.constructions.planning import AUTO, Explanation, explain_survey
 from constructive.constructions.refusals import refusal
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples

@@ -6,21 +6,147 @@ its name, the formula, the theorem, and whether its groups are those of the theo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from constructive.constructions.options import FLOAT, PIECES, USUAL, Options, Takes
-from constructive.constructions.survey import Survey
+from constructive.constructions.multihead import assumptions
+from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.shapes import ExampleShapes
+from constructive.layers.attention import FLOAT64_BITS
 from constructive.layers.layer import Layer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan
+from constructive.theory.context_capacity import (
+    ContextCapacity,
+    LeastHeads,
+    context_capacity,
+    least_heads,
+)
+from constructive.theory.exact_capacity import FewestHeads, with_room
+
+# What can be asked of a construction, as data.
+#
+# A construction lists the names of the options it takes, for each arithmetic it has. An option
+# that is not asked for is never refused (`refusals`).
+
+
+FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
+
+# Values that any readout fits into (Lemma 5.1), which is what is built where nobody asks for d_v;
+# and narrower ones.
+WIDE, NARROW = "value_dim >= d_out", "value_dim < d_out"
+
+# What a construction in floats takes, or has no use for.
+USUAL = frozenset({WIDE, "value_dim", "shared_keys", "saturated_fraction", "precision"})
+
+# What planning asks for; the others say how a plan is built.
+PLANNED = frozenset({WIDE, NARROW, "exact_logits", "lengths"})
+
+# What a construction takes that is built in independent pieces.
+PIECES = frozenset({"executor", "checkpoint"})
+
+# The options of a construction, for each arithmetic that it has.
+Takes = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of a construction, beside the number of heads."""
+
+    head_dim: int | None = None  # d_h, or None for what suits the construction
+    value_dim: int | None = None  # d_v, or None for d_out
+    arithmetic: str = FLOAT  # "float" or "rational"
+    exact_logits: bool = False  # W_Q and W_K of so few bits that float32 makes no error in logits
+    shared_keys: bool = False  # all heads score tokens along one key direction
+    # share of the examples off its group on which a head has to saturate
+    saturated_fraction: float = 0.99
+    # bits of the readout; those beyond a float are added to what is built
+    precision: int | str = FLOAT64_BITS
+    executor: Executor | None = None  # where pieces of the work are done, or None for here
+    checkpoint: Path | None = None  # a folder in which finished pieces are kept, or None
+    lengths: bool = False  # contexts have different lengths
+
+    @property
+    def inner_dim(self) -> int:
+        """d_h, by default that of heads of rank one."""
+        return 1 if self.head_dim is None else self.head_dim
+
+    def asked(self, target_dim: int) -> Iterator[tuple[str, object]]:
+        """Yield names and values of the options that are asked for, for targets of d_out.
+
+        Example:
+            >>> dict(Options(value_dim=2, shared_keys=True).asked(target_dim=1))
+            {'value_dim >= d_out': 2, 'shared_keys': True, 'value_dim': 2}
+        """
+        narrow = self.value_dim is not None and self.value_dim < target_dim
+        yield NARROW if narrow else WIDE, self.value_dim
+        for name in (
+            "lengths", "exact_logits", "executor", "checkpoint", "shared_keys",
+            "saturated_fraction", "value_dim", "precision",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value != getattr(Options, name):
+                yield name, value
+
+
+# What is known of a data set: each fact is computed when it is first asked for, and then kept.
+#
+# A survey is made once for a build and handed to planning, to the construction and to the text of
+# errors, so that none of them looks at the data again.
+
+
+_SEED = 0  # Of eliminations modulo a prime
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Facts about T examples."""
+
+    dataset: Any  # a `Dataset`; a `RationalDataset` or mere shapes, of which it knows nothing else
+    _capacities: dict[int, ContextCapacity] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def repeated(self) -> AssumptionError | None:
+        """Why no weights memorize the inputs as they are, or None: one of them occurs twice.
+
+        Raises DataError for equal inputs with different targets, and for numbers that are too large
+        or too small for float64.
+        """
+        return assumptions.repeated(self.dataset)
+
+    @cached_property
+    def contexts(self) -> Assumptions | AssumptionError:
+        """How independent the tokens of each context are; or `repeated`, or which has rank < n."""
+        obstacle = assumptions.too_many_tokens(self.dataset) or self.repeated
+        return obstacle or assumptions.context_ranks(self.dataset)
+
+    @cached_property
+    def least_heads(self) -> LeastHeads:
+        """The smallest H that the contexts allow for all different inputs, and why."""
+        return least_heads(self.dataset, np.random.default_rng(_SEED))
+
+    @cached_property
+    def fewest_heads(self) -> FewestHeads:
+        """The same with some room. Raises CapacityError where no number of heads will do."""
+        return with_room(self.dataset, self.least_heads)
+
+    def capacity(self, num_heads: int) -> ContextCapacity:
+        """Return bounds of c(E; H) for H heads."""
+        if num_heads not in self._capacities:
+            rng = np.random.default_rng(_SEED)
+            self._capacities[num_heads] = context_capacity(self.dataset, num_heads, rng)
+        return self._capacities[num_heads]
 
 
 class Cost(NamedTuple):

@@ -10,16 +10,20 @@ import numpy as np
 
 from constructive.constructions import rational
 from constructive.constructions.construction import (
+    FLOAT,
+    RATIONAL,
+    USUAL,
+    WIDE,
     Built,
     Construction,
     Cost,
+    Options,
     Outcome,
+    Survey,
     operations_of_z,
 )
 from constructive.constructions.multihead import grouping, heads, intermediate, readout
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.options import FLOAT, RATIONAL, USUAL, WIDE, Options
-from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer

@@ -17,18 +17,20 @@ that float32 makes no error in logits (`layers.short_weights`). They are as rand
 import numpy as np
 
 from constructive.constructions.construction import (
+    FLOAT,
+    USUAL,
     Built,
     Construction,
     Cost,
+    Options,
     Outcome,
+    Survey,
     operations_of_z,
     unsaturated_heads,
 )
 from constructive.constructions.multihead import intermediate
 from constructive.constructions.multihead.readout import largest
-from constructive.constructions.options import FLOAT, USUAL, Options
 from constructive.constructions.readout_shapes import Shape, Solved, Whole
-from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions import generic
-from constructive.constructions.construction import Cost, operations_of_z
-from constructive.constructions.options import FLOAT, NARROW, USUAL, WIDE, Options
+from constructive.constructions.construction import (
+    FLOAT,
+    NARROW,
+    USUAL,
+    WIDE,
+    Cost,
+    Options,
+    operations_of_z,
+)
 from constructive.constructions.readout_shapes import RandomValues, Shape, Slots
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes

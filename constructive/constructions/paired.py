@@ -15,14 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.constructions import paired_heads, paired_search
-from constructive.constructions.construction import Built, Construction, Cost, Outcome
+from constructive.constructions.construction import (
+    FLOAT,
+    PIECES,
+    USUAL,
+    Built,
+    Construction,
+    Cost,
+    Options,
+    Outcome,
+    Survey,
+)
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.directions import KeyDirection
 from constructive.constructions.multihead.readout import largest
-from constructive.constructions.options import FLOAT, PIECES, USUAL, Options
 from constructive.constructions.paired_heads import TOGETHER, Block, Coupling, Reader, Recipe, build
 from constructive.constructions.paired_search import SWEEP, Coarse, Ordered
-from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer

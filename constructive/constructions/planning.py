@@ -12,11 +12,9 @@ import bisect
 import operator
 from dataclasses import dataclass
 
-from constructive.constructions.construction import Construction
-from constructive.constructions.options import FLOAT, RATIONAL, Options
+from constructive.constructions.construction import FLOAT, RATIONAL, Construction, Options, Survey
 from constructive.constructions.refusals import refusal
 from constructive.constructions.registry import CONSTRUCTIONS
-from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables

@@ -11,11 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from constructive.constructions.construction import Built, Outcome
+from constructive.constructions.construction import RATIONAL, Built, Options, Outcome, Survey
 from constructive.constructions.dense import TAKES, Dense
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.options import RATIONAL, Options
-from constructive.constructions.survey import Survey
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import AssumptionError, CapacityError

@@ -1,7 +1,14 @@
 """The one place that refuses what a construction has not."""
 
-from constructive.constructions.construction import Construction
-from constructive.constructions.options import FLOAT, NARROW, PIECES, PLANNED, WIDE, Options
+from constructive.constructions.construction import (
+    FLOAT,
+    NARROW,
+    PIECES,
+    PLANNED,
+    WIDE,
+    Construction,
+    Options,
+)
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.layers.attention import FLOAT64_BITS
 from constructive.support.errors import ParameterError

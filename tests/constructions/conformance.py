@@ -19,7 +19,7 @@ from constructive import (
     explain,
     generators,
 )
-from constructive.constructions.options import FLOAT, NARROW, PIECES, RATIONAL, USUAL, WIDE
+from constructive.constructions.construction import FLOAT, NARROW, PIECES, RATIONAL, USUAL, WIDE
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.support.progress import progress_to
 

@@ -9,8 +9,7 @@ from toy import TAKES, TOY, Toy
 
 from constructive import CapacityError, ConstructiveError
 from constructive.constructions import registry
-from constructive.constructions.construction import Built, Cost
-from constructive.constructions.options import FLOAT
+from constructive.constructions.construction import FLOAT, Built, Cost
 from constructive.theory.bounds import Plan
 
 

@@ -3,9 +3,15 @@
 import numpy as np
 
 from constructive import AttentionLayer, CapacityError
-from constructive.constructions.construction import Built, Construction, Cost, unsaturated_heads
+from constructive.constructions.construction import (
+    FLOAT,
+    WIDE,
+    Built,
+    Construction,
+    Cost,
+    unsaturated_heads,
+)
 from constructive.constructions.multihead.readout import largest
-from constructive.constructions.options import FLOAT, WIDE
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
 
