@@ -13,8 +13,7 @@ import operator
 from dataclasses import dataclass
 
 from constructive.constructions.construction import FLOAT, RATIONAL, Construction, Options, Survey
-from constructive.constructions.refusals import refusal
-from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions.registry import CONSTRUCTIONS, refusal
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
