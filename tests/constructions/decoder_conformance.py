@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from constructive import DataError, Decoder, ParameterError, Text, build_decoder
-from constructive.constructions.decoder import DECODERS
-from constructive.constructions.decoder_kind import DecoderKind
+from constructive.constructions.decoder import DECODERS, DecoderKind
 
 CAT = "the cat sat on the mat, and the cat saw the rat"
 TEXTS = [

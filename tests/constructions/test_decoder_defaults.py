@@ -7,9 +7,7 @@ import pytest
 from decoder_conformance import check_decoder_kind
 
 from constructive import CapacityError, DataError, ParameterError, Text, build_decoder
-from constructive.constructions.codes import spread_codes
-from constructive.constructions.decoder import DECODERS, HOMES
-from constructive.constructions.wide_decoder import Many
+from constructive.constructions.decoder import DECODERS, HOMES, Many, spread_codes
 
 CAT = "the cat sat on the mat, and the cat saw the rat; the rat sat on the cat"
 
