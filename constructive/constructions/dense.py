@@ -3,12 +3,12 @@
 In rational numbers the heads are others, of small integers (`rational`), for the same examples.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions import rational
 from constructive.constructions.construction import (
     FLOAT,
     RATIONAL,
@@ -21,17 +21,125 @@ from constructive.constructions.construction import (
     Outcome,
     Survey,
     operations_of_z,
+    unsaturated_heads,
 )
 from constructive.constructions.multihead import grouping, heads, intermediate, readout
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.dataset import Dataset
+from constructive.data.rational import RationalDataset, fractions
 from constructive.data.shapes import ExampleShapes
+from constructive.exact import modular
+from constructive.exact.arithmetics import LARGEST_LOGIT, Fractions, array_of, matrix_of
 from constructive.layers.attention import AttentionLayer
+from constructive.layers.rational import RationalLayer
 from constructive.layers.record import HeadRecord
-from constructive.support.errors import AssumptionError
+from constructive.support.arrays import Array
+from constructive.support.errors import AssumptionError, DataError, PrecisionError
 from constructive.support.progress import report
 from constructive.theory import bounds
-from constructive.theory.bounds import Plan, TheoremHeads, group_sizes
+from constructive.theory.bounds import Plan, TheoremHeads, consecutive, group_sizes
+
+# Heads of small integers, drawn until Z has rank T; and the readout, solved exactly.
+#
+# See `layers.rational` for why there are some.
+
+
+_ATTEMPTS = 24
+
+
+def bits(num_examples: int, context_size: int) -> int:
+    """Estimate the bits of an entry of Z, or of the readout."""
+    return LARGEST_LOGIT * min(num_examples, context_size)
+
+
+def build(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> Outcome:
+    """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
+
+    Returns an AssumptionError for a context of rank below n or dependent queries in a group.
+    Raises PrecisionError where logits would be too large or no small integers were found.
+    """
+    report("draw heads from small integers", 0, 1)
+    obstacle = _obstacle(dataset, plan.num_heads)
+    if obstacle is not None:
+        return obstacle
+    layer = _solved(dataset, plan, rng)
+    stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
+    error = np.full(dataset.target_dim, layer.max_error(dataset))
+    return Built(layer, error, float("nan"), unsaturated_heads(stops, stops))
+
+
+def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> RationalLayer:
+    num_heads = plan.num_heads
+    prime = next(modular.safe_primes())
+    scales = [
+        math.lcm(*(x.denominator for x in array.ravel().tolist()))
+        for array in (dataset.queries, dataset.contexts)
+    ]
+    total, width = dataset.num_examples, dataset.width
+    num_targets = dataset.target_matrix.shape[1]
+    smallest_excess = 0
+    for attempt in range(_ATTEMPTS):
+        largest = 1 + attempt // 4
+        w_q, w_k = rng.integers(-largest, largest + 1, size=(2, num_heads, width, plan.head_dim))
+        if plan.rank_one:
+            w_q[:, :, 1:] = w_k[:, :, 1:] = 0
+        weights = fractions("W_Q", w_q) * scales[0], fractions("W_K", w_k) * scales[1]
+        readout = fractions("readout", np.zeros((num_heads * width, num_targets)))
+        layer = RationalLayer(*weights, readout)
+        try:
+            z = layer.intermediate(dataset.contexts, dataset.queries)
+        except DataError as error:
+            smallest_excess = error.witness
+            continue
+        factors = modular.factor(_modulo(z, prime), prime)
+        if factors.rank == total:
+            chosen = factors.columns.tolist()
+            solution = matrix_of(z[:, chosen]).solve(matrix_of(dataset.target_matrix))
+            readout[chosen] = array_of(solution.tolist(), (total, num_targets))
+            return RationalLayer(*weights, readout)
+    if smallest_excess:
+        raise PrecisionError(
+            f"logits of {smallest_excess} ln 2 would take numbers of that many bits",
+            witness=smallest_excess,
+            suggestion="data of small integers or of fractions with a small common denominator",
+        )
+    raise PrecisionError(
+        f"no integer weights up to {largest} gave Z rank T={total} in {_ATTEMPTS} attempts",
+        witness=total,
+        suggestion="another seed=, more heads, or arithmetic='float'",
+    )
+
+
+def _obstacle(dataset: RationalDataset, num_heads: int) -> AssumptionError | None:
+    """What the theorem asks of the data and they do not meet, decided exactly."""
+    size = dataset.context_size
+    for example in range(1 if dataset.contexts.ndim == 2 else dataset.num_examples):
+        rank = matrix_of(dataset.context(example)).rank()
+        if rank < size:
+            return AssumptionError(
+                f"the context of example {example} has rank {rank}; "
+                f"Assumption 2 needs rank n={size}",
+                witness=example,
+                suggestion="add a positional encoding, or drop repeated tokens",
+            )
+    for start, stop in consecutive(group_sizes(dataset.num_examples, num_heads)):
+        if stop > start and matrix_of(dataset.queries[start:stop]).rank() < stop - start:
+            return AssumptionError(
+                f"the queries of examples {start} to {stop - 1}, one group, are dependent",
+                witness=tuple(range(start, stop)),
+                suggestion="drop one of these examples, or use more heads and so smaller groups",
+            )
+    return None
+
+
+def _modulo(matrix: Fractions, prime: int) -> Array:
+    """Return rational numbers modulo p, after rows are scaled by their denominators."""
+    rows = []
+    for row in matrix.tolist():
+        scale = math.lcm(*(x.denominator for x in row))
+        rows.append([int(x * scale) % prime for x in row])
+    return modular.reduce(np.array(rows, dtype=np.float64), prime)
+
 
 TAKES = {FLOAT: USUAL, RATIONAL: frozenset({WIDE})}
 
@@ -56,7 +164,7 @@ class Dense(Construction):
         total, size, columns = shapes.num_examples, shapes.context_size, num_heads * shapes.width
         solve = 2.0 * total**2 * columns + total**3 / 3
         if options.arithmetic == RATIONAL:
-            return Cost(solve, total * columns * rational.bits(total, size) / 8.0)
+            return Cost(solve, total * columns * bits(total, size) / 8.0)
         forward = operations_of_z(shapes, num_heads)
         return Cost(forward + solve, 8.0 * total * (columns + total))
 
@@ -65,7 +173,7 @@ class Dense(Construction):
     ) -> Outcome:
         """Return the five steps of the proof; or in rational numbers, random integers."""
         if options.arithmetic == RATIONAL:
-            return rational.build(survey.dataset, plan, rng)
+            return build(survey.dataset, plan, rng)
         assumed = self._assumed(survey, plan, rng)
         if isinstance(assumed, AssumptionError):
             return assumed
