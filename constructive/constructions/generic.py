@@ -14,11 +14,17 @@ conditioned Z is taken.
 that float32 makes no error in logits (`layers.short_weights`). They are as random as others.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
 from constructive.constructions.construction import (
     FLOAT,
+    NARROW,
     USUAL,
+    WIDE,
     Built,
     Construction,
     Cost,
@@ -28,9 +34,9 @@ from constructive.constructions.construction import (
     operations_of_z,
     unsaturated_heads,
 )
-from constructive.constructions.multihead import intermediate
-from constructive.constructions.multihead.readout import largest
-from constructive.constructions.readout_shapes import Shape, Solved, Whole
+from constructive.constructions.multihead import intermediate, readout
+from constructive.constructions.multihead.intermediate import Intermediate
+from constructive.constructions.multihead.readout import Readout, largest
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
@@ -39,11 +45,194 @@ from constructive.layers import residues
 from constructive.layers.attend import Own, Shared, attend, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.exact_logits import shortened
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes
-from constructive.theory.values import require_room
+from constructive.theory.values import ValueBounds, generic_bounds, heads_for_values, require_room
+
+# What a readout of random heads is solved for: all of it at once, or with values of few entries.
+#
+# A *shape* says which systems of equations, made of Z, give the readout, and how W_V and W_O are
+# made of the solutions. With d_v >= d_out one system gives any effective readout (`Whole`). With
+# d_v < d_out that of each head has rank d_v at most; two parts of it are linear, and either is
+# enough for some examples (Proposition 18.1): `RandomValues` and `Slots`.
+
+
+Product = Callable[[Array, Array], Array]  # `left @ right`, in floats or modulo a prime
+
+
+class Shape(ABC):
+    """One kind of readout, for heads of known number and values of known size."""
+
+    @abstractmethod
+    def systems(self, z: Array, product: Product) -> Iterator[Array]:
+        """Yield the matrices made of Z (T, H d) that have to have rank T, one after the other."""
+
+    @abstractmethod
+    def targets(self, targets: Array) -> list[Array]:
+        """Return what each of them is solved for, columns of (T, d_out)."""
+
+    @abstractmethod
+    def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
+        """Return the heads of Z, with values and outputs of the solutions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Whole(Shape):
+    """One solution for all targets, in values of d_v >= d_out entries, or d_out for None."""
+
+    value_dim: int | None
+
+    def systems(self, z: Array, product: Product) -> Iterator[Array]:  # noqa: ARG002 - Z as it is
+        """Yield Z itself."""
+        yield z
+
+    def targets(self, targets: Array) -> list[Array]:
+        """Return all targets."""
+        return [targets]
+
+    def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
+        """Return the layer with this effective readout."""
+        return AttentionLayer.from_effective_readout(
+            z.query_weights, z.key_weights, solutions[0], self.value_dim
+        )
+
+
+class Narrow(Shape):
+    """A readout with d_v < d_out. W_D is the identity.
+
+    With d_o < d_out all outputs would lie in d_o dimensions.
+    """
+
+    target_dim: int
+
+    @abstractmethod
+    def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
+        """Return W_V (H, d, d_v) and W_O (H d_v, d_out) of the solutions."""
+
+    def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
+        """Return the layer with these values and outputs."""
+        last = np.eye(self.target_dim)
+        return AttentionLayer(z.query_weights, z.key_weights, *self.weights(solutions), last)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomValues(Narrow):
+    """W_V (H, d, d_v) is random, and W_O is solved for.
+
+    The T x (H d_v) matrix of values has rank T; this holds H d_v examples.
+    """
+
+    values: Array
+    target_dim: int
+
+    @classmethod
+    def draw(
+        cls, num_heads: int, width: int, value_dim: int, target_dim: int, rng: np.random.Generator
+    ) -> Shape:
+        """Draw values with orthonormal columns; those beyond d are zero, as they would add none."""
+        used = min(value_dim, width)
+        basis = np.linalg.qr(rng.standard_normal((num_heads, width, used)))[0]
+        return cls(np.pad(basis, ((0, 0), (0, 0), (0, value_dim - used))), target_dim)
+
+    def systems(self, z: Array, product: Product) -> Iterator[Array]:
+        """Yield all values, (T, H d_v)."""
+        heads, width, _ = self.values.shape
+        split = np.ascontiguousarray(z.reshape(len(z), heads, width).transpose(1, 0, 2))
+        yield product(split, self.values).transpose(1, 0, 2).reshape(len(z), -1)
+
+    def targets(self, targets: Array) -> list[Array]:
+        """Return all targets."""
+        return [targets]
+
+    def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
+        """Return the values, and their solution."""
+        return self.values, solutions[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Slots(Narrow):
+    """Entry j of head h serves entry `served[h, j]` of the targets; W_V is solved for.
+
+    Different entries within a head, and W_O says which: each entry of the targets has a readout of
+    its own from its heads, floor(H d_v / d_out) or more of them. This holds
+    floor(H d_v / d_out) d examples.
+    """
+
+    served: Integers
+    width: int
+    target_dim: int
+
+    @classmethod
+    def share(cls, num_heads: int, width: int, value_dim: int, target_dim: int) -> Shape:
+        """Return all slots in turn: d_v < d_out in a row serve different entries."""
+        slots = np.arange(num_heads * value_dim).reshape(num_heads, value_dim)
+        return cls(slots % target_dim, width, target_dim)
+
+    def _parts(self) -> list[tuple[Integers, Integers]]:
+        """Return heads, and the entries of the targets that just these heads serve."""
+        serves = np.zeros((self.target_dim, len(self.served)), dtype=bool)
+        serves[self.served, np.arange(len(self.served))[:, np.newaxis]] = True
+        kinds, which = np.unique(serves, axis=0, return_inverse=True)
+        return [
+            (np.flatnonzero(heads), np.flatnonzero(which.ravel() == index))
+            for index, heads in enumerate(kinds)
+        ]
+
+    def systems(self, z: Array, product: Product) -> Iterator[Array]:  # noqa: ARG002 - Z as it is
+        """Yield the columns of Z of these heads."""
+        split = z.reshape(len(z), -1, self.width)
+        for heads, _ in self._parts():
+            yield split[:, heads].reshape(len(z), -1)
+
+    def targets(self, targets: Array) -> list[Array]:
+        """Return the entries that they serve."""
+        return [targets[:, entries] for _, entries in self._parts()]
+
+    def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
+        """Return each solution in its slots, and the entries that they serve."""
+        heads, value_dim = self.served.shape
+        values = np.zeros((heads, self.width, value_dim))
+        for (some, entries), solution in zip(self._parts(), solutions, strict=True):
+            split = solution.reshape(len(some), self.width, len(entries))
+            rows, slots = np.nonzero(np.isin(self.served[some], entries))
+            columns = np.searchsorted(entries, self.served[some[rows], slots])
+            values[some[rows], :, slots] = split[rows, :, columns]
+        return values, np.eye(self.target_dim)[self.served.ravel()]
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A shape with the solutions of its systems for one Z."""
+
+    z: Intermediate
+    shape: Shape
+    solutions: list[Readout]
+
+    @classmethod
+    def of(cls, z: Intermediate, shape: Shape, targets: Array) -> "Solved":
+        """Solve the systems of a shape for targets (T, d_out)."""
+        systems = shape.systems(z.representation, np.matmul)
+        return cls(
+            z,
+            shape,
+            [
+                readout.solve(system, part, z.group_ends)
+                for system, part in zip(systems, shape.targets(targets), strict=True)
+            ],
+        )
+
+    @property
+    def condition(self) -> float:
+        """The worst of all systems."""
+        return max(solution.condition for solution in self.solutions)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """What all systems reach on the examples of the first heads, and so does Z."""
+        return tuple(min(ranks) for ranks in zip(*(x.ranks for x in self.solutions), strict=True))
+
 
 # Standard deviations of logits that are tried, the likely best first.
 _DEVIATIONS = (3.0, 1.5, 6.0)
@@ -217,4 +406,80 @@ GENERIC = Generic(
     "Theorem 9",
     has_min_norm_readout=True,
     options={FLOAT: USUAL | {"exact_logits", "lengths"}},
+)
+
+
+# Values of fewer entries than targets, d_v < d_out: random heads, and one of two readouts.
+#
+# The heads are those of `generic`. Of the two shapes of a readout (`readout_shapes`) that hold the
+# examples the better conditioned is taken, over a few draws of heads.
+
+
+@dataclass(frozen=True)
+class NarrowValues(Generic):
+    """Random heads whose values have fewer entries than targets."""
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
+        """Plan for as many examples as Proposition 18.1 promises where contexts are generic."""
+        inner = options.inner_dim
+        value_dim = _value_dim(shapes, options)
+        bounds = generic_bounds(shapes, num_heads, inner, value_dim)
+        if shapes.num_examples > bounds.holds:
+            raise self._too_many(shapes, num_heads, (inner, value_dim), bounds)
+        return Plan(self.name, num_heads, inner, bounds.holds, rank_one=inner == 1)
+
+    def _too_many(
+        self, shapes: ExampleShapes, num_heads: int, dims: tuple[int, int], bounds: ValueBounds
+    ) -> CapacityError:
+        total, (head_dim, value_dim) = shapes.num_examples, dims
+        of = f"{num_heads} heads with d_h={head_dim}, d_v={value_dim} and d_out="
+        of += str(shapes.target_dim)
+        if total > bounds.at_most:
+            problem = f"no weights of {of} memorize every labelling of {total} examples: "
+            problem += bounds.reason
+        else:
+            problem = f"{total} examples are too many for {of} as {self.name} builds them, which "
+            problem += f"hold {bounds.holds}; that no weights do is proved above {bounds.at_most}"
+        enough = heads_for_values(shapes, value_dim)
+        ways = [] if enough is None else [f"num_heads={enough}"]
+        wide = generic_bounds(shapes, num_heads, head_dim, shapes.target_dim)
+        if total <= wide.holds:
+            ways.append(f"value_dim={shapes.target_dim}")
+        ways.append(f"keep {bounds.holds} of the examples")
+        return CapacityError(problem, witness=total, suggestion=", or ".join(ways))
+
+    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
+        """Return Z, and the factors of one matrix for each entry of the targets, for each trial."""
+        total, columns = shapes.num_examples, num_heads * shapes.width
+        solves = 2.0 * total**2 * columns * (options.value_dim or 1)
+        solves += shapes.target_dim * total**3 / 3
+        once = operations_of_z(shapes, num_heads) + solves
+        tried = len(trials(total, columns))
+        return Cost(once * tried, 8.0 * total * (2 * columns + total))
+
+    def _readout_shapes(
+        self, dataset: Dataset, plan: Plan, options: Options, rng: np.random.Generator
+    ) -> list[Shape]:
+        """Return those of the two that hold so many examples."""
+        value_dim = _value_dim(dataset, options)
+        sizes = plan.num_heads, dataset.width, value_dim, dataset.target_dim
+        bounds = generic_bounds(dataset, plan.num_heads, plan.head_dim, value_dim)
+        found: list[Shape] = []
+        if dataset.num_examples <= bounds.by_rank:
+            found.append(RandomValues.draw(*sizes, rng))
+        if dataset.num_examples <= bounds.by_slots:
+            found.append(Slots.share(*sizes))
+        return found
+
+
+def _value_dim(shapes: ExampleShapes, options: Options) -> int:
+    return shapes.target_dim if options.value_dim is None else options.value_dim
+
+
+NARROW_VALUES = NarrowValues(
+    "narrow_values",
+    "max(H d_v, floor(H d_v / d_out) d)",
+    "Proposition 18.1",
+    has_min_norm_readout=True,
+    options={FLOAT: (USUAL - {WIDE, "precision"}) | {NARROW, "exact_logits", "lengths"}},
 )

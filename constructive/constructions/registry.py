@@ -22,7 +22,7 @@ HOMES = {
     "saturated": "constructive.constructions.dense:SATURATED",
     "rank_one": "constructive.constructions.rank_one:RANK_ONE",
     "generic": "constructive.constructions.generic:GENERIC",
-    "narrow_values": "constructive.constructions.narrow_values:NARROW_VALUES",
+    "narrow_values": "constructive.constructions.generic:NARROW_VALUES",
     "paired": "constructive.constructions.paired:PAIRED",
 }
 

@@ -20,7 +20,7 @@ from constructive import (
     value_bounds,
 )
 from constructive.constructions import generic
-from constructive.constructions.readout_shapes import RandomValues, Slots
+from constructive.constructions.generic import RandomValues, Slots
 from constructive.theory.values import generic_spans, heads_for_values
 
 # H, n, d, d_v, d_out, and what they hold: random values H d_v, or slots floor(H d_v / d_out) d.
