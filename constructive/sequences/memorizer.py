@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.answers import expected_outputs, met
 from constructive.sequences.attention import UniformAttention
-from constructive.sequences.examples import SequenceDataset, Task
+from constructive.sequences.examples import (
+    SequenceDataset,
+    Task,
+    expected_outputs,
+    known_vectors,
+    met,
+    numbered,
+    other_tokens,
+    rectangular,
+)
 from constructive.sequences.network import Column, Network
 from constructive.sequences.record import SequenceRecord, read_record
 from constructive.sequences.rounded import Floats, rounded_outputs, rows_of_floats
@@ -23,7 +31,6 @@ from constructive.sequences.storage import (
     network_content,
     network_from,
 )
-from constructive.sequences.tokens import known_vectors, numbered, other_tokens, rectangular
 from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require

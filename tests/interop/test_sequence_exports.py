@@ -20,7 +20,7 @@ from constructive import (
     build_sequence_memorizer,
     strategies,
 )
-from constructive.sequences.answers import expected_outputs
+from constructive.sequences.examples import expected_outputs
 
 SAFE = {"construction": "float_power_hash", "max_word_bits": 52}
 

@@ -12,8 +12,7 @@ import json
 import numpy as np
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.sequences.answers import expected_outputs
-from constructive.sequences.examples import SequenceDataset
+from constructive.sequences.examples import SequenceDataset, expected_outputs
 from constructive.sequences.limits import largest_sizes
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import encoded
