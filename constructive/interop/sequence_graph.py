@@ -7,9 +7,7 @@ import numpy.typing as npt
 import onnx
 
 from constructive.interop.onnx_graph import Graph, Value
-from constructive.sequences.attention import UniformAttention
-from constructive.sequences.network import Network
-from constructive.sequences.rounded import RoundedNetwork, require_exact
+from constructive.sequences.network import Network, RoundedNetwork, UniformAttention, require_exact
 from constructive.support.arrays import float_type
 
 

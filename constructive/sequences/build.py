@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 
 from constructive.sequences import dictionary
-from constructive.sequences.attention import UniformAttention
 from constructive.sequences.bounds import Sizes
 from constructive.sequences.comparisons import Comparison
 from constructive.sequences.constructions.construction import Embedded, rounding
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.sequences.examples import SequenceDataset, conflict
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.sequences.network import Affine, Program
+from constructive.sequences.network import Affine, Program, UniformAttention
 from constructive.sequences.projection import Projection, project, smallest_modulus
 from constructive.sequences.record import SequenceRecord
 from constructive.support.arguments import require_known, require_positive, require_seed

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.attention import UniformAttention
 from constructive.sequences.examples import (
     SequenceDataset,
     Task,
@@ -20,9 +19,15 @@ from constructive.sequences.examples import (
     other_tokens,
     rectangular,
 )
-from constructive.sequences.network import Column, Network
+from constructive.sequences.network import (
+    Column,
+    Floats,
+    Network,
+    UniformAttention,
+    rounded_outputs,
+    rows_of_floats,
+)
 from constructive.sequences.record import SequenceRecord, read_record
-from constructive.sequences.rounded import Floats, rounded_outputs, rows_of_floats
 from constructive.sequences.storage import (
     Json,
     JsonFile,
