@@ -20,9 +20,9 @@ import numpy as np
 
 from constructive.sequences import dictionary
 from constructive.sequences.bounds import Sizes
-from constructive.sequences.comparisons import Comparison
 from constructive.sequences.constructions.construction import Embedded, rounding
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
+from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset, conflict
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.network import Affine, Program, UniformAttention

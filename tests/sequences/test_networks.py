@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from constructive import ParameterError
 from constructive.sequences import dictionary
 from constructive.sequences.bounds import dictionary_bound
-from constructive.sequences.comparisons import RAMP, SATURATING
 from constructive.sequences.constructions.hashes import products
 from constructive.sequences.constructions.separating_set import separating_weights
+from constructive.sequences.dictionary import RAMP, SATURATING
 from constructive.sequences.network import Affine, Program, Step, bits
 
 KINDS = [RAMP, SATURATING]

@@ -1,7 +1,7 @@
 """A small construction: the product hash by comparisons that suit floats."""
 
-from constructive.sequences.comparisons import SATURATING
 from constructive.sequences.constructions.product_hash import ProductHash
+from constructive.sequences.dictionary import SATURATING
 
 
 class Toy(ProductHash):

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from constructive.sequences.comparisons import Comparison
+from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.network import Affine, Column, Program, Step
 from constructive.sequences.projection import Projection

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
-from constructive.sequences.comparisons import Comparison
 from constructive.sequences.constructions.construction import Embedded, SequenceConstruction
+from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.network import Affine, Step
 from constructive.sequences.projection import MOST_BITS, Projection
@@ -68,7 +68,7 @@ def products(
     Bits are read highest first. Where h <= bound, a bit b times h is relu(h - bound (1 - b)).
 
     Example:
-        >>> from constructive.sequences.comparisons import RAMP
+        >>> from constructive.sequences.dictionary import RAMP
         >>> len(list(products([2, 3, 5], RAMP)))
         5
     """

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.exact.modular import prime_from
-from constructive.sequences.comparisons import SATURATING
 from constructive.sequences.constructions.hashes import Hash
+from constructive.sequences.dictionary import SATURATING
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import MOST_BITS, TRIES, Projection, none_found
 

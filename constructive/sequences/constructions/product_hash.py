@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from constructive.sequences.comparisons import RAMP
 from constructive.sequences.constructions.hashes import Hash
+from constructive.sequences.dictionary import RAMP
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import MOST_BITS, TRIES, Projection, none_found
 

@@ -16,12 +16,12 @@ from typing import ClassVar
 import numpy as np
 
 from constructive.sequences import dictionary
-from constructive.sequences.comparisons import RAMP, SATURATING, Comparison
 from constructive.sequences.constructions.construction import (
     Embedded,
     SequenceConstruction,
     rounding,
 )
+from constructive.sequences.dictionary import RAMP, SATURATING, Comparison
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import TRIES, Projection
 from constructive.support.arrays import Integers
