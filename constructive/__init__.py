@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from constructive.sequences.build import build_sequence_memorizer as build_sequence_memorizer
     from constructive.sequences.examples import SequenceDataset as SequenceDataset
     from constructive.sequences.memorizer import SequenceMemorizer as SequenceMemorizer
-    from constructive.sequences.record import SequenceRecord as SequenceRecord
+    from constructive.sequences.memorizer import SequenceRecord as SequenceRecord
     from constructive.support.errors import AssumptionError as AssumptionError
     from constructive.support.errors import CapacityError as CapacityError
     from constructive.support.errors import ConstructiveError as ConstructiveError

@@ -24,10 +24,9 @@ from constructive.sequences.constructions.construction import Embedded, rounding
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset, conflict
-from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.sequences.memorizer import SequenceMemorizer, SequenceRecord
 from constructive.sequences.network import Affine, Program, UniformAttention
 from constructive.sequences.projection import Projection, project, smallest_modulus
-from constructive.sequences.record import SequenceRecord
 from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 
