@@ -213,7 +213,8 @@ def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
 #
 # So many gaps are more than enough if T is large. Therefore angles are looked at in a *window* that
 # about `_CANDIDATES` arcs meet, where arcs are rare, as a sample says. Of all others, those with
-# |x_t| > slope |y_t| + needed_t sqrt(1 + slope^2) / c, the head is saturated for each of its angles.
+# |x_t| > slope |y_t| + needed_t sqrt(1 + slope^2) / c, the head is saturated for each of its
+# angles.
 # So a sweep is a few passes over T numbers, in float32, which *screen* the examples; and arcs of a
 # bounded number of examples, counted in bins by where they start and end. Float32 is for choosing
 # only: what was screened out has room for its rounding, and what is close to the w that was chosen

@@ -17,7 +17,7 @@ from constructive.support.extras import require
 Positions = Literal["sinusoidal", "gaussian", "signs", "none"]
 
 
-def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
+def positional_encoding(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
     """Return a positional encoding by its name.
 
     Args:
@@ -32,7 +32,7 @@ def positions(kind: str, size: int, width: int, *, seed: int = 0) -> Array:
             seed that is not a non-negative integer
 
     Example:
-        >>> positions("signs", 2, 3, seed=1)
+        >>> positional_encoding("signs", 2, 3, seed=1)
         array([[-1.,  1.,  1.],
                [ 1., -1., -1.]])
     """
@@ -127,7 +127,7 @@ def language(
         context_size: n, the tokens of a window
         width: d, the entries of an embedding
         unit: "words" (and signs between them, in lower case), or "bytes" of UTF-8
-        positions: the encoding that is added to a window (`data.positions`)
+        positions: the encoding that is added to a window (`positional_encoding`)
         limit: how many windows are taken, from the start; by default all
         seed: of embeddings and positions
 
@@ -176,7 +176,7 @@ def language(
     windows = every[starts]
     rng = np.random.default_rng(seed)
     embedding = rng.standard_normal((len(vocabulary), width))
-    contexts = embedding[windows] + encoding(positions, context_size, width, seed=seed)
+    contexts = embedding[windows] + positional_encoding(positions, context_size, width, seed=seed)
     dataset = Dataset(contexts, contexts[:, -1], ids[starts + context_size].astype(np.float64))
     return Language(dataset, vocabulary, windows, ambiguous)
 

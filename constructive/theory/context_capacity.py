@@ -33,8 +33,7 @@ from typing import NamedTuple
 import flint
 import numpy as np
 
-from constructive.data.dataset import Dataset
-from constructive.data.repeats import different_inputs
+from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.support.components import components

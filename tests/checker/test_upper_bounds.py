@@ -19,7 +19,7 @@ import constructive
 from constructive import Dataset, Verdict, build_memorizer, check, exact_capacity, generators
 from constructive import upper_bound_certificate as certify_bound
 from constructive.certificates.check import CHECKER
-from constructive.data.repeats import different_inputs
+from constructive.data.dataset import different_inputs
 from constructive.layers import residues
 from constructive.support.verdict import pack
 from constructive.theory.context_capacity import least_heads, spans_of

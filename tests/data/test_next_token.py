@@ -12,7 +12,7 @@ from constructive import (
     fewest_heads,
     generators,
 )
-from constructive.data.samples import language, positions
+from constructive.data.samples import language, positional_encoding
 
 TEXT = (
     "The cat sat on the mat. The dog sat on the log. The cat saw the dog, and the dog ran; the "
@@ -72,12 +72,15 @@ def test_arguments_which_make_no_sense(options, error, message):
 
 
 def test_positions():
-    assert not positions("none", 3, 4).any()
-    assert set(positions("signs", 3, 4).ravel()) == {-1.0, 1.0}
-    assert 0.01 < positions("gaussian", 30, 40).std() < 0.03
-    assert (positions("gaussian", 3, 4, seed=1) == positions("gaussian", 3, 4, seed=1)).all()
+    assert not positional_encoding("none", 3, 4).any()
+    assert set(positional_encoding("signs", 3, 4).ravel()) == {-1.0, 1.0}
+    assert 0.01 < positional_encoding("gaussian", 30, 40).std() < 0.03
+    assert (
+        positional_encoding("gaussian", 3, 4, seed=1)
+        == positional_encoding("gaussian", 3, 4, seed=1)
+    ).all()
     with pytest.raises(ParameterError, match="size=0"):
-        positions("signs", 0, 4)
+        positional_encoding("signs", 0, 4)
 
 
 def test_the_last_token_as_query():

@@ -28,7 +28,7 @@ from constructive import (
 )
 from constructive.constructions.multihead import assumptions
 from constructive.data import generators as drawn
-from constructive.data.repeats import repeated_inputs
+from constructive.data.dataset import repeated_inputs
 from constructive.data.stored import FILES
 from constructive.support.fingerprint import fingerprint
 from constructive.support.stored import StoredArray

@@ -32,8 +32,7 @@ import numpy as np
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.corpus import Text
-from constructive.data.dataset import Dataset
-from constructive.data.repeats import repeated_inputs
+from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point, Residues
 from constructive.layers import residues

@@ -7,8 +7,7 @@ import numpy as np
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import Instance, Stored, Theory, whole
 from constructive.certificates.rocq.witness import evidence_of, not_about, unpack
-from constructive.data.dataset import Dataset
-from constructive.data.repeats import different_inputs, token_numbers
+from constructive.data.dataset import Dataset, different_inputs, token_numbers
 from constructive.exact import modular
 from constructive.support.arrays import Array, Integers
 from constructive.support.components import components

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.data.dataset import Dataset
-from constructive.data.repeats import refusal, repeated_inputs
+from constructive.data.dataset import Dataset, refusal, repeated_inputs
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError
 from constructive.theory.assumptions.kruskal import dependency, describe_dependency, unit_rows

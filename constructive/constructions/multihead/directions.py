@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.data.dataset import Dataset
-from constructive.data.repeats import token_numbers
+from constructive.data.dataset import Dataset, token_numbers
 from constructive.support.arrays import Array, Integers, row_chunks
 
 TRIALS = 8  # Random directions that are scored

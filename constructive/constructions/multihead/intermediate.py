@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.multihead.heads import SATURATION_EPS, Head
-from constructive.data.dataset import Dataset
-from constructive.data.repeats import token_numbers
+from constructive.data.dataset import Dataset, token_numbers
 from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import attend, examples
 from constructive.support.arrays import Array, Booleans, Integers
