@@ -1,4 +1,4 @@
-"""Positional encodings (n, d), to be added to the tokens of a context: order becomes visible."""
+"""Sample data: positional encodings, windows of a text, images of digits, lines of bytes."""
 
 import re
 from dataclasses import dataclass
