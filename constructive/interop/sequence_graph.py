@@ -7,7 +7,8 @@ import numpy.typing as npt
 import onnx
 
 from constructive.interop.onnx_graph import Graph, Value
-from constructive.sequences.network import Network, RoundedNetwork, UniformAttention, require_exact
+from constructive.sequences.attention import RoundedNetwork, UniformAttention, require_exact
+from constructive.sequences.network import Network
 from constructive.support.arrays import float_type
 
 

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu, scaled_dot_product_attention
 
-from constructive.sequences.network import (
+from constructive.sequences.attention import (
     WEIGHTS,
-    Network,
     RoundedNetwork,
     UniformAttention,
     require_exact,
 )
+from constructive.sequences.network import Network
 from constructive.support.errors import ParameterError
 
 _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from constructive.sequences.attention import (
+    Floats,
+    UniformAttention,
+    rounded_outputs,
+    rows_of_floats,
+)
 from constructive.sequences.bounds import Sizes
 from constructive.sequences.examples import (
     SequenceDataset,
@@ -20,14 +26,7 @@ from constructive.sequences.examples import (
     other_tokens,
     rectangular,
 )
-from constructive.sequences.network import (
-    Column,
-    Floats,
-    Network,
-    UniformAttention,
-    rounded_outputs,
-    rows_of_floats,
-)
+from constructive.sequences.network import Column, Network
 from constructive.sequences.storage import (
     Json,
     JsonFile,

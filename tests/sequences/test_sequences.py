@@ -16,9 +16,9 @@ from constructive import (
     certify,
 )
 from constructive.sequences import examples
+from constructive.sequences.attention import UniformAttention
 from constructive.sequences.constructions import power_hash
 from constructive.sequences.constructions.separating_set import separating_weights
-from constructive.sequences.network import UniformAttention
 
 
 @pytest.mark.parametrize(

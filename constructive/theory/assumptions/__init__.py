@@ -7,14 +7,14 @@ Example:
     'PROVED'
 """
 
-from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
-from constructive.theory.assumptions.regrouping import Regrouping, regroup
-from constructive.theory.assumptions.report import (
+from constructive.theory.assumptions.kruskal import (
     DependentContext,
-    Report,
-    check,
+    KruskalRank,
     dependent_contexts,
+    kruskal_rank,
 )
+from constructive.theory.assumptions.regrouping import Regrouping, regroup
+from constructive.theory.assumptions.report import Report, check
 from constructive.theory.assumptions.sampling import Estimate, dependent_share
 
 __all__ = [

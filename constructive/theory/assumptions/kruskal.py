@@ -28,6 +28,7 @@ from math import comb
 import flint
 import numpy as np
 
+from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
@@ -656,3 +657,49 @@ def _coherence_bound(vectors: Array, wanted: int, budget: float) -> int:
         sums = np.maximum(sums, largest[:, ::-1].cumsum(axis=1).max(axis=0))
     dominated = sums + np.arange(1, wanted) * slack < 1.0 - 1e-12
     return 1 + int(np.count_nonzero(dominated))  # the sums increase
+
+
+# Assumption 2, exactly: which contexts have rank n, and the dependency of those that do not.
+
+
+@dataclass(frozen=True)
+class DependentContext:
+    """An example whose tokens are dependent, and how.
+
+    Attributes:
+        example: its index; 0 for a shared context
+        tokens: which of its tokens are dependent, with exact coefficients
+    """
+
+    example: int
+    tokens: Dependency
+
+
+def dependent_contexts(dataset: Dataset, *, seed: int = 0) -> tuple[DependentContext, ...]:
+    """Return every context of rank below n, decided exactly, with a dependency of its tokens.
+
+    A context counts as what its floats are, however near it is to another.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        seed: of random choices on the way to exact ranks; any seed finds the same
+
+    Raises:
+        ParameterError: for a negative seed
+
+    Example:
+        >>> contexts = [[[1, 0], [1, 1e-17]], [[1, 0.1], [2, 0.2]]]
+        >>> [(found.example, str(found.tokens)) for found in dependent_contexts(
+        ...     Dataset(contexts, queries=[[1, 0], [0, 1]], targets=[0, 0]))]
+        [(1, '[0] - 1/2 [1] = 0')]
+    """
+    require_seed(seed)
+    rng = np.random.default_rng(seed)
+    found = []
+    for rows, contexts in dataset.context_chunks():
+        for index in np.flatnonzero(~dyadic.independent(contexts, rng)).tolist():
+            dependency = dyadic.dependency(contexts[index])
+            if dependency is not None:
+                found.append(DependentContext(rows.start + index, dependency))
+        report("ranks of contexts", rows.stop, dataset.num_examples)
+    return tuple(found)

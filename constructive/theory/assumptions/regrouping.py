@@ -21,7 +21,7 @@ from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 from constructive.theory import grouping, wide_grouping
 from constructive.theory.assumptions import kruskal
-from constructive.theory.assumptions.report import dependent_contexts
+from constructive.theory.assumptions.kruskal import dependent_contexts
 from constructive.theory.bounds import Groups, consecutive, group_sizes, require_heads
 from constructive.theory.context_capacity import context_capacity, generic_rows
 from constructive.theory.wide_grouping import context_of_each

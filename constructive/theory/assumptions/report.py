@@ -3,19 +3,19 @@
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-import numpy as np
-
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
-from constructive.exact import dyadic
 from constructive.exact.directed import percent
-from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.foreign import in_three_parts
-from constructive.support.progress import report
 from constructive.support.tables import Sheet, Shown, new_table
 from constructive.support.verdict import Verdict
-from constructive.theory.assumptions.kruskal import KruskalRank, kruskal_rank
+from constructive.theory.assumptions.kruskal import (
+    DependentContext,
+    KruskalRank,
+    dependent_contexts,
+    kruskal_rank,
+)
 from constructive.theory.assumptions.regrouping import Regrouping, regroup
 from constructive.theory.assumptions.sampling import (
     SUBSETS,
@@ -25,52 +25,6 @@ from constructive.theory.assumptions.sampling import (
     dependent_share,
 )
 from constructive.theory.bounds import heads_needed
-
-# Assumption 2, exactly: which contexts have rank n, and the dependency of those that do not.
-
-
-@dataclass(frozen=True)
-class DependentContext:
-    """An example whose tokens are dependent, and how.
-
-    Attributes:
-        example: its index; 0 for a shared context
-        tokens: which of its tokens are dependent, with exact coefficients
-    """
-
-    example: int
-    tokens: Dependency
-
-
-def dependent_contexts(dataset: Dataset, *, seed: int = 0) -> tuple[DependentContext, ...]:
-    """Return every context of rank below n, decided exactly, with a dependency of its tokens.
-
-    A context counts as what its floats are, however near it is to another.
-
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d)
-        seed: of random choices on the way to exact ranks; any seed finds the same
-
-    Raises:
-        ParameterError: for a negative seed
-
-    Example:
-        >>> contexts = [[[1, 0], [1, 1e-17]], [[1, 0.1], [2, 0.2]]]
-        >>> [(found.example, str(found.tokens)) for found in dependent_contexts(
-        ...     Dataset(contexts, queries=[[1, 0], [0, 1]], targets=[0, 0]))]
-        [(1, '[0] - 1/2 [1] = 0')]
-    """
-    require_seed(seed)
-    rng = np.random.default_rng(seed)
-    found = []
-    for rows, contexts in dataset.context_chunks():
-        for index in np.flatnonzero(~dyadic.independent(contexts, rng)).tolist():
-            dependency = dyadic.dependency(contexts[index])
-            if dependency is not None:
-                found.append(DependentContext(rows.start + index, dependency))
-        report("ranks of contexts", rows.stop, dataset.num_examples)
-    return tuple(found)
-
 
 # The d at which an inner product takes as long as what a search does with it besides.
 _BESIDE = 256
