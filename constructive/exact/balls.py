@@ -12,45 +12,17 @@ where it is useless (huge weights, infinities) every token counts as one that ma
 Precision is an argument, `prec` in bits, and is set only while an enclosure is computed.
 """
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from flint import arb, arb_mat, ctx
+from flint import arb, arb_mat
 
 from constructive.exact.arithmetics import Arithmetic, Hidden, Numbers, PerQuery
+from constructive.exact.directed import working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedLogits, Factors
 from constructive.support.arrays import Array, Booleans
-
-# The precision of python-flint, which is one number for all threads of a process.
-#
-# Two threads that set it in turns would compute with each other's bits, and the last one to leave
-# would set what the other one had. So a thread that sets it here waits until no other in this
-# package does. Balls hold at any precision: what could be lost are bits, not a proof. A thread of
-# yours that uses python-flint itself meanwhile sees the precision change; give it its own process.
-
-
-_ONE_AT_A_TIME = threading.RLock()
-
-
-@contextmanager
-def working_precision(bits: int) -> Iterator[None]:
-    """Compute with so many bits in this block, and with what there was after it.
-
-    Args:
-        bits: of the numbers that python-flint computes
-
-    Example:
-        >>> with working_precision(200):
-        ...     ctx.prec
-        200
-    """
-    with _ONE_AT_A_TIME, ctx.workprec(bits):
-        yield
-
 
 # Matrices in ball arithmetic: every number comes with a proved bound on its error.
 #

@@ -2,16 +2,19 @@
 
 A bound is worth nothing if a conversion rounds it to the wrong side. So there is one place for it,
 this one: `upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least`
-into decimal text of two digits, `fixed` and `percent` into text with a decimal point. Bounds in
-arrays are in `exact.upward`.
+into decimal text of two digits, `fixed` and `percent` into text with a decimal point. Bounds
+of arrays follow (`up`, `gamma`, `lengths`), and then the precision of balls.
 """
 
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from constructive.support.arrays import Array
 
@@ -220,3 +223,30 @@ def exponent_of(values: Array) -> int:
         (3, 0)
     """
     return math.frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))[1]
+
+
+# The precision of python-flint, which is one number for all threads of a process.
+#
+# Two threads that set it in turns would compute with each other's bits, and the last one to leave
+# would set what the other one had. So a thread that sets it here waits until no other in this
+# package does. Balls hold at any precision: what could be lost are bits, not a proof. A thread of
+# yours that uses python-flint itself meanwhile sees the precision change; give it its own process.
+
+
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def working_precision(bits: int) -> Iterator[None]:
+    """Compute with so many bits in this block, and with what there was after it.
+
+    Args:
+        bits: of the numbers that python-flint computes
+
+    Example:
+        >>> with working_precision(200):
+        ...     ctx.prec
+        200
+    """
+    with _ONE_AT_A_TIME, ctx.workprec(bits):
+        yield

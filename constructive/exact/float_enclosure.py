@@ -33,8 +33,7 @@ from constructive.exact.arithmetics import (
     averaged,
     side_by_side,
 )
-from constructive.exact.balls import working_precision
-from constructive.exact.directed import LONGEST, TINY, UNIT, gamma, up
+from constructive.exact.directed import LONGEST, TINY, UNIT, gamma, up, working_precision
 from constructive.exact.verified import EXPONENTIAL_ERROR, dot, exponential
 from constructive.support.arrays import Array, Integers, row_chunks
 

@@ -28,8 +28,7 @@ from itertools import pairwise
 import numpy as np
 from flint import arb
 
-from constructive.exact.balls import working_precision
-from constructive.exact.directed import upper
+from constructive.exact.directed import upper, working_precision
 from constructive.instances.network import float32_numbers
 from constructive.instances.proof import exact_ball
 from constructive.instances.properties import Box

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb, arb_mat, fmpq
 
-from constructive.exact.balls import working_precision
+from constructive.exact.directed import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import Array, Rebuilt, frozen, private
 from constructive.support.errors import ParameterError, shown

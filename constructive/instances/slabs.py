@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
-from constructive.exact.balls import working_precision
-from constructive.exact.directed import lower
+from constructive.exact.directed import lower, working_precision
 from constructive.instances.network import Head, Network
 from constructive.instances.proof import Refutation, exact_ball, text_of
 from constructive.instances.properties import Atom, Box

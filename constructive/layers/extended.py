@@ -15,8 +15,8 @@ from flint import arb, arb_mat
 
 from constructive.data.dataset import Dataset
 from constructive.exact import balls
-from constructive.exact.balls import Balls, exact_matrix, working_precision
-from constructive.exact.directed import upper
+from constructive.exact.balls import Balls, exact_matrix
+from constructive.exact.directed import upper, working_precision
 from constructive.layers.attend import attend, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer, HeadShapes, Outputs, drawn
 from constructive.support.arguments import is_integer

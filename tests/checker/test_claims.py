@@ -21,7 +21,7 @@ from constructive import (
 )
 from constructive.certificates.claims import error, evaluation, rank, readout
 from constructive.exact import modular, verified
-from constructive.exact.balls import working_precision
+from constructive.exact.directed import working_precision
 from constructive.layers import extended
 from constructive.support.verdict import pack
 from constructive.theory import grouping

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive.exact import directed
-from constructive.exact.balls import working_precision
 from constructive.exact.directed import (
     at_least,
     at_most,
@@ -19,6 +18,7 @@ from constructive.exact.directed import (
     short_bound,
     up,
     upper,
+    working_precision,
 )
 
 LARGEST = 1.7976931348623157e308

@@ -14,8 +14,7 @@ from flint import arb
 from constructive.certificates.claims.evaluation import Evaluation, Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
-from constructive.exact.balls import working_precision
-from constructive.exact.directed import at_least, at_most
+from constructive.exact.directed import at_least, at_most, working_precision
 from constructive.layers.memorizer import Memorizer
 from constructive.support.verdict import Claim, Verdict
 

@@ -12,8 +12,8 @@ from flint import arb, arb_mat
 
 from constructive.certificates.claims.kind import Subject
 from constructive.data.dataset import Dataset
-from constructive.exact.balls import exact_matrix, largest, working_precision
-from constructive.exact.directed import UNIT, up, upper
+from constructive.exact.balls import exact_matrix, largest
+from constructive.exact.directed import UNIT, up, upper, working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
 from constructive.layers.attend import attend, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer

@@ -25,8 +25,7 @@ from constructive.certificates.claims.options import CertifyOptions
 from constructive.certificates.claims.recites import margins_of, model_of, position
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
-from constructive.exact.balls import working_precision
-from constructive.exact.directed import at_most, percent, short_bound, upper
+from constructive.exact.directed import at_most, percent, short_bound, upper, working_precision
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import model_named
 from constructive.layers.decoder import Decoder

@@ -25,8 +25,8 @@ from constructive.certificates.claims.evaluation import (
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
-from constructive.exact.balls import right_inverse_bound, working_precision
-from constructive.exact.directed import at_most, short_bound
+from constructive.exact.balls import right_inverse_bound
+from constructive.exact.directed import at_most, short_bound, working_precision
 from constructive.layers.extended import enclose, intermediate
 from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report

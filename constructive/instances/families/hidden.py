@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb
 
-from constructive.exact.balls import working_precision
-from constructive.exact.directed import lower, upper
+from constructive.exact.directed import lower, upper, working_precision
 from constructive.instances.instance import Hardness
 from constructive.instances.properties import Box
 from constructive.support.arrays import Array

@@ -14,8 +14,7 @@ from types import MappingProxyType
 import numpy as np
 from flint import arb
 
-from constructive.exact.balls import working_precision
-from constructive.exact.directed import upper
+from constructive.exact.directed import upper, working_precision
 from constructive.instances.families.family import MARGIN, Family, Option
 from constructive.instances.instance import Answer, Hardness, Instance, Twins
 from constructive.instances.network import Network
