@@ -18,7 +18,7 @@ from constructive.constructions.compact_tokens import (
     order_of,
     points_of,
 )
-from constructive.constructions.decoder import DecoderKind, DecoderOptions
+from constructive.constructions.wide_decoder import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.causal import EXACT, CausalLayer, Signs, picks
 from constructive.layers.decoder import Decoder

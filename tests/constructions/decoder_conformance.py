@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from constructive import DataError, Decoder, ParameterError, Text, build_decoder
-from constructive.constructions.decoder import DECODERS, DecoderKind
+from constructive.constructions.decoder import DECODERS
+from constructive.constructions.wide_decoder import DecoderKind
 
 CAT = "the cat sat on the mat, and the cat saw the rat"
 TEXTS = [

@@ -7,7 +7,8 @@ import pytest
 from decoder_conformance import check_decoder_kind
 
 from constructive import CapacityError, DataError, ParameterError, Text, build_decoder
-from constructive.constructions.decoder import DECODERS, HOMES, Many, spread_codes
+from constructive.constructions.decoder import DECODERS
+from constructive.constructions.wide_decoder import Many, spread_codes
 
 CAT = "the cat sat on the mat, and the cat saw the rat; the rat sat on the cat"
 
@@ -35,8 +36,7 @@ class Deaf(Many):
 
 @pytest.mark.parametrize("lie", [Stubborn(), Deaf()], ids=["seed", "options"])
 def test_lies_are_found(lie, tmp_path, monkeypatch):
-    monkeypatch.setitem(HOMES, "many", "decoder_conformance:LIE")
-    monkeypatch.setattr("decoder_conformance.LIE", lie, raising=False)
+    monkeypatch.setitem(DECODERS, "many", lie)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         check_decoder_kind("many", tmp_path)
 
