@@ -20,7 +20,6 @@ from constructive.cli.common import (
     progress_bar,
 )
 from constructive.cli.outputs import one_output, several_outputs, write_certificate
-from constructive.data import samples
 from constructive.sequences.constructions.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
 from constructive.support.progress import report
@@ -28,6 +27,7 @@ from constructive.support.reading import read_file
 from constructive.support.tables import new_table
 
 if TYPE_CHECKING:
+    from constructive.data.samples import TextExamples
     from constructive.sequences.growth import GrowthPoint
 
 sequence = typer.Typer(
@@ -164,6 +164,8 @@ def ask_command(
 
         constructive sequence ask lines.json "## The theorem"
     """
+    from constructive.data.samples import encode
+
     loaded = constructive.SequenceMemorizer.load(memorizer)
     asked, size = os.fsencode(question), loaded.context_size
     if loaded.classes is not None and len(asked) != size:
@@ -172,7 +174,7 @@ def ask_command(
             witness=len(asked),
             suggestion=f"a part of the text that is {size} bytes long",
         )
-    tokens = samples.encode(asked, size)
+    tokens = encode(asked, size)
     (answer,) = loaded.predict([tokens.tolist()])
     typer.echo("nothing that was memorized" if answer is None else str(answer))
 
@@ -206,7 +208,9 @@ def certify_command(
     write_certificate(certificate, output, say)
 
 
-def _read(corpus: Path, question: Question, window: int | None) -> samples.TextExamples:
+def _read(corpus: Path, question: Question, window: int | None) -> "TextExamples":
+    from constructive.data import samples
+
     content = read_file(corpus)
     if question is Question.next_byte:
         return samples.windows(content, window)

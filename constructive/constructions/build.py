@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from constructive.constructions.construction import FLOAT, RATIONAL, Built, Options, Survey
-from constructive.constructions.planning import AUTO, Explanation, explain_survey
-from constructive.constructions.registry import CONSTRUCTIONS, refusal
+from constructive.constructions.planning import AUTO, Explanation, explain_survey, refusal
+from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples

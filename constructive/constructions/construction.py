@@ -36,7 +36,7 @@ from constructive.theory.exact_capacity import FewestHeads, with_room
 # What can be asked of a construction, as data.
 #
 # A construction lists the names of the options it takes, for each arithmetic it has. An option
-# that is not asked for is never refused (`refusals`).
+# that is not asked for is never refused (`planning.refusal`).
 
 
 FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
@@ -183,7 +183,7 @@ class Construction(ABC):
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
     the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
-    reaches any of them (`refusals.refusal`).
+    reaches any of them (`planning.refusal`).
     """
 
     name: str  # what users ask for
