@@ -20,7 +20,7 @@ from constructive.cli.common import (
     progress_bar,
 )
 from constructive.cli.outputs import one_output, several_outputs, write_certificate
-from constructive.sequences.constructions.registry import CONSTRUCTIONS
+from constructive.sequences.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
 from constructive.support.progress import report
 from constructive.support.reading import read_file

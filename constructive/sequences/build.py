@@ -21,13 +21,18 @@ import numpy as np
 from constructive.sequences import dictionary
 from constructive.sequences.attention import UniformAttention
 from constructive.sequences.bounds import Sizes
-from constructive.sequences.constructions.construction import Embedded, rounding
-from constructive.sequences.constructions.registry import CONSTRUCTIONS
+from constructive.sequences.constructions import (
+    Embedded,
+    Projection,
+    project,
+    rounding,
+    smallest_modulus,
+)
 from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset, conflict
 from constructive.sequences.memorizer import SequenceMemorizer, SequenceRecord
 from constructive.sequences.network import Affine, Program
-from constructive.sequences.projection import Projection, project, smallest_modulus
+from constructive.sequences.registry import CONSTRUCTIONS
 from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 

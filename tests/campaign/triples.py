@@ -25,7 +25,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.sequences.constructions.registry import CONSTRUCTIONS
+from constructive.sequences.registry import CONSTRUCTIONS
 
 LAYER, PAIRED = "constructive certificate 1", "constructive paired certificate 1"
 SEQUENCE = "constructive sequence certificate 1"

@@ -16,9 +16,9 @@ from constructive import (
     certify,
     strategies,
 )
-from constructive.sequences.constructions.registry import CONSTRUCTIONS
+from constructive.sequences.constructions import project
 from constructive.sequences.network import Affine
-from constructive.sequences.projection import project
+from constructive.sequences.registry import CONSTRUCTIONS
 
 PROBLEMS = strategies.sequence_problems()
 WORDS, SEEDS = st.sampled_from([None, 8, 52]), st.integers(0, 3)

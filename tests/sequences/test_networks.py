@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from constructive import ParameterError
 from constructive.sequences import dictionary
 from constructive.sequences.bounds import dictionary_bound
-from constructive.sequences.constructions.hashes import products
-from constructive.sequences.constructions.separating_set import separating_weights
+from constructive.sequences.constructions import products, separating_weights
 from constructive.sequences.dictionary import RAMP, SATURATING
 from constructive.sequences.network import Affine, Program, Step, bits
 

@@ -10,7 +10,7 @@ import toy_construction
 from sequence_conformance import check_sequence_construction
 
 from constructive import ParameterError, build_sequence_memorizer
-from constructive.sequences.constructions import registry
+from constructive.sequences import registry
 
 
 @pytest.mark.parametrize("name", list(registry.CONSTRUCTIONS))
@@ -23,7 +23,7 @@ def test_a_toy_is_built():
     with pytest.raises(ParameterError, match="unknown construction='toy'"):
         build_sequence_memorizer(["ab"], [1], construction="toy")
     code = (
-        "from constructive.sequences.constructions import registry; "
+        "from constructive.sequences import registry; "
         "registry.HOMES['toy'] = 'toy_construction:TOY'; "
         "from constructive import build_sequence_memorizer as build; "
         "windows = [[1, 2], [3, 4], [2, 2]]; "

@@ -15,10 +15,9 @@ from constructive import (
     build_sequence_memorizer,
     certify,
 )
-from constructive.sequences import examples
+from constructive.sequences import constructions, examples
 from constructive.sequences.attention import UniformAttention
-from constructive.sequences.constructions import power_hash
-from constructive.sequences.constructions.separating_set import separating_weights
+from constructive.sequences.constructions import separating_weights
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_a_data_set_has_its_labels_and_its_task():
 
 
 def test_no_prime_is_found(monkeypatch):
-    monkeypatch.setattr(power_hash, "MOST_BITS", 6)  # a prime below 8 for 20 sums
+    monkeypatch.setattr(constructions, "MOST_BITS", 6)  # a prime below 8 for 20 sums
     with pytest.raises(PrecisionError, match="no prime of up to 4 bits tells the examples apart"):
         build_sequence_memorizer(
             [[i, i + 1] for i in range(20)], range(20), construction="float_power_hash"

@@ -1,6 +1,6 @@
 """A small construction: the product hash by comparisons that suit floats."""
 
-from constructive.sequences.constructions.product_hash import ProductHash
+from constructive.sequences.constructions import ProductHash
 from constructive.sequences.dictionary import SATURATING
 
 

@@ -1,1 +1,0 @@
-"""Ways to build a sequence memorizer, one file for each way to embed tokens."""
