@@ -180,6 +180,21 @@ def test_links_of_proofs_are_turned_to_their_place_on_the_site():
     assert pages.turned(text) == turned
 
 
+@pytest.mark.parametrize(
+    "place", ["docs/index.md", "docs/tutorial.md", "docs/rocq.md", "proofs/6-theorem-1.md"]
+)
+def test_theorem_1_is_stated_in_the_same_words_everywhere(place):
+    first = stated((ROOT / "README.md").read_text())
+    assert "(all of them if T < n)" in first
+    assert stated((ROOT / place).read_text()) == first
+
+
+def stated(text):
+    """The first paragraph on Theorem 1 in quotes, whatever its lines are."""
+    (quoted, *_) = re.findall(r"^> \*\*Theorem 1\*\*.*?(?=^>? *$)", text, re.DOTALL | re.MULTILINE)
+    return " ".join(quoted.replace("\n> ", " ").split())
+
+
 NOTEBOOK = loaded(ROOT / "docs" / "notebook.py")
 
 

@@ -125,7 +125,7 @@ def _one_attention_layer(total: int, size: int, width: int) -> tuple[_Row, ...]:
         parameter_count(num_heads=h, width=width, head_dim=k, value_dim=1, target_dim=1)
         for h, k in ((heads, size), (heads, 1), (more, 1))
     )
-    kruskal = "queries of Kruskal rank n, contexts of rank n"
+    kruskal = "every n queries independent (all, if N < n), contexts of rank n"
     return (
         ("one attention layer, d_h = n", saturated if ranked else None, (heads,),
          "H(2dn + d + 1) + 1, H = (N - 1)/(n - 1)", kruskal,
