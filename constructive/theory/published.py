@@ -60,7 +60,8 @@ _TRANSFORMERS = (
      "O(n N d + d^2), n labels a sequence", "separated tokens",
      "Kajitsuka, Sato, ICLR 2024"),
     ("one attention layer, and feed-forward layers",
-     "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; optimal up to logarithms",
+     "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; necessary up to logarithms, "
+     "the second with hardmax",
      "separated tokens, labels from a finite set", "Kajitsuka, Sato, ICLR 2025"),
     ("one attention layer, no feed-forward layer", "H d_h + d associations of H heads",
      "sequences of a vocabulary, next tokens as labels",
