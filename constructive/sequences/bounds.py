@@ -94,12 +94,15 @@ def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
 
 
 def fewest_weights(*, keys: int, classes: int, places: int, width: int) -> int:
-    """Return how many weights some labelling of M keys by C classes needs (Proposition 14.7).
+    """Return how many real weights some labelling needs in any network (Proposition 14.7).
 
-    That is of any network of ReLU blocks and attention on tokens of d entries (`width`), with real
-    weights. `places` is n N for uniform attention, n^3 N for hardmax.
+    Args:
+        keys: M
+        classes: C
+        places: n N for uniform attention, n^3 N for hardmax
+        width: d, the entries of a token
     """
-    wanted = (classes**keys - 1).bit_length()  # C^M <= 2^x for integers x from here on
+    wanted: int = (classes**keys - 1).bit_length()  # C^M <= 2^x for integers x from here on
 
     def reached(weights: int) -> bool:
         patterns = 4 * weights * (2 * (weights + width)).bit_length()
