@@ -135,7 +135,7 @@ def _one_attention_layer(total: int, size: int, width: int) -> tuple[_Row, ...]:
          "H(3d + 1) + 1, H = (N - 1)/(n - 1)", kruskal, "Theorem 2 of this package"),
         ("one attention layer, d_h = 1", spans if own else None, (more,),
          "H(3d + 1) + 1, H = (N - 1)/(d - 1)",
-         "queries of Kruskal rank d, almost all contexts of n >= 2 tokens",
+         "every d queries independent (all, if N < d), almost all contexts of n >= 2 tokens",
          "Theorem 10 of this package"),
         ("one attention layer, W_h = c_h k q^T",
          full * (width + 1) + 2 * width if size > 1 else None, (full,),
