@@ -180,6 +180,35 @@ def test_links_of_proofs_are_turned_to_their_place_on_the_site():
     assert pages.turned(text) == turned
 
 
+@pytest.mark.parametrize(
+    "place", ["docs/index.md", "docs/tutorial.md", "docs/rocq.md", "proofs/6-theorem-1.md"]
+)
+def test_theorem_1_is_stated_in_the_same_words_everywhere(place):
+    first = stated((ROOT / "README.md").read_text())
+    assert "(all of them if T < n)" in first
+    assert stated((ROOT / place).read_text()) == first
+
+
+def test_each_item_of_the_papers_is_on_their_page_with_commands_that_exist():
+    page = (ROOT / "docs" / "papers.md").read_text()
+    items = [f"*Figure {k}*" for k in range(1, 6)] + ["*Table 1*", "*Tables 2 and 3*", "*Claim 1*"]
+    items += ["*Assumption 1*", "*Assumption 2*", "*Theorem 1*", "*Next-token*", "*Sequence-to-s"]
+    items += ["Definitions 1 and 2", "Propositions 1 to 4", "Remarks 1 and 2"]
+    assert not [item for item in items if item not in page]
+    commands = re.findall(r"`constructive (\S+) ([^`]*)`", page)
+    known = (ROOT / "docs" / "api" / "cli.md").read_text()
+    assert not [name for name, _ in commands if f"\nconstructive {name}" not in known]
+    pages = [rest for name, rest in commands if name == "prove"]
+    assert pages
+    assert not [name for name in pages if not (ROOT / "proofs" / f"{name}.md").exists()]
+
+
+def stated(text):
+    """The first paragraph on Theorem 1 in quotes, whatever its lines are."""
+    (quoted, *_) = re.findall(r"^> \*\*Theorem 1\*\*.*?(?=^>? *$)", text, re.DOTALL | re.MULTILINE)
+    return " ".join(quoted.replace("\n> ", " ").split())
+
+
 NOTEBOOK = loaded(ROOT / "docs" / "notebook.py")
 
 

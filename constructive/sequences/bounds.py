@@ -1,4 +1,4 @@
-"""How many weights a sequence memorizer has at most: the formula of Theorem 7, in integers.
+"""How many weights a sequence memorizer has at most, by Theorem 7, and at least, in integers.
 
 Nothing here looks at data. L(x) is the number of bits of x. *Bound* (proofs/14-sequences.md)::
 
@@ -18,6 +18,7 @@ n q (P + 1), so that all grows as sqrt(M log(M C)), up to logarithms of n, U and
 `max_word_bits` is not given.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import isqrt
 
@@ -77,3 +78,15 @@ def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
         for entries in range(1, 4 * isqrt(keys) + 2)
         for bits in range(max(1, reach - entries.bit_length() - 2), reach + 1)
     )
+
+
+def fewest_weights(*, keys: int, classes: int, places: int, width: int) -> int:
+    """Return how many real weights some labelling needs in any network (Proposition 14.7)."""
+    wanted: int = (classes**keys - 1).bit_length()  # C^M <= 2^x for integers x from here on
+
+    def reached(weights: int) -> bool:
+        patterns = 4 * weights * (2 * (weights + width)).bit_length()
+        signs = (22 * weights * places * classes).bit_length()  # 8 e < 22
+        return patterns + (weights // 2 + 1) * weights * signs >= wanted
+
+    return bisect_left(range(wanted + 1), x=True, key=reached)

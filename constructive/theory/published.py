@@ -61,7 +61,8 @@ _TRANSFORMERS = (
      "O(n N d + d^2), n labels a sequence", "separated tokens",
      "Kajitsuka, Sato, ICLR 2024"),
     ("one attention layer, and feed-forward layers",
-     "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; optimal up to logarithms",
+     "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; necessary up to logarithms, "
+     "the second with hardmax",
      "separated tokens, labels from a finite set", "Kajitsuka, Sato, ICLR 2025"),
     ("one attention layer, no feed-forward layer", "H d_h + d associations of H heads",
      "sequences of a vocabulary, next tokens as labels",
@@ -125,7 +126,7 @@ def _one_attention_layer(total: int, size: int, width: int) -> tuple[_Row, ...]:
         parameter_count(num_heads=h, width=width, head_dim=k, value_dim=1, target_dim=1)
         for h, k in ((heads, size), (heads, 1), (more, 1))
     )
-    kruskal = "queries of Kruskal rank n, contexts of rank n"
+    kruskal = "every n queries independent (all, if N < n), contexts of rank n"
     return (
         ("one attention layer, d_h = n", saturated if ranked else None, (heads,),
          "H(2dn + d + 1) + 1, H = (N - 1)/(n - 1)", kruskal,
@@ -134,7 +135,7 @@ def _one_attention_layer(total: int, size: int, width: int) -> tuple[_Row, ...]:
          "H(3d + 1) + 1, H = (N - 1)/(n - 1)", kruskal, "Theorem 2 of this package"),
         ("one attention layer, d_h = 1", spans if own else None, (more,),
          "H(3d + 1) + 1, H = (N - 1)/(d - 1)",
-         "queries of Kruskal rank d, almost all contexts of n >= 2 tokens",
+         "every d queries independent (all, if N < d), almost all contexts of n >= 2 tokens",
          "Theorem 10 of this package"),
         ("one attention layer, W_h = c_h k q^T",
          full * (width + 1) + 2 * width if size > 1 else None, (full,),

@@ -1,6 +1,6 @@
 """Step 1. What the theorem asks of the data, checked in floating point.
 
-Assumption 1: every n of the T queries are linearly independent (Kruskal rank >= n).
+Assumption 1: every n of the T queries are linearly independent (all of them if T < n).
 Assumption 2: every context has rank n; in particular n <= d.
 
 The construction needs less of the queries than Assumption 1, group by group; `grouping` and `heads`
