@@ -10,9 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from constructive.exact.float_model import FloatModel
-from constructive.exact.programs.softmax import DIVISIONS, MERGES, Softmax
-from constructive.exact.programs.sums import ORDERS, Order
-from constructive.exact.programs.trees import Tree, sums
+from constructive.exact.programs import DIVISIONS, MERGES, ORDERS, Order, Softmax, Tree, sums
 from constructive.layers.programs import Program, Scale
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]

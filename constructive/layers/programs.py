@@ -11,13 +11,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from constructive.data.dataset import Dataset
+from constructive.exact import programs
 from constructive.exact.float_model import FloatModel
 from constructive.exact.models import INTEGER_MODELS, MODELS
-from constructive.exact.programs import softmax
-from constructive.exact.programs.machine import Machine
-from constructive.exact.programs.softmax import Softmax
-from constructive.exact.programs.sums import Order
-from constructive.exact.programs.trees import Contractor, Labelled, Tree, contract, leaves
+from constructive.exact.programs import (
+    Contractor,
+    Labelled,
+    Machine,
+    Order,
+    Softmax,
+    Tree,
+    contract,
+    leaves,
+)
 from constructive.layers.attend import Causal, View, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.causal import CausalLayer
@@ -161,7 +167,7 @@ class Program:
         alone = "n" in over and set(others) <= set(self.apart)
         joint = len(parts) > 1 or not alone
         if joint:
-            weights = softmax.attention(made.machine, logits.array, self.form, self.average_order)
+            weights = programs.attention(made.machine, logits.array, self.form, self.average_order)
             whole = [Labelled(weights, logits.indices), *parts]
             return contract(made.machine, whole, over, self.average_order)
         (values,) = parts
@@ -173,7 +179,7 @@ class Program:
         turned = turned.reshape(
             [sizes.get(index, 1) for index in wanted[: len(wanted) - len(rest)]] + [-1]
         )
-        result = softmax.average(made.machine, logits.array, turned, self.form, self.average_order)
+        result = programs.average(made.machine, logits.array, turned, self.form, self.average_order)
         shape = *result.shape[:-1], *(sizes[index] for index in rest)
         averages = Labelled(result.reshape(shape), logits.indices[:-1] + rest)
         return made.reduced([averages], others) if others else averages

@@ -14,8 +14,7 @@ from cases import DecoderCase, LayerCase, share
 
 from constructive import AttentionLayer, Dataset
 from constructive.exact.models import MODELS
-from constructive.exact.programs.softmax import Softmax
-from constructive.exact.programs.sums import Order
+from constructive.exact.programs import Order, Softmax
 from constructive.layers.causal import CausalLayer
 from constructive.layers.drawn_programs import READOUTS, choices, drawn
 from constructive.layers.programs import Program, Scale

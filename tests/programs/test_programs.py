@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive.exact.models import FLOAT32, MODELS
-from constructive.exact.programs.softmax import Softmax
+from constructive.exact.programs import Softmax
 from constructive.layers.programs import Program
 from constructive.strategies import programs
 
