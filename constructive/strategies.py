@@ -30,9 +30,8 @@ from constructive.instances.strategies import softmax_networks as softmax_networ
 from constructive.instances.strategies import twins as twins  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import specs as specs  # noqa: PLC0414 - handed on
-from constructive.layers.drawn_programs import drawn
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.programs import Program
+from constructive.layers.programs import Program, drawn
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer

@@ -25,7 +25,7 @@ from cases import decoder_case, layer_case, share
 from climbing import climb
 
 from constructive.exact.models import MODELS
-from constructive.layers.drawn_programs import choices, drawn
+from constructive.layers.programs import choices, drawn
 
 EACH = 10
 """Programs on a case."""

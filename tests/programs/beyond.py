@@ -16,8 +16,7 @@ from constructive import AttentionLayer, Dataset
 from constructive.exact.models import MODELS
 from constructive.exact.programs import Order, Softmax
 from constructive.layers.causal import CausalLayer
-from constructive.layers.drawn_programs import READOUTS, choices, drawn
-from constructive.layers.programs import Program, Scale
+from constructive.layers.programs import READOUTS, Program, Scale, choices, drawn
 
 SMALL = "blocks of 16"
 HALF = 128.0

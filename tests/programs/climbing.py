@@ -7,7 +7,7 @@ from cases import DecoderCase, LayerCase, share
 
 from constructive import AttentionLayer, Dataset
 from constructive.layers.causal import CausalLayer
-from constructive.layers.drawn_programs import choices, drawn
+from constructive.layers.programs import choices, drawn
 
 TOGETHER = (
     ("logits", "logit_order"), ("outputs", "apart", "output_order"), ("average_order",),

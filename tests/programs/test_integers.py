@@ -14,8 +14,8 @@ from constructive import ParameterError, PrecisionError, Text, Verdict, certify
 from constructive.exact.formats import FORMATS
 from constructive.exact.models import INTEGER_MODELS, MODELS, model_named
 from constructive.layers.causal import picks, read
-from constructive.layers.drawn_programs import choices, drawn
 from constructive.layers.margins import recital, require_integers
+from constructive.layers.programs import choices, drawn
 from constructive.strategies import programs
 
 PAIRWISE = ["float32, pairwise", "float32, pairwise, blocks of 16", *INTEGER_MODELS]
