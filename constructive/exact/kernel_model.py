@@ -127,8 +127,8 @@ class KernelModel(FloatModel):
         yield f"operations in {OPERATIONS[self.unit]}, to nearest, sums {ways}; no overflow"
         if self.matrix_unit > self.unit:
             yield (
-                "products of matrices may align products to the largest and cut them off, by at "
-                f"most {power(self.matrix_unit / 2.0)} of it each"
+                "products of matrices, but not sums of weights, may align products to the largest "
+                f"and cut them off, by at most {power(self.matrix_unit / 2.0)} of it each"
             )
         if self.operand_unit:
             yield f"operands of products of matrices are off by at most {power(self.operand_unit)}"

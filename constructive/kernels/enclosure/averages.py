@@ -45,7 +45,7 @@ def averages(rows: Rows, weights: Weights, model: KernelModel) -> tuple[Array, A
         # A weight that is divided before it meets a value has a rounding of its own.
         each = (1.0 + model.unit) ** 2 * (1.0 + model.operand_unit) * (1.0 + weights.merges) - 1.0
         stored += each * terms
-        lost = _lost(weights, model, most)
+        lost = (1.0 + each) * _lost(weights, model, most)
         terms = terms * (1.0 + each) + lost
         reached = np.abs(center) + moved + stored + lost
         summed, divided = _sums(terms, reached, weights, model)

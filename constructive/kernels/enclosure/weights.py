@@ -66,7 +66,8 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
     apart, sink = np.zeros_like(top), np.zeros_like(top)
     if sinks is not None:
         apart = up(of_logits.last * np.abs(sinks))
-        matters = sinks + apart + shared >= top - kappa - FAR
+        far = shared + _merging(largest + np.abs(sinks), count, model)
+        matters = sinks + apart + far >= top - kappa - FAR
         apart = np.where(matters, apart, 0.0)
         sink = np.where(matters, np.exp(sinks - top), 0.0)
         kappa = np.maximum(kappa, up(apart + shared))
@@ -93,9 +94,9 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
         model,
     )
     mean, root = np.where(wide, 0.0, up(mean + shared)), np.where(wide, np.inf, root)
-    merges = up(np.expm1(np.minimum(_merging(largest + kappa, count, model), WIDE)))
-    if sinks is not None:
-        merges *= 2.0  # it may be put in at the end, by a quotient of its own
+    # A sink may be put in at the end, by another exponential of a difference of logarithms.
+    merging = _merging(largest + kappa, count, model) * (1.0 + (sinks is not None))
+    merges = up(np.expm1(np.minimum(merging, WIDE)))
     return Weights(p, total, mean, root, least, count, blocks, merges)
 
 
@@ -136,20 +137,19 @@ def _least(fallen: Array, total: Array, count: Array, model: KernelModel) -> Arr
 
     The largest logit has the exponential 1, or with a fused l - m that of a rounding.
     """
-    most = np.exp(-np.minimum(fallen, _HALF)) * (1.0 - model.stored_unit) * (1.0 - OWN_EXP)
-    least = np.where(fallen <= _HALF, most, 0.0)
+    least = np.exp(-np.minimum(fallen, _HALF)) * (1.0 - model.stored_unit) * (1.0 - OWN_EXP)
     if not model.stores_divided:
         kept = total * (1.0 - model.weight_error) * (1.0 - OWN_EXP) - count * model.stored_tiny
         least = np.maximum(least, kept)
-    return least
+    return np.where(fallen <= _HALF, least, 0.0)
 
 
 def _merging(logits: Array, count: Array, model: KernelModel) -> Array:
     """Bound what merging by logsumexp does to the exponent of a weight.
 
-    Six roundings of logits and all that logarithms do (`FloatModel.exponents`), and two
-    exponentials that rescale, with -log(1 - x) <= 3 x / 2 for x <= 1/3.
+    Six roundings of logits and all that logarithms do (`FloatModel.exponents`; sums are from 1/2 to
+    2 n), and two exponentials that rescale, with -log(1 - x) <= 3 x / 2 for x <= 1/3.
     """
     if not model.merged:
         return np.zeros_like(logits)
-    return 6.0 * model.unit * logits + model.exponents(count) + 3.0 * model.rescale_error
+    return 6.0 * model.unit * logits + model.exponents(2.0 * count) + 3.0 * model.rescale_error
