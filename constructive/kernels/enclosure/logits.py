@@ -42,7 +42,7 @@ class LogitErrors:
     """How errors of logits follow from inputs and a model.
 
     Attributes:
-        flushed: what underflow and storage near zero add to an error
+        flushed: Phi, what underflow and storage near zero add to an error
         rounded: gamma_k of the roundings by constants
         last: of roundings after a soft cap or a bias, relative to sizes; with `rounded`
     """
