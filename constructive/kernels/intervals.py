@@ -1,4 +1,4 @@
-"""Intervals that contain the output of every admissible evaluation of attention, with their proof.
+"""Intervals that contain the output of every admissible evaluation of attention.
 
 Theorem 17 (proofs/19-kernels.md). Let o be the exact output. What a kernel of a model
 (`exact.kernel_model`) computes before its last rounding is within a distance of o, which follows
