@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy.typing as npt
 
-from constructive.exact.float_model import OPERATIONS, FloatModel, power
+from constructive.exact.float_model import OPERATIONS, STRETCH, FloatModel, power
 from constructive.exact.formats import FORMATS, Format
 from constructive.exact.models import EXP_ULPS, SMALL_BLOCK
 from constructive.support.arrays import Array
@@ -116,25 +116,38 @@ class KernelModel(FloatModel):
 
     def _kernel_clauses(self) -> Iterator[str]:
         ways = "in any order" if self.depth is None else f"of depth {self.depth} at most"
-        yield f"q, k and v are numbers of {self.storage.name}; hidden keys have weight 0"
+        stored, gradual = self.storage.name, self.storage.gradual
+        merged = (
+            " or, not stored in fewer bits and divided by sums L of 1/2 or more, by logsumexp "
+            f"once, with log off by at most {power(self.exp_error)} (1 + |log|)"
+        )
+        yield f"q, k and v are numbers of {stored}; hidden keys have weight 0"
         yield f"operations in {OPERATIONS[self.unit]}, to nearest, sums {ways}; no overflow"
         if self.matrix_unit > self.unit:
             yield (
-                "products of matrices may align products to the largest and cut them off, by at "
-                f"most {power(self.matrix_unit / 2.0)} of it each"
+                "products of matrices, but not sums of weights, may align products to the largest "
+                f"and cut them off, by at most {power(self.matrix_unit / 2.0)} of it each"
             )
         if self.operand_unit:
             yield f"operands of products of matrices are off by at most {power(self.operand_unit)}"
         yield (
             f"constants multiply entries of q and k in {_ENTRIES} roundings, and logits and "
             f"exponents in {self.constants} at most, with those of a bias, of l - m and of "
-            "differences of maxima"
+            "differences of maxima; their product, a soft cap apart, is the scale (for exp2 times "
+            f"log2 e), and on the way {power(1.0 / STRETCH)} min(1, scale) or more"
+            + f", where {stored} is stored min(1, scale) or more"
+            * (gradual and self.stores_logits)
         )
-        stored = self.storage.name
         if self.stores_entries:
-            yield f"q and k once scaled, and two constants, may be stored in {stored}"
+            yield (
+                "q and k once scaled, and constants (two of the scale, those of a soft cap), may "
+                f"be stored in {stored}"
+            )
         if self.stores_logits:
-            yield f"logits (raw, scaled, capped, with bias) and a bias may be stored in {stored}"
+            yield (
+                "logits (raw, scaled, divided by a soft cap, their tanh, capped, with bias) and a "
+                f"bias or a sink may be stored in {stored}"
+            )
         if self.stored_unit:
             what = "exponentials or weights" if self.stores_divided else "exponentials"
             yield f"{what} are stored in {stored} once at most, summed before or after that"
@@ -146,10 +159,12 @@ class KernelModel(FloatModel):
         yield (
             f"softmax less the largest logit of visible keys so far{lag}, in blocks of "
             f"{self.block} keys or more (the first and last may be shorter), rescaled by exp of "
-            "differences of stored maxima, divided before or after the average, which a constant "
-            "may multiply; splits of whole blocks are merged by (m, L)"
-            + " or, normalised and not stored in fewer bits, by logsumexp once"
-            * self.merged
+            "differences of stored maxima, divided before or after the average; splits of whole "
+            "blocks are merged by (m, L)" + merged * self.merged
+        )
+        yield (
+            "a sink is one more key with the value 0, in a block of its own or not"
+            + " or, after the rest, a factor 1 / (1 + exp(sink - m - log L))" * self.merged
         )
         yield (
             f"exp is off by a part {power(self.exp_error)} at most, for rescaling "
@@ -157,7 +172,7 @@ class KernelModel(FloatModel):
             f"that, and 1 at 0; tanh by a part {power(self.tanh_error)}"
         )
         yield f"the output is rounded to {self.output.name} once, to nearest"
-        yield "underflow to zero or gradual"
+        yield "underflow to zero or gradual" + f", in storage of {stored} gradual" * gradual
 
 
 # Two quanta of tensor cores that keep 23 bits behind the first of the largest operand.

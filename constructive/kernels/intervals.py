@@ -1,58 +1,11 @@
-"""Intervals that contain the output of every admissible evaluation of attention, with their proof.
+"""Intervals that contain the output of every admissible evaluation of attention.
 
-Theorem B. Let a_j be any weights that are not negative and sum to 1, o = sum_j a_j v_j and
-sd^2 = sum_j a_j (v_j - o)^2. What a kernel of a model (`exact.kernel_model`) computes before its
-last rounding is within Delta of o; its output, rounded to nearest, is between the roundings of
-o - Delta and o + Delta, as rounding is monotone. Here a_j are weights that float64 computed, taken
-as they are; what they owe to float64 is part of kappa below. u is the unit of operations, u' that
-of matrix products, gamma_k = k u / (1 - k u), n the number of visible keys. Other keys have weight
-0, and adding 0 rounds nothing.
-
-*Sums.* An addition is off by u' times its result. A partial sum is a sum of some of the terms, so
-it is within M = max(sum of positive terms, sum of sizes of negative ones) = (sum of sizes + |sum|)
-/ 2, and its errors so far. Let E be the largest error of a partial sum of k terms, each off by a
-part theta. Then E <= theta S + k u' (M + E), where S is the sum of sizes, so
-E <= gamma'_k M + (1 + gamma'_k) theta S. If no term passes through more than `depth` additions, as
-additions of one level have no term in common, gamma'_depth S is another bound of the first part.
-
-*Logits.* l_j = scale q k_j. Products, and entries that constants multiply, make theta =
-(1 + u)^3 - 1 (with operands cut off, and q and k stored, more). Then come 9 roundings at most, each
-of a number that is no larger than A_j = |l_j before a bias| + |biases|, or the largest |l| of keys
-that matter, or their sum: as largest logits only grow, u |l_j - m| and those of differences of
-maxima are together u (m - l_j + 2 lag). Logits that are stored come on top, relative to |l_j| or to
-A_j. A soft cap multiplies errors by its largest slope, 1 - tanh^2 at the near end of the interval,
-and tanh is off by a part of its result. Together: |error of l_j - m| <= eps_j.
-
-*Weights.* A weight has one exponential, and R - 1 more that rescale, where R <= n counts blocks
-with a visible key, R <= ceil(T_k / block) + 1. So weights are a_j w_j / sum a w, |log w_j| <=
-kappa_j = eps_j + exponentials. As sum a_j (v_j - o) = 0, the average moves by
-|sum a_j (w_j - 1) (v_j - o)| / sum a w <= exp(k) G sd = D, by Cauchy and Schwarz, where
-G^2 = sum a_j (exp(kappa_j) - 1)^2, and sum a_j exp(-kappa_j) >= exp(-k), k = sum a_j kappa_j, by
-Jensen. It moves by no more than max v - min v either.
-Keys with l_j + kappa_j < max_i (l_i - kappa_i) - 100 have weights below exp(-100), and count as
-2^-100 max |v| at the end. If another key has kappa_j > 50, D = max v - min v.
-
-*Storage.* New weights b_j sum |v_j| to X <= exp(k) (sum a |v| + G (sd + |o|)), and
-sum b_j |v_j - sum b v| <= Y = exp(k) (1 + G) sd + D. Stored weights are off by a part theta: the
-average moves by theta X if the denominator is the sum of weights as they were, and by
-theta / (1 - theta) Y if it is that of stored ones. Operands v, products and merging by logsumexp
-(`FloatModel.exponents`) are off by a part of each term, so of X.
-
-*Averages.* The numerator is a sum of n terms with 2 R rescalings or fewer (4 R where parts are
-divided and merged by logsumexp), the denominator another with u. Four roundings divide, and
-multiply by a constant (six where merged).
-
-*Underflow.* The largest logit has the exponential 1, or that of a rounding of it where l - m is
-fused; if that may be 1/2 or more, nothing is proved. So denominators are exp(-1/2) or more.
-Exponentials, products and rescaled sums lose a few times the smallest normal number each, stored
-weights as much as storage does near 0: in the numerator, or in both and then times |v_j - o|.
-
-*Our own rounding.* Logits, exponentials (assumed to be within 64 units in the last place of
-float64) and l - m are parts of kappa_j. Sums of weights times v are off by gamma_(n+8) of float64.
-Everything else is a sum of products of positive numbers, which `exact.upward.up` covers; two
-products of matrices are in float32, times 1 + (k + 4) 2^-23.
-
-Reference: Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 3 and 4.
+Theorem 17 (proofs/19-kernels.md). Let o be the exact output. What a kernel of a model
+(`exact.kernel_model`) computes before its last rounding is within a distance of o, which follows
+from the numbers of the model. So its output, rounded to nearest, is between the roundings of both
+ends, as rounding is monotone. The page proves all that `kernels.enclosure` computes: logits and
+their errors, weights, storage, sums in any order or of a stated depth, splits, underflow, and what
+float64 adds.
 """
 
 from dataclasses import dataclass, replace

@@ -6,9 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from family_conformance import check_answer, check_family
+from flint import arb, fmpq
 from toy_family import Toy
 
 from constructive import ParameterError
+from constructive.exact.precision import working_precision
 from constructive.instances import (
     FAMILIES,
     Answer,
@@ -18,8 +20,9 @@ from constructive.instances import (
     Witness,
     planted,
 )
-from constructive.instances.families.hidden import Hidden
+from constructive.instances.families.hidden import Decoy, Hidden
 from constructive.instances.making import KINDS
+from constructive.instances.properties import Box
 
 PLANTED = [name for name in FAMILIES if name in KINDS]
 
@@ -160,6 +163,19 @@ def test_hardness_by_points_of_the_box():
                 ahead[:, i] += step * plan.signs[i]
                 rises = plan.network(ahead)[:, 0] > plan.network(points)[:, 0]
                 assert (~rises).mean() <= hardness.sign * 1.2 + 1e-3
+
+
+def test_the_range_of_a_decoy_is_a_ball():
+    """Differences of numbers of different sizes are not rounded to floats."""
+    signs, point = np.array([1.0, -1.0]), np.array([2.0**-60, -(2.0**-70)])
+    decoy = Decoy(1.0, 1.0, arb(0))
+    hidden = Hidden(Box([-1.0, 0.0], [1.0, 3.0]), point, signs, 8.0, 4.0, decoy)
+    least, most = -4 - fmpq(1, 2**60) - fmpq(1, 2**70), 1 - fmpq(1, 2**60) - fmpq(1, 2**70)
+    with working_precision(96):
+        first, last = hidden.range_of_decoy()
+        assert first.contains(arb(least))
+        assert last.contains(arb(most))
+        assert float(last.rad()) < 2.0**-80
 
 
 def test_hardness_says_nothing_where_its_hypotheses_fail():

@@ -104,10 +104,10 @@ def _logits(program, q, k, scale, bias, softcap):
     if program.scaled == "logits":
         logits = keep(logits * entry(scale))
     if softcap is not None:
-        inverse = SINGLE(1.0) / SINGLE(softcap)
-        tanh = np.tanh((logits * inverse).astype(np.float64))
+        cap = entry(SINGLE(softcap))
+        tanh = np.tanh((logits / cap).astype(np.float64))
         wrong = program.sign * (model.tanh_error - 2.0 * model.unit)
-        logits = keep(keep((tanh * (1.0 + wrong)).astype(SINGLE)) * SINGLE(softcap))
+        logits = keep(keep((tanh * (1.0 + wrong)).astype(SINGLE)) * cap)
     bias = None if bias is None else keep(bias.astype(SINGLE))
     if program.exponent == "apart":
         return logits * LOG2E if bias is None else logits * LOG2E + bias * LOG2E

@@ -177,6 +177,68 @@ def test_exponentials_of_weights_too_small_for_the_format():
     assert intervals(q, k, v, "flash float16", scale=1.0).contains(out)
 
 
+def test_a_soft_cap_whose_constant_is_stored():
+    """tanh is saturated, and the capped logit is off by the constant, by tanh and by storage."""
+    cap = 4.0 * (1.0 + 2.0**-7 + 2.0**-8 - 2.0**-20)
+    sign = np.where(np.arange(2826)[:, None] == 0, 1.0, -1.0)
+    q, k = np.ones((1, 1)), 15.3125 * sign
+    model = kernel_model_named("eager bfloat16")
+    program = Program(model, stored=True, divided_first=True, sign=-1.0)
+    out = evaluate(program, q, k, sign, scale=1.0, softcap=cap)[None, None]
+    intervals(q, k, sign, model.name, scale=1.0, softcap=cap).check(out)
+    # Another cap is outside.
+    wrong = evaluate(program, q, k, sign, scale=1.0, softcap=0.9 * cap)[None, None]
+    assert not intervals(q, k, sign, model.name, scale=1.0, softcap=cap).contains(wrong)
+
+
+@pytest.mark.parametrize("size", [0.25, 0.5, 1.0])
+def test_tanh_is_off_by_a_part_of_what_is_computed(size, monkeypatch):
+    """Logits that cancel are not 0, and tanh is off by a part of what they are."""
+    unit, cap = 2.0**-6, 2.0**14
+    model = replace(KERNEL_MODELS["flash float32"], operand_unit=unit, tanh_error=0.25)
+    monkeypatch.setitem(KERNEL_MODELS, "rough", model)
+    k, v = np.array([[size, -size]] * 2), np.array([[1.0], [-1.0]])
+    inside = intervals(np.ones((1, 2)), k, v, "rough", scale=1.0, softcap=cap)
+    found = 1.25 * cap * np.tanh(size * ((1.0 + unit) ** 2 - (1.0 - unit) ** 2) / cap)
+    weights = np.exp([found, -found])
+    out = weights @ [(1.0 + unit) ** 2, -((1.0 - unit) ** 2)] / weights.sum()
+    inside.check(np.float32(out).reshape(1, 1, 1, 1))
+
+
+def test_a_sink_may_be_a_block(monkeypatch):
+    """With one block of keys there is a rescaling then; and with none before."""
+    model = replace(kernel_model_named("flash float32"), rescale_error=2.0**-10)
+    monkeypatch.setitem(KERNEL_MODELS, "coarse", model)
+    q, k, v = (
+        np.ones((1, 4)),
+        *(kernel_programs.inputs(np.random.default_rng(0), "coarse", (16, 4)) for _ in "kv"),
+    )
+    plain, sink = (intervals(q, k, v, "coarse", sink=sink) for sink in (None, -50.0))
+    assert ((sink.upper - sink.lower) > 1.5 * (plain.upper - plain.lower)).all()
+
+
+def test_constants_may_stretch_numbers_that_underflow():
+    """q times 2^-16 is below the smallest normal number, and becomes 0."""
+    q, v = np.array([[1.25 * 2.0**-111]]), np.array([[1.0], [-1.0], [2.0], [0.5]])
+    k = np.array([[1.25], [1.0], [0.5], [0.75]]) * 2.0**111
+    assert 0.0 < q.item() * 2.0**-16 < FORMATS["float32"].smallest
+    out = np.full((1, 1, 1, 1), v.mean())
+    assert intervals(q, k, v, "flash float32", scale=1.0).contains(out)
+    assert not intervals(q * 2.0**40, k / 2.0**40, v, "flash float32", scale=1.0).contains(out)
+
+
+@pytest.mark.parametrize(("ulps", "inside"), [(1, True), (64, True), (1 << 14, False)])
+def test_logarithms_of_splits(ulps, inside):
+    """Two splits, of 48 and 16 keys, are merged by logsumexp."""
+    q, k, v = np.ones((1, 1)), np.zeros((64, 1)), np.repeat([1.0, -1.0], [48, 16])[:, None]
+    model = kernel_model_named("split float32")
+    assert model.exp_error == 64 * 2.0**-24
+    logs = np.log([48.0, 16.0]) + ulps * model.unit * (1.0 + np.log([48.0, 16.0])) * [1, -1]
+    whole = np.log(np.exp(logs).sum()) - ulps * model.unit * (1.0 + np.log(64.0))
+    out = (np.exp(logs - whole) @ [1.0, -1.0]).reshape(1, 1, 1, 1)
+    assert intervals(q, k, v, model.name).contains(out) == inside
+
+
 # Outside of the model.
 
 

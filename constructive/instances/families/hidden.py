@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from flint import arb
 
 from constructive.exact.directed import lower, upper, working_precision
@@ -44,10 +43,11 @@ class Hidden:
 
     def range_of_decoy(self) -> tuple[arb, arb]:
         """Enclose the least and the largest u = w s . (x - t) on the box."""
-        ends = np.sort(
-            self.signs * (np.stack([self.box.lower, self.box.upper]) - self.point), axis=0
-        )
-        first, last = (sum((arb(x) for x in row), arb(0)) for row in ends.tolist())
+        first, last = arb(0), arb(0)
+        sides = self.box.lower, self.box.upper, self.point, self.signs
+        for low, high, t, s in zip(*(each.tolist() for each in sides), strict=True):
+            first += ((low if s > 0 else high) - arb(t)) * s
+            last += ((high if s > 0 else low) - arb(t)) * s
         return first * self.decoy.slope, last * self.decoy.slope
 
     def radius(self, tau: arb) -> arb | None:

@@ -37,14 +37,16 @@ def averages(rows: Rows, weights: Weights, model: KernelModel) -> tuple[Array, A
         theta = model.weight_error
         stored = theta / (1.0 - theta) * np.maximum(terms, apart)
         terms *= (1.0 + theta) / (1.0 - theta)
-        each = (1.0 + model.unit) * (1.0 + model.operand_unit) * (1.0 + weights.merges) - 1.0
+        # A weight that is divided before it meets a value has a rounding of its own.
+        each = (1.0 + model.unit) ** 2 * (1.0 + model.operand_unit) * (1.0 + weights.merges) - 1.0
         stored += each * terms
-        terms *= 1.0 + each
-        reached = np.abs(center) + moved + stored
+        lost = (1.0 + each) * _lost(weights, model, most)
+        terms = terms * (1.0 + each) + lost
+        reached = np.abs(center) + moved + stored + lost
         summed, divided = _sums(terms, reached, weights, model)
         ratio = (1.0 + model.gamma(4 + 2 * model.merged)) / (1.0 - np.minimum(divided, _HALF)) - 1.0
         ratio = np.where(divided < _HALF, ratio, np.inf)
-        summed += _lost(weights, model, most)
+        summed += lost
         distance = up(moved + stored + (1.0 + ratio) * summed + ratio * reached + 4.0 * own * mean)
     return center, np.where(np.isnan(distance), np.inf, distance)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.exact.directed import gamma
+from constructive.exact.float_model import STRETCH
 from constructive.exact.kernel_model import KernelModel
 from constructive.kernels.enclosure.inputs import Inputs
 from constructive.kernels.enclosure.rows import Rows, above
@@ -28,7 +29,13 @@ class Logits:
 
 
 class LogitErrors:
-    """How errors of logits follow from inputs and a model."""
+    """How errors of logits follow from inputs and a model.
+
+    Attributes:
+        flushed: Phi, what underflow and storage near zero add to an error
+        rounded: gamma_k of the roundings by constants
+        last: of roundings after a soft cap or a bias, relative to sizes; with `rounded`
+    """
 
     def __init__(self, given: Inputs, model: KernelModel) -> None:
         self._model, self._cap = model, given.softcap
@@ -39,20 +46,24 @@ class LogitErrors:
         self._require("entries of q and k, scaled,", entries, model.logit_overflow)
         self._require("sums of values", values, model.overflow)
         capped, stored = given.softcap is not None, 1.0 + model.logit_unit
+        entry = 1.0 + model.entry_unit
         self.rounded = float(model.gamma(model.constants))
         of_sum, self._of_logit = self._sums(width)
-        # Raw, scaled, and two constants; divided by c.
-        first = stored ** (2 + capped) * (1.0 + model.entry_unit) ** 2
-        first = first * (1.0 + self.rounded * capped) - 1.0
+        # Raw and scaled, by two constants; divided by c, a third one.
+        first = (stored * entry) ** (2 + capped) * (1.0 + self.rounded * capped) - 1.0
         self._of_sum = min(of_sum * (1.0 + first), _LARGE)
         self._of_logit = min(self._of_logit * (1.0 + first) + first + OWN, _LARGE)
         biased = bool(given.added) or given.sinks is not None
         self.last = stored ** (3 * biased) * (1.0 + self.rounded) * (1.0 + OWN) - 1.0
-        tanh = (1.0 + model.tanh_error) * (1.0 + model.unit) ** 6
-        self._tanh = tanh * stored**2 * (1.0 + OWN_EXP) - 1.0
-        lost = 8.0 * (model.smallest + model.stored_tiny * model.stores_logits)
+        # tanh is stored, and its product with c, a constant: the slope of the cap is before that.
+        tanh = (1.0 + model.tanh_error) * (1.0 + model.unit) ** 6 * stored**2 * entry
+        self._tanh = tanh * (1.0 + OWN_EXP) - 1.0
+        # Five losses an entry, two a rescaling and 14 more, stretched by constants, and less than
+        # doubled by later errors; eight of storage, and two an entry (page 19).
+        lost = 32.0 * (width + keys) * STRETCH * model.smallest
+        lost += 8.0 * width * model.stored_tiny * model.stores_logits
         both = (1.0 + q) * (1.0 + k) * (1.0 + given.scale)
-        self.flushed = lost * width * both * (1.0 + (given.softcap or 0.0)) * (1.0 + self.last)
+        self.flushed = lost * both * (1.0 + (given.softcap or 0.0)) * (1.0 + self.last)
 
     def _sums(self, width: int) -> tuple[float, float]:
         """Coefficients of S and |l|: gamma_d (S + |l|) / 2 in any order, or gamma_depth S."""
@@ -86,8 +97,8 @@ class LogitErrors:
                 near = np.maximum(sizes * (1.0 - OWN) - errors, 0.0) / self._cap
                 values = self._cap * np.tanh(values / self._cap)
                 sizes = np.abs(values)
-                errors *= 1.0 - np.tanh(near) ** 2 + OWN_EXP
-                errors += self._tanh * sizes
+                errors *= 1.0 - np.tanh(near) ** 2 + 4.0 * OWN_EXP
+                errors += self._tanh * (sizes + errors)
             for bias in rows.added:
                 values += bias
                 sizes += np.abs(bias)

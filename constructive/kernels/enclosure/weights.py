@@ -35,13 +35,13 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
     """Return weights and their errors; the arrays of `logits` are used up."""
     values, errors, sinks = logits.values, logits.errors, rows.sinks
     count, top = _seen(rows, values)
-    blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0)
+    blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0 + (sinks is not None))
     largest = np.maximum(logits.largest, np.abs(top)) if sinks is not None else logits.largest
     worst = logits.worst
     shared = _shared(largest + worst, blocks, of_logits, model)
     below = largest > np.abs(top) + 2.0 * FAR
     if (below | (worst + shared > WIDE)).any():
-        _drop_far(values, errors, shared)
+        _drop_far(values, errors, shared + _merging(largest + worst, count, model))
         largest = np.abs(np.where(np.isinf(values), 0.0, values)).max(-1, keepdims=True)
         if sinks is not None:
             largest = np.maximum(largest, np.abs(top))
@@ -51,7 +51,8 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
     apart, sink = np.zeros_like(top), np.zeros_like(top)
     if sinks is not None:
         apart = up(of_logits.last * np.abs(sinks))
-        matters = sinks + apart + shared >= top - kappa - FAR
+        far = shared + _merging(largest + np.abs(sinks), count, model)
+        matters = sinks + apart + far >= top - kappa - FAR
         apart = np.where(matters, apart, 0.0)
         sink = np.where(matters, np.exp(sinks - top), 0.0)
         kappa = np.maximum(kappa, up(apart + shared))
@@ -70,14 +71,17 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
         squares += sink * np.expm1(np.minimum(apart + shared, WIDE)) ** 2
         root = up(np.sqrt(up(squares / total)))
     wide = kappa > WIDE
+    fallen = of_logits.rounded * (largest + worst + 2.0 * model.lag) + _exponentials(blocks, model)
     least = _least(
-        of_logits.rounded * (largest + worst),
+        up(fallen),
         np.where(wide, 0.0, total * np.exp(-mean - shared - kappa)),
         count,
         model,
     )
     mean, root = np.where(wide, 0.0, up(mean + shared)), np.where(wide, np.inf, root)
-    merges = _merges(largest + kappa, count, model)
+    # A sink may be put in at the end, by another exponential of a difference of logarithms.
+    merging = _merging(largest + kappa, count, model) * (1.0 + (sinks is not None))
+    merges = up(np.expm1(np.minimum(merging, WIDE)))
     return Weights(p, total, mean, root, least, count, blocks, merges)
 
 
@@ -94,11 +98,16 @@ def _seen(rows: Rows, values: Array) -> tuple[Array, Array]:
 def _shared(largest: Array, blocks: Array, of_logits: LogitErrors, model: KernelModel) -> Array:
     """Bound what the keys of a row have in common in kappa."""
     near = largest + 2.0 * model.lag
-    parts = model.exp_error + (blocks - 1.0) * model.rescale_error
-    # |log(1 + x)| <= |x| / (1 - |x|); weights may be scaled in two roundings.
-    parts = parts / (1.0 - max(model.exp_error, model.rescale_error)) + 2.0 * model.unit
+    parts = np.maximum(_exponentials(blocks, model), 0.0)
     own = OWN * largest + OWN_EXP
-    return up(of_logits.rounded * near + np.maximum(parts, 0.0) + own + of_logits.flushed)
+    return up(of_logits.rounded * near + parts + own + of_logits.flushed)
+
+
+def _exponentials(blocks: Array, model: KernelModel) -> Array:
+    """Bound the logarithm of what errors of exponentials do to a weight."""
+    parts = model.exp_error + (blocks - 1.0) * model.rescale_error
+    # |log(1 + x)| <= |x| / (1 - |x|); and two roundings to spare.
+    return parts / (1.0 - max(model.exp_error, model.rescale_error)) + 2.0 * model.unit
 
 
 def _drop_far(values: Array, errors: Array, shared: Array) -> None:
@@ -113,16 +122,19 @@ def _least(fallen: Array, total: Array, count: Array, model: KernelModel) -> Arr
 
     The largest logit has the exponential 1, or with a fused l - m that of a rounding.
     """
-    least = np.where(fallen <= _HALF, np.exp(-np.minimum(fallen, _HALF)), 0.0)
+    least = np.exp(-np.minimum(fallen, _HALF)) * (1.0 - model.stored_unit) * (1.0 - OWN_EXP)
     if not model.stores_divided:
         kept = total * (1.0 - model.weight_error) * (1.0 - OWN_EXP) - count * model.stored_tiny
         least = np.maximum(least, kept)
-    return least
+    return np.where(fallen <= _HALF, least, 0.0)
 
 
-def _merges(logits: Array, count: Array, model: KernelModel) -> Array:
-    """Bound what merging by logsumexp does to a weight (`FloatModel.exponents`)."""
+def _merging(logits: Array, count: Array, model: KernelModel) -> Array:
+    """Bound what merging by logsumexp does to the exponent of a weight.
+
+    Six roundings of logits and all that logarithms do (`FloatModel.exponents`; sums are from 1/2 to
+    2 n), and two exponentials that rescale, with -log(1 - x) <= 3 x / 2 for x <= 1/3.
+    """
     if not model.merged:
         return np.zeros_like(logits)
-    exponents = 6.0 * model.unit * logits + model.exponents(count)
-    return up(np.expm1(np.minimum(exponents, WIDE)))
+    return 6.0 * model.unit * logits + model.exponents(2.0 * count) + 3.0 * model.rescale_error
