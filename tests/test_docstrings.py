@@ -19,7 +19,7 @@ def documented():
     found = {}
     for page in (ROOT / "docs" / "api").glob("*.md"):
         text = page.read_text()
-        for kind, path in re.findall(r"auto(function|class|module):: ([\w.]+)", text):
+        for kind, path in re.findall(r"auto(function|class|exception|module):: ([\w.]+)", text):
             thing = _object(path)
             if kind == "module":
                 hidden = re.findall(rf"{re.escape(path)}\n.*\n   :exclude-members: (.*)", text)
@@ -161,6 +161,7 @@ def test_what_has_no_line_would_be_seen():
 def shown(paths):
     """Module and qualified name of what pages show, with the methods that it inherits."""
     found = {("constructive.data.generators", "_Generator.__call__")}  # shown as each generator
+    found |= {(errors.__name__, name) for name in KINDS}  # which say that they are of the package
     for path in paths:
         module, _, name = path.rpartition(".")
         found |= {

@@ -132,7 +132,7 @@ class Floats(Arrays[Array]):
     """Floats of one dtype, without bounds."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)  # float32 or float64
         self.itemsize = self.dtype.itemsize
 
     def read(self, array: Numbers) -> Array:
@@ -315,6 +315,8 @@ class UnfitLogitsError(ArithmeticError):
 
     def __init__(self, fraction: flint.fmpq | None, spread: int = 0) -> None:
         super().__init__(fraction, spread)
+        # fraction: one that is not an integer, or None; spread: by how much two of them differ, if
+        # all are
         self.fraction, self.spread = fraction, spread
 
 

@@ -34,7 +34,9 @@ class TokenwiseModule(nn.Module):
         super().__init__()
         require_exact(network.numbers(), _DTYPES[dtype])
         layers = RoundedNetwork.of(network, _DTYPES[dtype]).layers
+        # of each layer (outputs, inputs), as `torch.nn.Linear` has them
         self.weights = nn.ParameterList(torch.tensor(weights) for weights, _ in layers)
+        # of each layer (outputs,)
         self.biases = nn.ParameterList(torch.tensor(bias) for _, bias in layers)
 
     def forward(self, values: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from flint import arb, fmpq
 from toy_family import Toy
 
 from constructive import ParameterError
-from constructive.exact.precision import working_precision
+from constructive.exact.directed import working_precision
 from constructive.instances import (
     FAMILIES,
     Answer,

@@ -29,13 +29,7 @@ class Logits:
 
 
 class LogitErrors:
-    """How errors of logits follow from inputs and a model.
-
-    Attributes:
-        flushed: Phi, what underflow and storage near zero add to an error
-        rounded: gamma_k of the roundings by constants
-        last: of roundings after a soft cap or a bias, relative to sizes; with `rounded`
-    """
+    """How errors of logits follow from inputs and a model."""
 
     def __init__(self, given: Inputs, model: KernelModel) -> None:
         self._model, self._cap = model, given.softcap
@@ -47,13 +41,14 @@ class LogitErrors:
         self._require("sums of values", values, model.overflow)
         capped, stored = given.softcap is not None, 1.0 + model.logit_unit
         entry = 1.0 + model.entry_unit
-        self.rounded = float(model.gamma(model.constants))
+        self.rounded = float(model.gamma(model.constants))  # gamma_k of the roundings by constants
         of_sum, self._of_logit = self._sums(width)
         # Raw and scaled, by two constants; divided by c, a third one.
         first = (stored * entry) ** (2 + capped) * (1.0 + self.rounded * capped) - 1.0
         self._of_sum = min(of_sum * (1.0 + first), _LARGE)
         self._of_logit = min(self._of_logit * (1.0 + first) + first + OWN, _LARGE)
         biased = bool(given.added) or given.sinks is not None
+        # of roundings after a soft cap or a bias, relative to sizes; with `rounded`
         self.last = stored ** (3 * biased) * (1.0 + self.rounded) * (1.0 + OWN) - 1.0
         # tanh is stored, and its product with c, a constant: the slope of the cap is before that.
         tanh = (1.0 + model.tanh_error) * (1.0 + model.unit) ** 6 * stored**2 * entry
@@ -63,6 +58,7 @@ class LogitErrors:
         lost = 32.0 * (width + keys) * STRETCH * model.smallest
         lost += 8.0 * width * model.stored_tiny * model.stores_logits
         both = (1.0 + q) * (1.0 + k) * (1.0 + given.scale)
+        # what underflow and storage near zero add to an error
         self.flushed = lost * both * (1.0 + (given.softcap or 0.0)) * (1.0 + self.last)
 
     def _sums(self, width: int) -> tuple[float, float]:

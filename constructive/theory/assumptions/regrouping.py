@@ -108,7 +108,9 @@ class GroupSearch(ABC):
 
     def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
         self.dataset, self.num_heads, self.rng = dataset, num_heads, rng
+        # (start, stop) of groups of even sizes, which the given order has
         self.even = consecutive(group_sizes(dataset.num_examples, num_heads))
+        # queries that stood in the way of the last passes, or None
         self.dependency: Dependency | None = None
 
     @staticmethod
