@@ -1,7 +1,8 @@
-"""Figure 2: how many examples are memorized, against H, n, d and d_h.
+"""Figures 2, 4 and 5: how many examples are memorized, against H, n, d and d_h.
 
-The paper trains layers on more examples than fit, and counts those that were fitted. Here nothing
-is trained:
+The paper trains layers on more examples than fit, and counts those that were fitted: with a shared
+context for classification (Figure 2) and regression (Figure 5), and in general position (Figure 4),
+where it suggests H(d - 1) + 1. Here nothing is trained:
 
 - *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
 - *Proved ranks* are those of Z for weights at hand, modulo a prime (`capacity_map`). So many
@@ -84,9 +85,12 @@ class Built:
 
 @dataclass(frozen=True)
 class Capacity(Picture):
-    """A row for own contexts, one for a shared one; a column for each sweep.
+    """A panel for each sweep.
 
     Attributes:
+        title: what it shows
+        name: of its files
+        shared: whether all examples have one context, or each its own
         width: d, where it is not swept
         heads: H, where it is not swept
         tokens: n, and d_h, where they are not swept
@@ -95,6 +99,9 @@ class Capacity(Picture):
             rank n
     """
 
+    title: str
+    name: str
+    shared: bool
     width: int = 64
     heads: int = 20
     tokens: int = 32
@@ -105,9 +112,7 @@ class Capacity(Picture):
         (1, 2, 4, 8, 16, 32, 64),
     )
 
-    title = "Figure 2: memorized examples against H, n, d and d_h"
-    name = "figure-2-capacity"
-    inches = 12.6, 6.6
+    inches = 6.3, 7.4
 
     def sweeps(self) -> tuple[Sweep, ...]:
         """Return the four sweeps; heads are as wide as contexts unless d_h is swept."""
@@ -127,14 +132,12 @@ class Capacity(Picture):
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
-        panels = [(shared, sweep) for shared in (False, True) for sweep in sweeps]
-        tasks = [(*sizes, shared) for shared, sweep in panels for sizes in sweep.sizes]
+        tasks = [(*sizes, self.shared) for sweep in sweeps for sizes in sweep.sizes]
         measured = iter(ordered_map(measure, tasks, executor=executor, step="capacities"))
-        grid = figure.subplots(2, len(sweeps))
-        for axes, (shared, sweep) in zip(grid.flat, panels, strict=True):
+        grid = figure.subplots(2, 2)
+        for axes, sweep in zip(grid.flat, sweeps, strict=True):
             _panel(axes, sweep.values, list(islice(measured, len(sweep.values))))
-            kind = "one shared context" if shared else "contexts of their own"
-            y = f"{kind}: examples T" if sweep is sweeps[0] else ""
+            y = "examples T" if axes in grid[:, 0] else ""
             drawing.describe(axes, x=sweep.label, y=y, title=sweep.title)
             if sweep.logarithmic:
                 axes.set_xscale("log", base=2)
@@ -142,10 +145,15 @@ class Capacity(Picture):
             elif sweep.ticks:
                 axes.set_xticks(sweep.values)
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-CAPACITY = Capacity()
+CAPACITY = Capacity(
+    "Figures 2 and 5: memorized examples with a shared context", "figure-2-capacity", shared=True
+)
+GENERAL_POSITION = Capacity(
+    "Figure 4: memorized examples in general position", "figure-4-general-position", shared=False
+)
 
 
 def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Built, ...]]:

@@ -1,7 +1,7 @@
-"""Figures 1 and 4: how many random subsets of queries, and of all tokens, are independent.
+"""Figure 1: how many random subsets of queries, and of all tokens, are independent.
 
 Figure 1 asks for the Kruskal rank of the queries: the share of independent subsets of k queries,
-against the candidate k. Figure 4 asks the same of all tokens of all contexts together, up to k = d:
+against the candidate k. `TOKENS` asks the same of all tokens of all contexts together, up to k = d:
 *general position*, which earlier theorems assume and this one does not.
 
 Each sampled subset is decided exactly; what is estimated is the share among all subsets, with its
@@ -97,6 +97,6 @@ class Independence(Picture):
 
 
 KRUSKAL = Independence("Figure 1: Kruskal rank of queries", "figure-1-kruskal-rank", "queries")
-POSITION = Independence(
-    "Figure 4: general position of tokens", "figure-4-general-position", "tokens"
+TOKENS = Independence(
+    "Tokens in general position (not of that paper)", "tokens-in-general-position", "tokens"
 )

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from constructive.figures.figure import Figure
 
 HOMES = {
-    "kruskal": "constructive.figures.independence:KRUSKAL",
+    "kruskal-rank": "constructive.figures.independence:KRUSKAL",
     "capacity": "constructive.figures.capacity:CAPACITY",
     "saturation": "constructive.figures.saturation:SATURATION",
-    "position": "constructive.figures.independence:POSITION",
+    "general-position": "constructive.figures.capacity:GENERAL_POSITION",
+    "tokens-in-general-position": "constructive.figures.independence:TOKENS",
     "assumptions": "constructive.figures.assumption_table:ASSUMPTIONS",
     "recital": "constructive.figures.recital:RECITAL",
     "curve": "constructive.figures.curve:CURVE",

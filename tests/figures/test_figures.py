@@ -13,29 +13,32 @@ from constructive.data.real import random_attention_layer
 from constructive.figures import capacity, drawing, gallery, saturation, sequences
 from constructive.figures.assumption_table import ASSUMPTIONS
 from constructive.figures.curve import CURVE
-from constructive.figures.independence import KRUSKAL, POSITION
+from constructive.figures.independence import KRUSKAL, TOKENS
 from constructive.figures.recital import RECITAL
 from constructive.figures.registry import FIGURES
 from constructive.figures.stages import digits, text
 from constructive.sequences.growth import exponent, growth, prefixes
 from constructive.theory.capacity_map import capacity_map
 
-CAPACITY = capacity.Capacity(6, 3, 4, ((1, 3), (1, 4), (4, 5), (1, 4)))
+FEWER = {
+    "width": 6, "heads": 3, "tokens": 4, "swept": ((1, 3), (1, 4), (4, 5), (1, 4)),
+}  # fmt: skip
+PANELS = (
+    "heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4", "examples T",
+    "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
+    "c(E; H): no weights exceed it", "rank Z, proved", "built: Theorem 1", "built: Theorem 2",
+    "built: Theorem 10: H(d - 1) + 1", "built: generic, as many as proved",
+)  # fmt: skip
 STAGES = "after attention", "sinusoidal positions", "share of independent subsets"
 FEW = {"subsets": 20, "candidates": (1, 2, 16)}
 SMALL = {
-    "kruskal": (dataclasses.replace(KRUSKAL, **FEW), STAGES),
-    "capacity": (CAPACITY, (
-        "heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4",
-        "contexts of their own: examples T", "one shared context: examples T",
-        "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
-        "c(E; H): no weights exceed it", "rank Z, proved", "built: Theorem 1", "built: Theorem 2",
-        "built: Theorem 10: H(d - 1) + 1", "built: generic, as many as proved",
-    )),
+    "kruskal-rank": (dataclasses.replace(KRUSKAL, **FEW), STAGES),
+    "capacity": (dataclasses.replace(capacity.CAPACITY, **FEWER), PANELS),
     "saturation": (saturation.SATURATION, (
         "H = 8, n = 6, d = 64", "H = 4, n = 6, d = 64", "example", "head", "1 - max alpha",
     )),
-    "position": (dataclasses.replace(POSITION, **FEW), STAGES),
+    "general-position": (dataclasses.replace(capacity.GENERAL_POSITION, **FEWER), PANELS),
+    "tokens-in-general-position": (dataclasses.replace(TOKENS, **FEW), STAGES),
     "assumptions": (dataclasses.replace(ASSUMPTIONS, subsets=20), ("T = 1797 examples, n = 16",)),
     "recital": (dataclasses.replace(RECITAL, tokens=120), (
         "head 1 of 2", "head 2 of 2", "token that is seen", "position that looks",
@@ -51,7 +54,7 @@ SMALL = {
     "toy": (TOY, ("a toy",)),
 }  # fmt: skip
 """A quick one of each kind, and what stands in it."""
-TWINS = {"position", "assumptions"}
+TWINS = {"tokens-in-general-position", "assumptions"}
 """Those of the stages that Kruskal's has, too."""
 
 
