@@ -117,7 +117,7 @@ def render(text: Text, found: list[Cost]) -> str:
 
 @dataclass(frozen=True)
 class Curve(drawing.Figure):
-    """The curve for the beginning of an English text, as a picture and as a table.
+    """The curve for the beginning of an English text, as a picture and as a table."""
 
     tokens: int = 1000  # of the text
     kinds: tuple[str, ...] = tuple(KINDS)  # of decoders, names in `KINDS`

@@ -66,7 +66,7 @@ def draw_recital(
 
 @dataclass(frozen=True)
 class RecitalPicture(drawing.Picture):
-    """A decoder for the beginning of an English text.
+    """A decoder for the beginning of an English text."""
 
     tokens: int = 1000  # of the text
     width: int = 128  # d
