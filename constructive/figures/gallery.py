@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from constructive.support.arguments import as_path
 from constructive.support.errors import ParameterError
 from constructive.support.files import require_writable
 from constructive.support.registry import Registry
@@ -64,7 +65,7 @@ def prepare(folder: str | Path, only: Iterable[str] | None = None) -> tuple[Path
         MissingExtraError: without matplotlib or scikit-learn, before the folder is made
         OutputError: if a file cannot be written there
     """
-    folder, wanted = Path(folder), _wanted(only)
+    folder, wanted = as_path(folder), _wanted(only)
     for figure in wanted.values():
         figure.require()
     with suppress(OSError):  # the check of the first file says why
@@ -108,9 +109,9 @@ def draw(
         MissingExtraError: without matplotlib or scikit-learn, before anything is computed
         OutputError: if a file cannot be written
     """
-    names = list(FIGURES if only is None else only)
-    prepare(folder, names)
-    for name, whole in _wanted(names).items():
+    folder, wanted = as_path(folder), _wanted(only)
+    prepare(folder, wanted)
+    for name, whole in wanted.items():
         figure, start = whole.quick() if quick else whole, time.perf_counter()
-        paths = figure.draw(Path(folder), executor=executor)
+        paths = figure.draw(folder, executor=executor)
         yield Drawn(name, figure.title, paths, time.perf_counter() - start)

@@ -24,10 +24,8 @@ from constructive.support.arrays import Array
 from constructive.support.extras import require
 from constructive.theory.bounds import rank_one_capacity
 
-# Attention below this is drawn as this.
-_FLOOR = 1e-12
-# Examples of a panel, and n and d.
-_SHOWN, _SIZE, _WIDTH = 20, 6, 64
+_FLOOR = 1e-12  # attention below this is drawn as this
+_SHOWN, _SIZE, _WIDTH = 20, 6, 64  # examples of a panel, n and d
 
 
 def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
@@ -49,7 +47,7 @@ class Saturation(drawing.Picture):
     The first head has no examples before it, so that it need not saturate.
     """
 
-    heads: tuple[int, int] = (8, 4)
+    heads: tuple[int, int] = (8, 4)  # H of each column
 
     title = "Figure 3: softmax saturation"
     name = "figure-3-saturation"
