@@ -199,6 +199,7 @@ class AssumptionTable(drawing.Figure):
     none to be found.
     """
 
+    examples: int = WINDOWS
     subsets: int = 1000
     budget: float = 0.01
 
@@ -207,14 +208,14 @@ class AssumptionTable(drawing.Figure):
     needs = ("sklearn",)
 
     def quick(self) -> Self:
-        """Sample fewer subsets."""
-        return replace(self, subsets=50)
+        """Take fewer examples and subsets."""
+        return replace(self, examples=300, subsets=50)
 
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
         """Write the table, whole or not at all."""
         found = [
-            (stage, assumptions.check(stage.dataset, subsets=self.subsets, budget=self.budget,
-                                      executor=executor))
+            (stage, assumptions.check(stage.dataset[: self.examples], subsets=self.subsets,
+                                      budget=self.budget, executor=executor))
             for stage in (*digits(), *text())
         ]  # fmt: skip
         path = folder / self.files[0]
