@@ -7,7 +7,6 @@ goes to stderr, without a traceback, and no file is written.
 from constructive.cli import (
     building,
     claims,
-    curve,
     demo,
     instances,
     kernels,
@@ -22,7 +21,6 @@ __all__ = [
     "app",
     "building",
     "claims",
-    "curve",
     "demo",
     "instances",
     "kernels",

@@ -340,7 +340,7 @@ def _draw(
 
     with progress_bar(quiet=quiet):
         report("draw", 0, 1)
-        figure = drawing.new_figure(*recital.SIZE)
+        figure = drawing.new_figure(recital.HEIGHT)
         recital.draw_recital(figure, decoder, text)
         drawing.save(figure, picture)
     say(f"drawn in {picture}")

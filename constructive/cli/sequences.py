@@ -267,7 +267,7 @@ def _exponents(points: "list[GrowthPoint]") -> str:
 def _draw(points: "list[GrowthPoint]", picture: Path) -> None:
     from constructive.figures import drawing, sequences
 
-    figure = drawing.new_figure(*sequences.SIZE)
+    figure = drawing.new_figure(sequences.HEIGHT)
     label = points[-1].memorizer.record.construction.replace("_", " ")
     sequences.draw_points(figure, {label: points})
     drawing.save(figure, picture)

@@ -1,23 +1,24 @@
-"""Figure 2: how many examples are memorized, against H, n, d and d_h.
+"""Figures 2, 4 and 5: how many examples are memorized, against H, n, d and d_h.
 
-The paper trains layers on more examples than fit, and counts those that were fitted. Here nothing
-is trained:
+The paper trains layers on more examples than fit, and counts those that were fitted: with a shared
+context for classification (Figure 2) and regression (Figure 5), and in general position (Figure 4),
+where it suggests H(d - 1) + 1. Here nothing is trained:
 
 - *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
 - *Proved ranks* are those of Z for weights at hand, modulo a prime (`capacity_map`). So many
   examples can be given any labels at all: on the curve they are the answer for every task at once.
 - *Built*: weights are built and run, at the bounds of Theorems 1, 2 and 10, and as many as were
-  proved by random heads ("generic"). One set of heads carries two tasks, a real number for each
-  example (regression) and one of ten classes (classification).
+  proved by random heads ("generic"). One set of heads carries two tasks, one of ten classes
+  (Figure 2) and a real number (Figure 5) for each example.
 
 With a shared context only the weights of Theorem 1 are built: those of Theorem 2 are out of reach
 of a float64 readout there (docs/precision.md), and Theorem 10 is of contexts of their own.
 """
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.figures import drawing
-from constructive.figures.figure import Picture
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
@@ -34,13 +34,12 @@ from constructive.theory.exact_capacity import MapPoint, capacity_map
 CLASSES = 10
 CLOSE = 1e-6
 
-# Marker, colour and what a legend adds, for what is built.
+# Marker and colour of what is built.
 MARKS = {
-    "Theorem 1": ("x", drawing.BLUE, ""),
-    "Theorem 2": ("+", drawing.ORANGE, ""),
-    # A caret that touches its number from below, since Hd is so near.
-    "Theorem 10": (6, drawing.VERMILLION, ": H(d - 1) + 1"),
-    "generic": ("D", drawing.GREEN, ", as many as proved"),
+    "Theorem 1": ("x", drawing.BLUE),
+    "Theorem 2": ("+", drawing.ORANGE),
+    "Theorem 10": (6, drawing.VERMILLION),  # a caret that touches its number from below
+    "generic": ("D", drawing.GREEN),
 }
 
 
@@ -74,14 +73,17 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Capacity(Picture):
-    """A row for own contexts, one for a shared one; a column for each sweep."""
+class Capacity(drawing.Picture):
+    """A panel for each sweep."""
 
+    title: str
+    name: str
+    shared: bool  # whether all examples have one context, or each its own
     width: int = 64  # d, where it is not swept
     heads: int = 20  # H, where it is not swept
     tokens: int = 32  # n, and d_h, where they are not swept
-    # the values of H, n, d and d_h. H and n are those of the authors' program, and n = 2, from
-    # where on own contexts hold Hd; d starts at n, as contexts of Theorems 1 and 2 have rank n
+    # The values of H, n, d and d_h. H and n are those of the authors' program, and n = 2, from
+    # where on own contexts hold Hd; d starts at n, as contexts of Theorems 1 and 2 have rank n.
     swept: tuple[tuple[int, ...], ...] = (
         (1, 5, 10, 20, 30, 40, 50, 60),
         (1, 2, 5, 10, 20, 30, 40, 50, 60),
@@ -89,9 +91,17 @@ class Capacity(Picture):
         (1, 2, 4, 8, 16, 32, 64),
     )
 
-    title = "Figure 2: memorized examples against H, n, d and d_h"
-    name = "figure-2-capacity"
-    inches = 12.6, 6.6
+    height = 7.4
+
+    def quick(self) -> Self:
+        """Take smaller sizes."""
+        return replace(
+            self,
+            width=16,
+            heads=4,
+            tokens=8,
+            swept=((1, 2, 4, 6), (1, 2, 4, 8, 12), (8, 12, 16, 24), (1, 2, 4, 8)),
+        )
 
     def sweeps(self) -> tuple[Sweep, ...]:
         """Return the four sweeps; heads are as wide as contexts unless d_h is swept."""
@@ -111,25 +121,30 @@ class Capacity(Picture):
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
-        panels = [(shared, sweep) for shared in (False, True) for sweep in sweeps]
-        tasks = [(*sizes, shared) for shared, sweep in panels for sizes in sweep.sizes]
+        tasks = [(*sizes, self.shared) for sweep in sweeps for sizes in sweep.sizes]
         measured = iter(ordered_map(measure, tasks, executor=executor, step="capacities"))
-        grid = figure.subplots(2, len(sweeps))
-        for axes, (shared, sweep) in zip(grid.flat, panels, strict=True):
+        grid = figure.subplots(2, 2)
+        for axes, sweep in zip(grid.flat, sweeps, strict=True):
             _panel(axes, sweep.values, list(islice(measured, len(sweep.values))))
-            kind = "one shared context" if shared else "contexts of their own"
-            y = f"{kind}: examples T" if sweep is sweeps[0] else ""
+            y = "examples T" if axes in grid[:, 0] else ""
             drawing.describe(axes, x=sweep.label, y=y, title=sweep.title)
             if sweep.logarithmic:
                 axes.set_xscale("log", base=2)
                 axes.set_xticks(sweep.values, [str(value) for value in sweep.values])
             elif sweep.ticks:
                 axes.set_xticks(sweep.values)
+            else:
+                axes.xaxis.get_major_locator().set_params(integer=True)
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-CAPACITY = Capacity()
+SHARED_CONTEXT = Capacity(
+    "Figures 2 and 5: memorized examples with a shared context", "figure-2-capacity", shared=True
+)
+GENERAL_POSITION = Capacity(
+    "Figure 4: memorized examples in general position", "figure-4-general-position", shared=False
+)
 
 
 def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Built, ...]]:
@@ -179,30 +194,29 @@ def _panel(
     measured: list[tuple[MapPoint, tuple[Built, ...]]],
 ) -> None:
     points = [point for point, _ in measured]
-    lines = (
+    lines = [
         ("Theorem 2: H(n - 1) + 1", [p.theorem_2 for p in points], drawing.ORANGE, "-", 4.5),
         ("Theorem 1: H(min(n, d_h) - 1) + 1", [p.theorem_1 for p in points], drawing.BLUE, "--", 2),
         ("c(E; H): no weights exceed it", [p.upper for p in points], "black", "-", 1),
-    )
+    ]
+    if not points[0].shared_context:
+        suggested = [p.num_heads * (p.width - 1) + 1 for p in points]
+        lines.append(("the paper: H(d - 1) + 1", suggested, drawing.VERMILLION, ":", 1.5))
     for label, heights, colour, style, thick in lines:
         axes.plot(values, heights, style, color=colour, label=label, linewidth=thick)
     ranks = [point.lower for point in points]
-    axes.plot(values, ranks, "o", color="black", markersize=4, label="rank Z, proved")
-    for theorem, (mark, colour, more) in MARKS.items():
+    axes.plot(values, ranks, "o", color="black", markersize=4, label="proved: rank of Z")
+    for theorem, (mark, colour) in MARKS.items():
         built = [
             (value, one.right)
             for value, (_, every) in zip(values, measured, strict=True)
             for one in every
             if one.goal.theorem == theorem
         ]
-        axes.plot(
-            *zip(*built, strict=True) if built else ((), ()),
-            linestyle="",
-            marker=mark,
-            color=colour,
-            markerfacecolor="none" if mark == "D" else colour,
-            markersize=9,
-            markeredgewidth=1.6,
-            label=f"built: {theorem}{more}",
-        )
+        if built:
+            axes.plot(
+                *zip(*built, strict=True), linestyle="", marker=mark, color=colour,
+                markerfacecolor="none" if mark == "D" else colour, markersize=9,
+                markeredgewidth=1.6, label=f"built: {theorem}",
+            )  # fmt: skip
     axes.set_ylim(bottom=0)

@@ -10,9 +10,9 @@ import lzma
 import math
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from constructive.data.corpus import Text
 from constructive.data.samples import english_text
 from constructive.exact.directed import percent
 from constructive.figures import drawing
-from constructive.figures.figure import Figure
 from constructive.support import tables
 from constructive.support.files import replacing
 from constructive.support.progress import report
@@ -117,7 +116,7 @@ def render(text: Text, found: list[Cost]) -> str:
 
 
 @dataclass(frozen=True)
-class Curve(Figure):
+class Curve(drawing.Figure):
     """The curve for the beginning of an English text, as a picture and as a table."""
 
     tokens: int = 1000  # of the text
@@ -127,12 +126,16 @@ class Curve(Figure):
     files = (*drawing.both("curve"), "curve.txt")
     needs = "matplotlib", "sklearn"
 
+    def quick(self) -> Self:
+        """Take a shorter text."""
+        return replace(self, tokens=200)
+
     def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
         """Build the decoders once, and write all files."""
         del executor
         text = Text.words(english_text()).first(self.tokens)
         found = list(costs(text, self.kinds))
-        figure = drawing.new_figure(8.0, 5.0)
+        figure = drawing.new_figure(6.6)
         draw_curve(figure, text, found)
         pictures = drawing.save_both(figure, folder, "curve")
         path = folder / "curve.txt"
@@ -157,18 +160,23 @@ def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN
                 [cost.readout for cost in some], [cost.bits for cost in some], "o",
                 color=colour, label=label,
             )  # fmt: skip
-    right = max(cost.readout for cost in found)
-    for cost in found:
-        angle = 65 * (cost.readout < right)  # the last one has no room above it
-        axes.annotate(
-            cost.kind, (cost.readout, cost.bits), textcoords="offset points",
-            xytext=(4, 4) if angle else (8, -14), ha="left" if angle else "right",
-            rotation=angle, rotation_mode="anchor", fontsize=7,
-        )  # fmt: skip
     axes.axvline(1.0, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
-    axes.axhline(known.bits, color=drawing.GREEN, ls=":", label="limit for any labels, bits")
     axes.axhline(known.packed, color=drawing.ORANGE, ls="-.", label="the text under xz")
-    axes.legend(frameon=False)
+    axes.axhline(known.bits, color=drawing.GREEN, ls=":", label="limit for any labels, bits")
+    # Points rise to the right, so that there is room above each for its number.
+    axes.margins(x=0.06, y=0.1)
+    for number, cost in enumerate(found, start=1):
+        axes.annotate(
+            str(number), (cost.readout, cost.bits), textcoords="offset points",
+            # Off the line of the limit.
+            xytext=(-3, 4) if cost.readout < 1.0 else (0, 5),
+            ha="right" if cost.readout < 1.0 else "center",
+        )  # fmt: skip
     drawing.describe(
         axes, x="numbers of the readout, a token", y="bits of all that is stored, a token"
     )
+    handles, labels = axes.get_legend_handles_labels()
+    names = [f"{number}  {cost.kind}" for number, cost in enumerate(found, start=1)]
+    nothing = axes.plot([], [], linestyle="") * len(names)
+    figure.legend([*nothing, *handles], [*names, *labels], loc="outside lower center", ncols=2,
+                  frameon=False)  # fmt: skip

@@ -1,16 +1,85 @@
-"""What all figures share: colours, a figure, and its files. Needs matplotlib."""
+"""What all figures share: what one is, colours, and its files. Needs matplotlib to draw."""
 
+import io
+from abc import ABC, abstractmethod
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from constructive.support.errors import OutputError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 
 # Colours of Okabe and Ito (2008), which readers with any colour vision tell apart.
-BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
+BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#666666"
 
-COLOUR_MAP = "cividis"  # Dark to bright in equal steps, for the same readers
+# Dark to bright in equal steps, for the same readers.
+COLOUR_MAP = "cividis"
+
+# A page is 5.6 inches wide: type of 10 points is still read where that is shrunk to a phone.
+WIDTH = 5.6
+
+# What a viewer in dark mode sees in an SVG, whose background is transparent.
+_INK = "#e6e6e6"
+_DARK = {"#000000": _INK, GREY: "#a6a6a6", BLUE: "#56b4e9"}
+_RULES = f"svg {{fill: {_INK}}}" + "".join(  # the fill of glyphs, of which matplotlib says nothing
+    f' [style*="{part}: {light}"] {{{part}: {dark} !important}}'
+    for light, dark in _DARK.items()
+    for part in ("fill", "stroke")
+)
+_STYLE = "<style type="
+_DARK_STYLE = f'{_STYLE}"text/css">@media (prefers-color-scheme: dark) {{{_RULES}}}</style>'
+
+
+class Figure(ABC):
+    """One figure. Its options are the fields of its dataclass, whose defaults are the paper's.
+
+    The laws: `draw` writes `files` into the folder and nothing else, the same bytes each time; and
+    nothing is computed where `require` raises.
+    """
+
+    title: str
+    needs: ClassVar[tuple[str, ...]] = ("matplotlib",)  # modules of the extra `demo`
+
+    @property
+    @abstractmethod
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that `draw` writes."""
+
+    @abstractmethod
+    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+        """Compute the figure, draw it into a folder, and return the paths of its files."""
+
+    def quick(self) -> Self:
+        """Return the same figure of less, drawn in seconds."""
+        return self
+
+    def require(self) -> None:
+        """Raise MissingExtraError where a module is not installed."""
+        for module in self.needs:
+            require(module, extra="demo", purpose="this figure")
+
+
+class Picture(Figure):
+    """A figure of matplotlib, as NAME.png and as NAME.svg."""
+
+    name: str
+    height: ClassVar[float]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of both files."""
+        return both(self.name)
+
+    @abstractmethod
+    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401 - of matplotlib
+        """Compute and draw everything, in an empty figure of matplotlib."""
+
+    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+        """Paint the figure, and save it twice."""
+        figure = new_figure(self.height)
+        self.paint(figure, executor=executor)
+        return save_both(figure, folder, self.name)
 
 
 def require_matplotlib() -> None:
@@ -28,26 +97,38 @@ def require_picture(path: Path) -> None:
         )
 
 
-def new_figure(width: float, height: float) -> Any:  # noqa: ANN401 - of matplotlib, if installed
-    """Return an empty figure, in inches. Raises MissingExtraError without matplotlib."""
+def new_figure(height: float) -> Any:  # noqa: ANN401 - of matplotlib, if installed
+    """Return an empty figure, as wide as a page. Raises MissingExtraError without matplotlib."""
     figures = require("matplotlib.figure", extra="demo", purpose="a picture")
-    return figures.Figure(figsize=(width, height), layout="constrained")
+    return figures.Figure(figsize=(WIDTH, height), layout="constrained")
 
 
 def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
     """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG.
 
-    An old file of that name is replaced. Raises OutputError where it cannot be written, and for
-    another ending.
+    An old file of that name is replaced. A PNG is white behind; an SVG is transparent, with colours
+    for light and for dark pages. Raises OutputError where it cannot be written, and for another
+    ending.
     """
     require_picture(path)
-    matplotlib = require("matplotlib", extra="demo", purpose="a picture")
-    kind = path.suffix[1:].lower() or "png"
-    # The same drawing gives the same bytes: no date, and names of SVG elements from their content.
-    metadata = {"Date": None} if kind == "svg" else None
-    with replacing(path) as file, matplotlib.rc_context({"svg.hashsalt": "constructive"}):
-        figure.savefig(file, format=kind, dpi=130, metadata=metadata)
+    with replacing(path) as file:
+        file.write(_svg(figure) if path.suffix.lower() == ".svg" else _png(figure))
     return path
+
+
+def _png(figure: Any) -> bytes:  # noqa: ANN401
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=200)
+    return content.getvalue()
+
+
+def _svg(figure: Any) -> bytes:  # noqa: ANN401
+    matplotlib = require("matplotlib", extra="demo", purpose="a picture")
+    content = io.BytesIO()
+    # The same drawing gives the same bytes: no date, and names of SVG elements from their content.
+    with matplotlib.rc_context({"svg.hashsalt": "constructive"}):
+        figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
+    return content.getvalue().replace(_STYLE.encode(), f"{_DARK_STYLE}{_STYLE}".encode(), 1)
 
 
 def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa: ANN401

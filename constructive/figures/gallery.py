@@ -1,14 +1,39 @@
-"""All figures, one after the other, with the time that each took."""
+"""All figures, by name: `constructive figures`.
+
+Figures 1 to 5 are those of Mahdavi, Liao and Thrampoulidis (ICLR 2024), redone by construction;
+the drawings, the data and the constructions are ours. Each module says what is measured, proved or
+estimated in it. A new figure is a class in a module, and a line here.
+"""
 
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from constructive.figures.registry import FIGURES
+from constructive.support.arguments import as_path
 from constructive.support.errors import ParameterError
 from constructive.support.files import require_writable
+from constructive.support.registry import Registry
+
+if TYPE_CHECKING:
+    from constructive.figures.drawing import Figure
+
+FIGURES: "Registry[Figure]" = Registry(
+    {
+        "kruskal-rank": "constructive.figures.real_data:KRUSKAL",
+        "capacity": "constructive.figures.capacity:SHARED_CONTEXT",
+        "saturation": "constructive.figures.saturation:SATURATION",
+        "general-position": "constructive.figures.capacity:GENERAL_POSITION",
+        "tokens-in-general-position": "constructive.figures.real_data:TOKENS",
+        "assumptions": "constructive.figures.real_data:ASSUMPTIONS",
+        "recital": "constructive.figures.recital:RECITAL",
+        "curve": "constructive.figures.curve:CURVE",
+        "sequences": "constructive.figures.sequences:SEQUENCES",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -28,52 +53,65 @@ class Drawn:
     seconds: float
 
 
-def files(folder: Path, only: Iterable[str] | None = None) -> tuple[Path, ...]:
-    """Return the names of the files that `draw` writes.
+def prepare(folder: str | Path, only: Iterable[str] | None = None) -> tuple[Path, ...]:
+    """Make the folder that `draw` writes into, and return the names of the files.
 
     Args:
-        folder: where
+        folder: where they go
         only: names of figures; by default all
 
     Raises:
         ParameterError: for an unknown name
+        MissingExtraError: without matplotlib or scikit-learn, before the folder is made
+        OutputError: if a file cannot be written there
     """
-    return tuple(folder / name for figure in _wanted(only) for name in FIGURES[figure].files)
+    folder, wanted = as_path(folder), _wanted(only)
+    for figure in wanted.values():
+        figure.require()
+    with suppress(OSError):  # the check of the first file says why
+        folder.mkdir(parents=True, exist_ok=True)
+    paths = tuple(folder / name for figure in wanted.values() for name in figure.files)
+    for path in paths:
+        require_writable(path)
+    return paths
 
 
-def _wanted(only: Iterable[str] | None) -> list[str]:
-    wanted = list(FIGURES if only is None else only)
-    unknown = [name for name in wanted if name not in FIGURES]
-    if unknown:
-        raise ParameterError(
-            f"unknown figure {unknown[0]!r}", witness=unknown[0], suggestion=", ".join(FIGURES)
-        )
-    return wanted
+def _wanted(only: Iterable[str] | None) -> "dict[str, Figure]":
+    names = list(FIGURES if only is None else only)
+    for name in names:
+        if name not in FIGURES:
+            raise ParameterError(
+                f"unknown figure {name!r}", witness=name, suggestion=", ".join(FIGURES)
+            )
+    return {name: FIGURES[name] for name in names}
 
 
 def draw(
-    folder: str | Path, *, only: Iterable[str] | None = None, executor: Executor | None = None
+    folder: str | Path,
+    *,
+    only: Iterable[str] | None = None,
+    quick: bool = False,
+    executor: Executor | None = None,
 ) -> Iterator[Drawn]:
-    """Draw the figures into a folder, as PNG and SVG each; yields them as they are done.
+    """Draw the figures into a folder, and yield each when its files are written.
 
-    Old files of these names are replaced.
+    Old files of these names are replaced. What is written stays where a later figure is
+    interrupted.
 
     Args:
-        folder: where they go; it has to exist
-        only: names of figures (`figures.registry`); by default all
+        folder: where they go; it is made if it is not there
+        only: names of figures; by default all
+        quick: whether grids and samples are smaller, for seconds instead of minutes
         executor: where their parts are computed (`support.parallel`)
 
     Raises:
         ParameterError: for an unknown name
-        OutputError: if a file cannot be written
         MissingExtraError: without matplotlib or scikit-learn, before anything is computed
+        OutputError: if a file cannot be written
     """
-    folder, wanted = Path(folder), _wanted(only)
-    for path in files(folder, wanted):
-        require_writable(path)
-    for name in wanted:
-        FIGURES[name].require()
-    for name in wanted:
-        figure, start = FIGURES[name], time.perf_counter()
+    folder, wanted = as_path(folder), _wanted(only)
+    prepare(folder, wanted)
+    for name, whole in wanted.items():
+        figure, start = whole.quick() if quick else whole, time.perf_counter()
         paths = figure.draw(folder, executor=executor)
         yield Drawn(name, figure.title, paths, time.perf_counter() - start)

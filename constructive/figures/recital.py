@@ -18,17 +18,15 @@ from constructive.data.samples import english_text
 from constructive.exact.arithmetics import Floats
 from constructive.exact.directed import percent
 from constructive.figures import drawing
-from constructive.figures.figure import Picture
 from constructive.layers.attend import Causal, attend
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import Margins, recital
 from constructive.support.arrays import Array, Integers
 
-LAST = 100  # Positions whose attention is drawn, at most
-HEADS = 3  # Heads whose attention is drawn, at most
-SIZE = 11.0, 8.0  # Inches
-_COLUMNS = 100  # Of an image of attention, at most: each is a few tokens side by side
-_TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])  # Attention weights that the colour bar names
+LAST, HEADS = 100, 3  # positions and heads whose attention is drawn, at most
+HEIGHT = 7.4
+_COLUMNS = 100  # of an image of attention, at most: each is a few tokens side by side
+_TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])  # weights that the colour bar names
 
 
 def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) -> Array:
@@ -65,7 +63,7 @@ def draw_recital(
 
 
 @dataclass(frozen=True)
-class RecitalPicture(Picture):
+class RecitalPicture(drawing.Picture):
     """A decoder for the beginning of an English text."""
 
     tokens: int = 1000  # of the text
@@ -73,7 +71,7 @@ class RecitalPicture(Picture):
 
     title = "A decoder which recites (not of that paper)"
     name = "recital"
-    inches = SIZE
+    height = HEIGHT
     needs = "matplotlib", "sklearn"
 
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
@@ -100,10 +98,10 @@ def _draw_attention(figure: Any, decoder: Decoder, ids: Integers) -> None:  # no
             np.sqrt(share), aspect="auto", cmap=drawing.COLOUR_MAP, vmin=0.0, vmax=1.0,
             interpolation="nearest", extent=(first, length, length, length - rows),
         )  # fmt: skip
-        drawing.describe(
-            axes, x="token that is seen", y="position that looks" if head == 1 else "",
-            title=f"head {head} of {decoder.layer.num_heads}",
-        )  # fmt: skip
+        axes.set_xticks([first, (first + length) // 2])  # one at the end would touch the next panel
+        title = f"head {head} of {decoder.layer.num_heads}"
+        drawing.describe(axes, x="", y="position that looks" if head == 1 else "", title=title)
+    figure.supxlabel("token that is seen", fontsize="medium")
     bar = figure.colorbar(image, ax=panels, ticks=np.sqrt(_TICKS), pad=0.02, fraction=0.05)
     bar.ax.set_yticklabels([f"{tick:.0%}" for tick in _TICKS])
     bar.set_label("attention weight")
@@ -133,12 +131,12 @@ def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa:
     axes.set_yscale("log")
     if ends:  # whole powers of ten
         axes.set_ylim(10.0 ** np.floor(np.log10(min(ends))), 10.0 ** np.ceil(np.log10(max(ends))))
-    figure.legend(frameon=False, markerscale=4, ncols=2, loc="outside lower center")
+    figure.legend(frameon=False, markerscale=4, loc="outside lower center")
     total, doubtful = len(margins.share), int((margins.share >= 1.0).sum())
     said = (
         f"{doubtful:,} of {total:,} next tokens are not proved to win"
         if doubtful
-        else f"each of {total:,} next tokens wins; rounding takes at most "
+        else f"each of {total:,} next tokens wins;\nrounding takes at most "
         f"{percent(float(margins.share.max()))} of a margin"
     )
     drawing.describe(axes, x="position", y="difference of logits", title=f"{storage}: {said}")

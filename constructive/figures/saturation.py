@@ -17,16 +17,14 @@ from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.exact.arithmetics import Floats
 from constructive.figures import drawing
-from constructive.figures.figure import Picture
 from constructive.layers.attend import attend, examples
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.extras import require
 from constructive.theory.bounds import rank_one_capacity
 
-_FLOOR = 1e-12  # Attention below this is drawn as this
-_SHOWN = 20
-_SIZE, _WIDTH = 6, 64
+_FLOOR = 1e-12  # attention below this is drawn as this
+_SHOWN, _SIZE, _WIDTH = 20, 6, 64  # examples of a panel, n and d
 
 
 def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
@@ -42,57 +40,80 @@ def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
 
 
 @dataclass(frozen=True)
-class Saturation(Picture):
-    """Heads at the theorem's bound: the first examples, and histograms of all.
+class Saturation(drawing.Picture):
+    """A column for each H, at the theorem's bound: attention, saturated heads, and how far they go.
 
     The first head has no examples before it, so that it need not saturate.
     """
 
-    heads: tuple[int, ...] = (8, 4)  # H of each row
+    heads: tuple[int, int] = (8, 4)  # H of each column
 
     title = "Figure 3: softmax saturation"
     name = "figure-3-saturation"
-    inches = 11, 6.6
+    height = 8.0
 
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
-        """Draw a row for each H."""
-        panels = figure.subplots(len(self.heads), 2, width_ratios=[3, 2])
-        for (left, right), heads in zip(panels, self.heads, strict=True):
+        """Build a layer for each H, and draw its column."""
+        panels = figure.subplots(3, 2)
+        for column, heads in zip(panels.T, self.heads, strict=True):
             total = rank_one_capacity(heads, _SIZE)
             data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
             memorizer = build_memorizer(data, num_heads=heads)
             off_top = attention_off_top(memorizer, data)
-            image = left.imshow(
-                1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
-                vmin=1.0 / _SIZE, vmax=1.0, interpolation="nearest",
-            )  # fmt: skip
-            left.set_xticks(range(_SHOWN))
-            left.set_yticks(range(heads))
-            title = (
-                f"H = {heads}, n = {_SIZE}, d = {_WIDTH}: the first {_SHOWN} of {total} examples"
-            )
-            drawing.describe(left, x="example", y="head", title=title)
-            figure.colorbar(image, ax=left, label="largest attention weight")
-            own = np.zeros(off_top.shape, dtype=bool)
-            for index, head in enumerate(memorizer.built.heads):
-                own[index, head.start : head.stop] = True
-            logs = np.log10(np.maximum(off_top, _FLOOR))
-            bins = np.linspace(np.log10(_FLOOR), 0.0, 49)
-            first = np.arange(heads)[:, np.newaxis] == 0
-            shares = (
-                (~own & ~first, "other examples", drawing.BLUE),
-                (own, "its own group", drawing.VERMILLION),
-                (~own & first, "other examples, first head", drawing.ORANGE),
-            )
-            for chosen, label, colour in shares:
-                right.hist(logs[chosen], bins, color=colour, label=label, alpha=0.85)
-            right.axvline(np.log10(SATURATION_EPS), color="black", linewidth=1, linestyle=":")
-            right.set_xticks([-12, -9, -6, -3, 0], ["below\n1e-12", "1e-9", "1e-6", "1e-3", "1"])
-            drawing.describe(
-                right, x="attention off the top token, 1 - max alpha",
-                y="pairs of head and example", title="saturated: left of the dotted line",
-            )  # fmt: skip
-            right.legend(edgecolor="none", framealpha=1.0)
+            image = _attention(column[0], off_top)
+            _counts(column[1], off_top)
+            _histogram(column[2], off_top, memorizer)
+            column[0].set_title(f"H = {heads}, T = {total}", loc="left", fontsize="medium")
+        for axes, y in zip(panels[:, 0], ("head", "examples", "pairs"), strict=True):
+            axes.set_ylabel(y)
+        figure.colorbar(
+            image, ax=panels[0].tolist(), label="largest weight", ticks=[0.2, 0.4, 0.6, 0.8, 1.0]
+        )
+        handles, labels = panels[2, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", frameon=False)
+
+
+def _attention(axes: Any, off_top: Array) -> Any:  # noqa: ANN401
+    """Draw the largest attention weight of each head on the first examples."""
+    image = axes.imshow(
+        1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
+        vmin=1.0 / _SIZE, vmax=1.0, interpolation="nearest",
+    )  # fmt: skip
+    axes.set_xticks(range(0, _SHOWN, 5))
+    axes.set_yticks(range(len(off_top)))
+    drawing.describe(axes, x="example", y="")
+    return image
+
+
+def _counts(axes: Any, off_top: Array) -> None:  # noqa: ANN401
+    """Draw on how many examples so many heads saturate."""
+    found = (off_top <= SATURATION_EPS).sum(axis=0)
+    counts = np.bincount(found, minlength=len(off_top) + 1)
+    bars = axes.bar(range(len(counts)), counts, color=drawing.BLUE)
+    axes.bar_label(bars, [str(count or "") for count in counts])
+    axes.set_xticks(range(len(counts)))
+    axes.margins(y=0.15)
+    drawing.describe(axes, x="saturated heads", y="")
+
+
+def _histogram(axes: Any, off_top: Array, memorizer: Memorizer) -> None:  # noqa: ANN401
+    """Draw how far heads are from saturation, on their own groups and elsewhere."""
+    own = np.zeros(off_top.shape, dtype=bool)
+    for index, head in enumerate(memorizer.built.heads):
+        own[index, head.start : head.stop] = True
+    first = np.arange(len(own))[:, np.newaxis] == 0
+    logs = np.log10(np.maximum(off_top, _FLOOR))
+    bins = np.linspace(np.log10(_FLOOR), 0.0, 37)
+    shares = (
+        (~own & ~first, "a head on examples of other groups", drawing.BLUE),
+        (own, "a head on its own group", drawing.VERMILLION),
+        (~own & first, "the first head on examples of other groups", drawing.ORANGE),
+    )
+    for chosen, label, colour in shares:
+        axes.hist(logs[chosen], bins, color=colour, label=label, alpha=0.85)
+    axes.axvline(np.log10(SATURATION_EPS), color="black", linewidth=1, linestyle=":")
+    axes.set_xticks([-12, -6, 0], ["1e-12", "1e-6", "1"])
+    drawing.describe(axes, x="weight off the top token", y="")
 
 
 SATURATION = Saturation()
@@ -110,7 +131,7 @@ def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
     few_heads = min(len(off_top), 12)
     few_examples = max(memorizer.built.heads[few_heads - 1].stop, 1)
 
-    figure = drawing.new_figure(11, 8.5)
+    figure = drawing.new_figure(6.5)
     whole, corner = figure.subplots(2, 1, height_ratios=[3, 2])
     norm = colors.LogNorm(_FLOOR, 1.0)
     for axes, shown in ((whole, off_top), (corner, off_top[:few_heads, :few_examples])):
@@ -123,16 +144,12 @@ def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
             origin="upper",
         )
         axes.set_ylabel("head")
-    whole.set_title(title, loc="left")
+    whole.set_title(title, loc="left", fontsize="medium")
     corner.set_xlabel("example")
     corner.set_title(
-        f"first {few_heads} heads on their own examples: each attends freely on its group",
-        loc="left",
-        fontsize="medium",
+        f"first {few_heads} heads: each attends freely on its group", loc="left", fontsize="medium"
     )
     bar = figure.colorbar(image, ax=[whole, corner], shrink=0.8)
-    bar.set_label(
-        f"attention off the top token, 1 - max alpha (saturated: below {SATURATION_EPS:.0e})"
-    )
+    bar.set_label(f"weight off the top token (saturated: below {SATURATION_EPS:.0e})")
     bar.ax.axhline(SATURATION_EPS, color="white", linewidth=1.5)
     drawing.save(figure, Path(path))

@@ -5,20 +5,19 @@ a memorizer that was built, and whose labels were all compared by ==.
 """
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from constructive.figures import drawing
-from constructive.figures.figure import Picture
 from constructive.sequences.growth import GrowthPoint, exponent, growth
 from constructive.support.errors import ParameterError
 from constructive.theory.bounds import heads_needed, parameter_count
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
-SIZE = 12, 5.2
+HEIGHT = 8.4
 _STYLES = (drawing.ORANGE, "s"), (drawing.GREEN, "^"), (drawing.BLUE, "o")
 
 
@@ -56,14 +55,18 @@ def multihead_parameters(total: int, context_size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Parameters(Picture):
-    """Memorizers of 64 to 4096 sequences by the two constructions of the fewest weights."""
+class Parameters(drawing.Picture):
+    """Memorizers of 64 sequences and more by the two constructions of the fewest weights."""
 
     largest: int = 4096  # N of the last point
 
     title = "Sequences: parameters against N (not of that paper)"
     name = "sequences-parameters"
-    inches = SIZE
+    height = HEIGHT
+
+    def quick(self) -> Self:
+        """Stop sooner."""
+        return replace(self, largest=512)
 
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
         """Build them, and draw their parameters."""
@@ -86,14 +89,14 @@ def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # no
 
     found: points by their label, for three constructions at most
 
-    On the left the weights that are not zero, on the right all of dense matrices.
+    Above the weights that are not zero, below all of dense matrices.
     """
     if not all(point.exact for points in found.values() for point in points):
         raise ParameterError(
             "a memorizer that predicts other labels is not drawn",
             suggestion="points of `growth` for the data they were built for",
         )
-    for axes, (title, attribute) in zip(figure.subplots(1, 2, sharey=True), _COUNTS, strict=True):
+    for axes, (title, attribute) in zip(figure.subplots(2, 1), _COUNTS, strict=True):
         keys = _draw_counts(axes, found, attribute)
         size = next(iter(found.values()))[0].memorizer.context_size
         low, high = min(keys), max(keys)
@@ -111,11 +114,12 @@ def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # no
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         drawing.describe(axes, x="keys", y="parameters", title=title)
-        axes.legend(frameon=False, fontsize="small")
+        axes.set_ylim(top=6 * axes.get_ylim()[1])  # room for the legend
+        axes.legend(frameon=False, loc="upper left")
 
 
 _COUNTS = (
-    ("weights which are not zero", "nonzero_parameters"),
+    ("weights that are not zero", "nonzero_parameters"),
     ("all weights of dense matrices", "total_parameters"),
 )
 

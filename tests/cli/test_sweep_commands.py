@@ -9,19 +9,32 @@ import pytest
 
 import constructive
 from constructive.cli import sweeps
-from constructive.figures.registry import FIGURES
+from constructive.figures.gallery import FIGURES
 
 
 def test_figures(run, tmp_path):
     (tmp_path / "figure-3-saturation.png").write_bytes(b"old")
     arguments = "figures", "--only", "saturation"
     assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
-    assert "no such folder" in run(*arguments, "-o", "none", status=2)
+    assert "Figure 3" in run(*arguments, "--quick", "-o", "a/new folder")
+    assert len(list((tmp_path / "a" / "new folder").iterdir())) == 2
     assert "Figure 3: softmax saturation" in run(*arguments, "--force")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    found = sorted(tmp_path.glob("*.*"))
+    assert [path.name for path in found] == ["figure-3-saturation.png", "figure-3-saturation.svg"]
+    assert all(path.stat().st_size > 1000 for path in found)
+
+
+def test_an_interrupt_keeps_what_is_drawn(program, tmp_path, monkeypatch):
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(FIGURES["recital"]), "draw", interrupted)
+    done = program("figures", "--only", "saturation", "--only", "recital", "-o", "some")
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+    assert "Figure 3" in done.stdout
+    assert {path.name for path in (tmp_path / "some").iterdir()} == {
         "figure-3-saturation.png", "figure-3-saturation.svg",
-    ]  # fmt: skip
-    assert all(path.stat().st_size > 1000 for path in tmp_path.iterdir())
+    }  # fmt: skip
 
 
 def test_every_figure_can_be_asked_for():

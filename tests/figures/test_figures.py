@@ -1,75 +1,161 @@
 """Pictures: what is drawn is what was computed, and files are whole PNG and SVG."""
 
 import dataclasses
+import itertools
+import sys
+from xml.etree import ElementTree as ET
 
+import matplotlib.text
 import numpy as np
 import pytest
-from figure_conformance import check_figure
-from toy_figure import TOY
+from matplotlib import image
 
-from constructive import OutputError, ParameterError, build_memorizer, generators
+from constructive import (
+    MissingExtraError,
+    OutputError,
+    ParameterError,
+    build_memorizer,
+    generators,
+)
 from constructive.data.samples import random_attention_layer, sinusoidal_positions
 from constructive.figures import capacity, drawing, gallery, saturation, sequences
-from constructive.figures.assumption_table import ASSUMPTIONS
-from constructive.figures.curve import CURVE
-from constructive.figures.independence import KRUSKAL, POSITION
-from constructive.figures.recital import RECITAL
-from constructive.figures.registry import FIGURES
-from constructive.figures.stages import digits, text
+from constructive.figures.gallery import FIGURES
+from constructive.figures.real_data import digits, text
 from constructive.sequences.growth import exponent, growth, prefixes
+from constructive.theory.assumptions.sampling import dependent_share
 from constructive.theory.exact_capacity import capacity_map
 
-CAPACITY = capacity.Capacity(6, 3, 4, ((1, 3), (1, 4), (4, 5), (1, 4)))
-STAGES = "after attention", "sinusoidal positions", "share of independent subsets"
-FEW = {"subsets": 20, "candidates": (1, 2, 16)}
-SMALL = {
-    "kruskal": (dataclasses.replace(KRUSKAL, **FEW), STAGES),
-    "capacity": (CAPACITY, (
-        "heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4",
-        "contexts of their own: examples T", "one shared context: examples T",
-        "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
-        "c(E; H): no weights exceed it", "rank Z, proved", "built: Theorem 1", "built: Theorem 2",
-        "built: Theorem 10: H(d - 1) + 1", "built: generic, as many as proved",
+SUBSETS = {"subsets": 20}
+CURVES = (
+    "after attention", "sinusoidal positions", "independent subsets", "digits: subsets of",
+    "text: subsets of",
+)  # fmt: skip
+SIZES = {"width": 6, "heads": 3, "tokens": 4, "swept": ((1, 3), (1, 4), (4, 5), (1, 4))}
+PANELS = (
+    "heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4", "examples T",
+    "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
+    "c(E; H): no weights exceed it", "proved: rank of Z", "built: Theorem 1",
+)  # fmt: skip
+LAWS = {
+    "kruskal-rank": ("Figure 1: ", SUBSETS, (*CURVES, "after attention, rank in float32")),
+    "capacity": ("Figures 2 and 5: ", SIZES, PANELS),
+    "saturation": ("Figure 3: ", {}, (
+        "H = 8, T = 41", "H = 4, T = 21", "example", "head", "saturated heads",
+        "weight off the top token",
     )),
-    "saturation": (saturation.SATURATION, (
-        "H = 8, n = 6, d = 64", "H = 4, n = 6, d = 64", "example", "head", "1 - max alpha",
+    "general-position": ("Figure 4: ", SIZES, (
+        *PANELS, "built: Theorem 2", "built: Theorem 10", "built: generic",
+        "the paper: H(d - 1) + 1",
     )),
-    "position": (dataclasses.replace(POSITION, **FEW), STAGES),
-    "assumptions": (dataclasses.replace(ASSUMPTIONS, subsets=20), ("T = 1797 examples, n = 16",)),
-    "recital": (dataclasses.replace(RECITAL, tokens=120), (
+    "tokens-in-general-position": ("Tokens", SUBSETS, CURVES),
+    "assumptions": ("Table 1: ", {"examples": 100, **SUBSETS}, ("T = 100 examples, n = 16",)),
+    "recital": ("A decoder", {"tokens": 120}, (
         "head 1 of 2", "head 2 of 2", "token that is seen", "position that looks",
         "attention weight", "float32: each of 120 next tokens wins",
     )),
-    "curve": (dataclasses.replace(CURVE, tokens=60, kinds=("any labels, 1 integer",)), (
+    "curve": ("What recitation costs", {"tokens": 60, "kinds": (
+        "any labels, 2 integers", "any labels, 1 integer", "inequalities, 1 integer",
+    )}, (
         "any labels, 1 integer", "the text under xz", "limit for any labels",
     )),
-    "sequences": (sequences.Parameters(largest=128), (
+    "sequences": ("Sequences", {"largest": 128}, (
         "product hash: exponent", "separating set", "sqrt(N)",
         "heads of rank one (Theorem 2), n = 8",
     )),
-    "toy": (TOY, ("a toy",)),
 }  # fmt: skip
-"""A quick one of each kind, and what stands in it."""
-TWINS = {"position", "assumptions"}
-"""Those of the stages that Kruskal's has, too."""
+"""For each figure, how its title begins, what makes it quick, and what stands in it."""
+TWIN = "tokens-in-general-position"
+"""Drawn by the class of Figure 1."""
+OPTIONAL = {"matplotlib", "sklearn"}
+
+
+@pytest.fixture
+def texts(monkeypatch):
+    """All texts that matplotlib draws, by page: what stands there, and its box in pixels."""
+    pages = {}
+    draw = matplotlib.text.Text.draw
+
+    def seen(self, renderer):
+        draw(self, renderer)
+        if self.get_text() and self.get_visible():
+            figure, box = self.get_figure(root=True), self.get_window_extent(renderer)
+            page = figure, *figure.bbox.extents  # its size in pixels differs between formats
+            pages.setdefault(page, {})[self] = self.get_text(), box  # layouts draw it twice
+
+    monkeypatch.setattr(matplotlib.text.Text, "draw", seen)
+    return pages
+
+
+def require_legible(texts):
+    """No text leaves its page, or covers another."""
+    for (_, left, bottom, right, top), written in texts.items():
+        for content, box in written.values():
+            assert left <= box.x0 <= box.x1 <= right, content
+            assert bottom <= box.y0 <= box.y1 <= top, content
+        for (one, first), (other, second) in itertools.combinations(written.values(), 2):
+            across = min(first.x1, second.x1) - max(first.x0, second.x0)
+            along = min(first.y1, second.y1) - max(first.y0, second.y0)
+            assert min(across, along) <= 2, (one, other)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in TWINS)) for n in SMALL]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == TWIN)) for n in LAWS]
 )
-def test_figure(name, tmp_path, monkeypatch):
-    figure, labels = SMALL[name]
-    check_figure(figure, tmp_path, monkeypatch, labels)
+def test_figure(name, tmp_path, monkeypatch, texts):
+    title, quick, labels = LAWS[name]
+    figure = dataclasses.replace(FIGURES[name], **quick)
+    assert figure.title.startswith(title)
+    folders = tmp_path / "first", tmp_path / "second"
+    for folder in folders:
+        folder.mkdir()
+        with monkeypatch.context() as missing:
+            for module in OPTIONAL - set(figure.needs):
+                missing.setitem(sys.modules, module, None)
+            assert [path.name for path in figure.draw(folder)] == list(figure.files)
+    require_legible(texts)
+    first = sorted(folders[0].iterdir())
+    assert sorted(path.name for path in first) == sorted(figure.files)
+    for path in first:
+        assert path.read_bytes() == (folders[1] / path.name).read_bytes()
+        if path.suffix == ".png":
+            pixels = image.imread(path)
+            assert min(pixels.shape[:2]) > 400
+            assert pixels.std() > 0.05  # not empty
+            continue
+        content = path.read_text()
+        assert not [label for label in labels if label not in content]
+        if path.suffix == ".svg":
+            assert ET.fromstring(content).tag.endswith("svg")  # noqa: S314 - our own file
+            assert "prefers-color-scheme: dark" in content
+            assert "#ffffff" not in content  # nothing white behind it
+    for module in figure.needs:
+        with monkeypatch.context() as missing:
+            missing.setitem(sys.modules, module, None)
+            with pytest.raises(MissingExtraError, match=f"needs {module}"):
+                figure.require()
 
 
 def test_no_figure_is_left_out():
-    assert list(FIGURES) == [name for name in SMALL if name != "toy"]
-    assert all(type(SMALL[name][0]) is type(FIGURES[name]) for name in FIGURES)
+    assert list(FIGURES) == list(LAWS)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_quick_figure_is_the_same_of_less(name):
+    whole = FIGURES[name]
+    quick = whole.quick()
+    assert (quick.title, quick.files) == (whole.title, whole.files)
+    numbers = [
+        (getattr(quick, field.name), getattr(whole, field.name))
+        for field in dataclasses.fields(whole)
+    ]
+    assert all(less <= more for less, more in numbers if isinstance(more, int))
+    assert quick != whole or name in {"saturation", "recital"}  # these take seconds
 
 
 def test_the_gallery(tmp_path):
-    (drawn,) = gallery.draw(tmp_path, only=["saturation"])
-    assert drawn.paths == gallery.files(tmp_path, ["saturation"])
+    folder = tmp_path / "of" / "pictures"
+    (drawn,) = gallery.draw(folder, only=["saturation"], quick=True)
+    assert drawn.paths == gallery.prepare(folder, ["saturation"])
     assert (drawn.name, drawn.title) == ("saturation", "Figure 3: softmax saturation")
     assert drawn.seconds > 0
 
@@ -123,6 +209,13 @@ def test_stages_are_what_they_say():
     assert len(np.unique(after.dataset.queries, axis=0)) == 1797
 
 
+def test_a_rank_in_float32_is_less_than_the_exact_one():
+    figure, after = FIGURES["kruskal-rank"].quick(), digits()[-1]
+    assert dependent_share(after.dataset.queries, 64, subsets=figure.subsets).dependent == 0
+    seeming = [figure.seemingly_independent(after, k) for k in (48, 64)]
+    assert seeming == [1.0, 0.0]
+
+
 def test_positions_and_attention_against_their_definitions():
     encoding = sinusoidal_positions(7, 10)
     for position, k in [(0, 0), (3, 2), (6, 4)]:
@@ -135,11 +228,10 @@ def test_positions_and_attention_against_their_definitions():
     np.testing.assert_allclose(twice, np.repeat(alone, 2, axis=1))  # attention over equal tokens
 
 
-@pytest.mark.slow
 def test_the_table(tmp_path):
-    (path,) = dataclasses.replace(ASSUMPTIONS, subsets=20).draw(tmp_path)
+    (path,) = dataclasses.replace(FIGURES["assumptions"], examples=100, subsets=20).draw(tmp_path)
     rows = {tuple(line.split()[:2]): line for line in path.read_text().splitlines()[3:]}
-    assert "REFUTED (1797)" in rows["digits", "embedded"]
+    assert "REFUTED (100)" in rows["digits", "embedded"]
     assert rows["digits", "after"].split().count("PROVED") == 2
     assert rows["text", "sinusoidal"].split()[3:5] == ["PROVED", "REFUTED"]
     assert rows["text", "after"].split().count("PROVED") == 2
@@ -148,10 +240,9 @@ def test_the_table(tmp_path):
 def test_bad_input(tmp_path):
     with pytest.raises(ParameterError, match="unknown figure 'cat'"):
         list(gallery.draw(tmp_path, only=["cat"]))
+    (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="no such folder"):
-        list(gallery.draw(tmp_path / "none"))
-    with pytest.raises(ParameterError, match="unknown figure 'cat'"):
-        gallery.files(tmp_path, ["cat"])
+        list(gallery.draw(tmp_path / "file" / "folder"))
     (tmp_path / "sequences-parameters.svg").touch(0o400)
     with pytest.raises(OutputError, match="it is write-protected"):
         list(gallery.draw(tmp_path, only=["sequences"]))
@@ -161,7 +252,7 @@ def test_only_what_is_exact_is_drawn():
     (point,) = growth([[1], [2]], [1, 2])
     wrong = dataclasses.replace(point, exact=False)
     with pytest.raises(ParameterError, match="predicts other labels is not drawn"):
-        sequences.draw_points(drawing.new_figure(2, 2), {"product hash": [wrong]})
+        sequences.draw_points(drawing.new_figure(2), {"product hash": [wrong]})
 
 
 def test_growth():

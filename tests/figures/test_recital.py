@@ -16,7 +16,7 @@ def pictured(tmp_path):
     """Draw a decoder: the words in its picture."""
 
     def pictured(decoder, text):
-        figure = drawing.new_figure(*recital.SIZE)
+        figure = drawing.new_figure(recital.HEIGHT)
         recital.draw_recital(figure, decoder, text)
         return drawing.save(figure, tmp_path / "picture.svg").read_text()
 
