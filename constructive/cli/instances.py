@@ -19,7 +19,7 @@ from constructive.cli.common import (
     progress_bar,
 )
 from constructive.cli.outputs import folder_output, print_json
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, shown
 from constructive.support.tables import new_table
 
 instances = typer.Typer(
@@ -153,9 +153,10 @@ def score_command(
     """Compare the results of a verifier with the proved answers.
 
     Rows of RESULTS have the name of an instance or its .vnnlib file; then sat, unsat, unknown,
-    timeout or error; then perhaps a witness ((X_0 v) ... (Y_0 v)), or the path of one. Witnesses
-    are replayed in onnxruntime and in float64. They may be outside of the box, and miss the
-    property, by 1e-4 as in VNN-COMP; others do not show that sat is right.
+    timeout or error; then perhaps a witness ((X_0 v) ... (Y_0 v)), or the path of one. Other words
+    count as unknown, and are named. Witnesses are replayed in onnxruntime and in float64. They may
+    be outside of the box, and miss the property, by 1e-4 as in VNN-COMP; others do not show that
+    sat is right.
 
     Exit status 1 if a result is FALSE: sat and unsat confused.
 
@@ -178,6 +179,12 @@ def score_command(
     console(width=120).print(table)
     for row in found.false:
         typer.echo(f"FALSE: {row.expected.name}: {row.said}, but {row.reason}")
+    for word, names in found.strange.items():
+        what = f"the word {shown(word)} is not known" if word else "there is no result"
+        typer.echo(f"unknown: {what}: {names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}")
+    missing = found.totals[Outcome.MISSING]
+    if missing:
+        typer.echo(f"missing: {results} has no row about {missing} of {len(found.rows)} instances")
     if found.others:
         typer.echo(f"{found.others} rows are about no instance of the folder")
     end(proved=not found.false)

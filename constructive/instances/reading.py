@@ -13,6 +13,7 @@ import numpy as np
 from constructive.instances.properties import Atom, Box, Property
 from constructive.instances.vnnlib import version_1, version_2
 from constructive.support.errors import FormatError
+from constructive.support.reading import regular_file
 
 _DECLARED = re.compile(
     r"\(declare-const ([XY])_\d+ Real\)|\(declare-(?:in|out)put ([XY]) .*, (\d+)\]"
@@ -53,7 +54,7 @@ def expected_rows(folder: str | Path) -> dict[str, Expected]:
     path = Path(folder) / "expected.csv"
     rows = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with regular_file(path).open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file, strict=True):
                 random = float(row[_HARDNESS]) if row.get(_HARDNESS) else None
                 name = row["instance"]

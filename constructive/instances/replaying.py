@@ -19,6 +19,7 @@ from constructive.instances.radii import TOLERANCE
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError
 from constructive.support.extras import require
+from constructive.support.reading import regular_file
 
 DIFFERENCE = 1e-3
 """By which part the outputs of a witness may differ from those of onnxruntime."""
@@ -81,7 +82,7 @@ def outputs_of(graph: Path, point: Array) -> dict[str, Array]:
     onnx = require("onnx", extra="instances", purpose="replaying witnesses")
     reference = require("onnx.reference", extra="instances", purpose="replaying witnesses")
     runtime = require("onnxruntime", extra="instances", purpose="replaying witnesses")
-    model = onnx.load(graph)
+    model = onnx.load(regular_file(graph))
     session = runtime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )

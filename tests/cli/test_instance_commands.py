@@ -107,7 +107,14 @@ def test_results_are_scored(run, folder):
     assert document["counts"]["FALSE"] == document["counts"]["right"] == 1
     assert document["other rows"] == 1
     results.write_text("needle_a,unknown\n")
-    assert "FALSE:" not in run("instances", "score", "folder", "results.csv", "-q")
+    printed = run("instances", "score", "folder", "results.csv", "-q")
+    assert "FALSE:" not in printed
+    assert "missing: results.csv has no row about 1 of 2 instances" in printed
+    results.write_text("needle_a,maybe\nneedle_b,timed-out\n")
+    printed = run("instances", "score", "folder", "results.csv", "-q")
+    assert "unknown: the word 'maybe' is not known: needle_a\n" in printed
+    assert "missing:" not in printed
+    assert "timed-out" not in printed
 
 
 def test_what_is_not_a_folder(program):

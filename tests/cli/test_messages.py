@@ -151,6 +151,28 @@ def test_tables_without_colour(tmp_path):
     assert "\x1b[1m" not in on_a_terminal(tmp_path, *arguments, NO_COLOR="1")
 
 
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no devices in files")
+@pytest.mark.usefixtures("memorizer")
+@pytest.mark.parametrize(
+    "words",
+    ["explain X", "assumptions X", "predict X data.npz", "predict memorizer.safetensors X",
+     "certify X data.npz", "certify memorizer.safetensors X", "continue X the", "recite X",
+     "sequence build X", "sequence ask X x", "export X", "instances score folder X", "curve X",
+     "check X memorizer.safetensors data.npz", "explain folder"],
+)  # fmt: skip
+def test_devices_are_not_read(program, tmp_path, words):
+    """Some never end, and opening a pipe waits: only regular files are read, by all commands."""
+    (tmp_path / "device").symlink_to("/dev/null")
+    (tmp_path / "folder").mkdir()
+    for name in ("contexts", "queries", "targets"):
+        (tmp_path / f"folder/{name}.npy").symlink_to("/dev/null")
+    (tmp_path / "folder/expected.csv").write_text("instance,answer,family,network\n")
+    found = program(*words.replace("X", "device").split())
+    assert found.returncode == 2
+    assert found.stderr.startswith("FormatError: ")
+    assert "not a regular file" in found.stderr
+
+
 LOADING = """
 import builtins, signal
 signal.signal(signal.SIGINT, signal.{handler})
