@@ -66,10 +66,21 @@ HeadsOrFewest = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes to run.")]
+_PROCESSES = 1024
+"""The most that a command runs, far above the cores of one machine."""
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", "-j", min=1, max=_PROCESSES, help="Number of processes to run."),
+]
 Pieces = Annotated[
     int,
-    typer.Option("--jobs", "-j", min=1, help="Number of processes to run (paired heads only)."),
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        max=_PROCESSES,
+        help="Number of processes to run (paired heads only).",
+    ),
 ]
 """How many processes `processes` has."""
 

@@ -64,7 +64,7 @@ def make(
     seed: Seed = 0,
     graph: Annotated[str, typer.Option(help="ONNX graph: split, fused, flat or exp.")] = "split",
     vnnlib: Annotated[VnnLib, typer.Option(help="Versions of VNN-LIB.")] = VnnLib.both,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds, for instances.csv.")] = 60.0,
+    timeout: Annotated[float, typer.Option(help="Seconds, for instances.csv.")] = 60.0,
     jobs: Jobs = 1,
     force: Force = False,
     quiet: Quiet = False,
@@ -93,7 +93,6 @@ def make(
     options = {"scale": scale, "margin": margin}
     options |= dict(_named(text) for text in option or ())
     ranges = {name: _range(name, text) for name, text in options.items() if text is not None}
-    least, most = _range("dim", dim)
     found = [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
     names = [file.relative_to(folder).as_posix() for file in found]
     say = folder_output(folder, names, force=force, quiet=quiet)
@@ -101,7 +100,7 @@ def make(
         group = made(
             count,
             kinds=tuple(kind or KINDS),
-            dims=(int(least), int(most)),
+            dims=_range("dim", dim),
             seed=seed,
             executor=executor,
             **ranges,

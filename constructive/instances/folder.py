@@ -45,7 +45,9 @@ EXPECTED = (
 )  # fmt: skip
 """The columns of expected.csv."""
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_SECONDS = 1e-6, 999_999
+"""The least and the largest timeout that `instances.csv` can have."""
 _README = """# Instances for verifiers of neural networks, with proved answers
 
 Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat.
@@ -129,12 +131,13 @@ def save(
         instances: with different names
         graph: the name of a graph, as in `graphs.GRAPHS`
         vnnlib: "1", "2" or "both"
-        timeout: in seconds, for instances.csv
+        timeout: in seconds, from 1e-6 to 999,999, for instances.csv
 
     Raises:
         MissingExtraError: without onnx
         OutputError: where the folder cannot be written
-        ParameterError: for no instances, names that do not fit, and another graph or version
+        ParameterError: for no instances, names that do not fit, another graph or version, and a
+            timeout that is out of its range
 
     Example:
         >>> import tempfile
@@ -152,6 +155,13 @@ def save(
             witness=shown(graph),
             suggestion=" or ".join(map(repr, GRAPHS)),
         )
+    if not _SECONDS[0] <= timeout <= _SECONDS[1]:
+        raise ParameterError(
+            f"timeout={shown(timeout)} is not a number of seconds",
+            witness=shown(timeout),
+            suggestion="timeout=60; from 0.000001 to 999999",
+        )
+    seconds = f"{timeout:.6f}".rstrip("0").rstrip(".")
     way = GRAPHS[graph]()
     networks: dict[str, bytes] = {}
     with replacing_folder(folder, names) as new:
@@ -173,7 +183,7 @@ def save(
         report("write instances", len(instances), len(instances))
         first = VNNLIB[vnnlib][0]
         rows: list[tuple[str, ...]] = [
-            (f"onnx/{each.network_name}.onnx", f"{first}/{each.name}.vnnlib", f"{timeout:g}")
+            (f"onnx/{each.network_name}.onnx", f"{first}/{each.name}.vnnlib", seconds)
             for each in instances
         ]
         (new / "instances.csv").write_text(_table(rows), encoding="utf-8")

@@ -11,7 +11,7 @@ from constructive.instances.families.memorized import Memorized
 from constructive.instances.properties import Atom
 from constructive.instances.radii import Disjuncts
 
-CLASSES = Option(4, 2, 64, "classes, which are the outputs")
+CLASSES = Option(4, 2, 64, "classes, which are the outputs", whole=True)
 
 
 def overtaken(label: int, count: int) -> Disjuncts:

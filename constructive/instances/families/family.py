@@ -24,6 +24,7 @@ class Option:
         most: the largest value
         meaning: of the option, in words
         drawn: the range that it is drawn from, for many instances; None for the default
+        whole: whether it is a whole number
     """
 
     default: float
@@ -31,8 +32,20 @@ class Option:
     most: float
     meaning: str
     drawn: tuple[float, float] | None = None
+    whole: bool = False
+
+    def takes(self, value: object) -> bool:
+        """Return whether a value is one of this option."""
+        inside = isinstance(value, Real) and self.least <= value <= self.most
+        return inside and (not self.whole or float(value) == round(value))
+
+    @property
+    def range(self) -> str:
+        """The values that it takes, in words."""
+        return f"{'whole numbers ' * self.whole}from {self.least:g} to {self.most:g}"
 
 
+DIM = Option(2, 1, 10_000, "inputs", whole=True)
 MARGIN = Option(0.05, 1e-3, 10.0, "distance of thresholds from the maximum")
 
 
@@ -70,6 +83,13 @@ class Family(ABC):
             ParameterError: where no proof is found with these options
         """
 
+    def least_margin(
+        self, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> float:
+        """Return the least margin of what `draw` would draw, without proofs; 0 if not known."""
+        del dim, random, options
+        return 0.0
+
     def make(
         self, dim: int, *, seed: int = 0, name: str | None = None, **options: float
     ) -> tuple[Instance, ...]:
@@ -85,8 +105,15 @@ class Family(ABC):
             ParameterError: for options that the family does not take, or that are out of their
                 range
         """
+        chosen = self.chosen(dim, seed, options)
+        return self.draw(name or self.name, dim, np.random.default_rng(seed), chosen)
+
+    def chosen(self, dim: int, seed: int, options: Mapping[str, float]) -> dict[str, float]:
+        """Check what was given to `make`, and return a value for each option."""
         require_positive(dim=dim)
         require_seed(seed)
+        if not DIM.takes(dim):
+            raise _outside("dim", dim, DIM, self.name)
         chosen = {option: each.default for option, each in self.options.items()}
         for option, value in options.items():
             if option not in chosen:
@@ -96,11 +123,15 @@ class Family(ABC):
                     suggestion=f"only {', '.join(chosen)}",
                 )
             known = self.options[option]
-            if not (isinstance(value, Real) and known.least <= value <= known.most):
-                raise ParameterError(
-                    f"{option}={shown(value)} is not in the range of the family {self.name}",
-                    witness=shown(value),
-                    suggestion=f"from {known.least:g} to {known.most:g}",
-                )
+            if not known.takes(value):
+                raise _outside(option, value, known, self.name)
             chosen[option] = float(value)
-        return self.draw(name or self.name, dim, np.random.default_rng(seed), chosen)
+        return chosen
+
+
+def _outside(name: str, value: object, known: Option, family: str) -> ParameterError:
+    return ParameterError(
+        f"{name}={shown(value)} is not in the range of the family {family}",
+        witness=shown(value),
+        suggestion=known.range,
+    )

@@ -26,9 +26,9 @@ from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError
 
-TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken")
-HEADS = Option(4, 1, 64, "heads")
-DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each head")
+TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken", whole=True)
+HEADS = Option(4, 1, 64, "heads", whole=True)
+DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each head", whole=True)
 CONSTRUCTIONS = ("generic", "saturated", "rank_one")
 _TRIES = 12
 

@@ -98,6 +98,12 @@ def _enclosed_maximum(
     return max([most, *left])
 
 
+def _least_margin(plan: Plan) -> float:
+    """Return the least margin of thresholds; the needed one is the same for all thresholds."""
+    wanted = Property(plan.box, ((Atom(np.ones(1), 0.0),),))
+    return needed_margin(plan.network, wanted) / _ROOM
+
+
 def short(value: float, bits: int) -> float:
     """Round to a multiple of 2^-bits.
 
@@ -127,6 +133,12 @@ class Planted(Family):
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
         """Draw a network with a planted point."""
 
+    def least_margin(
+        self, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> float:
+        """Return the least margin of the network that is drawn."""
+        return _least_margin(self.plan(dim, random, options))
+
     def draw(
         self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
     ) -> tuple[Instance, ...]:
@@ -145,11 +157,11 @@ class Planted(Family):
 
         below = asked(float(np.nextafter(np.float32(least - margin), np.float32(-np.inf))))
         above = asked(float(np.nextafter(np.float32(most + margin), np.float32(np.inf))))
-        needed = needed_margin(plan.network, below)
+        needed = _ROOM * _least_margin(plan)
         if not needed <= _ROOM * margin:
             raise ParameterError(
                 f"margin={margin:g} is too small for this network of the family {self.name}",
-                witness={"least margin": float(needed / _ROOM)},
+                witness={"least margin": needed / _ROOM},
                 suggestion=f"margin={2.0 * needed / _ROOM:.2g}, or a smaller scale",
             )
         ((above_atom,),) = above.disjuncts
