@@ -28,6 +28,10 @@ instances = typer.Typer(
 app.add_typer(instances, name="instances")
 
 
+_MOST = 1_000_000
+"""Instances of a folder."""
+
+
 class VnnLib(StrEnum):
     """The values of --vnnlib."""
 
@@ -47,7 +51,9 @@ def make(
         list[str] | None,
         typer.Option(help="Family: needle, corner, shadow or another; may be repeated."),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Number of instances, at least.")] = 100,
+    count: Annotated[
+        int, typer.Option(min=1, max=_MOST, help="Number of instances, at least.")
+    ] = 100,
     dim: Annotated[str, typer.Option(help="Number of inputs, or a range LEAST:MOST.")] = "2:32",
     scale: Annotated[
         str | None,

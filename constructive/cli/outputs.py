@@ -61,7 +61,7 @@ def one_output(
     path = STANDARD_OUTPUT if output == _DASH else output
     say = _looked_at({"--output": path}, inputs, force=force, quiet=quiet or as_json)
     if path is not None:
-        require_ending(path, ending)
+        _look_at_ending(path, ending, quiet=quiet or as_json)
     if as_json and path is not None and require_writable(path).is_standard_output:
         raise OutputError(
             "--output and --json both write to standard output",
@@ -71,16 +71,20 @@ def one_output(
     return path, say
 
 
-def require_ending(path: Path, ending: str) -> None:
-    """Raise OutputError for a name whose ending promises another format."""
+def _look_at_ending(path: Path, ending: str, *, quiet: bool) -> None:
+    """Refuse a name whose ending promises another format, and say what one of its own will be."""
     found = path.suffix.lower()
-    if found != ending and found in _FORMATS:
+    if found in {"", ending}:
+        return
+    if found in _FORMATS:
         raise OutputError(
             f"cannot write {path}: {found} is the ending of {_FORMATS[found]}, and this is "
             f"{_FORMATS[ending]}",
             witness=found,
             suggestion=str(path.with_suffix(ending)),
         )
+    if not quiet:
+        typer.echo(f"{path} will be {_FORMATS[ending]}, usually named *{ending}", err=True)
 
 
 def folder_output(output: Path, names: Sequence[str], *, force: bool, quiet: bool) -> Say:
@@ -123,7 +127,7 @@ def several_outputs(
     for role, ending in (endings or {}).items():
         path = outputs[role]
         if path is not None:
-            require_ending(path, ending)
+            _look_at_ending(path, ending, quiet=quiet)
     return say
 
 

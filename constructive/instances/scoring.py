@@ -160,7 +160,8 @@ def score(folder: str | Path, results: str | Path) -> Score:
         results: a .csv file
 
     Raises:
-        FormatError: if the folder or the file cannot be read, or no row is about the folder
+        FormatError: if the folder or the file is not what it should be, or no row is about it
+        OSError: if the file cannot be read
         MissingExtraError: without onnx and onnxruntime, if there are witnesses
 
     Example:
@@ -292,7 +293,7 @@ def _rows(path: Path) -> list[list[str]]:
             return list(csv.reader(file, strict=True))
     except FormatError:
         raise
-    except (OSError, ValueError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise FormatError(
             f"{path} cannot be read as a results file",
             witness=str(error),

@@ -2,9 +2,11 @@
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -201,9 +203,23 @@ def test_an_interrupt_while_the_program_is_loaded_is_quiet(tmp_path, handler, st
     assert not found.stderr
 
 
-def test_the_program_is_that_module():
-    import tomllib  # noqa: PLC0415 - of this test alone
+PROJECT = Path(__file__).parents[2]
 
-    project = Path(__file__).parents[2] / "pyproject.toml"
-    scripts = tomllib.loads(project.read_text())["project"]["scripts"]
+
+def test_the_program_is_that_module():
+    scripts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts == {"constructive": "constructive.__main__:main"}
+
+
+def test_a_release_names_the_repository(tmp_path):
+    """The papers are in pyproject.toml, and `.ci/absolute` adds the address of the repository."""
+    for name in ("README.md", "pyproject.toml", ".ci/absolute"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(PROJECT / name, tmp_path / name)
+    paper = {"Paper", "Second paper"}
+    assert set(tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]) == paper
+    url = "https://example.org/owner/name"
+    subprocess.run([tmp_path / ".ci/absolute", url, "v0"], check=True)
+    urls = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls["Repository"] == url
+    assert paper < set(urls)
