@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.instances.families import FAMILIES
-from constructive.instances.families.family import DIM, Option
+from constructive.instances.families.family import DIM, Option, chosen_options
 from constructive.instances.families.planted import Planted
 from constructive.instances.instance import Instance, Twins
 from constructive.support.arguments import require_pair, require_positive, require_seed
@@ -149,7 +149,7 @@ def _ranges(
             )
         pair = given if isinstance(given, tuple | list) else (given, given)
         require_pair(name, pair, f"{name}=(least, most)")
-        taken = all(map(known[name].takes, pair))
+        taken = all(value in known[name] for value in pair)
         if not (taken and pair[0] <= pair[1] and (pair[0] or pair[0] == pair[1])):
             one, other = map(shown, pair)
             raise ParameterError(
@@ -172,7 +172,7 @@ def _require_margins(tasks: Sequence[_Task]) -> None:
     least: dict[str, float] = {}
     for kind, _, dim, seed, options in tasks:
         family = FAMILIES[kind]()
-        chosen = family.chosen(dim, seed, options)
+        chosen = chosen_options(family, dim, seed, options)
         needed = family.least_margin(dim, np.random.default_rng(seed), chosen)
         if needed > chosen.get("margin", np.inf):
             least[kind] = max(needed, least.get(kind, 0.0))

@@ -9,7 +9,6 @@ FAMILIES: Registry[type[Family]] = Registry(
         "corner": "constructive.instances.families.corner:Corner",
         "shadow": "constructive.instances.families.shadow:Shadow",
         "robust": "constructive.instances.families.robust:Robust",
-        "relabelled": "constructive.instances.families.relabelled:Relabelled",
         "token": "constructive.instances.families.token:Token",
         "classes": "constructive.instances.families.classes:Classes",
     }

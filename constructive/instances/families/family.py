@@ -34,8 +34,7 @@ class Option:
     drawn: tuple[float, float] | None = None
     whole: bool = False
 
-    def takes(self, value: object) -> bool:
-        """Return whether a value is one of this option."""
+    def __contains__(self, value: object) -> bool:
         inside = isinstance(value, Real) and self.least <= value <= self.most
         return inside and (not self.whole or float(value) == round(value))
 
@@ -86,7 +85,13 @@ class Family(ABC):
     def least_margin(
         self, dim: int, random: np.random.Generator, options: Mapping[str, float]
     ) -> float:
-        """Return the least margin of what `draw` would draw, without proofs; 0 if not known."""
+        """Return the least margin of what `draw` would draw, without proofs; 0 if not known.
+
+        Args:
+            dim: as of `draw`
+            random: as of `draw`
+            options: as of `draw`
+        """
         del dim, random, options
         return 0.0
 
@@ -105,28 +110,31 @@ class Family(ABC):
             ParameterError: for options that the family does not take, or that are out of their
                 range
         """
-        chosen = self.chosen(dim, seed, options)
+        chosen = chosen_options(self, dim, seed, options)
         return self.draw(name or self.name, dim, np.random.default_rng(seed), chosen)
 
-    def chosen(self, dim: int, seed: int, options: Mapping[str, float]) -> dict[str, float]:
-        """Check what was given to `make`, and return a value for each option."""
-        require_positive(dim=dim)
-        require_seed(seed)
-        if not DIM.takes(dim):
-            raise _outside("dim", dim, DIM, self.name)
-        chosen = {option: each.default for option, each in self.options.items()}
-        for option, value in options.items():
-            if option not in chosen:
-                raise ParameterError(
-                    f"the family {self.name} has no option {option}",
-                    witness=option,
-                    suggestion=f"only {', '.join(chosen)}",
-                )
-            known = self.options[option]
-            if not known.takes(value):
-                raise _outside(option, value, known, self.name)
-            chosen[option] = float(value)
-        return chosen
+
+def chosen_options(
+    family: Family, dim: int, seed: int, options: Mapping[str, float]
+) -> dict[str, float]:
+    """Check what was given to `Family.make`, and return a value for each option."""
+    require_positive(dim=dim)
+    require_seed(seed)
+    if dim not in DIM:
+        raise _outside("dim", dim, DIM, family.name)
+    chosen = {option: each.default for option, each in family.options.items()}
+    for option, value in options.items():
+        if option not in chosen:
+            raise ParameterError(
+                f"the family {family.name} has no option {option}",
+                witness=option,
+                suggestion=f"only {', '.join(chosen)}",
+            )
+        known = family.options[option]
+        if value not in known:
+            raise _outside(option, value, known, family.name)
+        chosen[option] = float(value)
+    return chosen
 
 
 def _outside(name: str, value: object, known: Option, family: str) -> ParameterError:
