@@ -135,7 +135,7 @@ def check_command(
 
         constructive instances check folder --jobs 2
     """
-    from constructive.instances.checking import check
+    from constructive.instances.folder import check
 
     with progress_bar(quiet=quiet):
         checked = check(folder, jobs=jobs, max_memory=max_memory)

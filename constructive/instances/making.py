@@ -7,15 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.instances.families import FAMILIES
-from constructive.instances.families.family import DIM, Option, chosen_options
-from constructive.instances.families.planted import Planted
+from constructive.instances.family import DIM, Family, Option, chosen_options
 from constructive.instances.instance import Instance, Twins
+from constructive.instances.memorized import Classes, Robust, Token
+from constructive.instances.planting import Corner, Needle, Planted, Shadow
 from constructive.support.arguments import require_pair, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
 
 _SEEDS = 2**31
+FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (Needle, Corner, Shadow, Robust, Token, Classes)
+}
+"""As `--kind` takes them. A new family is a class, and a name here."""
 KINDS = tuple(name for name, family in FAMILIES.items() if issubclass(family, Planted))
 """The families of twins with a planted maximum."""
 

@@ -18,8 +18,8 @@ from constructive.instances import (
     Witness,
     planted,
 )
-from constructive.instances.families.hidden import Hidden
 from constructive.instances.making import KINDS
+from constructive.instances.planting import Hidden
 
 PLANTED = [name for name in FAMILIES if name in KINDS]
 

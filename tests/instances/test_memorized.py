@@ -9,12 +9,18 @@ from family_conformance import check_family
 
 from constructive import Dataset, ParameterError, build_memorizer, generators
 from constructive.instances import FAMILIES, Answer, Property, Refutations
-from constructive.instances.attacks import STEPS, search
-from constructive.instances.families.classes import overtaken
-from constructive.instances.families.robust import leaves, robust
 from constructive.instances.interval import Interval
-from constructive.instances.of_layers import network_of, network_of_token
-from constructive.instances.radii import TOLERANCE, around, largest_proved, refuted, widened
+from constructive.instances.memorized import leaves, overtaken, robust
+from constructive.instances.network import network_of, network_of_token
+from constructive.instances.radii import (
+    STEPS,
+    TOLERANCE,
+    around,
+    largest_proved,
+    refuted,
+    search,
+    widened,
+)
 
 KINDS = ["robust", "classes", "token"]
 

@@ -8,10 +8,9 @@ import pytest
 
 from constructive import FormatError
 from constructive.instances import Atom, Box, Property, make, save, score
-from constructive.instances.reading import expected_rows, read_property
-from constructive.instances.replaying import Grade, read_witness, replayed
-from constructive.instances.scoring import Outcome, hardness
-from constructive.instances.vnnlib import version_1, version_2
+from constructive.instances.folder import expected_rows
+from constructive.instances.scoring import Grade, Outcome, hardness, read_witness, replayed
+from constructive.instances.vnnlib import read_property, version_1, version_2
 
 
 @pytest.fixture(scope="module")

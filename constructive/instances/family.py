@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,8 +35,11 @@ class Option:
     whole: bool = False
 
     def __contains__(self, value: object) -> bool:
-        inside = isinstance(value, Real) and self.least <= value <= self.most
-        return inside and (not self.whole or float(value) == round(value))
+        if not isinstance(value, Real):
+            return False
+        number: Any = value  # Real has no comparisons for mypy
+        inside = self.least <= number <= self.most
+        return bool(inside and (not self.whole or number == round(number)))
 
     @property
     def range(self) -> str:
@@ -49,7 +52,7 @@ MARGIN = Option(0.05, 1e-3, 10.0, "distance of thresholds from the maximum")
 
 
 class Family(ABC):
-    """A kind of instances. A new one is a subclass in a file of its own, and a line in `FAMILIES`.
+    """A kind of instances. A new one is a subclass, and a name in `making.FAMILIES`.
 
     The laws, which `check_family` tests: the same seed gives the same instances; all instances of a
     group have one network; every answer has a proof with a margin of twice the bound of rounding;
