@@ -179,6 +179,8 @@ def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
         ([one, one], {}, "same name"),
         ([one, replace(other, name=two.name)], {}, "different networks of one name"),
         ([replace(one, name="../a_b")], {}, "cannot be the name"),
+        ([replace(one, name=".a_b")], {}, "cannot be the name"),
+        (some, {"timeout": float("nan")}, "timeout"),
     ):
         with pytest.raises(ParameterError, match=word):
             save(tmp_path / "folder", group, **options)
