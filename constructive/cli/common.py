@@ -159,10 +159,10 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         lines = [f"{type(error).__name__}: {error.strerror or error}"]
+        way = "a file that may be read, or a folder that may be written"
         if error.filename is not None:
             lines.append(f"  witness: {error.filename}")
-        usual = "a file that may be read, or a folder that may be written"
-        way = _nearest(error.filename) if isinstance(error, FileNotFoundError) else usual
+            way = _nearest(error.filename) if isinstance(error, FileNotFoundError) else way
         lines.append(f"  try: {way_out(error, way)}")
         typer.echo("\n".join(lines), err=True)
         sys.exit(2)
