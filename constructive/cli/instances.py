@@ -28,8 +28,7 @@ instances = typer.Typer(
 app.add_typer(instances, name="instances")
 
 
-_MOST = 1_000_000
-"""Instances of a folder."""
+_MOST = 1_000_000  # Instances of a folder
 
 
 class VnnLib(StrEnum):

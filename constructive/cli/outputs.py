@@ -26,12 +26,13 @@ from constructive.support.files import (
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate
 
+# How such a command speaks: on standard output, unless a file goes there.
 Say = Callable[[str | Table], None]
-"""How such a command speaks: on standard output, unless a file goes there."""
 
 Output = TypeVar("Output", Path, Path | None)
 
 _DASH = Path("-")
+# Endings of names that promise something; any others are up to the user.
 _FORMATS = {
     ".csv": "a table",
     ".json": "a JSON file",
@@ -44,10 +45,8 @@ _FORMATS = {
     ".safetensors": "a file of safetensors",
     ".svg": "a picture",
 }
-"""Endings of names that promise something; any others are up to the user."""
 _ARRAYS = ".npy", ""  # pipes and devices have no suffix
-_TABLE = ".csv"
-"""Endings of predictions."""
+_TABLE = ".csv"  # Endings of predictions
 
 
 def one_output(

@@ -36,19 +36,17 @@ from constructive.support.progress import report
 from constructive.support.reading import regular_file
 from constructive.support.version import DISTRIBUTION, __version__
 
-FORMAT = "constructive instance 1"
-"""In proof files."""
+FORMAT = "constructive instance 1"  # In proof files
+# The folders of properties, as `--vnnlib` takes them; instances.csv has the first one.
 VNNLIB = {"1": ("vnnlib",), "2": ("vnnlib2",), "both": ("vnnlib", "vnnlib2")}
-"""The folders of properties, as `--vnnlib` takes them; instances.csv has the first one."""
+# The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "family", "network", "inputs", "margin", "rounding",
     "found by a random point", "found by a step along signs",
 )  # fmt: skip
-"""The columns of expected.csv."""
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_SECONDS = 1e-6, 999_999
-"""The least and the largest timeout that `instances.csv` can have."""
+_SECONDS = 1e-6, 999_999  # The least and the largest timeout that `instances.csv` can have
 _README = """# Instances for verifiers of neural networks, with proved answers
 
 Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat.

@@ -19,8 +19,7 @@ from constructive.support.extras import require
 if TYPE_CHECKING:
     from constructive.interop.onnx_graph import Graph
 
-OPSET, IR_VERSION = 13, 8
-"""Of ONNX 1.8 (2020), which all verifiers read."""
+OPSET, IR_VERSION = 13, 8  # Of ONNX 1.8 (2020), which all verifiers read.
 
 
 class NetworkGraph(ABC):
@@ -249,7 +248,7 @@ class Exponentials(Split):
         return graph.node("Div", powers, whole, name=f"attention{number}")
 
 
+# As `--graph` takes them. A new graph is a class, and a name here.
 GRAPHS: dict[str, type[NetworkGraph]] = {
     graph.name: graph for graph in (Split, Fused, Flat, Exponentials)
 }
-"""As `--graph` takes them. A new graph is a class, and a name here."""

@@ -16,12 +16,12 @@ from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
 
 _SEEDS = 2**31
+# As `--kind` takes them. A new family is a class, and a name here.
 FAMILIES: dict[str, type[Family]] = {
     family.name: family for family in (Needle, Corner, Shadow, Robust, Token, Classes)
 }
-"""As `--kind` takes them. A new family is a class, and a name here."""
+# The families of twins with a planted maximum.
 KINDS = tuple(name for name, family in FAMILIES.items() if issubclass(family, Planted))
-"""The families of twins with a planted maximum."""
 
 
 class _Task(NamedTuple):

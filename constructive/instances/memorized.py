@@ -98,9 +98,6 @@ class Memorized(Family):
         """Draw data, memorize them, and make twins around the first example.
 
         Where that fails, other data and another construction are drawn, a dozen times.
-
-        Raises:
-            ParameterError: where none of them gives twins
         """
         for _ in range(_TRIES):
             twins = self._attempt(name, dim, random, options)
@@ -295,12 +292,7 @@ class Token(Robust):
         return dim + heads
 
     def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
-        """Return the network of the first token of the first example, and the origin.
-
-        Raises:
-            ParameterError: for numbers beyond float32, and values that do not read one direction
-                for each head
-        """
+        """Return the network of the first token of the first example, and the origin."""
         network = network_of_token(memorizer.layer, data.contexts[0], data.queries[0])
         if network.input_dim != data.width - memorizer.layer.num_heads:
             raise ParameterError(

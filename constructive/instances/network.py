@@ -25,8 +25,7 @@ from constructive.layers.layer import Layer, require_float_layer
 from constructive.support.arrays import Array, Rebuilt, as_array, frozen, private
 from constructive.support.errors import ParameterError, shown
 
-_BITS = 200
-"""Of enclosures."""
+_BITS = 200  # Of enclosures
 
 
 def float32_numbers(name: str, values: object, axes: int) -> Array:

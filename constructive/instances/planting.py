@@ -29,39 +29,26 @@ from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
 SCALE = Option(64.0, 1.0, 4096.0, "slope of the sharpest logits, beta", drawn=(16.0, 256.0))
+# Significant bits of a slope, so that logits at the planted point are exact in float32.
 _DIGITS = 6
-"""Significant bits of a slope, so that logits at the planted point are exact in float32."""
 _BITS = 96
 _PIECES = 4000
-_FINE = 2.0**-16
-"""How far an enclosed maximum may be from the largest value that was seen."""
-_ROOM = 0.5
-"""The part of the margin that an unsat proof has to leave."""
+_FINE = 2.0**-16  # How far an enclosed maximum may be from the largest value that was seen
+_ROOM = 0.5  # The part of the margin that an unsat proof has to leave
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A network with a planted point, and what is known of it.
+    """A network with a planted point, and what is known of it."""
 
-    Attributes:
-        network: with one output
-        box: of inputs
-        point: t (d,), in the box
-        signs: s (d,), of entries 1 and -1
-        falling: an upper bound of the parts of f that fall with u, at u >= 0
-        rising: an upper bound of those that rise
-        end: u at the end of the box, or above it
-        hardness: of finding f >= c, for a threshold c
-    """
-
-    network: Network
-    box: Box
-    point: Array
-    signs: Array
-    falling: Callable[[arb], arb]
-    rising: Callable[[arb], arb]
-    end: float
-    hardness: Callable[[float], Hardness]
+    network: Network  # with one output
+    box: Box  # of inputs
+    point: Array  # t (d,), in the box
+    signs: Array  # s (d,), of entries 1 and -1
+    falling: Callable[[arb], arb]  # an upper bound of the parts of f that fall with u, at u >= 0
+    rising: Callable[[arb], arb]  # an upper bound of those that rise
+    end: float  # u at the end of the box, or above it
+    hardness: Callable[[float], Hardness]  # of finding f >= c, for a threshold c
 
     def maximum(self) -> tuple[float, float]:
         """Return bounds of the maximum of f on the box, rounded outward."""
@@ -144,11 +131,7 @@ class Planted(Family):
     def draw(
         self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
     ) -> tuple[Instance, ...]:
-        """Draw twins: thresholds a margin below the value at t, and above the maximum.
-
-        Raises:
-            ParameterError: for a margin that is too small for the network
-        """
+        """Draw twins: thresholds a margin below the value at t, and above the maximum."""
         plan = self.plan(dim, random, options)
         least, most = plan.maximum()
         margin = options["margin"]
@@ -199,17 +182,11 @@ class Planted(Family):
 
 @dataclass(frozen=True, eq=False)
 class Decoy:
-    """A head eta sigma(w s . (x - t) + z), which leads away from t.
+    """A head eta sigma(w s . (x - t) + z), which leads away from t."""
 
-    Attributes:
-        height: eta
-        slope: w
-        shift: z, as a ball
-    """
-
-    height: float
-    slope: float
-    shift: arb
+    height: float  # eta
+    slope: float  # w
+    shift: arb  # z, as a ball
 
     def value(self, u: arb) -> arb:
         """Enclose eta sigma(u + z)."""
@@ -222,23 +199,14 @@ class Decoy:
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """A needle at t, whose other tokens have logits of slope beta and offset -gamma, and a decoy.
+    """A needle at t, other tokens with logits of slope beta and offset -gamma, and a decoy."""
 
-    Attributes:
-        box: of inputs
-        point: t (d,)
-        signs: s (d,)
-        beta: slope of the guards
-        gamma: their offset
-        decoy: the other head
-    """
-
-    box: Box
-    point: Array
-    signs: Array
-    beta: float
-    gamma: float
-    decoy: Decoy
+    box: Box  # of inputs
+    point: Array  # t (d,)
+    signs: Array  # s (d,)
+    beta: float  # slope of the guards
+    gamma: float  # their offset
+    decoy: Decoy  # the other head
 
     def range_of_decoy(self) -> tuple[arb, arb]:
         """Enclose the least and the largest u = w s . (x - t) on the box."""
@@ -317,11 +285,9 @@ def falling_needle(
 
 
 DECOY = Option(0.5, 0.0, 1.0, "height of the decoy, eta; 0 for none")
-_REST = 2.0
-"""Logits by which guards are below the needle at t, beyond ln of their number."""
+_REST = 2.0  # Logits by which guards are below the needle at t, beyond ln of their number
 _STEEPEST = 0.5
-_REACH = 4.0
-"""About the largest |u| of a decoy on the box."""
+_REACH = 4.0  # About the largest |u| of a decoy on the box
 
 
 def decoy_slope(dim: int) -> float:
@@ -351,16 +317,11 @@ def decoy_head(
 
 
 class Peaked(Planted):
-    """A head with a peak, whose other tokens are guards, and a decoy.
-
-    Attributes:
-        shift: about z of the decoy
-        two_sided: whether guards stand on both sides of each coordinate
-    """
+    """A head with a peak, whose other tokens are guards, and a decoy."""
 
     options = MappingProxyType({**Planted.options, "decoy": DECOY})
-    shift: ClassVar[float]
-    two_sided: ClassVar[bool]
+    shift: ClassVar[float]  # about z of the decoy
+    two_sided: ClassVar[bool]  # whether guards stand on both sides of each coordinate
 
     def peak(
         self, box: Box, point: Array, signs: Array, guards: Array, gamma: float,
@@ -416,8 +377,7 @@ class Corner(Peaked):
 
     name = "corner"
     purpose = "a sharp maximum at a corner, which gradients lead away from"
-    shift = -1.0
-    """The decoy starts lower at a corner, as it can only rise from there."""
+    shift = -1.0  # The decoy starts lower at a corner, as it can only rise from there
     two_sided = False
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:

@@ -29,20 +29,14 @@ from constructive.support.errors import ParameterError, shown
 Found = TypeVar("Found")
 Disjuncts = tuple[tuple[Atom, ...], ...]
 
-TOLERANCE = 1e-4
-"""How far outside of the box, and of the property, VNN-COMP accepts a witness."""
-CLEARANCE = 1e-3
-"""The least margin of an answer."""
+TOLERANCE = 1e-4  # How far outside of the box, and of the property, VNN-COMP accepts a witness
+CLEARANCE = 1e-3  # The least margin of an answer
+# Radii are found up to so many float32 numbers: factors of 1 + 2^-7, and of 1 + 2^-4 by search.
 _FINE, _COARSE = 1 << 16, 1 << 19
-"""Radii are found up to so many float32 numbers: factors of 1 + 2^-7, and of 1 + 2^-4 by search."""
-_OCTAVE = 1 << 23
-"""As many float32 numbers as there are up to twice a number."""
-_LEAST, _MOST = 1e-6, 64.0
-"""Radii that are tried."""
-_BUDGET = 3000
-"""Evaluations of f by a search in one box."""
-_ROOM = 1.25
-"""Searches end at this multiple of the margin."""
+_OCTAVE = 1 << 23  # As many float32 numbers as there are up to twice a number
+_LEAST, _MOST = 1e-6, 64.0  # Radii that are tried
+_BUDGET = 3000  # Evaluations of f by a search in one box
+_ROOM = 1.25  # Searches end at this multiple of the margin
 
 
 def around(point: Array, radius: float) -> Box:
@@ -212,13 +206,11 @@ def _number(bits: int) -> float:
 # A new way to step is a function and one line in `STEPS`.
 
 
+# From gradients (N, d) and the number of the step to directions (N, d), of sizes about one.
 Step = Callable[[Array, int], Array]
-"""From gradients (N, d) and the number of the step to directions (N, d), of sizes about one."""
 
-_STARTS = 1000
-"""Points that walk together."""
-_WALK = 100
-"""Of a walk. The first is a tenth of the box long, and each is shorter by this factor."""
+_STARTS = 1000  # Points that walk together
+_WALK = 100  # Of a walk. The first is a tenth of the box long, and each is shorter by this factor.
 _FIRST, _SHRINK = 0.1, 0.955
 _NOTHING = 1e-300
 
@@ -252,29 +244,24 @@ def _adam() -> Step:
     return step
 
 
+# The searches by name. Each walk has a step function of its own; random points do not walk.
 STEPS: dict[str, Callable[[], Step] | None] = {
     "random": None,
     "sign": _signs,
     "normalised": _normalised,
     "adam": _adam,
 }
-"""The searches by name. Each walk has a step function of its own; random points do not walk."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt(Rebuilt):
-    """The best point that a search has seen.
+    """The best point that a search has seen."""
 
-    Attributes:
-        point: x (d,), in float64
-        slack: how far the outputs at x are inside of the best disjunct, as float64 evaluates them;
-            negative if outside
-        evaluations: of f, until a witness was found or the budget was spent
-    """
-
-    point: Array
+    point: Array  # x (d,), in float64
+    # how far the outputs at x are inside of the best disjunct, as float64 evaluates them; negative
+    # if outside
     slack: float
-    evaluations: int
+    evaluations: int  # of f, until a witness was found or the budget was spent
 
 
 def search(

@@ -23,20 +23,20 @@ from constructive.support.extras import require
 from constructive.support.progress import report
 from constructive.support.reading import regular_file
 
+# Words of results files.
 SAYS = {
     "sat": ("sat", "violated", "unsafe", "falsified"),
     "unsat": ("unsat", "holds", "safe", "verified"),
     "unknown": ("unknown", "no_result_in_file"),
 }
-"""Words of results files."""
+# Words with one of these in them, such as `run_instance_timeout` or `error_exit_code_1`.
 _PARTS = {
     "error": ("error", "crash"),
     "unknown": ("timeout", "timed-out", "timed_out", "memout", "out-of-memory", "out_of_memory"),
 }
-"""Words with one of these in them, such as `run_instance_timeout` or `error_exit_code_1`."""
 _DECADES = 2, 4, 6, 9
+# Of the box: a set of witnesses that counts as small has a smaller part.
 SMALL = 10.0 ** -_DECADES[0]
-"""Of the box: a set of witnesses that counts as small has a smaller part."""
 _FOLDERS = "vnnlib", "vnnlib2"
 
 
@@ -345,8 +345,7 @@ def _witness(cell: str, folder: Path) -> str:
 # largest. Anything else is refused.
 
 
-DIFFERENCE = 1e-3
-"""By which part the outputs of a witness may differ from those of onnxruntime."""
+DIFFERENCE = 1e-3  # By which part the outputs of a witness may differ from those of onnxruntime
 _PAIR = re.compile(r"\(\s*([XY])(?:_|\[0,\s*)(\d+)\]?\s+([-+0-9.eE]+|[-+]?(?:inf|nan))\s*\)")
 
 
@@ -359,15 +358,10 @@ class Grade(Enum):
 
 
 class Replay(NamedTuple):
-    """What a replay showed.
+    """What a replay showed."""
 
-    Attributes:
-        grade: of the witness
-        reason: in words
-    """
-
-    grade: Grade
-    reason: str
+    grade: Grade  # of the witness
+    reason: str  # in words
 
 
 def read_witness(text: str, inputs: int, outputs: int) -> tuple[Array, Array | None]:

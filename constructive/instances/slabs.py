@@ -36,32 +36,20 @@ BITS = 128
 
 @dataclass(frozen=True, eq=False)
 class HeadBound:
-    """That a head is at most c on a slab.
+    """That a head is at most c on a slab."""
 
-    Attributes:
-        bound: c
-        weights: integers in proportion to lambda (n,), 0 where a token is not used
-        tilts: mu (n,), 0 where a token is not used
-    """
-
-    bound: Fraction
-    weights: Integers
-    tilts: Array
+    bound: Fraction  # c
+    weights: Integers  # integers in proportion to lambda (n,), 0 where a token is not used
+    tilts: Array  # mu (n,), 0 where a token is not used
 
 
 @dataclass(frozen=True, eq=False)
 class Slab:
-    """The part a <= g . x <= b of a box, with a bound of each head.
+    """The part a <= g . x <= b of a box, with a bound of each head."""
 
-    Attributes:
-        start: a
-        end: b
-        heads: one bound for each head
-    """
-
-    start: Fraction
-    end: Fraction
-    heads: tuple[HeadBound, ...]
+    start: Fraction  # a
+    end: Fraction  # b
+    heads: tuple[HeadBound, ...]  # one bound for each head
 
 
 class BallHead:
@@ -114,19 +102,13 @@ class BallHead:
 
 @dataclass(frozen=True, eq=False)
 class Slabs(Refutation):
-    """Slabs that cover the box, with bounds of all heads on each.
-
-    Attributes:
-        atom: the index of the atom that is refuted
-        direction: g (d,)
-        slabs: in order along g
-    """
+    """Slabs that cover the box, with bounds of all heads on each."""
 
     kind = "slabs"
 
-    atom: int
-    direction: Array
-    slabs: tuple[Slab, ...]
+    atom: int  # the index of the atom that is refuted
+    direction: Array  # g (d,)
+    slabs: tuple[Slab, ...]  # in order along g
 
     def margin(self, network: Network, box: Box, atom: Atom) -> float:
         """Return the least c - sum_h c_h over the slabs, if all of it is proved."""
@@ -207,33 +189,22 @@ def reach(box: Box, direction: list[float]) -> tuple[Fraction, Fraction]:
 # corners, at one of these.
 
 
-_WEIGHTS = 2.0**30
-"""Of the integers that weights are rounded to."""
+_WEIGHTS = 2.0**30  # Of the integers that weights are rounded to
 _TILTS = 2.0**24
-_BOUNDS = 2.0**40
-"""The grids of tilts, and of bounds of heads."""
-_PAD = 2.0**-18
-"""What is added to bounds that are meant to be attained; grids of tilts cost less."""
-_DEPTH = 16
-"""How often the box is halved along g, at most."""
+_BOUNDS = 2.0**40  # The grids of tilts, and of bounds of heads
+_PAD = 2.0**-18  # What is added to bounds that are meant to be attained; grids of tilts cost less
+_DEPTH = 16  # How often the box is halved along g, at most
 _HALVINGS = 60
-_FLAT = 1e-300
-"""More than the width of a box along an axis in which it is flat."""
+_FLAT = 1e-300  # More than the width of a box along an axis in which it is flat
 
 
 @dataclass(frozen=True, eq=False)
 class FloatHead:
-    """A head with one output, in float64.
+    """A head with one output, in float64."""
 
-    Attributes:
-        slopes: A (n, d)
-        offsets: b (n,)
-        values: v (n,)
-    """
-
-    slopes: Array
-    offsets: Array
-    values: Array
+    slopes: Array  # A (n, d)
+    offsets: Array  # b (n,)
+    values: Array  # v (n,)
 
     @classmethod
     def of(cls, head: Head, atom: Atom) -> "FloatHead":

@@ -23,6 +23,7 @@ from constructive.support.errors import OutputError
 STANDARD_OUTPUT = Path("/dev/stdout")
 """For every function that takes a path."""
 
+# What is not a regular file, in words.
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a link",
@@ -31,7 +32,6 @@ KINDS = {
     stat.S_IFBLK: "a block device",
     stat.S_IFSOCK: "a socket",
 }
-"""What is not a regular file, in words."""
 _STREAMS = stat.S_IFIFO, stat.S_IFCHR
 _ANYBODY = 0o222
 """The permissions to write: of the owner, the group, and others."""
