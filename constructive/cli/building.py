@@ -8,7 +8,6 @@ import numpy as np
 import typer
 
 import constructive
-from constructive.cli import predictions
 from constructive.cli.common import (
     ContextSize,
     Data,
@@ -25,7 +24,14 @@ from constructive.cli.common import (
     processes,
     progress_bar,
 )
-from constructive.cli.outputs import Say, folder_output, one_output, print_json
+from constructive.cli.outputs import (
+    Say,
+    folder_output,
+    one_output,
+    print_json,
+    require_predictions,
+    save_predictions,
+)
 from constructive.constructions.registry import CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
@@ -257,10 +263,10 @@ def predict(
         constructive predict memorizer.safetensors data.npz -o predictions.csv
     """
     inputs = {"MEMORIZER": memorizer, "DATA": data}
-    either = "" if output is None else output.suffix.lower()  # `predictions` knows the two
+    either = "" if output is None else output.suffix.lower()  # one of two
     output, say = one_output(output, either, inputs=inputs, force=force, quiet=quiet)
     if output is not None:
-        predictions.require_kind(output)
+        require_predictions(output)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     classes, total = loaded.record.classes, dataset.num_examples
     with progress_bar(quiet=quiet):
@@ -272,7 +278,7 @@ def predict(
                 [loaded.predict(tokens, dataset.queries[rows]) for rows, tokens in dataset.blocks()]
             )
     if output is not None and outputs is not None:
-        predictions.save(output, outputs, classes)
+        save_predictions(output, outputs, classes)
         say(f"written to {output}")
     say(f"{total} examples, max error {error:.1e}")
     if outputs is not None and classes and classes == dataset.classes:

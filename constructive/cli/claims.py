@@ -143,7 +143,7 @@ def check_command(
         Path,
         typer.Argument(
             readable=False,  # `check` says so, with the file's role
-            help=".json file from `certify`, `recite`, `upper-bound` or `sequence certify`.",
+            help=".json file from `certify`, `recite` or `upper-bound`.",
         ),
     ],
     files: Annotated[

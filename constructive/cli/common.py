@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -66,11 +67,21 @@ HeadsOrFewest = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes to run.")]
+_PROCESSES = 1024  # The most that a command runs, far above the cores of one machine
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", "-j", min=1, max=_PROCESSES, help="Number of processes to run."),
+]
 # How many processes `processes` has.
 Pieces = Annotated[
     int,
-    typer.Option("--jobs", "-j", min=1, help="Number of processes to run (paired heads only)."),
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        max=_PROCESSES,
+        help="Number of processes to run (paired heads only).",
+    ),
 ]
 
 _INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
@@ -145,15 +156,31 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:
         lines = [f"{type(error).__name__}: {error.strerror or error}"]
+        way = "a file that may be read, or a folder that may be written"
         if error.filename is not None:
             lines.append(f"  witness: {error.filename}")
-        usual = "a file that exists and may be read, a folder that may be written"
-        lines.append(f"  try: {way_out(error, usual)}")
+            way = _nearest(error.filename) if isinstance(error, FileNotFoundError) else way
+        lines.append(f"  try: {way_out(error, way)}")
         typer.echo("\n".join(lines), err=True)
         sys.exit(2)
     except (MemoryError, LinAlgError) as error:
         typer.echo(f"{type(error).__name__.lstrip('_')}: {as_ours(error)}", err=True)
         sys.exit(2)
+
+
+def _nearest(name: object) -> str:
+    """Say what is there where a file is not."""
+    path = Path(str(name))
+    if not path.parent.is_dir():
+        return f"another path: there is no folder {path.parent}"
+    files = path.parent.iterdir() if os.access(path.parent, os.R_OK) else ()
+    names = sorted(file.name for file in files)
+    near = get_close_matches(path.name, names, n=3) or [
+        each for each in names if path.suffix and Path(each).suffix == path.suffix
+    ]
+    if near:
+        return " or ".join(str(path.with_name(each)) for each in near[:3])
+    return f"another path: there is nothing like it in {path.parent.resolve()}"
 
 
 def _plain() -> bool:

@@ -20,6 +20,7 @@ import constructive
 from constructive.cli.common import Force, Quiet, Seed, app, end, progress_bar
 from constructive.cli.outputs import Say, require_no_dash, several_outputs
 from constructive.support.arrays import Array, Integers
+from constructive.support.errors import OutputError
 from constructive.support.tables import new_table
 
 IMAGES = 1797
@@ -140,6 +141,12 @@ def demo(
     require_no_dash("--output", folder)
     drawing.require_matplotlib()
     digits = load_digits(count=examples, seed=seed)  # before a folder is made
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(
+            f"cannot write {folder}: it is not a folder",
+            witness=str(folder),
+            suggestion="the path of a folder, for all files",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     names = "digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"
     written = [folder / name for name in names]

@@ -19,13 +19,16 @@ from constructive.cli.common import (
     progress_bar,
 )
 from constructive.cli.outputs import folder_output, print_json
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, shown
 from constructive.support.tables import new_table
 
 instances = typer.Typer(
     help="Make instances for verifiers of neural networks, with proved answers, and check them.",
 )
 app.add_typer(instances, name="instances")
+
+
+_MOST = 1_000_000  # Instances of a folder
 
 
 class VnnLib(StrEnum):
@@ -47,7 +50,9 @@ def make(
         list[str] | None,
         typer.Option(help="Family: needle, corner, shadow or another; may be repeated."),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Number of instances, at least.")] = 100,
+    count: Annotated[
+        int, typer.Option(min=1, max=_MOST, help="Number of instances, at least.")
+    ] = 100,
     dim: Annotated[str, typer.Option(help="Number of inputs, or a range LEAST:MOST.")] = "2:32",
     scale: Annotated[
         str | None,
@@ -64,7 +69,7 @@ def make(
     seed: Seed = 0,
     graph: Annotated[str, typer.Option(help="ONNX graph: split, fused, flat or exp.")] = "split",
     vnnlib: Annotated[VnnLib, typer.Option(help="Versions of VNN-LIB.")] = VnnLib.both,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds, for instances.csv.")] = 60.0,
+    timeout: Annotated[float, typer.Option(help="Seconds, for instances.csv.")] = 60.0,
     jobs: Jobs = 1,
     force: Force = False,
     quiet: Quiet = False,
@@ -93,7 +98,6 @@ def make(
     options = {"scale": scale, "margin": margin}
     options |= dict(_named(text) for text in option or ())
     ranges = {name: _range(name, text) for name, text in options.items() if text is not None}
-    least, most = _range("dim", dim)
     found = [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
     names = [file.relative_to(folder).as_posix() for file in found]
     say = folder_output(folder, names, force=force, quiet=quiet)
@@ -101,7 +105,7 @@ def make(
         group = made(
             count,
             kinds=tuple(kind or KINDS),
-            dims=(int(least), int(most)),
+            dims=_range("dim", dim),
             seed=seed,
             executor=executor,
             **ranges,
@@ -130,7 +134,7 @@ def check_command(
 
         constructive instances check folder --jobs 2
     """
-    from constructive.instances.checking import check
+    from constructive.instances.folder import check
 
     with progress_bar(quiet=quiet):
         checked = check(folder, jobs=jobs, max_memory=max_memory)
@@ -153,9 +157,10 @@ def score_command(
     """Compare the results of a verifier with the proved answers.
 
     Rows of RESULTS have the name of an instance or its .vnnlib file; then sat, unsat, unknown,
-    timeout or error; then perhaps a witness ((X_0 v) ... (Y_0 v)), or the path of one. Witnesses
-    are replayed in onnxruntime and in float64. They may be outside of the box, and miss the
-    property, by 1e-4 as in VNN-COMP; others do not show that sat is right.
+    timeout or error; then perhaps a witness ((X_0 v) ... (Y_0 v)), or the path of one. Other words
+    count as unknown, and are named. Witnesses are replayed in onnxruntime and in float64. They may
+    be outside of the box, and miss the property, by 1e-4 as in VNN-COMP; others do not show that
+    sat is right.
 
     Exit status 1 if a result is FALSE: sat and unsat confused.
 
@@ -178,6 +183,12 @@ def score_command(
     console(width=120).print(table)
     for row in found.false:
         typer.echo(f"FALSE: {row.expected.name}: {row.said}, but {row.reason}")
+    for word, names in found.strange.items():
+        what = f"the word {shown(word)} is not known" if word else "there is no result"
+        typer.echo(f"unknown: {what}: {names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}")
+    missing = found.totals[Outcome.MISSING]
+    if missing:
+        typer.echo(f"missing: {results} has no row about {missing} of {len(found.rows)} instances")
     if found.others:
         typer.echo(f"{found.others} rows are about no instance of the folder")
     end(proved=not found.false)

@@ -1,17 +1,23 @@
 """What commands write: files that are checked before the work starts, and text or JSON."""
 
+import csv
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import typer
 from rich.table import Table
 
 from constructive.cli.common import console, end
+from constructive.data.labels import Label, labels_of
 from constructive.support.errors import OutputError
 from constructive.support.files import (
     STANDARD_OUTPUT,
+    replacing,
     require_folder,
     require_writable,
     same_file,
@@ -39,6 +45,8 @@ _FORMATS = {
     ".safetensors": "a file of safetensors",
     ".svg": "a picture",
 }
+_ARRAYS = ".npy", ""  # pipes and devices have no suffix
+_TABLE = ".csv"  # Endings of predictions
 
 
 def one_output(
@@ -61,7 +69,7 @@ def one_output(
     path = STANDARD_OUTPUT if output == _DASH else output
     say = _looked_at({"--output": path}, inputs, force=force, quiet=quiet or as_json)
     if path is not None:
-        require_ending(path, ending)
+        _look_at_ending(path, ending, quiet=quiet or as_json)
     if as_json and path is not None and require_writable(path).is_standard_output:
         raise OutputError(
             "--output and --json both write to standard output",
@@ -71,16 +79,20 @@ def one_output(
     return path, say
 
 
-def require_ending(path: Path, ending: str) -> None:
-    """Raise OutputError for a name whose ending promises another format."""
+def _look_at_ending(path: Path, ending: str, *, quiet: bool) -> None:
+    """Refuse a name whose ending promises another format, and say what one of its own will be."""
     found = path.suffix.lower()
-    if found != ending and found in _FORMATS:
+    if found in {"", ending}:
+        return
+    if found in _FORMATS:
         raise OutputError(
             f"cannot write {path}: {found} is the ending of {_FORMATS[found]}, and this is "
             f"{_FORMATS[ending]}",
             witness=found,
             suggestion=str(path.with_suffix(ending)),
         )
+    if not quiet:
+        typer.echo(f"{path} will be {_FORMATS[ending]}, usually named *{ending}", err=True)
 
 
 def folder_output(output: Path, names: Sequence[str], *, force: bool, quiet: bool) -> Say:
@@ -123,7 +135,7 @@ def several_outputs(
     for role, ending in (endings or {}).items():
         path = outputs[role]
         if path is not None:
-            require_ending(path, ending)
+            _look_at_ending(path, ending, quiet=quiet)
     return say
 
 
@@ -198,3 +210,40 @@ def write_certificate(
         ]
         print_json(verdict=certificate.verdict.name, claims=claims, certificate=str(output))
     end(proved=certificate.proved)
+
+
+def require_predictions(path: Path) -> None:
+    """Raise OutputError for a file whose name promises something else; worth a call before work."""
+    if path.suffix.lower() not in (*_ARRAYS, _TABLE):
+        raise OutputError(
+            f"cannot write {path}: predictions are an .npy or a .csv file",
+            witness=path.suffix,
+            suggestion=f"{path.with_suffix('.npy')} or {path.with_suffix('.csv')}",
+        )
+
+
+def save_predictions(path: Path, predictions: npt.NDArray[Any], classes: tuple[Label, ...]) -> None:
+    """Write it as the name says, whole or not at all.
+
+    A table starts with a line of names. Of classes there is the label first, and then the output
+    for each class; numbers have as many digits as bring every bit back.
+    """
+    with replacing(path) as file:
+        if path.suffix.lower() != _TABLE:
+            np.save(file, predictions)
+            return
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        rows = predictions.reshape(len(predictions), -1)
+        if classes:
+            writer.writerow(["label", *classes])
+            labels = labels_of(rows, classes).tolist()
+            writer.writerows(
+                [label, *row] for label, row in zip(labels, rows.tolist(), strict=True)
+            )
+        else:
+            single = predictions.ndim == 1
+            names = [f"prediction_{column}" for column in range(rows.shape[1])]
+            writer.writerow(["prediction"] if single else names)
+            writer.writerows(rows.tolist())
+        file.write(text.getvalue().encode())

@@ -1,4 +1,4 @@
-"""Commands about sequences: build, ask and certify, of a text."""
+"""Commands about sequences of a text: build and ask."""
 
 import os
 from enum import StrEnum
@@ -10,7 +10,6 @@ from rich.table import Table
 
 import constructive
 from constructive.cli.common import (
-    CertificateFile,
     Force,
     Quiet,
     Seed,
@@ -19,7 +18,7 @@ from constructive.cli.common import (
     end,
     progress_bar,
 )
-from constructive.cli.outputs import one_output, several_outputs, write_certificate
+from constructive.cli.outputs import several_outputs
 from constructive.sequences.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
 from constructive.support.progress import report
@@ -177,35 +176,6 @@ def ask_command(
     tokens = encode(asked, size)
     (answer,) = loaded.predict([tokens.tolist()])
     typer.echo("nothing that was memorized" if answer is None else str(answer))
-
-
-@sequence.command("certify")
-def certify_command(
-    memorizer: Annotated[Path, typer.Argument(help=".json file from `sequence build`.")],
-    data: Annotated[Path, typer.Argument(help=".json file from `sequence build --save-data`.")],
-    output: CertificateFile = Path("sequences-certificate.json"),
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Prove that every label is returned, and that there are no more weights than the theorem says.
-
-    Exit status 0 if both are PROVED, else 1; the certificate is written in any case. `constructive
-    check` gives it to the independent checker.
-
-    Example:
-
-        constructive sequence certify sequences.json sequences-data.json
-    """
-    inputs = {"MEMORIZER": memorizer, "DATA": data}
-    output, say = one_output(output, ".json", inputs=inputs, force=force, quiet=quiet)
-    with progress_bar(quiet=quiet):
-        report("read the memorizer and the data", 0, 1)
-        loaded, dataset = (
-            constructive.SequenceMemorizer.load(memorizer),
-            constructive.SequenceDataset.load(data),
-        )
-        certificate = constructive.certify(loaded, dataset)
-    write_certificate(certificate, output, say)
 
 
 def _read(corpus: Path, question: Question, window: int | None) -> "TextExamples":

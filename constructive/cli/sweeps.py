@@ -1,4 +1,4 @@
-"""Commands that compute many things: figures, curve, capacity-map."""
+"""Commands that draw: figures, curve."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import constructive
-from constructive.cli.common import Force, Jobs, Quiet, Seed, Width, app, processes, progress_bar
-from constructive.cli.outputs import one_output, require_no_dash, several_outputs
+from constructive.cli.common import Force, Jobs, Quiet, app, processes, progress_bar
+from constructive.cli.outputs import require_no_dash, several_outputs
 from constructive.cli.recite import Limit, TextUnit, read_text
 from constructive.figures.gallery import FIGURES
 from constructive.support.reading import read_file
@@ -88,54 +87,3 @@ def curve(
     with progress_bar(quiet=quiet):
         found = list(costs(text))
     typer.echo(render(text, found).rstrip())
-
-
-@app.command("capacity-map")
-def capacity_map_command(
-    heads: Annotated[
-        list[int],
-        typer.Option("--heads", "-H", min=1, help="Number H of heads; may be repeated."),
-    ],
-    context_size: Annotated[
-        list[int],
-        typer.Option(
-            "--context-size", "-n", min=1, help="Number n of tokens in a context; may be repeated."
-        ),
-    ],
-    width: Width,
-    head_dim: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Head dimension d_h; may be repeated. By default 1."),
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Use one context for all examples.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write the map to, .csv.")
-    ] = None,
-    seed: Seed = 0,
-    jobs: Jobs = 1,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Prove the largest rank of Z over all weights on a grid of H, n and d_h.
-
-    Example:
-
-        constructive capacity-map -H 10 -H 20 -n 16 -n 32 -d 64 --shared --jobs 2 -o map.csv
-    """
-    output, say = one_output(output, ".csv", inputs={}, force=force, quiet=quiet)
-    with processes(jobs) as executor, progress_bar(quiet=quiet):
-        found = constructive.capacity_map(
-            num_heads=heads,
-            context_size=context_size,
-            head_dim=head_dim or [1],
-            width=width,
-            shared_context=shared,
-            seed=seed,
-            executor=executor,
-        )
-    say(str(found))
-    if output is not None:
-        found.save(output)
-        say(f"\nwritten to {output}")

@@ -249,7 +249,7 @@ def _fewest(
 def prove_command(
     page: Annotated[
         list[Path] | None,
-        typer.Argument(help="Pages of proofs, as files or names; by default all."),
+        typer.Argument(help="Pages of proofs, as names, numbers or files; by default all."),
     ] = None,
     formal: Annotated[
         bool, typer.Option("--rocq", help="Have Rocq check the formal proofs instead.")
@@ -277,12 +277,26 @@ def prove_command(
         _check_formal_proofs(page, folder, quiet=quiet)
         return
     require_rocq(formal, folder)
-    known = {known.stem: known for known in proofs.pages()}
-    chosen = [known.get(str(path), path) for path in page or known.values()]
+    pages = proofs.pages()
+    chosen = [_page(path, pages) for path in page or pages]
     with progress_bar(quiet=quiet):
         outcomes = proofs.prove(chosen)
     typer.echo(proofs.table(outcomes))
     end(proved=bool(outcomes) and all(outcome.holds for outcome in outcomes))
+
+
+def _page(asked: Path, pages: list[Path]) -> Path:
+    """Return a page by its name, by its number or by its path."""
+    for known in pages:
+        if str(asked) in {known.stem, known.stem.partition("-")[0]}:
+            return known
+    if not asked.is_file():
+        raise ParameterError(
+            f"there is no page of proofs {asked}",
+            witness=str(asked),
+            suggestion=", ".join(known.stem for known in pages),
+        )
+    return asked
 
 
 def _check_formal_proofs(page: list[Path] | None, folder: Path | None, *, quiet: bool) -> None:

@@ -30,6 +30,7 @@ from constructive.support.arrays import (
 from constructive.support.errors import DataError, FormatError, ParameterError
 from constructive.support.files import replacing
 from constructive.support.fingerprint import fingerprint
+from constructive.support.reading import regular_file
 
 # Which examples are taken: indices, or a Boolean for each.
 
@@ -73,22 +74,19 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
 
 
 _MORE = frozenset({"classes", LENGTHS})
+_WHERE = (
+    "Dataset.open, which also takes folders with contexts.npy, queries.npy and targets.npy; or an "
+    ".npz file"
+)
 _HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
 
 
 def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
     """Return the arrays of these names, and `classes` and `lengths` if there are such.
 
-    Raises FormatError for a folder, and for what is not such an archive.
+    Raises FormatError for what is not such an archive.
     """
-    if as_path(path).is_dir():
-        raise FormatError(
-            f"{path} is a folder, not an .npz archive",
-            witness=str(path),
-            suggestion="Dataset.open, which also takes folders with contexts.npy, queries.npy and "
-            "targets.npy",
-        )
-    with as_path(path).open("rb") as file:
+    with regular_file(path, _WHERE).open("rb") as file:
         try:
             return _read_arrays(file, names)
         except Exception as error:  # readers of zip and npy raise nearly everything

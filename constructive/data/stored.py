@@ -24,6 +24,7 @@ from constructive.support.arrays import Array, finite_array, first_place
 from constructive.support.errors import DataError, FormatError
 from constructive.support.files import replacing_folder
 from constructive.support.fingerprint import Fingerprint
+from constructive.support.reading import regular_file
 from constructive.support.stored import StoredArray
 
 FILES = tuple(f"{name}.npy" for name in ARRAYS)  # The files that every folder has
@@ -168,9 +169,8 @@ def write_folder(
 
 def _loaded(path: Path) -> npt.NDArray[Any]:
     """Return a small array, in memory. Raises FormatError."""
+    regular_file(path)
     try:
-        if not path.is_file():  # opening a pipe would wait
-            raise OSError("it is not a regular file")
         with path.open("rb") as file:
             array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # readers of npy raise nearly everything

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 from constructive.support.lazy import attach
 
 if TYPE_CHECKING:
-    from constructive.instances.checking import check as check
-    from constructive.instances.families import FAMILIES as FAMILIES
-    from constructive.instances.families.family import Family as Family
-    from constructive.instances.families.robust import robust as robust
+    from constructive.instances.family import Family as Family
+    from constructive.instances.folder import check as check
     from constructive.instances.folder import save as save
     from constructive.instances.graphs import GRAPHS as GRAPHS
     from constructive.instances.instance import Answer as Answer
@@ -26,8 +24,10 @@ if TYPE_CHECKING:
     from constructive.instances.instance import Instance as Instance
     from constructive.instances.instance import Twins as Twins
     from constructive.instances.interval import Interval as Interval
+    from constructive.instances.making import FAMILIES as FAMILIES
     from constructive.instances.making import make as make
     from constructive.instances.making import planted as planted
+    from constructive.instances.memorized import robust as robust
     from constructive.instances.network import Head as Head
     from constructive.instances.network import Network as Network
     from constructive.instances.proof import Refutations as Refutations

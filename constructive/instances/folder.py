@@ -20,19 +20,20 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from constructive.instances.graphs import GRAPHS
-from constructive.instances.graphs.graph import IR_VERSION, OPSET
+from constructive.certificates.check import Checked, run_checker
+from constructive.instances.graphs import GRAPHS, IR_VERSION, OPSET
 from constructive.instances.instance import Instance
 from constructive.instances.proof import text_of
 from constructive.instances.rounding import MODEL
 from constructive.instances.vnnlib import version_1, version_2
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, shown
+from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.files import replacing_folder
 from constructive.support.progress import report
+from constructive.support.reading import regular_file
 from constructive.support.version import DISTRIBUTION, __version__
 
 FORMAT = "constructive instance 1"  # In proof files
@@ -44,7 +45,8 @@ EXPECTED = (
     "found by a random point", "found by a step along signs",
 )  # fmt: skip
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_SECONDS = 1e-6, 999_999  # The least and the largest timeout that `instances.csv` can have
 _README = """# Instances for verifiers of neural networks, with proved answers
 
 Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat.
@@ -128,12 +130,13 @@ def save(
         instances: with different names
         graph: the name of a graph, as in `graphs.GRAPHS`
         vnnlib: "1", "2" or "both"
-        timeout: in seconds, for instances.csv
+        timeout: in seconds, from 1e-6 to 999,999, for instances.csv
 
     Raises:
         MissingExtraError: without onnx
         OutputError: where the folder cannot be written
-        ParameterError: for no instances, names that do not fit, and another graph or version
+        ParameterError: for no instances, names that do not fit, another graph or version, and a
+            timeout that is out of its range
 
     Example:
         >>> import tempfile
@@ -151,6 +154,13 @@ def save(
             witness=shown(graph),
             suggestion=" or ".join(map(repr, GRAPHS)),
         )
+    if not _SECONDS[0] <= timeout <= _SECONDS[1]:
+        raise ParameterError(
+            f"timeout={shown(timeout)} is not a number of seconds",
+            witness=shown(timeout),
+            suggestion="timeout=60; from 0.000001 to 999999",
+        )
+    seconds = f"{timeout:.6f}".rstrip("0").rstrip(".")
     way = GRAPHS[graph]()
     networks: dict[str, bytes] = {}
     with replacing_folder(folder, names) as new:
@@ -172,7 +182,7 @@ def save(
         report("write instances", len(instances), len(instances))
         first = VNNLIB[vnnlib][0]
         rows: list[tuple[str, ...]] = [
-            (f"onnx/{each.network_name}.onnx", f"{first}/{each.name}.vnnlib", f"{timeout:g}")
+            (f"onnx/{each.network_name}.onnx", f"{first}/{each.name}.vnnlib", seconds)
             for each in instances
         ]
         (new / "instances.csv").write_text(_table(rows), encoding="utf-8")
@@ -231,3 +241,102 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
+
+
+_HARDNESS = "found by a random point"
+
+
+class Expected(NamedTuple):
+    """A row of expected.csv.
+
+    Attributes:
+        name: of the instance
+        answer: "sat" or "unsat"
+        family: its kind
+        network: the name of its network, which twins share
+        random: a bound of the probability that a random point is a witness, or None
+    """
+
+    name: str
+    answer: str
+    family: str
+    network: str
+    random: float | None
+
+
+def expected_rows(folder: str | Path) -> dict[str, Expected]:
+    """Read expected.csv of a folder: rows by the names of instances.
+
+    Example:
+        >>> expected_rows("none")
+        Traceback (most recent call last):
+            ...
+        constructive.FormatError: none/expected.csv cannot be read as the answers of instances
+          witness: FileNotFoundError
+          try: a folder of `constructive instances`
+    """
+    path = Path(folder) / "expected.csv"
+    rows = {}
+    try:
+        with regular_file(path).open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file, strict=True):
+                random = float(row[_HARDNESS]) if row.get(_HARDNESS) else None
+                name = row["instance"]
+                rows[name] = Expected(name, row["answer"], row["family"], row["network"], random)
+    except (OSError, KeyError, ValueError, csv.Error) as error:
+        raise FormatError(
+            f"{path} cannot be read as the answers of instances",
+            witness=type(error).__name__,
+            suggestion="a folder of `constructive instances`",
+        ) from error
+    return rows
+
+
+def check(folder: str | Path, *, jobs: int = 1, max_memory: float = 8.0) -> Checked:
+    """Run the independent checker on a folder of instances, in a process of its own.
+
+    It reads networks and properties from their ONNX and VNN-LIB files, and shows each answer by its
+    proof: in real arithmetic, and by a margin of twice what float32 evaluations are off by. Every
+    row and every file of the folder has to be accounted for.
+
+    Args:
+        folder: as `save` writes it
+        jobs: how many processes the checker runs
+        max_memory: GB that each of them may take
+
+    Returns:
+        What it said: a line for each instance, and the model of float32 evaluations.
+
+    Raises:
+        FormatError: for what is not a folder, and for one without instances
+        ParameterError: for a number of processes or a size that is not positive
+
+    Example:
+        >>> import tempfile
+        >>> from constructive import instances
+        >>> folder = Path(tempfile.mkdtemp()) / "folder"
+        >>> instances.save(folder, instances.planted(dim=2, scale=16.0))
+        >>> print(instances.check(folder).report)  # doctest: +ELLIPSIS
+        needle_a ... by a margin of ...; float32 is off by at most ...
+        needle_b ...
+        a float32 evaluation is float32, pairwise: each operator of the graph once, ...
+        2 of 2 answers are proved (the folder says 1 sat, 1 unsat)
+        PROVED
+        <BLANKLINE>
+    """
+    require_positive(jobs=jobs)
+    path = Path(folder)
+    if not path.is_dir():
+        raise FormatError(
+            f"{folder} is not a folder",
+            witness=str(folder),
+            suggestion="a folder of `constructive instances`",
+        )
+    if not any((path / name).exists() for name in ("instances.csv", "expected.csv")):
+        raise FormatError(
+            f"{folder} is not a folder of instances: it has no instances.csv",
+            witness=str(folder),
+            suggestion="a folder of `constructive instances`",
+        )
+    words = ["instances", str(path.resolve()), "--jobs", str(jobs)]
+    return run_checker(words, max_memory=max_memory)

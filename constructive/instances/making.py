@@ -1,6 +1,5 @@
 """Many instances from one seed: sizes are drawn, families take turns."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from operator import attrgetter
@@ -8,14 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.instances.families import FAMILIES
-from constructive.instances.families.planted import Planted
+from constructive.instances.family import DIM, Family, Option, chosen_options
 from constructive.instances.instance import Instance, Twins
+from constructive.instances.memorized import Classes, Robust, Token
+from constructive.instances.planting import Corner, Needle, Planted, Shadow
 from constructive.support.arguments import require_pair, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
 
 _SEEDS = 2**31
+# As `--kind` takes them. A new family is a class, and a name here.
+FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (Needle, Corner, Shadow, Robust, Token, Classes)
+}
 # The families of twins with a planted maximum.
 KINDS = tuple(name for name, family in FAMILIES.items() if issubclass(family, Planted))
 
@@ -67,7 +71,7 @@ def make(
     count: int,
     *,
     kinds: str | Sequence[str] = KINDS,
-    dims: tuple[int, int] = (2, 32),
+    dims: tuple[float, float] = (2, 32),
     seed: int = 0,
     executor: Executor | None = None,
     **options: float | tuple[float, float],
@@ -80,14 +84,15 @@ def make(
     Args:
         count: how many instances, at least
         kinds: the names of one or more families; a string is one name
-        dims: the range of d
+        dims: the range of d, in whole numbers
         seed: of all that is drawn
         executor: where groups are made; None for here
         options: values, or ranges (least, most), of options of families
 
     Raises:
-        ParameterError: for other kinds or none, ranges that are not pairs of positive numbers in
-            order, and options that no family takes
+        ParameterError: for other kinds or none, ranges that are not pairs in order of numbers that
+            an option takes, options that no family takes, and, before anything is made, a margin
+            that is too small for one of the networks
 
     Example:
         >>> made = make(4, kinds=["needle"], dims=(2, 8), scale=(16.0, 256.0))
@@ -105,6 +110,8 @@ def make(
         # Two instances a group are usual; what is missing then is made in another round.
         groups = max(1, (count - len(made)) // 2)
         todo = [next(tasks) for _ in range(groups)]
+        if not made:
+            _require_margins(todo)
         found = ordered_map(_made, todo, executor=executor, step="make instances")
         made += [instance for group in found for instance in sorted(group, key=attrgetter("name"))]
     return made
@@ -130,42 +137,71 @@ def _require_kinds(kinds: Sequence[str]) -> None:
 
 def _ranges(
     kinds: Sequence[str],
-    dims: tuple[int, int],
+    dims: tuple[float, float],
     options: Mapping[str, float | tuple[float, float]],
 ) -> dict[str, tuple[float, float]]:
     """The range of d and those of options, checked."""
-    known = {name: option for kind in kinds for name, option in FAMILIES[kind].options.items()}
+    known = _options(kinds)
     usual = {name: option.drawn for name, option in known.items() if option.drawn is not None}
     ranges: dict[str, tuple[float, float]] = {}
     for name, given in {"dims": dims, **usual, **options}.items():
-        if name not in {*known, "dims"}:
+        if name not in known:
             raise ParameterError(
                 f"no family of {', '.join(kinds)} takes {name}",
                 witness=name,
-                suggestion=", ".join(sorted(known)) or "kinds=['needle']",
+                suggestion=", ".join(sorted(known)),
             )
         pair = given if isinstance(given, tuple | list) else (given, given)
         require_pair(name, pair, f"{name}=(least, most)")
-        if not 0.0 < pair[0] <= pair[1] < math.inf and not pair[0] == pair[1] == 0.0:
+        taken = all(value in known[name] for value in pair)
+        if not (taken and pair[0] <= pair[1] and (pair[0] or pair[0] == pair[1])):
+            one, other = map(shown, pair)
             raise ParameterError(
-                f"{name}={shown(given)} is not a range of positive numbers",
+                f"{one} to {other} is not a range of {name}" if one != other
+                else f"{one} is not a value of {name}",
                 witness=shown(given),
-                suggestion=f"{name}=(least, most) with 0 < least <= most",
-            )
+                suggestion=f"{known[name].range}; a range has the smaller number first, above 0",
+            )  # fmt: skip
         ranges[name] = pair
     return ranges
+
+
+def _options(kinds: Sequence[str]) -> dict[str, Option]:
+    options = {name: option for kind in kinds for name, option in FAMILIES[kind].options.items()}
+    return {"dims": DIM, **options}
+
+
+def _require_margins(tasks: Sequence[_Task]) -> None:
+    """Raise ParameterError for families whose networks need a larger margin than they are given."""
+    least: dict[str, float] = {}
+    for kind, _, dim, seed, options in tasks:
+        family = FAMILIES[kind]()
+        chosen = chosen_options(family, dim, seed, options)
+        needed = family.least_margin(dim, np.random.default_rng(seed), chosen)
+        if needed > chosen.get("margin", np.inf):
+            least[kind] = max(needed, least.get(kind, 0.0))
+    others = dict.fromkeys(task.kind for task in tasks if task.kind not in least)
+    if least:
+        without = f", or only the kinds {', '.join(others)}" if others else ""
+        raise ParameterError(
+            f"the margin is too small for networks of {', '.join(least)}",
+            witness={"least margins": least},
+            suggestion=f"margin={2.0 * max(least.values()):.2g}, a smaller scale, fewer inputs"
+            f"{without}",
+        )
 
 
 def _tasks(
     kinds: Sequence[str], ranges: Mapping[str, tuple[float, float]], seed: int
 ) -> Iterator[_Task]:
     """Groups of instances, without end."""
-    number = 0
+    known, number = _options(kinds), 0
     while True:
         for kind in kinds:
             random = np.random.default_rng((seed, number))
             drawn = {name: _between(pair, random) for name, pair in ranges.items()}
-            dim = max(round(drawn.pop("dims")), int(ranges["dims"][0]))
+            drawn = {name: round(x) if known[name].whole else x for name, x in drawn.items()}
+            dim = int(drawn.pop("dims"))
             takes = FAMILIES[kind].options
             options = {name: value for name, value in drawn.items() if name in takes}
             yield _Task(kind, f"{kind}_{number:04}", dim, int(random.integers(_SEEDS)), options)

@@ -2,26 +2,41 @@
 
 import csv
 import gzip
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+
+from constructive.instances.folder import Expected, expected_rows
 from constructive.instances.properties import Property
-from constructive.instances.reading import Expected, expected_rows, read_property
-from constructive.instances.replaying import Grade, replayed
+from constructive.instances.radii import TOLERANCE
+from constructive.instances.vnnlib import read_property
+from constructive.support.arrays import Array
 from constructive.support.errors import FormatError
+from constructive.support.extras import require
 from constructive.support.progress import report
+from constructive.support.reading import regular_file
 
-# Words of results files. A word with "error" or "crash" in it is an error.
+# Words of results files.
 SAYS = {
     "sat": ("sat", "violated", "unsafe", "falsified"),
     "unsat": ("unsat", "holds", "safe", "verified"),
-    "unknown": ("unknown", "timeout", "run_instance_timeout"),
+    "unknown": ("unknown", "no_result_in_file"),
+}
+# Words with one of these in them, such as `run_instance_timeout` or `error_exit_code_1`.
+_PARTS = {
+    "error": ("error", "crash"),
+    "unknown": ("timeout", "timed-out", "timed_out", "memout", "out-of-memory", "out_of_memory"),
 }
 _DECADES = 2, 4, 6, 9
+# Of the box: a set of witnesses that counts as small has a smaller part.
+SMALL = 10.0 ** -_DECADES[0]
 _FOLDERS = "vnnlib", "vnnlib2"
 
 
@@ -35,6 +50,14 @@ class Outcome(Enum):
     FALSE = "FALSE"
     ERROR = "error"
     MISSING = "missing"
+
+
+class Result(NamedTuple):
+    """What a row of a results file says; its meaning is None if the word is not known."""
+
+    word: str
+    meaning: str | None
+    witness: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,18 +84,28 @@ class Score:
     Attributes:
         rows: one for each instance, in the order of expected.csv
         others: how many rows of the results file are about no instance of the folder
+        strange: instances by words that are not known, which count as unknown; "" for no word
     """
 
     rows: tuple[Scored, ...]
     others: int
+    strange: Mapping[str, tuple[str, ...]]
 
     @property
     def false(self) -> tuple[Scored, ...]:
         """The instances about which the verifier is wrong."""
         return tuple(row for row in self.rows if row.outcome is Outcome.FALSE)
 
+    @property
+    def totals(self) -> Counter[Outcome]:
+        """How many instances have each outcome."""
+        return Counter(row.outcome for row in self.rows)
+
     def counts(self) -> dict[tuple[str, str, str], Counter[Outcome]]:
-        """Count outcomes by family, answer and hardness, in this order."""
+        """Count outcomes by family, answer and hardness, in this order.
+
+        The last rows are of the family "all": small sets of witnesses, and all instances.
+        """
         random = {row.expected.network: row.expected.random for row in self.rows
                   if row.expected.random is not None}  # fmt: skip
         found: dict[tuple[str, str, str], Counter[Outcome]] = {}
@@ -80,14 +113,20 @@ class Score:
             given = row.expected
             key = given.family, given.answer, hardness(random.get(given.network))
             found.setdefault(key, Counter())[row.outcome] += 1
-        return dict(sorted(found.items()))
+        found = dict(sorted(found.items()))
+        small = [row.outcome for row in self.rows
+                 if random.get(row.expected.network, 1.0) < SMALL]  # fmt: skip
+        if small:
+            found["all", "", hardness(0.99 * SMALL)] = Counter(small)
+        found["all", "", ""] = self.totals
+        return found
 
     def document(self) -> dict[str, object]:
         """Return what `--json` prints."""
-        totals = Counter(row.outcome for row in self.rows)
         return {
-            "counts": {outcome.value: totals[outcome] for outcome in Outcome},
+            "counts": {outcome.value: self.totals[outcome] for outcome in Outcome},
             "other rows": self.others,
+            "words that are not known": dict(self.strange),
             "instances": [
                 {"instance": row.expected.name, "answer": row.expected.answer, "said": row.said,
                  "outcome": row.outcome.value, "reason": row.reason}
@@ -118,13 +157,17 @@ def score(folder: str | Path, results: str | Path) -> Score:
     VNN-COMP. Witnesses are replayed (`replaying`). Check the folder first: its expected.csv is
     believed here.
 
+    A word that is not known counts as unknown, and so does a row with no word or with both *sat*
+    and *unsat*. Of several rows about an instance a false one counts; if others differ, they are an
+    error.
+
     Args:
         folder: as `save` writes it
         results: a .csv file
 
     Raises:
-        FormatError: if the folder or the file cannot be read, a result is not a known word, an
-            instance has two rows or a row two results, or no row is about the folder
+        FormatError: if the folder or the file is not what it should be, or no row is about it
+        OSError: if the file cannot be read
         MissingExtraError: without onnx and onnxruntime, if there are witnesses
 
     Example:
@@ -146,24 +189,37 @@ def score(folder: str | Path, results: str | Path) -> Score:
             witness=f"{others} rows",
             suggestion="rows such as onnx/NETWORK.onnx,vnnlib/NAME.vnnlib,sat",
         )
-    rows = []
+    rows, strange = [], dict[str, tuple[str, ...]]()
     for done, given in enumerate(expected.values()):
         report("score", done, len(expected))
-        word, witness = said.get(given.name, ("", ""))
-        outcome, reason = _judged(folder, given, word, witness)
-        if outcome is Outcome.FALSE:
-            reason += _twins(given, expected, said)
-        rows.append(Scored(given, word, outcome, reason))
+        found = said.get(given.name, [])
+        row = _scored(folder, given, found)
+        if row.outcome is Outcome.FALSE:
+            row = replace(row, reason=row.reason + _twins(given, expected, said))
+        rows.append(row)
+        for word in sorted({result.word for result in found if result.meaning is None}):
+            strange[word] = (*strange.get(word, ()), given.name)
     report("score", len(expected), len(expected))
-    return Score(tuple(rows), others)
+    return Score(tuple(rows), others, strange)
 
 
-def _judged(folder: Path, given: Expected, word: str, witness: str) -> tuple[Outcome, str]:
+def _scored(folder: Path, given: Expected, results: Sequence[Result]) -> Scored:
+    """What the rows about one instance are worth together."""
+    judged = [Scored(given, each.word, *_judged(folder, given, each)) for each in results]
+    if not judged:
+        return Scored(given, "", Outcome.MISSING, "no row")
+    first = min(judged, key=lambda row: row.outcome is not Outcome.FALSE)
+    if first.outcome is Outcome.FALSE or len({each.meaning or "unknown" for each in results}) == 1:
+        return first
+    words = ", ".join(each.word for each in results)
+    return replace(first, outcome=Outcome.ERROR, reason=f"rows differ: {words}")
+
+
+def _judged(folder: Path, given: Expected, result: Result) -> tuple[Outcome, str]:
     """What a result is worth, and why."""
-    meant, proof = _meaning(word) if word else "", f"proofs/{given.name}.json"
+    (word, meant, witness), proof = result, f"proofs/{given.name}.json"
     if meant not in {"sat", "unsat"}:
-        others = {"": Outcome.MISSING, "unknown": Outcome.UNKNOWN}
-        return others.get(meant or "", Outcome.ERROR), word or "no row"
+        return Outcome.ERROR if meant == "error" else Outcome.UNKNOWN, word or "no result"
     if meant != given.answer:
         says = "has a witness" if given.answer == "sat" else "proves that there is no witness"
         return Outcome.FALSE, f"{proof} {says}"
@@ -178,14 +234,14 @@ def _judged(folder: Path, given: Expected, word: str, witness: str) -> tuple[Out
 
 
 def _twins(
-    given: Expected, expected: Mapping[str, Expected], said: Mapping[str, tuple[str, str]]
+    given: Expected, expected: Mapping[str, Expected], said: Mapping[str, list[Result]]
 ) -> str:
     """What a false result contradicts: instances on the same network, and what was said there."""
     twins = [each for each in expected.values()
              if each.network == given.network and each.answer != given.answer]  # fmt: skip
     told = (
         f"; its twin {each.name} is {each.answer}, and the result says "
-        f"{said.get(each.name, ('nothing', ''))[0]}"
+        f"{' and '.join(result.word for result in said.get(each.name, [])) or 'nothing'}"
         for each in twins
     )
     return "".join(told)
@@ -199,20 +255,18 @@ def _property(folder: Path, given: Expected) -> Property:
 
 
 def _meaning(word: str) -> str | None:
-    """sat, unsat, unknown, error, or None for a word that is not a result."""
+    """sat, unsat, unknown, error, or None for a word that is not known."""
     plain = word.strip().lower()
     for meaning, words in SAYS.items():
         if plain in words:
             return meaning
-    wrong = any(part in plain for part in ("error", "crash"))
-    return "error" if wrong else "unknown" if "timeout" in plain else None
+    parts = (meaning for meaning, words in _PARTS.items() if any(part in plain for part in words))
+    return next(parts, None)
 
 
-def _results(
-    path: Path, expected: Mapping[str, Expected]
-) -> tuple[dict[str, tuple[str, str]], int]:
-    """Result and witness by instance, and the number of other rows."""
-    found: dict[str, tuple[str, str]] = {}
+def _results(path: Path, expected: Mapping[str, Expected]) -> tuple[dict[str, list[Result]], int]:
+    """Results by instance, one for each row, and the number of other rows."""
+    found: dict[str, list[Result]] = {}
     others = 0
     for row in _rows(path):
         named = _named(row, expected)
@@ -220,26 +274,32 @@ def _results(
             others += bool(row)
             continue
         place, name = named
-        rest = row[place + 1 :]
-        results = [k for k, cell in enumerate(rest) if _meaning(cell) is not None]
-        meant = [_meaning(rest[k]) for k in results]
-        if not results or name in found or {"sat", "unsat"} & set(meant) - set(meant[:1]):
-            what = "no result" if not results else "two rows" if name in found else "two results"
-            raise FormatError(
-                f"{path} has {what} of {name}",
-                witness=",".join(row)[:80],
-                suggestion="one row for each instance, with sat, unsat, unknown, timeout or error",
-            )
-        after = (_witness(cell, path.parent) for cell in rest[results[0] + 1 :])
-        found[name] = rest[results[0]].strip(), next(filter(None, after), "")
+        result = _result([cell.strip() for cell in row[place + 1 :]], path.parent)
+        found.setdefault(name, []).append(result)
     return found, others
+
+
+def _result(cells: Sequence[str], folder: Path) -> Result:
+    """The result in the cells after the name of an instance; files of witnesses are in a folder."""
+    meanings = list(map(_meaning, cells))
+    places = [k for k, meaning in enumerate(meanings) if meaning is not None]
+    if not places:  # a word that is not known, if any cell is one
+        return Result(next((cell for cell in cells if cell[:1].isalpha()), ""), None)
+    first = places[0]
+    others = [k for k in places if meanings[k] in {"sat", "unsat"} - {meanings[first]}]
+    if others:  # which of them is the result?
+        return Result(f"{cells[first]} and {cells[others[0]]}", None)
+    witnesses = (_witness(cell, folder) for cell in cells[first + 1 :])
+    return Result(cells[first], meanings[first], next(filter(None, witnesses), ""))
 
 
 def _rows(path: Path) -> list[list[str]]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with regular_file(path).open(newline="", encoding="utf-8-sig") as file:
             return list(csv.reader(file, strict=True))
-    except (OSError, ValueError, csv.Error) as error:
+    except FormatError:
+        raise
+    except (ValueError, csv.Error) as error:
         raise FormatError(
             f"{path} cannot be read as a results file",
             witness=str(error),
@@ -274,3 +334,110 @@ def _witness(cell: str, folder: Path) -> str:
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     except (OSError, ValueError, EOFError, zlib.error):
         return ""
+
+
+# Replaying witnesses of verifiers, as VNN-COMP does, and more strictly.
+#
+# A witness is text, `((X_0 0.25) ... (Y_0 1.5))`, or `X[0,0]` in VNN-LIB 2.0; the outputs may be
+# missing. It is *exact* if it is in the box, and the outputs meet the property, both in onnxruntime
+# (float32) and in float64. It is *within tolerance* if that is true up to 1e-4, which VNN-COMP
+# accepts; outputs that are given may differ from those of onnxruntime by a part of 1e-3 of the
+# largest. Anything else is refused.
+
+
+DIFFERENCE = 1e-3  # By which part the outputs of a witness may differ from those of onnxruntime
+_PAIR = re.compile(r"\(\s*([XY])(?:_|\[0,\s*)(\d+)\]?\s+([-+0-9.eE]+|[-+]?(?:inf|nan))\s*\)")
+
+
+class Grade(Enum):
+    """What a witness is worth."""
+
+    EXACT = "exact"
+    TOLERATED = "within tolerance"
+    REFUSED = "refused"
+
+
+class Replay(NamedTuple):
+    """What a replay showed."""
+
+    grade: Grade  # of the witness
+    reason: str  # in words
+
+
+def read_witness(text: str, inputs: int, outputs: int) -> tuple[Array, Array | None]:
+    """Read a witness: inputs (d,), and outputs (k,) if they are given.
+
+    Example:
+        >>> read_witness("sat ((X_0 0.5) (X_1 -2) (Y_0 1.5))", 2, 1)
+        (array([ 0.5, -2. ]), array([1.5]))
+    """
+    pairs = _PAIR.findall(text)
+    rest = re.sub(r"[\s()]", "", _PAIR.sub("", text))
+    found = {(role, int(index)): _number(value) for role, index, value in pairs}
+    wanted = {("X", i) for i in range(inputs)}
+    told = {key for key in found if key[0] == "Y"}
+    right = rest in {"", "sat"} and len(found) == len(pairs)
+    right = right and told in (set(), {("Y", j) for j in range(outputs)})
+    values = np.array([found.get(key, np.nan) for key in sorted(wanted)])
+    if not right or set(found) - told != wanted or not np.isfinite(values).all():
+        raise FormatError(
+            f"the witness does not name {inputs} inputs once each",
+            witness=text[:80],
+            suggestion="((X_0 0.25) (X_1 0.5) ... (Y_0 1.5))",
+        )
+    return values, np.array([found[key] for key in sorted(told)]) if told else None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def outputs_of(graph: Path, point: Array) -> dict[str, Array]:
+    """Evaluate an ONNX graph at one input (d,), in onnxruntime and in float64: (k,) each."""
+    onnx = require("onnx", extra="instances", purpose="replaying witnesses")
+    reference = require("onnx.reference", extra="instances", purpose="replaying witnesses")
+    runtime = require("onnxruntime", extra="instances", purpose="replaying witnesses")
+    model = onnx.load(regular_file(graph))
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (single,) = session.run(None, {"X": point[None].astype(np.float32)})
+    numbers = onnx.numpy_helper
+    for constant in model.graph.initializer:
+        array = numbers.to_array(constant)
+        if array.dtype == np.float32:
+            constant.CopyFrom(numbers.from_array(array.astype(np.float64), constant.name))
+    (double,) = reference.ReferenceEvaluator(model).run(None, {"X": point[None]})
+    return {"onnxruntime": single[0].astype(np.float64), "float64": double[0]}
+
+
+def replayed(graph: Path, wanted: Property, witness: str) -> Replay:
+    """Replay the text of a witness on an ONNX file."""
+    try:
+        point, told = read_witness(witness, len(wanted.box.lower), wanted.output_dim)
+    except FormatError as error:
+        return Replay(Grade.REFUSED, error.problem)
+    outside = np.maximum(wanted.box.lower - point, point - wanted.box.upper)
+    where = int(outside.argmax())
+    far = float(outside[where])
+    misses = [(far, f"X_{where} is {far:.2g} outside of the box")]
+    if far <= TOLERANCE:  # others are not evaluated
+        outputs = outputs_of(graph, point)
+        for name, each in outputs.items():
+            slack = float(wanted.least_slack(each[None])[0])
+            misses.append((-slack, f"outputs in {name} miss the property by {-slack:.2g}"))
+        if told is not None and _differs(told, outputs["onnxruntime"]):
+            misses.append((np.inf, "its outputs are not those of onnxruntime"))
+    for limit, grade in ((TOLERANCE, Grade.REFUSED), (0.0, Grade.TOLERATED)):
+        reasons = [reason for miss, reason in misses if not miss <= limit]
+        if reasons:
+            return Replay(grade, reasons[0])
+    return Replay(Grade.EXACT, "in the box, and its outputs meet the property")
+
+
+def _differs(told: Array, outputs: Array) -> bool:
+    """Whether outputs of a witness are others than those that were computed."""
+    return not np.abs(told - outputs).max() <= DIFFERENCE * np.abs(outputs).max()

@@ -15,6 +15,8 @@ Slabs that cover the box, and bounds c_h whose sum is below a threshold on each,
 How lambda and mu were found does not matter (`search`).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -172,3 +174,233 @@ def reach(box: Box, direction: list[float]) -> tuple[Fraction, Fraction]:
     ]
     first, last = (sum(part, Fraction(0)) for part in zip(*ends, strict=True))
     return first, last
+
+
+# Search for refutations in floating point. What it finds is proved by `slabs`, or is nothing.
+#
+# Along a direction g the box is cut into slabs, in halves until each has a bound. Heads that depend
+# on g . x alone (*ridges*) are bounded by their values at the ends of a slab, and at the centre if
+# that is within; what is left of the threshold is for the other heads.
+#
+# The weights lambda of a bound are those of softmax over the tokens below c, at a point where the
+# head is largest: one on the line through a centre, or a minimum that L-BFGS finds. For one token
+# above c they are optimal (duality of geometric programs). Each mu minimizes a convex function with
+# corners, at one of these.
+
+
+_WEIGHTS = 2.0**30  # Of the integers that weights are rounded to
+_TILTS = 2.0**24
+_BOUNDS = 2.0**40  # The grids of tilts, and of bounds of heads
+_PAD = 2.0**-18  # What is added to bounds that are meant to be attained; grids of tilts cost less
+_DEPTH = 16  # How often the box is halved along g, at most
+_HALVINGS = 60
+_FLAT = 1e-300  # More than the width of a box along an axis in which it is flat
+
+
+@dataclass(frozen=True, eq=False)
+class FloatHead:
+    """A head with one output, in float64."""
+
+    slopes: Array  # A (n, d)
+    offsets: Array  # b (n,)
+    values: Array  # v (n,)
+
+    @classmethod
+    def of(cls, head: Head, atom: Atom) -> "FloatHead":
+        """Combine the outputs of a head by the coefficients of an atom."""
+        return cls(head.slopes, head.offsets, head.values @ atom.coefficients)
+
+    def at(self, point: Array) -> float:
+        """Evaluate the head at a point x (d,)."""
+        logits = self.slopes @ point + self.offsets
+        weights = np.exp(logits - logits.max())
+        return float(weights @ self.values / weights.sum())
+
+    def is_ridge(self, direction: Array) -> bool:
+        """Whether differences of logits depend on g . x alone."""
+        square = direction @ direction
+        if not square:
+            return False
+        apart = self.slopes - self.slopes[0]
+        return np.array_equal(apart, np.outer(apart @ direction / square, direction))
+
+    def weights_at(self, point: Array, bound: float) -> Integers:
+        """Return the weights of softmax at x over the tokens below c, as integers: (n,)."""
+        low = self.values < bound
+        terms = self.slopes[low] @ point + self.offsets[low] + np.log(bound - self.values[low])
+        shares = np.exp(terms - terms.max())
+        weights = np.zeros(len(self.values), np.int64)
+        weights[low] = np.rint(shares / shares.max() * _WEIGHTS)
+        return weights // math.gcd(*weights.tolist())
+
+    def bounded(
+        self, bound: float, point: Array, box: Box, direction: Array, ends: tuple[float, float]
+    ) -> HeadBound | None:
+        """Return the bound c with its weights and tilts, or None where they do not prove it.
+
+        c is on its grid, weights are taken at x (d,), and the ends are those of a slab along g.
+        """
+        tokens = len(self.values)
+        weights, tilts = np.zeros(tokens, np.int64), np.zeros(tokens)
+        high = np.flatnonzero(self.values > bound)
+        if not len(high):
+            return HeadBound(Fraction(bound), weights, tilts)
+        if not (self.values < bound).any():
+            return None
+        weights = self.weights_at(point, bound)
+        used = weights > 0
+        shares = weights[used] / weights.sum()
+        mean = shares @ self.slopes[used]
+        rooms = np.log((bound - self.values[used]) / shares)
+        offset = float(shares @ (self.offsets[used] + rooms))
+        total = 0.0
+        for i in high.tolist():
+            rest = self.slopes[i] - mean
+            tilts[i], most = _best_tilt(rest, box, direction, ends)
+            exponent = most + self.offsets[i] - offset
+            total += (self.values[i] - bound) * math.exp(min(exponent, 700.0))
+        proved = total <= 1.0 - 2.0**-40
+        return HeadBound(Fraction(bound), weights, tilts) if proved else None
+
+    def highest(self, box: Box, bound: float, start: Array) -> Array:
+        """Find the point of a box where the head is largest, as if c were its value: (d,).
+
+        There have to be tokens above c and below it.
+        """
+        from scipy.optimize import minimize  # noqa: PLC0415 - it takes long to import
+
+        low, top = self.values < bound, int(np.argmax(self.values))
+        slopes = self.slopes[low] - self.slopes[top]
+        offsets = self.offsets[low] - self.offsets[top] + np.log(bound - self.values[low])
+        middle, radius = (box.lower + box.upper) / 2.0, box.widths / 2.0
+
+        def objective(u: Array) -> tuple[float, Array]:
+            terms = slopes @ (middle + radius * u) + offsets
+            largest = terms.max()
+            shares = np.exp(terms - largest)
+            whole = shares.sum()
+            return largest + math.log(whole), slopes.T @ (shares / whole) * radius
+
+        found = minimize(
+            objective,
+            (start - middle) / np.maximum(radius, _FLAT),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-1.0, 1.0)] * len(middle),
+            options={"maxiter": 100, "ftol": 1e-10, "gtol": 1e-6},
+        )
+        best: Array = np.clip(middle + radius * found.x, box.lower, box.upper)
+        return best
+
+    def maximum(self, box: Box, tolerance: float) -> HeadBound:
+        """Bound the head on a box: the least c that can be shown, up to a tolerance.
+
+        Every second c is just above the largest value that was seen. If one token is above c, this
+        converges as Newton's method does (Dinkelbach). The others halve what is left.
+        """
+        point: Array = (box.lower + box.upper) / 2.0
+        most = float(self.values.max())
+        least = self.at(point)
+        none, tokens = np.zeros(self.slopes.shape[1]), len(self.values)
+        best = HeadBound(Fraction(most), np.zeros(tokens, np.int64), np.zeros(tokens))
+        for turn in range(_HALVINGS):
+            if most - least <= tolerance:
+                break
+            bound = on_grid((least + most) / 2.0 if turn % 2 else least + 0.75 * tolerance)
+            if self.values.min() < bound < most:
+                point = self.highest(box, bound, point)
+            found = self.bounded(bound, point, box, none, (0.0, 0.0))
+            if found is None:
+                least = max(bound, self.at(point))
+            else:
+                most, best = bound, found
+        return best
+
+
+def on_grid(bound: float) -> float:
+    """Round a bound, below 2^12 in size, up to its grid."""
+    return math.ceil(bound * _BOUNDS) / _BOUNDS
+
+
+def _best_tilt(
+    rest: Array, box: Box, direction: Array, ends: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the mu with the least max (r - mu g) . x + max(mu a, mu b), and that number."""
+    used = direction != 0.0
+    corners = np.append(rest[used] / direction[used], 0.0)
+    corners = np.unique(np.rint(corners * _TILTS) / _TILTS)
+    slopes = rest - corners[:, np.newaxis] * direction
+    whole = np.where(slopes > 0.0, slopes * box.upper, slopes * box.lower).sum(axis=1)
+    whole += np.maximum(corners * ends[0], corners * ends[1])
+    best = int(np.argmin(whole))
+    return float(corners[best]), float(whole[best])
+
+
+def refute_by_slabs(
+    network: Network,
+    box: Box,
+    atom: Atom,
+    target: float,
+    *,
+    direction: Array,
+    centre: Array,
+) -> Slabs | None:
+    """Search for slabs along g (d,) on which w . f <= target; None where halving finds none.
+
+    The atom is the only one of its disjunct. Weights of heads that are not ridges are taken on the
+    line through the centre (d,).
+    """
+    heads = [FloatHead.of(head, atom) for head in network.heads]
+    ridges = [head.is_ridge(direction) for head in heads]
+    if sum(ridges) < len(heads) - 1:
+        return None
+    first, last = reach(box, direction.tolist())
+    middle, square = float(direction @ centre), float(direction @ direction)
+
+    def on_line(at: float) -> Array:
+        return centre + direction * ((at - middle) / square)
+
+    def bounds(start: float, end: float) -> tuple[HeadBound, ...] | None:
+        found: list[HeadBound | None] = [None] * len(heads)
+        left = target
+        for i in np.flatnonzero(ridges).tolist():
+            ends = start, end, min(max(middle, start), end)
+            top, at = max((heads[i].at(on_line(at)), at) for at in ends)
+            bound = on_grid(top + _PAD * max(1.0, abs(top)))
+            found[i] = heads[i].bounded(bound, on_line(at), box, direction, (start, end))
+            left -= bound
+        if left < 0.0 and all(ridges):
+            return None
+        for i in np.flatnonzero(~np.array(ridges)).tolist():
+            near = on_line(min(max(middle, start), end))
+            point = np.clip(near, box.lower, box.upper)
+            bound = on_grid(left - 2.0 / _BOUNDS)
+            found[i] = heads[i].bounded(bound, point, box, direction, (start, end))
+        kept = tuple(each for each in found if each is not None)
+        return kept if len(kept) == len(found) else None
+
+    slabs, todo = [], [(first, last, 0)]
+    while todo:
+        start, end, depth = todo.pop()
+        shown = bounds(float(start), float(end))
+        if shown is not None:
+            slabs.append(Slab(start, end, shown))
+        elif depth == _DEPTH:
+            return None
+        else:
+            half = (start + end) / 2
+            todo += [(half, end, depth + 1), (start, half, depth + 1)]
+    return Slabs(0, direction, tuple(slabs))
+
+
+def refute_by_heads(
+    network: Network, box: Box, atoms: Sequence[Atom], *, tolerance: float = 1e-6, index: int = 0
+) -> Slabs:
+    """Bound each head on the whole box, as if they did not share the input, for one of the atoms.
+
+    The margin of what is returned may be negative: then nothing is refuted.
+    """
+    heads = [FloatHead.of(head, atoms[index]) for head in network.heads]
+    bounds = tuple(head.maximum(box, tolerance) for head in heads)
+    whole = (Slab(Fraction(0), Fraction(0), bounds),)
+    return Slabs(index, np.zeros(network.input_dim), whole)

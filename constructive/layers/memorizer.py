@@ -294,54 +294,28 @@ class Memorizer(Shown):
         source = type(module).__name__
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 
-    def to_onnx(
-        self,
-        path: str | Path,
-        *,
-        shared_context: bool = False,
-        static: bool = False,
-        context: npt.ArrayLike | None = None,
-    ) -> None:
+    def to_onnx(self, path: str | Path, *, shared_context: bool = False) -> None:
         """Write an ONNX model of the layer, whole or not at all.
 
         Inputs contexts (T, n, d) and queries (T, d), output predictions (T,) or (T, d_out), in the
         dtype of the weights; T and n are free, but all contexts of one run have one length. Its
         metadata have the `float_model` that it belongs to in float32.
 
-        A static model is what verifiers of neural networks load: one example, all shapes fixed, one
-        input X and one output Y (1, d_out). X is a query (1, d) where the context is given, and
-        else (1, n d + d): a context of as many tokens as the data have, and a query.
-
         Args:
             path: the file, .onnx; an old one of that name is replaced
             shared_context: whether contexts are one (n, d) rather than (T, n, d)
-            static: whether shapes are fixed
-            context: E (n, d), of static models; by default an input
 
         Raises:
             MissingExtraError: without onnx
-            ParameterError: for a readout beyond float64 and for rational weights; for a context
-                without static=True, or of another shape; for shared_context with static=True; and
-                for a static model of trained weights without a context
+            ParameterError: for a readout beyond float64 and for rational weights
             OutputError: where the file cannot be written
         """
         layer = require_float_layer(self.layer, "ONNX models")
-        if shared_context if static else context is not None:
-            raise ParameterError(
-                "context= and shared_context= are for different models",
-                witness={"static": static, "shared_context": shared_context},
-                suggestion="static=True with context=, or shared_context=True alone",
-            )
         require("onnx", extra="onnx", purpose="Memorizer.to_onnx")
-        from constructive.interop import layer_graph, static_graph  # noqa: PLC0415 - optional
+        from constructive.interop import layer_graph  # noqa: PLC0415 - onnx is optional
 
-        if static:
-            size = self.record.context_size
-            fixed = None if context is None else as_array(context)
-            model = static_graph.static_model(layer, context_size=size, context=fixed)
-        else:
-            scalar = self.record.scalar_targets
-            model = layer_graph.model(layer, scalar_targets=scalar, shared_context=shared_context)
+        scalar = self.record.scalar_targets
+        model = layer_graph.model(layer, scalar_targets=scalar, shared_context=shared_context)
         with replacing(path) as file:
             file.write(model.SerializeToString())
 

@@ -22,7 +22,8 @@ from constructive.support.errors import OutputError
 
 STANDARD_OUTPUT = Path("/dev/stdout")  # For every function that takes a path
 
-_KINDS = {
+# What is not a regular file, in words.
+KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a link",
     stat.S_IFIFO: "a pipe",
@@ -72,7 +73,7 @@ class Target(NamedTuple):
             return
         kind = stat.S_IFMT(self.status.st_mode)
         if kind not in allowed:
-            raise self.refused(f"it is {_KINDS.get(kind, 'not a file')}", "the path of a file")
+            raise self.refused(f"it is {KINDS.get(kind, 'not a file')}", "the path of a file")
         where = self.path if self.is_stream else self.name  # a nameless pipe has only its path
         if not self.status.st_mode & _ANYBODY or not os.access(where, os.W_OK):
             raise _protected(self.path, self.name)

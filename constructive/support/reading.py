@@ -1,11 +1,13 @@
 """Read files, and say in three parts what is wrong with them."""
 
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError
+from constructive.support.files import KINDS
 
 # What a reader raises for content that is spoilt.
 _SPOILT = (
@@ -14,14 +16,24 @@ _SPOILT = (
 )  # fmt: skip
 
 
+def regular_file(path: str | Path, suggestion: str = "the path of a file") -> Path:
+    """Return the path of a regular file, also behind links; all readers of files call this.
+
+    Raises FormatError for a folder, and for pipes and devices, whose bytes may never end; and
+    OSError for a file that is not there.
+    """
+    found = as_path(path)
+    kind = stat.S_IFMT(found.stat().st_mode)
+    if kind != stat.S_IFREG:
+        what = KINDS.get(kind, "something else")
+        problem = f"{path} is {what}, not a regular file"
+        raise FormatError(problem, witness=str(path), suggestion=suggestion)
+    return found
+
+
 def read_file(path: str | Path) -> bytes:
-    """Read all bytes of a file. Raises FormatError for a folder, and OSError as Python does."""
-    try:
-        return as_path(path).read_bytes()
-    except IsADirectoryError as error:
-        raise FormatError(
-            f"{path} is a folder, not a file", witness=str(path), suggestion="the path of a file"
-        ) from error
+    """Read all bytes of a file. Raises as `regular_file` does, and OSError as Python does."""
+    return regular_file(path).read_bytes()
 
 
 @contextmanager

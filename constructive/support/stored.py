@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from constructive.support.arrays import row_chunks
 from constructive.support.errors import FormatError
+from constructive.support.reading import regular_file
 
 BLOCK_BYTES = 16 << 20  # Size of the blocks in which a whole array is read
 
@@ -61,9 +62,7 @@ class StoredArray:
         def refuse(problem: str, witness: object, suggestion: str = _WRITE_ANEW) -> FormatError:
             return FormatError(f"{path} {problem}", witness=witness, suggestion=suggestion)
 
-        if not path.is_file() and path.exists():  # opening a pipe would wait
-            raise refuse("is not a regular file", str(path))
-        with path.open("rb") as file:
+        with regular_file(path).open("rb") as file:
             try:
                 version = np.lib.format.read_magic(file)
                 if version != (1, 0):

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from constructive.instances import FAMILIES, Answer
-from constructive.instances.attacks import STEPS, search
+from constructive.instances.radii import STEPS, search
 
 
 def promised(share, budget):

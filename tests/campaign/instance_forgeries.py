@@ -93,7 +93,6 @@ def honest():
         ("shadow", {"dims": (1, 4), "scale": 64.0}, "split"),
         ("robust", {"dims": (2, 4)}, "split"),
         ("classes", {"dims": (2, 4)}, "fused"),
-        ("relabelled", {"dims": (2, 4)}, "split"),
     ]
     found = []
     for seed, (kind, options, graph) in enumerate(drawn):

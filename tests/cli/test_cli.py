@@ -54,8 +54,37 @@ def test_bad_input_ends_with_status_2_and_no_file(run, tmp_path, arguments, text
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [("dta.npz", "data.npz"), ("zz.npz", "data.npz or more.npz"),
+     ("folder/x.npz", "another path: there is no folder folder"), ("x", "another path: there is")],
+)  # fmt: skip
+def test_files_that_are_not_there(run, tmp_path, name, suggestion):
+    """The error names the file, and what is there."""
+    for there in ("data.npz", "more.npz"):
+        (tmp_path / there).write_text("")
+    for words in (["build", name], ["predict", name, "more.npz"], ["recite", name],
+                  ["sequence", "ask", name, "x"], ["export", name]):  # fmt: skip
+        text = run(*words, status=2)
+        assert text.startswith(f"FileNotFoundError: No such file or directory\n  witness: {name}\n")
+        assert f"  try: {suggestion}" in text
+
+
+def test_a_name_with_another_ending_says_what_it_will_be(program):
+    program("generate", "gaussian", "-T", 7, "-n", 3, "-d", 5)
+    said = program("build", "data.npz", "--heads", 3, "-o", "m.txt").stderr
+    assert "m.txt will be a file of safetensors, usually named *.safetensors" in said
+    for name, more in (("m", []), ("m.safetensors", []), ("other.txt", ["--quiet"])):
+        assert not program("build", "data.npz", "--heads", 3, "-o", name, *more).stderr
+
+
+def test_more_processes_than_any_machine_has(run, tmp_path):
+    for words in (["build", "data.npz"], ["instances", "-o", "folder"]):
+        assert "1024" in run(*words, "--jobs", 10**21, status=2)
+    assert not list(tmp_path.iterdir())
+
+
 def test_missing_and_damaged_files(run, tmp_path):
-    assert "FileNotFoundError" in run("build", "nothing.npz", "--heads", 2, status=2)
     (tmp_path / "data.npz").write_text("nonsense")
     assert "FormatError" in run("build", "data.npz", "--heads", 2, status=2)
     assert "FormatError" in run("predict", "data.npz", "data.npz", status=2)
@@ -67,7 +96,7 @@ def test_outputs_which_cannot_be_written_are_refused_before_the_work(run, tmp_pa
     assert "OutputError: cannot write missing/x" in run(*arguments, "missing/x", status=2)
     assert f"cannot write {tmp_path}: it is a folder" in run(*arguments, tmp_path, status=2)
     (tmp_path / "file").write_text("precious")
-    assert "FileExistsError: File exists\n  witness: file" in run("demo", "-o", "file", status=2)
+    assert "cannot write file: it is not a folder" in run("demo", "-o", "file", status=2)
 
 
 def test_data_which_does_not_fit_the_memorizer(run):

@@ -58,6 +58,15 @@ def test_existing_folders_are_kept(run, tmp_path):
         (["--kind", "none"], "no family"),
         (["--dim", "two"], "range"),
         (["--dim", "8:2"], "range"),
+        (["--dim", "nan"], "dims"),
+        (["--dim", "inf"], "dims"),
+        (["--dim", "1e30"], "dims"),
+        (["--dim", "2.5"], "whole numbers"),
+        (["--dim", "2:8.5"], "whole numbers"),
+        (["--set", "heads=2.5", "--kind", "robust"], "whole numbers"),
+        (["--dim", "400", "--scale", "256", "--count", "6"], "kinds needle, corner"),
+        *((["--timeout", text, "--dim", "2"], "timeout") for text in
+          ("1e6", "1e-7", "0", "inf", "nan")),
         (["--scale", "16:"], "range"),
         (["--set", "decoy"], "--set"),
         (["--set", "decoy=x"], "decoy"),
@@ -65,7 +74,7 @@ def test_existing_folders_are_kept(run, tmp_path):
         (["--graph", "none"], "graph"),
         (["--margin", "0.002", "--scale", "200"], "margin"),
     ],
-)
+)  # fmt: skip
 def test_refusals_write_nothing(run, tmp_path, options, word):
     text = run("instances", "-o", "folder", "--count", 2, *options, status=2)
     assert text.startswith("ParameterError: ")
@@ -107,7 +116,14 @@ def test_results_are_scored(run, folder):
     assert document["counts"]["FALSE"] == document["counts"]["right"] == 1
     assert document["other rows"] == 1
     results.write_text("needle_a,unknown\n")
-    assert "FALSE:" not in run("instances", "score", "folder", "results.csv", "-q")
+    printed = run("instances", "score", "folder", "results.csv", "-q")
+    assert "FALSE:" not in printed
+    assert "missing: results.csv has no row about 1 of 2 instances" in printed
+    results.write_text("needle_a,maybe\nneedle_b,timed-out\n")
+    printed = run("instances", "score", "folder", "results.csv", "-q")
+    assert "unknown: the word 'maybe' is not known: needle_a\n" in printed
+    assert "missing:" not in printed
+    assert "timed-out" not in printed
 
 
 def test_what_is_not_a_folder(program):

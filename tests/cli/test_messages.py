@@ -2,9 +2,11 @@
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +153,28 @@ def test_tables_without_colour(tmp_path):
     assert "\x1b[1m" not in on_a_terminal(tmp_path, *arguments, NO_COLOR="1")
 
 
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no devices in files")
+@pytest.mark.usefixtures("memorizer")
+@pytest.mark.parametrize(
+    "words",
+    ["explain X", "assumptions X", "predict X data.npz", "predict memorizer.safetensors X",
+     "certify X data.npz", "certify memorizer.safetensors X", "continue X the", "recite X",
+     "sequence build X", "sequence ask X x", "export X", "instances score folder X", "curve X",
+     "check X memorizer.safetensors data.npz", "explain folder"],
+)  # fmt: skip
+def test_devices_are_not_read(program, tmp_path, words):
+    """Some never end, and opening a pipe waits: only regular files are read, by all commands."""
+    (tmp_path / "device").symlink_to("/dev/null")
+    (tmp_path / "folder").mkdir()
+    for name in ("contexts", "queries", "targets"):
+        (tmp_path / f"folder/{name}.npy").symlink_to("/dev/null")
+    (tmp_path / "folder/expected.csv").write_text("instance,answer,family,network\n")
+    found = program(*words.replace("X", "device").split())
+    assert found.returncode == 2
+    assert found.stderr.startswith("FormatError: ")
+    assert "not a regular file" in found.stderr
+
+
 LOADING = """
 import builtins, signal
 signal.signal(signal.SIGINT, signal.{handler})
@@ -179,9 +203,23 @@ def test_an_interrupt_while_the_program_is_loaded_is_quiet(tmp_path, handler, st
     assert not found.stderr
 
 
-def test_the_program_is_that_module():
-    import tomllib  # noqa: PLC0415 - of this test alone
+PROJECT = Path(__file__).parents[2]
 
-    project = Path(__file__).parents[2] / "pyproject.toml"
-    scripts = tomllib.loads(project.read_text())["project"]["scripts"]
+
+def test_the_program_is_that_module():
+    scripts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts == {"constructive": "constructive.__main__:main"}
+
+
+def test_a_release_names_the_repository(tmp_path):
+    """The papers are in pyproject.toml, and `.ci/absolute` adds the address of the repository."""
+    for name in ("README.md", "pyproject.toml", ".ci/absolute"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(PROJECT / name, tmp_path / name)
+    paper = {"Paper", "Second paper"}
+    assert set(tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]) == paper
+    url = "https://example.org/owner/name"
+    subprocess.run([tmp_path / ".ci/absolute", url, "v0"], check=True)
+    urls = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls["Repository"] == url
+    assert paper < set(urls)

@@ -126,7 +126,7 @@ def refusal(words, *arguments):
 def test_which_commands_write():
     assert set(WRITING) == {
         "build", "export", "predict", "generate", "demo", "certify", "upper-bound", "regroup",
-        "figures", "capacity-map", "recite", "sequence build", "sequence certify",
+        "figures", "recite", "sequence build",
     }  # fmt: skip
     assert len(COMMANDS) > len(WRITING)
 

@@ -144,7 +144,6 @@ def test_an_ending_of_another_format_is_refused(run, tmp_path):
         (["build", "data.npz", "--heads", 3], "onnx", "safetensors"),
         (["certify", *FILES[1:]], "npz", "json"),
         (["regroup", "data.npz", "--heads", 3], "JSON", "npz"),
-        (["capacity-map", "-H", 2, "--context-size", 4, "-d", 6], "png", "csv"),
         (["recite", "data.npz", "--unit", "bytes"], "json", "safetensors"),
     ):
         text = run(*command, "-o", f"x.{ending}", status=2)

@@ -1,4 +1,4 @@
-"""sequence build, ask and certify on the command line, and check of what they write."""
+"""sequence build and ask on the command line, certify and check of what they write."""
 
 import pytest
 
@@ -25,11 +25,11 @@ def test_the_next_byte(run, corpus):
     ]  # fmt: skip
     assert run("sequence", "ask", "m.json", "the cat sat o").strip() == "b'n'"
     assert run("sequence", "ask", "m.json", "sat on the ma").strip() == "b't'"
-    printed = run("sequence", "certify", "m.json", "d.json", "-o", "c.json")
+    printed = run("certify", "m.json", "d.json", "-o", "c.json")
     assert "Certificate: PROVED" in printed
     assert run("check", "c.json", "m.json", "d.json").strip().endswith("PROVED")
     run("sequence", "build", "text.txt", "--limit", 20, "-o", "few.json", "--save-data", "e.json")
-    printed = run("sequence", "certify", "few.json", "d.json", "-o", "c.json", "--force", status=1)
+    printed = run("certify", "few.json", "d.json", "-o", "c.json", "--force", status=1)
     assert "equality  REFUTED" in printed
     assert "NOT PROVED" in run("check", "c.json", "few.json", "d.json", status=1)
 
@@ -65,7 +65,6 @@ def test_options(run):
         (["build", "text.txt", "--picture", "p.npz"], "pictures are PNG or SVG"),
         (["build", "text.txt", "-o", "m.safetensors"], "this is a JSON file"),
         (["build", "text.txt", "--save-data", "d.csv"], ".csv is the ending of a table"),
-        (["certify", "lines.txt", "text.txt"], "is not a file of SequenceMemorizer.save"),
         (["ask", "text.txt", "what"], "is not a file of SequenceMemorizer.save"),
     ],
 )

@@ -1,4 +1,4 @@
-"""figures, capacity-map, export and info on the command line; completion and version."""
+"""figures, export and info on the command line; completion and version."""
 
 import subprocess
 import sys
@@ -41,13 +41,6 @@ def test_every_figure_can_be_asked_for():
     assert [figure.value for figure in sweeps.Figure] == list(FIGURES)
 
 
-def test_capacity_map(run, tmp_path):
-    printed = run("capacity-map", "-H", 2, "-H", 3, "-n", 4, "-d", 6, "--shared", "--jobs", 2,
-                  "-o", "map.csv")  # fmt: skip
-    assert [line.split()[-2:] for line in printed.splitlines()[2:4]] == [["7", "7"], ["10", "10"]]
-    assert len((tmp_path / "map.csv").read_text().splitlines()) == 3
-
-
 @pytest.mark.usefixtures("memorizer")
 def test_export(run, tmp_path):
     assert "written to m.onnx" in run("export", "memorizer.safetensors", "-o", "m.onnx")
@@ -79,7 +72,7 @@ def test_completion_knows_the_commands(shell, tmp_path):
     done = subprocess.run(
         [command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert "capacity-map" in done.stdout, done.stderr
+    assert "capacity" in done.stdout, done.stderr
 
 
 def test_the_package_says_that_it_is_typed():

@@ -125,6 +125,8 @@ def test_prove(run, tmp_path):
     )
     assert "Lemma (two)  1-sums           exact 1          1  holds" in run("prove", page)
     assert "Lemma 2.1 (counting)" in run("prove", "2-grouping")
+    assert "Lemma 2.1 (counting)" in run("prove", "2")
+    assert "1-assumptions, 2-grouping, 3-heads" in run("prove", "99", status=2)
     page.write_text(page.read_text().replace("== 2)", "== 3)"))
     text = run("prove", page, status=1)
     assert "FAILED" in text

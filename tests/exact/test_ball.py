@@ -9,7 +9,7 @@ from flint import arb
 from hypothesis import given
 
 from constructive import AttentionLayer, Dataset, build_memorizer, generators, strategies
-from constructive.exact import verified
+from constructive.exact import balls, verified
 from constructive.exact.balls import relevant_tokens
 from constructive.exact.float_enclosure import Bounded
 from constructive.layers import extended
@@ -105,26 +105,26 @@ def test_dropped_tokens_are_light(problem):
 
 
 def test_the_largest_entry_of_a_matrix_is_nan_where_one_is():
-    assert float(extended.largest(flint.arb_mat([[1, -3], [2, 0]]))) == 3
-    assert not extended.largest(flint.arb_mat([[1, arb("nan")], [2, 0]])).is_finite()
+    assert float(balls.largest(flint.arb_mat([[1, -3], [2, 0]]))) == 3
+    assert not balls.largest(flint.arb_mat([[1, arb("nan")], [2, 0]])).is_finite()
 
 
 def test_solutions_and_right_inverses_in_balls():
     rng = np.random.default_rng(0)
     matrix, targets = rng.standard_normal((6, 6)), rng.standard_normal((6, 2))
     matrix[5] = matrix[0] + 1e-15 * matrix[5]
-    square, right = extended.exact_matrix(matrix), extended.exact_matrix(targets)
-    assert extended.solve(square, right, 20) is None  # too few bits to tell: no guess
-    found = extended.solve(square, right, 200)
+    square, right = balls.exact_matrix(matrix), balls.exact_matrix(targets)
+    assert balls.solve(square, right, 20) is None  # too few bits to tell: no guess
+    found = balls.solve(square, right, 200)
     with flint.ctx.workprec(200):
         assert (square * found).contains(right)
         assert (square * found - right).tolist()[0][0].rad() < 1e-25
-    assert extended.right_inverse_bound(square, 20) == np.inf
-    bound = extended.right_inverse_bound(square, 200)
+    assert balls.right_inverse_bound(square, 20) == np.inf
+    bound = balls.right_inverse_bound(square, 200)
     exact = flint.fmpq_mat(6, 6, [flint.fmpq(*x.as_integer_ratio()) for x in matrix.ravel()]).inv()
     truth = max(float(sum(abs(arb(x)) for x in row)) for row in exact.tolist())
     assert truth * (1 - 1e-12) <= bound <= truth * (1 + 1e-12)
-    assert extended.solve(flint.arb_mat(2, 2), flint.arb_mat(2, 1), 100) is None
+    assert balls.solve(flint.arb_mat(2, 2), flint.arb_mat(2, 1), 100) is None
 
 
 def test_right_inverse_bounds_are_above_the_truth_and_near_it():

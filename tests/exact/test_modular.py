@@ -191,9 +191,9 @@ def test_full_row_rank_is_proved_where_it_holds_and_never_where_it_does_not():
 def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
     """Many panels, columns without pivots in all of them, and products in many pieces."""
     monkeypatch.setattr(modular, "_PANEL", 16)
-    monkeypatch.setattr(modular, "_AT_ONCE", 24)
+    monkeypatch.setattr(modular, "_COLUMNS_AT_ONCE", 24)
     monkeypatch.setattr(modular, "_ROWS", 7)
-    monkeypatch.setattr(modular, "_AT_ONCE", 100)
+    monkeypatch.setattr(modular, "_ROWS_AT_ONCE", 100)
     rng = np.random.default_rng(7)
     for _ in range(25):
         prime = int(rng.choice(SMALL_PRIMES))

@@ -37,11 +37,13 @@ def check_refusals(family, dim):
     with pytest.raises(ParameterError, match="no option"):
         family.make(dim, no_such_option=1.0)
     for name, option in family.options.items():
-        for value in (option.least - 1.0, 2.0 * option.most + 1.0, float("nan"), "1"):
+        part = [option.least + 0.5] if option.whole else []
+        for value in (option.least - 1.0, 2.0 * option.most + 1.0, float("nan"), "1", *part):
             with pytest.raises(ParameterError, match=name):
                 family.make(dim, **{name: value})
-    with pytest.raises(ParameterError, match="dim"):
-        family.make(0)
+    for size in (0, 2.5, 10**30):
+        with pytest.raises(ParameterError, match="dim"):
+            family.make(size)
     with pytest.raises(ParameterError, match="seed"):
         family.make(dim, seed=-1)
 

@@ -25,10 +25,10 @@ from constructive.instances import (
     save,
 )
 from constructive.instances.interval import Interval
-from constructive.instances.replaying import TOLERANCE
+from constructive.instances.scoring import TOLERANCE
 from constructive.instances.vnnlib import version_1
 
-FAMILIES = "needle", "corner", "shadow", "robust", "classes", "relabelled"
+FAMILIES = "needle", "corner", "shadow", "robust", "classes"
 
 
 @pytest.fixture(scope="module")

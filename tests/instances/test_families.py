@@ -20,8 +20,8 @@ from constructive.instances import (
     Witness,
     planted,
 )
-from constructive.instances.families.hidden import Decoy, Hidden
 from constructive.instances.making import KINDS
+from constructive.instances.planting import Decoy, Hidden
 from constructive.instances.properties import Box
 
 PLANTED = [name for name in FAMILIES if name in KINDS]

@@ -29,7 +29,7 @@ def files_of(folder):
 
 
 def test_answers_are_proved_by_the_same_proofs(tmp_path):
-    several = made(["needle", "classes", "relabelled"])
+    several = made(["needle", "classes", "robust"])
     for graph in ("flat", "split"):
         instances.save(tmp_path / graph, several, graph=graph)
         assert instances.check(tmp_path / graph).verdict is Verdict.PROVED

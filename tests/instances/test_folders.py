@@ -14,7 +14,7 @@ import pytest
 from drawn_networks import files_of
 
 from constructive import OutputError, ParameterError
-from constructive.instances import GRAPHS, Atom, Box, Property, make, planted, save
+from constructive.instances import GRAPHS, Atom, Box, Property, check, make, planted, save
 from constructive.instances.folder import EXPECTED, VNNLIB
 from constructive.instances.making import KINDS
 from constructive.instances.proof import text_of
@@ -60,6 +60,18 @@ def test_what_is_in_a_folder(tmp_path, some):
             ("vnnlib2", f"vnnlib2/{each.name}.vnnlib"),
         ):
             assert proof[kind] == hashlib.sha256(files[name]).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("timeout", "written"),
+    [(1e-6, "0.000001"), (0.5, "0.5"), (60.0, "60"), (123456.7, "123456.7"), (999_999, "999999")],
+)
+def test_timeouts_are_written_as_the_checker_reads_them(tmp_path, some, timeout, written):
+    save(tmp_path / "folder", some[:2], timeout=timeout)
+    first, second = (tmp_path / "folder/instances.csv").read_text().splitlines()
+    assert first.endswith(f",{written}")
+    assert second.endswith(f",{written}")
+    assert check(tmp_path / "folder").proved
 
 
 def test_what_tools_see_says_nothing_of_the_answer(tmp_path, some):
@@ -167,6 +179,8 @@ def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
         ([one, one], {}, "same name"),
         ([one, replace(other, name=two.name)], {}, "different networks of one name"),
         ([replace(one, name="../a_b")], {}, "cannot be the name"),
+        ([replace(one, name=".a_b")], {}, "cannot be the name"),
+        (some, {"timeout": float("nan")}, "timeout"),
     ):
         with pytest.raises(ParameterError, match=word):
             save(tmp_path / "folder", group, **options)

@@ -9,14 +9,20 @@ from family_conformance import check_family
 
 from constructive import Dataset, ParameterError, build_memorizer, generators
 from constructive.instances import FAMILIES, Answer, Property, Refutations
-from constructive.instances.attacks import STEPS, search
-from constructive.instances.families.classes import overtaken
-from constructive.instances.families.robust import leaves, robust
 from constructive.instances.interval import Interval
-from constructive.instances.of_layers import network_of, network_of_token
-from constructive.instances.radii import TOLERANCE, around, largest_proved, refuted, widened
+from constructive.instances.memorized import leaves, overtaken, robust
+from constructive.instances.network import network_of, network_of_token
+from constructive.instances.radii import (
+    STEPS,
+    TOLERANCE,
+    around,
+    largest_proved,
+    refuted,
+    search,
+    widened,
+)
 
-KINDS = ["robust", "classes", "relabelled", "token"]
+KINDS = ["robust", "classes", "token"]
 
 
 def twins_of(kind, dim, seed, **options):
@@ -132,12 +138,6 @@ def test_tokens_that_cannot_move_are_refused():
     layer = build_memorizer(wide, num_heads=3, construction="generic").layer
     with pytest.raises(ParameterError, match="token 3"):
         network_of_token(layer, wide.contexts[0], wide.queries[0], 3)
-
-
-def test_relabelled_ends_at_the_other_example():
-    sat, _ = twins_of("relabelled", 6, 2, distance=0.05)
-    assert sat.property.box.widths.max() == pytest.approx(0.1, rel=1e-5)
-    assert sat.margin == pytest.approx(0.125, abs=1e-2)
 
 
 @pytest.mark.parametrize("radius", [1e-6, 0.1, 3.0])

@@ -12,8 +12,16 @@ from constructive import ParameterError
 from constructive.exact.directed import upper
 from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property, planted
 from constructive.instances.rounding import gradient_bound, needed_margin, output_rounding
-from constructive.instances.search import FloatHead, refute_by_heads, refute_by_slabs
-from constructive.instances.slabs import BallHead, HeadBound, Slab, Slabs, reach
+from constructive.instances.slabs import (
+    BallHead,
+    FloatHead,
+    HeadBound,
+    Slab,
+    Slabs,
+    reach,
+    refute_by_heads,
+    refute_by_slabs,
+)
 from constructive.strategies import softmax_networks, twins
 
 BOX = 1.0

@@ -8,10 +8,9 @@ import pytest
 
 from constructive import FormatError
 from constructive.instances import Atom, Box, Property, make, save, score
-from constructive.instances.reading import expected_rows, read_property
-from constructive.instances.replaying import Grade, read_witness, replayed
-from constructive.instances.scoring import Outcome, hardness
-from constructive.instances.vnnlib import version_1, version_2
+from constructive.instances.folder import expected_rows
+from constructive.instances.scoring import Grade, Outcome, hardness, read_witness, replayed
+from constructive.instances.vnnlib import read_property, version_1, version_2
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +55,8 @@ def test_right_results(tmp_path, folder, made):
     assert not found.false
     assert found.others == 0
     assert [row.expected.name for row in found.rows] == [each.name for each in made]
-    assert sum(sum(counts.values()) for counts in found.counts().values()) == len(made)
-    families = {key[:2] for key in found.counts()}
+    assert sum(found.totals.values()) == len(made)
+    families = {key[:2] for key in found.counts() if key[0] != "all"}
     assert families == {(f, a) for f in ("needle", "classes") for a in ("sat", "unsat")}
 
 
@@ -87,13 +86,61 @@ def test_one_word_for_all_is_half_false(tmp_path, folder, made):
 @pytest.mark.parametrize(
     ("word", "outcome"),
     [("unknown", Outcome.UNKNOWN), ("timeout", Outcome.UNKNOWN), ("TIMEOUT", Outcome.UNKNOWN),
-     ("run_instance_timeout", Outcome.UNKNOWN), ("error", Outcome.ERROR),
+     ("run_instance_timeout", Outcome.UNKNOWN), ("timed-out", Outcome.UNKNOWN),
+     ("memout", Outcome.UNKNOWN), ("no_result_in_file", Outcome.UNKNOWN),
+     ("timeout(200)", Outcome.UNKNOWN), ("error", Outcome.ERROR),
      ("error_exit_code_139", Outcome.ERROR), ("crash", Outcome.ERROR)],
 )  # fmt: skip
 def test_words(tmp_path, folder, made, word, outcome):
     found = score(folder, results(tmp_path, f"{made[0].name},{word}"))
     assert outcomes(found)[made[0].name] is outcome
     assert {row.outcome for row in found.rows[1:]} == {Outcome.MISSING}
+    assert not found.strange
+
+
+@pytest.mark.parametrize(
+    ("row", "word"),
+    [("{},maybe", "maybe"), ("b,n.onnx,v/{}.vnnlib,0.5,maybe,2.5", "maybe"), ("{}", ""),
+     ("{},,", ""), ("{},0.5,1e3", ""), ("{},sat,unsat", "sat and unsat"),
+     ("{},error_bound_3,unsat", "error_bound_3 and unsat")],
+)  # fmt: skip
+def test_words_that_are_not_known_are_named(tmp_path, folder, made, row, word):
+    """Such a row counts as unknown, and says nothing about the others."""
+    lines = row.format(made[0].name), *map(right, made[1:])
+    found = score(folder, results(tmp_path, *lines))
+    assert found.rows[0].outcome is Outcome.UNKNOWN
+    assert {row.outcome for row in found.rows[1:]} == {Outcome.RIGHT}
+    assert found.strange == {word: (made[0].name,)}
+    assert found.document()["words that are not known"] == found.strange
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [(("{right}", "{wrong}"), Outcome.FALSE), (("unknown", "{wrong}"), Outcome.FALSE),
+     (("timeout", "maybe"), Outcome.UNKNOWN), (("{right}", "timeout"), Outcome.ERROR),
+     (("unsat", "unsat"), None)],
+)  # fmt: skip
+def test_several_rows_about_one_instance(tmp_path, folder, made, words, outcome):
+    """A false one counts. Otherwise they have to agree."""
+    one = next(each for each in made if each.answer == "unsat")
+    lines = [f"{one.name},{word.format(right='unsat', wrong='sat')}" for word in words]
+    assert outcomes(score(folder, results(tmp_path, *lines)))[one.name] is (
+        outcome or Outcome.RIGHT
+    )
+
+
+def test_totals(tmp_path, folder, made):
+    """The last rows count all instances, and those whose witnesses are few."""
+    found = score(folder, results(tmp_path, *map(right, made[1:])))
+    counts = found.counts()
+    *_, small, total = counts
+    assert total == ("all", "", "")
+    assert counts[total] == found.totals == {Outcome.RIGHT: len(made) - 1, Outcome.MISSING: 1}
+    bounds = {each.network_name: each.hardness.random for each in made if each.hardness.random}
+    few = [each for each in made if bounds.get(each.network_name, 1.0) < 0.01]
+    assert few
+    assert small == ("all", "", "< 1e-2 of the box")
+    assert counts[small].total() == len(few)
 
 
 def test_rows_as_in_the_files_of_the_competition(tmp_path, folder, made):
@@ -124,17 +171,12 @@ def test_a_mark_of_byte_order_hides_no_row(tmp_path, folder, made):
 def test_files_that_are_not_results(tmp_path, folder, made):
     name = made[0].name
     for lines, words in (
-        ((f"{name},sat", f"{name},unsat"), "two rows"),
-        ((f"{name},error_bound_3,unsat",), "two results"),
-        ((f"{name},sat,unsat",), "two results"),
-        ((f"{name},maybe",), "no result"),
-        ((name,), "no result"),
         (("prop_1,sat",), "no row"),
         ((f'{name},"sat',), "cannot be read"),
     ):
         with pytest.raises(FormatError, match=words):
             score(folder, results(tmp_path, *lines))
-    with pytest.raises(FormatError, match="cannot be read"):
+    with pytest.raises(FileNotFoundError):
         score(folder, tmp_path / "nowhere.csv")
     with pytest.raises(FormatError, match="answers of instances"):
         score(tmp_path, results(tmp_path, f"{name},sat"))

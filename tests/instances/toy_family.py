@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from constructive.instances import Answer, Atom, Box, Head, Instance, Network, Property, Witness
-from constructive.instances.families.family import MARGIN, Family, Option
+from constructive.instances.family import MARGIN, Family, Option
 from constructive.instances.proof import Refutations
-from constructive.instances.search import refute_by_heads
+from constructive.instances.slabs import refute_by_heads
 
 
 class Toy(Family):

@@ -7,10 +7,8 @@ from runtimes import in_onnx
 
 from constructive import (
     Dataset,
-    Memorizer,
     OutputError,
     ParameterError,
-    TrainedRecord,
     build_memorizer,
     generators,
 )
@@ -56,55 +54,3 @@ def test_what_has_no_onnx_model_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(OutputError, match="no such folder"):
         build_memorizer(data, num_heads=3).to_onnx(tmp_path / "none" / "m.onnx")
-
-
-@pytest.mark.parametrize("target_dim", [None, 3])
-@pytest.mark.parametrize("fixed", [False, True])
-def test_static_models_have_one_input_and_fixed_shapes(tmp_path, fixed, target_dim):
-    data = generators.uniform(num_examples=22, context_size=4, width=8, target_dim=target_dim)
-    memorizer = build_memorizer(data, num_heads=8, value_dim=3).astype(np.float32)
-    inputs = np.concatenate([data.contexts.reshape(22, -1), data.queries], axis=1)
-    expected = data.target_matrix
-    for i in range(3):
-        context = {"context": data.contexts[i]} if fixed else {}
-        memorizer.to_onnx(tmp_path / "m.onnx", static=True, **context)
-        graph = onnx.load(tmp_path / "m.onnx").graph
-        (x,), (y,) = graph.input, graph.output
-        size = 8 if fixed else 40
-        assert [(v.name, v.type.tensor_type.elem_type) for v in (x, y)] == [("X", 1), ("Y", 1)]
-        shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in (x, y)]
-        assert shapes == [[1, size], [1, expected.shape[1]]]
-        assert {node.op_type for node in graph.node} <= {
-            "MatMul", "Gemm", "Softmax", "Add", "Slice", "Reshape", "Transpose",
-        }  # fmt: skip
-        found = in_onnx(tmp_path / "m.onnx")(X=inputs[i : i + 1, -size:].astype(np.float32))
-        assert np.abs(found - expected[i]).max() < 1e-2
-
-
-def test_static_models_of_one_head(tmp_path):
-    data = generators.uniform(num_examples=2, context_size=3, width=4)
-    memorizer = build_memorizer(data, num_heads=1)
-    for options in ({}, {"context": data.contexts[1]}):
-        memorizer.to_onnx(tmp_path / "m.onnx", static=True, **options)
-        assert onnx.load(tmp_path / "m.onnx").graph.node[-1].output == ["Y"]
-
-
-def test_contexts_of_static_models_are_checked(tmp_path):
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    memorizer = build_memorizer(data, num_heads=3)
-    for options, word in (
-        ({"context": data.contexts[0]}, "different models"),
-        ({"static": True, "shared_context": True}, "different models"),
-        ({"static": True, "context": data.contexts[0], "shared_context": True}, "different models"),
-        ({"static": True, "context": data.contexts[0, 0]}, "tokens"),
-        ({"static": True, "context": data.contexts[0, :, :4]}, "tokens"),
-    ):
-        with pytest.raises(ParameterError, match=word):
-            memorizer.to_onnx(tmp_path / "none.onnx", **options)
-    trained = Memorizer(
-        memorizer.layer, TrainedRecord("a module", scalar_targets=True, constant=False)
-    )
-    with pytest.raises(ParameterError, match="not known"):
-        trained.to_onnx(tmp_path / "none.onnx", static=True)
-    trained.to_onnx(tmp_path / "m.onnx", static=True, context=data.contexts[0])
-    assert not (tmp_path / "none.onnx").exists()

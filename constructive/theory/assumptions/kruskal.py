@@ -122,7 +122,7 @@ def enumerated_dependency(vectors: Array, size: int, rng: np.random.Generator) -
 
     Example:
         >>> points = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 1, 0]])
-        >>> print(dependent_subset(points, 3, np.random.default_rng(0)))
+        >>> print(enumerated_dependency(points, 3, np.random.default_rng(0)))
         [0] + 1/2 [1] - 1/2 [4] = 0
     """
     if size == 1:
@@ -290,7 +290,7 @@ def searched_dependency(vectors: Array, largest: int, *, budget: float, smallest
     Example:
         >>> vectors = np.random.default_rng(0).integers(-99, 99, size=(400, 20)).astype(float)
         >>> vectors[7] = vectors[31] - 2 * vectors[5] + vectors[90] - vectors[300]
-        >>> print(dependent_subset(vectors, 6, budget=1e8).dependency)
+        >>> print(searched_dependency(vectors, 6, budget=1e8).dependency)
         [5] + 1/2 [7] - 1/2 [31] - 1/2 [90] + 1/2 [300] = 0
     """
     unit = _whitened(vectors)

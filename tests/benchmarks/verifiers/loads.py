@@ -2,8 +2,7 @@
 
     /path/to/venv/bin/python tests/benchmarks/verifiers/loads.py FILE.onnx ..
 
-Run it with the Python that has the tools. Files come from `constructive instances --graph ..` and
-from `Memorizer.to_onnx(static=True)`.
+Run it with the Python that has the tools. Files come from `constructive instances --graph ..`.
 """
 
 import sys

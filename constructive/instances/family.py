@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Option:
         most: the largest value
         meaning: of the option, in words
         drawn: the range that it is drawn from, for many instances; None for the default
+        whole: whether it is a whole number
     """
 
     default: float
@@ -31,13 +32,27 @@ class Option:
     most: float
     meaning: str
     drawn: tuple[float, float] | None = None
+    whole: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Real):
+            return False
+        number: Any = value  # Real has no comparisons for mypy
+        inside = self.least <= number <= self.most
+        return bool(inside and (not self.whole or number == round(number)))
+
+    @property
+    def range(self) -> str:
+        """The values that it takes, in words."""
+        return f"{'whole numbers ' * self.whole}from {self.least:g} to {self.most:g}"
 
 
+DIM = Option(2, 1, 10_000, "inputs", whole=True)
 MARGIN = Option(0.05, 1e-3, 10.0, "distance of thresholds from the maximum")
 
 
 class Family(ABC):
-    """A kind of instances. A new one is a subclass in a file of its own, and a line in `FAMILIES`.
+    """A kind of instances. A new one is a subclass, and a name in `making.FAMILIES`.
 
     The laws, which `check_family` tests: the same seed gives the same instances; all instances of a
     group have one network; every answer has a proof with a margin of twice the bound of rounding;
@@ -70,6 +85,19 @@ class Family(ABC):
             ParameterError: where no proof is found with these options
         """
 
+    def least_margin(
+        self, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> float:
+        """Return the least margin of what `draw` would draw, without proofs; 0 if not known.
+
+        Args:
+            dim: as of `draw`
+            random: as of `draw`
+            options: as of `draw`
+        """
+        del dim, random, options
+        return 0.0
+
     def make(
         self, dim: int, *, seed: int = 0, name: str | None = None, **options: float
     ) -> tuple[Instance, ...]:
@@ -85,22 +113,36 @@ class Family(ABC):
             ParameterError: for options that the family does not take, or that are out of their
                 range
         """
-        require_positive(dim=dim)
-        require_seed(seed)
-        chosen = {option: each.default for option, each in self.options.items()}
-        for option, value in options.items():
-            if option not in chosen:
-                raise ParameterError(
-                    f"the family {self.name} has no option {option}",
-                    witness=option,
-                    suggestion=f"only {', '.join(chosen)}",
-                )
-            known = self.options[option]
-            if not (isinstance(value, Real) and known.least <= value <= known.most):
-                raise ParameterError(
-                    f"{option}={shown(value)} is not in the range of the family {self.name}",
-                    witness=shown(value),
-                    suggestion=f"from {known.least:g} to {known.most:g}",
-                )
-            chosen[option] = float(value)
+        chosen = chosen_options(self, dim, seed, options)
         return self.draw(name or self.name, dim, np.random.default_rng(seed), chosen)
+
+
+def chosen_options(
+    family: Family, dim: int, seed: int, options: Mapping[str, float]
+) -> dict[str, float]:
+    """Check what was given to `Family.make`, and return a value for each option."""
+    require_positive(dim=dim)
+    require_seed(seed)
+    if dim not in DIM:
+        raise _outside("dim", dim, DIM, family.name)
+    chosen = {option: each.default for option, each in family.options.items()}
+    for option, value in options.items():
+        if option not in chosen:
+            raise ParameterError(
+                f"the family {family.name} has no option {option}",
+                witness=option,
+                suggestion=f"only {', '.join(chosen)}",
+            )
+        known = family.options[option]
+        if value not in known:
+            raise _outside(option, value, known, family.name)
+        chosen[option] = float(value)
+    return chosen
+
+
+def _outside(name: str, value: object, known: Option, family: str) -> ParameterError:
+    return ParameterError(
+        f"{name}={shown(value)} is not in the range of the family {family}",
+        witness=shown(value),
+        suggestion=known.range,
+    )

@@ -1,0 +1,303 @@
+"""Families about a memorized example: the query varies around that of the example.
+
+The network is the layer of a memorizer with the context of one example, rounded to float32. What is
+bad is that its output leaves what the example asks for. The *unsat* instance has the largest box
+that was proved, the *sat* instance a larger one in which a search found a witness. Between them
+nothing is known, and nothing is made.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from constructive.constructions.build import build_memorizer
+from constructive.data import generators
+from constructive.data.dataset import Dataset
+from constructive.instances.family import Family, Option
+from constructive.instances.instance import Answer, Instance, Twins
+from constructive.instances.network import Network, network_of, network_of_token
+from constructive.instances.properties import Atom
+from constructive.instances.radii import Disjuncts, largest_proved, nearest_witness
+from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import Array
+from constructive.support.errors import ConstructiveError, ParameterError, shown
+
+TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken", whole=True)
+HEADS = Option(4, 1, 64, "heads", whole=True)
+DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each head", whole=True)
+CONSTRUCTIONS = ("generic", "saturated", "rank_one")
+_TRIES = 12
+
+
+def twins_around(
+    network: Network,
+    point: Array,
+    disjuncts: Disjuncts,
+    *,
+    name: str,
+    family: str,
+    seed: int,
+    dual: bool = True,
+    swapped: bool = False,
+) -> Twins | None:
+    """Make twins around a point: the largest box that is proved, and a box with a witness.
+
+    `dual` says whether to widen the proved box by weighted means of each head, `swapped` whether
+    the instance called NAME_a is the unsat one. Return None where no box is proved, or no witness
+    is found.
+    """
+    proved = largest_proved(network, point, disjuncts, dual=dual)
+    if proved is None:
+        return None
+    radius = float(proved[0].box.widths.max()) / 2.0
+    found = nearest_witness(network, point, disjuncts, beyond=radius, seed=seed)
+    if found is None:
+        return None
+    first, second = ("b", "a") if swapped else ("a", "b")
+    return Twins(
+        Instance(f"{name}_{first}", network, found[0], Answer.SAT, found[1], family),
+        Instance(f"{name}_{second}", network, proved[0], Answer.UNSAT, proved[1], family),
+    )
+
+
+class Memorized(Family):
+    """Twins around an example of a data set that is drawn and memorized.
+
+    The construction is drawn, too. Networks that are too steep for a proof in float32 are replaced.
+    """
+
+    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS, "dual": DUAL})
+
+    @abstractmethod
+    def data(
+        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Dataset:
+        """Return what is memorized: contexts and queries as drawn, or like them, and targets."""
+
+    @abstractmethod
+    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
+        """Return what is bad around the first example."""
+
+    def width(self, dim: int, heads: int) -> int:
+        """Return the width of the data for d inputs and so many heads: by default d."""
+        del heads
+        return dim
+
+    def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
+        """Return the network, and the point of the first example: by default its query.
+
+        Raises ParameterError for numbers beyond float32.
+        """
+        return network_of(memorizer.layer, data.contexts[0]), np.asarray(data.queries[0])
+
+    def draw(
+        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> tuple[Instance, ...]:
+        """Draw data, memorize them, and make twins around the first example.
+
+        Where that fails, other data and another construction are drawn, a dozen times.
+        """
+        for _ in range(_TRIES):
+            twins = self._attempt(name, dim, random, options)
+            if twins:
+                return twins
+        raise ParameterError(
+            f"no box around an example of {name} was proved that has a witness beyond",
+            witness=name,
+            suggestion="another seed, a larger dim, or more heads",
+        )
+
+    def _attempt(
+        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Twins | None:
+        tokens, heads = min(int(options["tokens"]), dim), int(options["heads"])
+        count = max(heads * (tokens - 1) + 1, 2)
+        drawn = generators.uniform(
+            num_examples=count,
+            context_size=tokens,
+            width=self.width(dim, heads),
+            seed=int(random.integers(1 << 31)),
+        )
+        data = self.data(drawn, random, options)
+        construction = str(random.choice(CONSTRUCTIONS))
+        swapped, seed = bool(random.integers(2)), int(random.integers(1 << 31))
+        try:
+            memorizer = build_memorizer(data, num_heads=heads, construction=construction)
+            network, point = self.around(memorizer, data)
+        except ConstructiveError:  # the data do not meet an assumption, or weights are too large
+            return None
+        return twins_around(
+            network, point, self.bad(data, options),
+            name=name, family=self.name, seed=seed, dual=bool(options["dual"]), swapped=swapped,
+        )  # fmt: skip
+
+
+# Robustness around a memorized example: outputs stay within epsilon of its target.
+
+
+EPSILON = Option(0.25, 0.01, 10.0, "allowed change, in standard deviations of the targets")
+
+
+def leaves(target: Array, epsilon: float) -> Disjuncts:
+    """Return the disjunction that some output is epsilon above its target, or below it.
+
+    Thresholds are rounded to float32.
+
+    Example:
+        >>> above, below = leaves(np.array([0.5]), 0.25)
+        >>> above[0].threshold, below[0].threshold  # Y >= 0.75, and -Y >= -0.25
+        (0.75, -0.25)
+    """
+    unit = np.eye(len(target))
+    pairs = [
+        (sign * unit[j], float(np.float32(sign * y + epsilon)))
+        for j, y in enumerate(target.tolist())
+        for sign in (1.0, -1.0)
+    ]
+    return tuple((Atom(coefficients, threshold),) for coefficients, threshold in pairs)
+
+
+def robust(
+    memorizer: Memorizer,
+    data: Dataset,
+    *,
+    example: int = 0,
+    epsilon: float = 0.1,
+    name: str = "robust",
+    seed: int = 0,
+) -> Twins:
+    """Make twins around an example of your own memorizer.
+
+    The network is that of the memorizer in float32, with the context of the example. The unsat
+    instance says that no query of its box moves an output by epsilon from the target. The sat
+    instance has a larger box, and a witness in it.
+
+    Args:
+        memorizer: of any construction, with weights in floats
+        data: what it memorized
+        example: index of the example
+        epsilon: how far outputs may be from the target
+        name: of the twins
+        seed: of the search for a witness
+
+    Raises:
+        ParameterError: for an example that is not there, an epsilon that is not positive, weights
+            that are not floats, and where no box is proved or no witness is found
+        DataError: if the data do not fit the memorizer
+
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+        >>> memorizer = build_memorizer(data, num_heads=3, construction="generic")
+        >>> twins = robust(memorizer, data, example=1)
+        >>> twins.unsat.answer, twins.sat.answer
+        (<Answer.UNSAT: 'unsat'>, <Answer.SAT: 'sat'>)
+        >>> bool((twins.unsat.property.box.widths < twins.sat.property.box.widths).all())
+        True
+    """
+    if not 0 <= example < data.num_examples or not epsilon > 0:
+        raise ParameterError(
+            f"there is no example {example} of {data.num_examples}, or epsilon is not positive",
+            witness=shown((example, epsilon)),
+            suggestion=f"an example from 0 to {data.num_examples - 1}, and epsilon=0.1",
+        )
+    memorizer.layer.check_fits(data)
+    context = data.contexts if data.shared_context else data.contexts[example]
+    bad = leaves(np.atleast_1d(np.asarray(data.targets[example], np.float64)), epsilon)
+    network, query = network_of(memorizer.layer, context), np.asarray(data.queries[example], "f8")
+    twins = twins_around(network, query, bad, name=name, family=Robust.name, seed=seed)
+    if twins is None:
+        raise ParameterError(
+            f"no box around example {example} was proved that has a witness beyond",
+            witness=example,
+            suggestion="a larger epsilon, construction='generic', or another example",
+        )
+    return twins
+
+
+class Robust(Memorized):
+    """Boxes around a memorized example, in which the output stays near its target."""
+
+    name = "robust"
+    purpose = "the largest proved box around a memorized example, and one beyond"
+    options = MappingProxyType({**Memorized.options, "epsilon": EPSILON})
+
+    def data(
+        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Dataset:
+        """Return the contexts and queries with one random number each."""
+        del options
+        targets = random.uniform(-0.5, 0.5, drawn.num_examples)
+        return Dataset(drawn.contexts, drawn.queries, targets)
+
+    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
+        """Return that the output leaves the target by epsilon."""
+        epsilon = options["epsilon"] * float(np.std(data.targets))
+        return leaves(np.atleast_1d(data.targets[0]), epsilon)
+
+
+# Classification: around a memorized example, no output is above that of its class.
+
+
+CLASSES = Option(4, 2, 64, "classes, which are the outputs", whole=True)
+
+
+def overtaken(label: int, count: int) -> Disjuncts:
+    """Return the disjunction that the output of some other class is at least that of a label.
+
+    Example:
+        >>> [atoms[0].coefficients.tolist() for atoms in overtaken(0, 3)]  # Y_1 >= Y_0, Y_2 >= Y_0
+        [[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]]
+    """
+    unit = np.eye(count)
+    return tuple((Atom(unit[j] - unit[label], 0.0),) for j in range(count) if j != label)
+
+
+class Classes(Memorized):
+    """Boxes around a memorized example, in which its class stays the largest output."""
+
+    name = "classes"
+    purpose = "classification: several outputs, and a disjunction of Y_j >= Y_i"
+    options = MappingProxyType({**Memorized.options, "classes": CLASSES})
+
+    def data(
+        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Dataset:
+        """Return the contexts and queries with random labels, as one-hot rows."""
+        classes = int(options["classes"])
+        labels = random.integers(classes, size=drawn.num_examples)
+        return Dataset(drawn.contexts, drawn.queries, np.eye(classes)[labels])
+
+    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
+        """Return that another class has an output at least as large."""
+        return overtaken(int(np.argmax(data.targets[0])), int(options["classes"]))
+
+
+# One perturbed token: the query is fixed, and one token of the context moves.
+#
+# It moves along the directions that the values do not read, so that logits vary and values do not.
+# In each head one logit varies, and the head is monotone in it; heads share the inputs.
+
+
+class Token(Robust):
+    """Boxes around a token of a memorized example, in which the output stays near its target."""
+
+    name = "token"
+    purpose = "one token of a memorized example moves, and the query does not"
+
+    def width(self, dim: int, heads: int) -> int:
+        """Return the width that leaves so many directions: each head reads one."""
+        return dim + heads
+
+    def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
+        """Return the network of the first token of the first example, and the origin."""
+        network = network_of_token(memorizer.layer, data.contexts[0], data.queries[0])
+        if network.input_dim != data.width - memorizer.layer.num_heads:
+            raise ParameterError(
+                "values of two heads read one direction",
+                witness=network.input_dim,
+                suggestion="other data, or another construction",
+            )
+        return network, np.zeros(network.input_dim)

@@ -1,0 +1,438 @@
+"""Families whose maximum over the box is known by one dimension.
+
+One head has its maximum at a planted point t; every other head depends on u = w s . (x - t) alone,
+for signs s. On the line x = t + s u / (d w) the sum of all heads is as large as it gets for that u
+(Proposition 20.3), so the maximum over the box is at most one over u, which is enclosed in balls.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+from flint import arb
+
+from constructive.exact.directed import lower, upper, working_precision
+from constructive.instances.family import MARGIN, Family, Option
+from constructive.instances.instance import Answer, Hardness, Instance, Twins
+from constructive.instances.network import Head, Network
+from constructive.instances.proof import Refutations, Witness
+from constructive.instances.properties import Atom, Box, Property
+from constructive.instances.rounding import needed_margin
+from constructive.instances.slabs import refute_by_slabs
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError
+
+SCALE = Option(64.0, 1.0, 4096.0, "slope of the sharpest logits, beta", drawn=(16.0, 256.0))
+# Significant bits of a slope, so that logits at the planted point are exact in float32.
+_DIGITS = 6
+_BITS = 96
+_PIECES = 4000
+_FINE = 2.0**-16  # How far an enclosed maximum may be from the largest value that was seen
+_ROOM = 0.5  # The part of the margin that an unsat proof has to leave
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A network with a planted point, and what is known of it."""
+
+    network: Network  # with one output
+    box: Box  # of inputs
+    point: Array  # t (d,), in the box
+    signs: Array  # s (d,), of entries 1 and -1
+    falling: Callable[[arb], arb]  # an upper bound of the parts of f that fall with u, at u >= 0
+    rising: Callable[[arb], arb]  # an upper bound of those that rise
+    end: float  # u at the end of the box, or above it
+    hardness: Callable[[float], Hardness]  # of finding f >= c, for a threshold c
+
+    def maximum(self) -> tuple[float, float]:
+        """Return bounds of the maximum of f on the box, rounded outward."""
+        value = self.network.enclosed(self.point.tolist())[0]
+        with working_precision(_BITS):
+            return (
+                -upper(-value),
+                max(upper(value), _enclosed_maximum(self.falling, self.rising, self.end)),
+            )
+
+
+def _enclosed_maximum(
+    falling: Callable[[arb], arb], rising: Callable[[arb], arb], end: float
+) -> float:
+    """Bound max (p(u) + q(u)) on [0, end] for p that falls and q that rises, in balls.
+
+    On [a, b] the sum is at most p(a) + q(b). Pieces are halved until that is within `_FINE` of the
+    largest sum that was seen.
+    """
+    seen, most = -np.inf, -np.inf
+    todo = [(Fraction(0), Fraction(end))]
+    for _ in range(_PIECES):
+        if not todo:
+            break
+        a, b = todo.pop()
+        low, high = arb(float(a)), arb(float(b))
+        bound = upper(falling(low) + rising(high))
+        seen = max(seen, float((falling(high) + rising(high)).mid()))
+        seen = max(seen, float((falling(low) + rising(low)).mid()))
+        if bound <= seen + _FINE:
+            most = max(most, bound)
+        else:
+            half = Fraction(float((a + b) / 2))
+            todo += [(a, half), (half, b)]
+    left = [upper(falling(arb(float(a))) + rising(arb(float(b)))) for a, b in todo]
+    return max([most, *left])
+
+
+def _least_margin(plan: Plan) -> float:
+    """Return the least margin of thresholds; the needed one is the same for all thresholds."""
+    wanted = Property(plan.box, ((Atom(np.ones(1), 0.0),),))
+    return needed_margin(plan.network, wanted) / _ROOM
+
+
+def short(value: float, bits: int) -> float:
+    """Round to a multiple of 2^-bits.
+
+    Example:
+        >>> short(0.3, 2)
+        0.25
+    """
+    return round(value * 2.0**bits) / 2.0**bits
+
+
+def short_slope(value: float) -> float:
+    """Round a positive float to 6 significant bits.
+
+    Example:
+        >>> short_slope(100.3), short_slope(64.0)
+        (100.0, 64.0)
+    """
+    return short(value, _DIGITS - int(np.frexp(value)[1]))
+
+
+class Planted(Family):
+    """Twins around the maximum of a network with a planted point."""
+
+    options = MappingProxyType({"scale": SCALE, "margin": MARGIN})
+
+    @abstractmethod
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+        """Draw a network with a planted point."""
+
+    def least_margin(
+        self, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> float:
+        """Return the least margin of the network that is drawn."""
+        return _least_margin(self.plan(dim, random, options))
+
+    def draw(
+        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> tuple[Instance, ...]:
+        """Draw twins: thresholds a margin below the value at t, and above the maximum."""
+        plan = self.plan(dim, random, options)
+        least, most = plan.maximum()
+        margin = options["margin"]
+        letters = ["a", "b"] if random.integers(2) else ["b", "a"]
+
+        def asked(threshold: float) -> Property:
+            return Property(plan.box, ((Atom(np.ones(1), threshold),),))
+
+        below = asked(float(np.nextafter(np.float32(least - margin), np.float32(-np.inf))))
+        above = asked(float(np.nextafter(np.float32(most + margin), np.float32(np.inf))))
+        needed = _ROOM * _least_margin(plan)
+        if not needed <= _ROOM * margin:
+            raise ParameterError(
+                f"margin={margin:g} is too small for this network of the family {self.name}",
+                witness={"least margin": needed / _ROOM},
+                suggestion=f"margin={2.0 * needed / _ROOM:.2g}, or a smaller scale",
+            )
+        ((above_atom,),) = above.disjuncts
+        slabs = refute_by_slabs(
+            plan.network,
+            plan.box,
+            above_atom,
+            above_atom.threshold - max(needed, _ROOM * margin),
+            direction=plan.signs,
+            centre=plan.point,
+        )
+        if slabs is None:
+            raise ParameterError(
+                f"no proof was found that {name} has no value above its maximum",
+                witness=name,
+                suggestion="another seed, or a larger margin",
+            )
+        witness = Witness(tuple(Fraction(x) for x in plan.point.tolist()))
+        return Twins(
+            Instance(
+                f"{name}_{letters[0]}", plan.network, below, Answer.SAT, witness, self.name,
+                plan.hardness(below.disjuncts[0][0].threshold),
+            ),
+            Instance(
+                f"{name}_{letters[1]}", plan.network, above, Answer.UNSAT,
+                Refutations((slabs,)), self.name,
+            ),
+        )  # fmt: skip
+
+
+# How hard a planted point is to find: Propositions 20.4 and 20.5, in balls.
+
+
+@dataclass(frozen=True, eq=False)
+class Decoy:
+    """A head eta sigma(w s . (x - t) + z), which leads away from t."""
+
+    height: float  # eta
+    slope: float  # w
+    shift: arb  # z, as a ball
+
+    def value(self, u: arb) -> arb:
+        """Enclose eta sigma(u + z)."""
+        return self.height / (1 + (-(u + self.shift)).exp())
+
+    def steepness(self, u: arb) -> arb:
+        """Enclose the derivative in u, eta sigma'(u + z)."""
+        return self.height / (2 + (u + self.shift).exp() + (-(u + self.shift)).exp())
+
+
+@dataclass(frozen=True, eq=False)
+class Hidden:
+    """A needle at t, other tokens with logits of slope beta and offset -gamma, and a decoy."""
+
+    box: Box  # of inputs
+    point: Array  # t (d,)
+    signs: Array  # s (d,)
+    beta: float  # slope of the guards
+    gamma: float  # their offset
+    decoy: Decoy  # the other head
+
+    def range_of_decoy(self) -> tuple[arb, arb]:
+        """Enclose the least and the largest u = w s . (x - t) on the box."""
+        first, last = arb(0), arb(0)
+        sides = self.box.lower, self.box.upper, self.point, self.signs
+        for low, high, t, s in zip(*(each.tolist() for each in sides), strict=True):
+            first += ((low if s > 0 else high) - arb(t)) * s
+            last += ((high if s > 0 else low) - arb(t)) * s
+        return first * self.decoy.slope, last * self.decoy.slope
+
+    def radius(self, tau: arb) -> arb | None:
+        """Enclose ln(e^gamma (1 / tau - 1)) / beta for a share tau; None unless it is positive."""
+        if not (tau > 0 and tau < 1):
+            return None
+        radius = (self.gamma + (1 / tau - 1).log()) / self.beta
+        return radius if radius > 0 else None
+
+    def share(self, radius: arb, *, ascending: bool = False) -> float | None:
+        """Bound the part of the box with |x_i - t_i| <= rho from above; None if it is all of it.
+
+        If `ascending`, coordinates count as all of the box where t_i + s_i rho is not inside.
+        """
+        part = arb(1)
+        rho = upper(radius)
+        for low, high, t, s in zip(
+            self.box.lower.tolist(),
+            self.box.upper.tolist(),
+            self.point.tolist(),
+            self.signs.tolist(),
+            strict=True,
+        ):
+            face = high if s > 0 else low
+            if ascending and not (arb(face) - t) * s > rho:
+                continue
+            least, most = arb(low).max(arb(t) - rho), arb(high).min(arb(t) + rho)
+            part *= ((most - least) / (arb(high) - low)).min(arb(1))
+        share = upper(part)
+        return share if share < 1.0 else None
+
+    def __call__(self, threshold: float) -> Hardness:
+        """Bound the probability that an evaluation finds f >= c."""
+        with working_precision(_BITS):
+            first, last = self.range_of_decoy()
+            room = threshold - self.decoy.value(last)
+            rho = self.radius(room)
+            if rho is None:
+                return Hardness()
+            random = self.share(rho)
+            gentle = self.decoy.steepness(first).min(self.decoy.steepness(last))
+            tau = arb(lower(gentle * self.decoy.slope / self.beta))
+            blind = self.radius(tau)
+            if blind is None:
+                return Hardness(random)
+            return Hardness(random, self.share(blind.max(rho), ascending=True))
+
+
+def falling_needle(
+    count: int, gamma: float, rate: float, *, two_sided: bool
+) -> Callable[[arb], arb]:
+    """Return the bound 1 / (1 + G cosh(r u)) of a needle, or 1 / (1 + G exp(r u)) of a corner.
+
+    G is the number of guards times e^-gamma, r = beta / (d w); a needle has guards on both sides.
+    """
+
+    def bound(u: arb) -> arb:
+        grown = (u * rate).cosh() if two_sided else (u * rate).exp()
+        return 1 / (1 + count * (-arb(gamma)).exp() * grown)
+
+    return bound
+
+
+# Needles: a sharp peak inside of the box, and a decoy that leads away from it.
+#
+# Token 0 of the first head has logit 0 and value 1. Each coordinate has two guards, of logits
+# beta (x_i - t_i) - gamma and -beta (x_i - t_i) - gamma, and of value 0. The second head is
+# eta sigma(w s . (x - t) + z). Propositions 20.3 to 20.5 are about it.
+
+
+DECOY = Option(0.5, 0.0, 1.0, "height of the decoy, eta; 0 for none")
+_REST = 2.0  # Logits by which guards are below the needle at t, beyond ln of their number
+_STEEPEST = 0.5
+_REACH = 4.0  # About the largest |u| of a decoy on the box
+
+
+def decoy_slope(dim: int) -> float:
+    """Return w, a power of two, so that u = w s . (x - t) stays of one size for all d.
+
+    Example:
+        >>> decoy_slope(2), decoy_slope(8), decoy_slope(64)
+        (0.5, 0.5, 0.0625)
+    """
+    return min(_STEEPEST, 2.0 ** math.floor(math.log2(_REACH / dim)))
+
+
+def decoy_head(
+    tokens: int, point: Array, signs: Array, height: float, shift: float
+) -> tuple[Head, Decoy]:
+    """Return the head eta sigma(w s . (x - t) + z), of one token with a slope, and what it is.
+
+    `height` is eta; `shift` is near z, which is such that logits have few bits.
+    """
+    slope = decoy_slope(len(point))
+    slopes, offsets, values = np.zeros((tokens, len(point))), np.zeros(tokens), np.zeros(tokens)
+    slopes[0], values[0] = slope * signs, height
+    at_point = slope * float(signs @ point)
+    offsets[0] = short(math.log(tokens - 1) + shift - at_point, 8)
+    exact = arb(float(offsets[0]) + at_point) - arb(tokens - 1).log()
+    return Head(slopes, offsets, values[:, np.newaxis]), Decoy(height, slope, exact)
+
+
+class Peaked(Planted):
+    """A head with a peak, whose other tokens are guards, and a decoy."""
+
+    options = MappingProxyType({**Planted.options, "decoy": DECOY})
+    shift: ClassVar[float]  # about z of the decoy
+    two_sided: ClassVar[bool]  # whether guards stand on both sides of each coordinate
+
+    def peak(
+        self, box: Box, point: Array, signs: Array, guards: Array, gamma: float,
+        options: Mapping[str, float],
+    ) -> Plan:  # fmt: skip
+        """Return the network whose guards g (G, d) have logits beta g . (x - t) - gamma."""
+        beta, height = short_slope(options["scale"]), short(options["decoy"], 8)
+        slopes = np.vstack([np.zeros((1, len(point))), beta * guards])
+        offsets = np.append(0.0, -(guards @ (beta * point)) - gamma)
+        values = np.eye(len(slopes), 1)
+        decoy_tokens, decoy = decoy_head(len(slopes), point, signs, height, self.shift)
+        heads = (Head(slopes, offsets, values), decoy_tokens)[: 1 + (height > 0.0)]
+        hidden = Hidden(box, point, signs, beta, gamma, decoy)
+        rate = beta / (len(point) * decoy.slope)
+        return Plan(
+            Network(heads), box, point, signs,
+            falling_needle(len(guards), gamma, rate, two_sided=self.two_sided), decoy.value,
+            float(decoy.slope * np.maximum(box.upper - point, point - box.lower).sum()), hidden,
+        )  # fmt: skip
+
+
+class Needle(Peaked):
+    """Peaks inside of the box."""
+
+    name = "needle"
+    purpose = "a sharp maximum inside of the box, which gradients lead away from"
+    shift = 0.0
+    two_sided = True
+
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+        """Draw the middle of the box, t off its middle and off its corners, and signs."""
+        middle = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
+        box = Box(middle - 1.0, middle + 1.0)
+        point = np.array([short(x, 8) for x in middle + random.uniform(-0.7, 0.7, dim)])
+        signs = random.choice([-1.0, 1.0], dim)
+        gamma = math.ceil(4.0 * math.log(2 * dim)) / 4.0 + _REST
+        guards = np.kron(np.eye(dim), [[1.0], [-1.0]])
+        return self.peak(box, point, signs, guards, gamma, options)
+
+
+# Needles at a corner of the box, with a guard on one side of each coordinate.
+#
+# Token 0 of the first head has logit 0 and value 1; guards have logits beta s_i (x_i - t_i) - gamma
+# and value 0, where t is the corner and s points into the box. The second head is a decoy, as in
+# `needle`. The logits of a needle of the same scale are farther from each other.
+
+
+_CORNER_REST = 1.0
+
+
+class Corner(Peaked):
+    """Peaks at a corner of the box."""
+
+    name = "corner"
+    purpose = "a sharp maximum at a corner, which gradients lead away from"
+    shift = -1.0  # The decoy starts lower at a corner, as it can only rise from there
+    two_sided = False
+
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+        """Draw the box and one of its corners."""
+        lower = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
+        box = Box(lower, lower + 1.0)
+        signs = random.choice([-1.0, 1.0], dim)
+        point = np.where(signs > 0.0, box.lower, box.upper)
+        gamma = math.ceil(4.0 * math.log(dim)) / 4.0 + _CORNER_REST
+        return self.peak(box, point, signs, np.diag(signs), gamma, options)
+
+
+# Shadows: a head whose weight is far below the largest one for most of the box.
+#
+# With u = s . (x - t) in [0, d], the first head is sigma(R u / d - R): it rises by R nats, from
+# next to nothing to one half. The second, 6 sigma(1 - 2 u / d), falls. The sum is largest at u =
+# 0. Bounds that add a small number to probabilities, or cut them off, are wrong here.
+
+
+_HEIGHT = 6.0
+_FALL = 2.0
+_START = 1.0
+
+
+class Shadow(Planted):
+    """Sums of a head that rises out of nothing, and one that falls."""
+
+    name = "shadow"
+    purpose = "a weight far below the largest one, which must not be cut off"
+
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+        """Draw the box and the corner t."""
+        lower = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
+        box = Box(lower, lower + 1.0)
+        signs = random.choice([-1.0, 1.0], dim)
+        point = np.where(signs > 0.0, box.lower, box.upper)
+        rise = short_slope(options["scale"] / dim)
+        fall = short_slope(_FALL / dim)
+        at_point = float(signs @ point)
+
+        def head(slope: float, offset: float, height: float) -> Head:
+            slopes = np.stack([slope * signs, np.zeros(dim)])
+            return Head(slopes, np.array([offset, 0.0]), np.array([[height], [0.0]]))
+
+        network = Network(
+            (
+                head(rise, -rise * (at_point + dim), 1.0),
+                head(-fall, fall * at_point + _START, _HEIGHT),
+            )
+        )
+
+        def falling(u: arb) -> arb:
+            return _HEIGHT / (1 + (u * fall - _START).exp())
+
+        def rising(u: arb) -> arb:
+            return 1 / (1 + (rise * dim - u * rise).exp())
+
+        return Plan(network, box, point, signs, falling, rising, float(dim), lambda _: Hardness())
