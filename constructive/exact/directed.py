@@ -3,7 +3,7 @@
 A bound is worth nothing if a conversion rounds it to the wrong side. So there is one place for it,
 this one: `upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least`
 into decimal text of two digits, `fixed` and `percent` into text with a decimal point. Bounds
-of arrays follow (`up`, `gamma`, `lengths`), and then the precision of balls.
+of arrays are in `exact.upward`. The precision of balls is set here, too.
 """
 
 import math
@@ -13,10 +13,7 @@ from contextlib import contextmanager
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-import numpy as np
 from flint import arb, ctx
-
-from constructive.support.arrays import Array
 
 _TOP, _BOTTOM = 1100, -1200  # Exponents of two beyond which a number is beyond all floats
 _DIGITS = 17  # Digits that tell any two floats apart
@@ -150,79 +147,6 @@ def _text(bound: Fraction | None, rounding: str, limit: float | None) -> str:
         if limit is None or (rounded <= limit if rounding == ROUND_CEILING else rounded > limit):
             break
     return text
-
-
-# Bounds above what float64 computed: of arrays of sums, of rounding errors, and of lengths.
-#
-# A bound is worth nothing if a sum of bounds rounds it down, or a product of bounds underflows to
-# zero. `up` covers the rounding of an array of bounds that float64 computed. With u = 2^-53, let s
-# be a sum of at most `LONGEST` = 2^22 products a b of floats that are not negative, added in any
-# order, with or without fused operations. Every addition loses at most a factor 1 - u (sums do not
-# underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So ::
-#
-#     s >= (1 - u)^(2^22) (exact - 2^22 2^-1075),    up(s) = (1 + 2^-30) s + 2^-1000 >= exact.
-#
-# That holds for all floats, subnormal and huge ones included: an overflow is an infinity, which
-# bounds everything, and a NaN compares as false, so that it proves nothing. What `up` has covered
-# may be a factor again. Quotients a / b with a lower bound b > 0 are like products.
-#
-# Bounds hold at any scale, but say little where numbers are themselves as small as 2^-1000. So
-# data and weights are brought to size one by powers of two (`exponent_of`) before.
-#
-# This module needs numpy alone. `exact.directed` converts balls and fractions to floats and text.
-#
-# Reference: Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.
-
-
-UNIT = 2.0**-53
-LONGEST = 1 << 22  # Terms of a sum that `up` covers
-
-_SLACK = 1.0 + 2.0**-30
-TINY = 2.0**-1000  # More than LONGEST products lose by underflow
-
-
-def up(values: Array) -> Array:
-    """Raise sums of at most LONGEST products above what they would be without rounding.
-
-    Example:
-        >>> up(np.array([1e-200]) * 1e-200) > 0
-        array([ True])
-    """
-    covered: Array = values * _SLACK + TINY
-    return covered
-
-
-def gamma(terms: int) -> float:
-    """Return gamma_k, rounded up: a sum of k products is off by `gamma_k sum |a| |b|` at most.
-
-    But for underflow, which `up` covers. gamma_k = k u / (1 - k u).
-    """
-    return terms * UNIT / (1.0 - terms * UNIT) * _SLACK
-
-
-def lengths(vectors: Array) -> Array:
-    """Bound the lengths of vectors along the last axis, of at most LONGEST entries.
-
-    Squares that underflow add at most 2^22 2^-1075 < 2^-1052 to a square of a length.
-
-    Example:
-        >>> lengths(np.array([[3.0, 4.0], [1e-300, 0.0]])) > [5.0, 1e-300]
-        array([ True,  True])
-    """
-    with np.errstate(over="ignore"):
-        squares = np.einsum("...d,...d->...", vectors, vectors)
-    bounds: Array = np.sqrt(squares) * _SLACK + 2.0**-500
-    return bounds
-
-
-def exponent_of(values: Array) -> int:
-    """Return the least e with all entries below 2^e in size, and 0 for zeros.
-
-    Example:
-        >>> exponent_of(np.array([-4.0, 3.0])), exponent_of(np.zeros(2))
-        (3, 0)
-    """
-    return math.frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))[1]
 
 
 # The precision of python-flint, which is one number for all threads of a process.

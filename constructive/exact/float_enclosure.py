@@ -33,7 +33,8 @@ from constructive.exact.arithmetics import (
     averaged,
     side_by_side,
 )
-from constructive.exact.directed import LONGEST, TINY, UNIT, gamma, up, working_precision
+from constructive.exact.directed import working_precision
+from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
 from constructive.exact.verified import EXPONENTIAL_ERROR, dot, exponential
 from constructive.support.arrays import Array, Integers, row_chunks
 

@@ -80,8 +80,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.contractions import Contraction, Pairwise
-from constructive.exact.directed import up
 from constructive.exact.formats import Format
+from constructive.exact.upward import up
 from constructive.support.arrays import Array
 
 MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite

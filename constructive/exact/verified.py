@@ -18,7 +18,7 @@ import math
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.exact.directed import LONGEST, UNIT, gamma, up
+from constructive.exact.upward import LONGEST, UNIT, gamma, up
 from constructive.support.arrays import Array, Booleans
 
 # Dot products and exponentials in float64, vectorized, with proved bounds of their errors.

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.directed import TINY, UNIT, gamma, up
+from constructive.exact.upward import TINY, UNIT, gamma, up
 from constructive.exact.verified import exponential
 from constructive.instances.network import Network
 from constructive.instances.proof import Refutation

@@ -46,12 +46,12 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.exact import directed
 from constructive.exact.arithmetics import side_by_side
-from constructive.exact.directed import up
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_enclosure import ENOUGH, Rounded, growth
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import FORMATS, Format
 from constructive.exact.models import FLOAT32, FLOAT64
+from constructive.exact.upward import up
 from constructive.layers.attend import BLOCK_BYTES, Causal, View, attend, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks

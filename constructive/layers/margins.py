@@ -35,11 +35,11 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.data.corpus import Text
-from constructive.exact.directed import up
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FloatModel
 from constructive.exact.formats import Format
 from constructive.exact.models import FLOAT64, model_named
+from constructive.exact.upward import up
 from constructive.layers.attend import Block, Causal, attend, flat
 from constructive.layers.causal import EXACT, CausalLayer, picks
 from constructive.layers.decoder import Decoder

@@ -9,17 +9,16 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact import directed
+from constructive.exact import directed, upward
 from constructive.exact.directed import (
     at_least,
     at_most,
-    exponent_of,
     lower,
     short_bound,
-    up,
     upper,
     working_precision,
 )
+from constructive.exact.upward import exponent_of, up
 
 LARGEST = 1.7976931348623157e308
 
@@ -144,7 +143,7 @@ def test_products_of_bounds_are_bounds(pairs):
     a, b = np.array(pairs).T
     exact = sum(Fraction(x) * Fraction(y) for x, y in pairs)
     assert Fraction(float(up(a @ b))) >= exact
-    assert len(pairs) <= directed.LONGEST
+    assert len(pairs) <= upward.LONGEST
 
 
 def test_text_at_its_limit():

@@ -13,8 +13,9 @@ from flint import arb, arb_mat
 from constructive.certificates.claims.kind import Subject
 from constructive.data.dataset import Dataset
 from constructive.exact.balls import exact_matrix, largest
-from constructive.exact.directed import UNIT, up, upper, working_precision
+from constructive.exact.directed import upper, working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
+from constructive.exact.upward import UNIT, up
 from constructive.layers.attend import attend, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import BallLayer, effective_readout, enclose

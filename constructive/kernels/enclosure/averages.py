@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from constructive.exact.directed import gamma, up
 from constructive.exact.kernel_model import KernelModel
+from constructive.exact.upward import gamma, up
 from constructive.kernels.enclosure.logits import OWN_EXP
 from constructive.kernels.enclosure.rows import Rows, above
 from constructive.kernels.enclosure.weights import FAR, Weights

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.directed import gamma
 from constructive.exact.float_model import STRETCH
 from constructive.exact.kernel_model import KernelModel
+from constructive.exact.upward import gamma
 from constructive.kernels.enclosure.inputs import Inputs
 from constructive.kernels.enclosure.rows import Rows, above
 from constructive.support.arrays import Array

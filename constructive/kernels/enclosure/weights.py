@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.directed import up
 from constructive.exact.kernel_model import KernelModel
+from constructive.exact.upward import up
 from constructive.kernels.enclosure.logits import OWN, OWN_EXP, LogitErrors, Logits
 from constructive.kernels.enclosure.rows import Rows
 from constructive.support.arrays import Array

@@ -9,7 +9,7 @@ import numpy as np
 from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples, UndecidedError
 from constructive.certificates.claims.paired.reading import DIFFERENCE, read
 from constructive.certificates.claims.paired.scan import Scan
-from constructive.exact.directed import UNIT, gamma, lengths, up
+from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, row_chunks
 from constructive.support.parallel import Place, arrays_at, ordered_map, shared
 from constructive.support.progress import report

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.exact.directed import LONGEST, exponent_of
+from constructive.exact.upward import LONGEST, exponent_of
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array, Integers
 

@@ -15,7 +15,7 @@ import numpy as np
 from constructive.certificates.claims.paired.entries import Entries
 from constructive.certificates.claims.paired.examples import Examples, UndecidedError
 from constructive.certificates.claims.paired.reading import Tokens
-from constructive.exact.directed import gamma, up
+from constructive.exact.upward import gamma, up
 from constructive.support.arrays import Array, row_chunks
 
 _ROUNDS = 500  # Steps of an iteration for w

@@ -16,7 +16,8 @@ from constructive.certificates.claims.paired.readouts import Readouts
 from constructive.certificates.claims.paired.residuals import Residuals, residuals_of
 from constructive.certificates.claims.paired.scan import Scan
 from constructive.data.dataset import Dataset
-from constructive.exact.directed import at_least, at_most, lower, short_bound, up, upper
+from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
+from constructive.exact.upward import up
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import first_place
 from constructive.support.errors import ParameterError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.certificates.claims.paired.examples import MARGIN, TAIL, Examples
-from constructive.exact.directed import UNIT, gamma, lengths, up
+from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.exact.verified import dot, exponential
 from constructive.support.arrays import Array, Integers, row_chunks
 

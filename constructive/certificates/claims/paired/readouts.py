@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.certificates.claims.paired.examples import Examples, UndecidedError
-from constructive.exact.directed import exponent_of, up
+from constructive.exact.upward import exponent_of, up
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array, Integers, row_chunks

@@ -7,7 +7,7 @@ import numpy as np
 from constructive.certificates.claims.paired.entries import Entries
 from constructive.certificates.claims.paired.examples import Examples
 from constructive.certificates.claims.paired.readouts import Readouts, Terms
-from constructive.exact.directed import UNIT, gamma, up
+from constructive.exact.upward import UNIT, gamma, up
 from constructive.support.arrays import Array, Integers
 
 
