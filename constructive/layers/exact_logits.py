@@ -44,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
-from constructive.exact import directed
+from constructive.exact import upward
 from constructive.exact.arithmetics import side_by_side
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_enclosure import ENOUGH, Rounded, growth
@@ -369,7 +369,7 @@ def rounding(
     total, size, outputs = dataset.num_examples, dataset.context_size, layer.target_dim
     view, weights = examples(dataset.contexts, dataset.queries), layer.tensors
     shape = layer.width, layer.head_dim
-    own = directed.gamma(FLOAT64.logit_roundings(*shape))
+    own = upward.gamma(FLOAT64.logit_roundings(*shape))
     moved, errors = np.empty((total, outputs)), np.empty(total)
     largest, exact = np.empty((total, layer.width)), 0
     with np.errstate(all="ignore"):  # what is infinite, or no number, bounds nothing
@@ -405,7 +405,7 @@ def rounding(
             reach = up(reach * (1.0 + growth(errors)[:, np.newaxis]))
         steps = layer.num_heads, size, layer.width, layer.value_dim, len(w_d)
         zeta, gamma = float(model.average(size)), float(model.gamma(model.output_roundings(*steps)))
-        ours = (size + 2.0) * directed.gamma(FLOAT64.output_roundings(*steps))
+        ours = (size + 2.0) * upward.gamma(FLOAT64.output_roundings(*steps))
         relative = (zeta + gamma + zeta * gamma + ours) * (1.0 + 2.0**-30)
         tops = float(largest.max()), known.paths * model.stretch
         sums = up(relative * reach + _lost(layer, model, size, *tops))

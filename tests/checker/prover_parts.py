@@ -15,7 +15,7 @@ from constructive.certificates.claims.paired import (
     residuals,
     scan,
 )
-from constructive.exact import directed
+from constructive.exact import upward
 
 
 class OfCertify:
@@ -31,7 +31,7 @@ class OfCertify:
         return 2 * (tokens - 1) * examples.TAIL
 
     def rounding(self, tokens):
-        return directed.gamma(tokens + 4)
+        return upward.gamma(tokens + 4)
 
     def alone(self, tokens):
         return 2 * (4.1 * (tokens - 1) * examples.TAIL + self.rounding(tokens))

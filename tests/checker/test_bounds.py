@@ -6,14 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from constructive.exact import directed
+from constructive.exact import upward
 
 UNIT = Fraction(1, 2**53)
 
 
 @pytest.fixture(params=["checker", "package"])
 def bounds(request, checker):
-    return checker.bounds if request.param == "checker" else directed
+    return checker.bounds if request.param == "checker" else upward
 
 
 def test_the_unit_roundoff_is_that_of_float64(bounds):
@@ -84,7 +84,7 @@ def test_underflowing_squares_are_covered(bounds):
     [([0.0], 0), ([1.0], 1), ([-1.0, 0.75], 1), ([0.5], 0), ([3.0, -4.0], 3), ([5e-324], -1073)],
 )
 def test_exponents(checker, values, found):
-    for module in (checker.bounds.exponent, directed.exponent_of):
+    for module in (checker.bounds.exponent, upward.exponent_of):
         assert module(np.array(values)) == found
 
 

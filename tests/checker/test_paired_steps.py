@@ -16,7 +16,7 @@ from prover_parts import OfCertify
 
 from constructive import Memorizer
 from constructive.certificates.claims.paired import inverse
-from constructive.exact import directed
+from constructive.exact import upward
 
 SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
 
@@ -213,7 +213,7 @@ def test_rounding_of_scores_and_tails(who):
     length = np.linalg.norm(steps.key)
     assert not 0.9 < length < 1.1
     contexts = data.contexts[list(memorizer.record.order)] * 2.0**-steps.exponent
-    expected = length * np.linalg.norm(contexts, axis=2).max(axis=1) * directed.gamma(7)
+    expected = length * np.linalg.norm(contexts, axis=2).max(axis=1) * upward.gamma(7)
     assert np.allclose(steps.score_error, expected, rtol=1e-8, atol=0)
     assert (steps.score_error >= expected).all()
     largest = np.abs(contexts).max(axis=(1, 2))
