@@ -141,7 +141,8 @@ def answer(
             moved = np.maximum(*(np.abs(each - expected) for each in found))
             # A stored weight is summed above alone, or above and below.
             most = np.max([of_near, *(np.abs(of_near - count * each) for each in found)], axis=0)
-            moved = moved + _stored(spec) * ends[1] * most / (others + ends[0] * count)
+            least = others + (1.0 - _stored(spec)) * ends[0] * count
+            moved = moved + _stored(spec) * ends[1] * most / least
         slack = np.where(count > 0, slack + moved * (1.0 + relative[..., None]), slack)
     expected = np.where(checked[..., None], expected, np.nan)
     guards = ~visible & high & checked[..., None]

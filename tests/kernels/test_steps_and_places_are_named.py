@@ -69,6 +69,14 @@ def test_gradients_of_operands_in_tf32_are_right(case):
         backward.check(dq, dk, 1.25 * dv)
 
 
+@pytest.mark.parametrize("case", ["uniform", "soft cap ties"])
+def test_gradients_under_a_soft_cap_are_compared(case):
+    backward = Backward.of(Problem.build(replace(SPEC, soft_cap=50.0), case))
+    backward.check(backward.dq, backward.dk, backward.dv)
+    with pytest.raises(AssertionError, match="dv"):
+        backward.check(backward.dq, backward.dk, 1.01 * backward.dv)
+
+
 @pytest.mark.parametrize("power", [0, 50])
 def test_gradients_of_one_winner_vanish_but_for_faint_weights(power):
     spec = Spec(queries=4, keys=16, head_dim=16, heads=(1, 1), scale=2.0**power)
