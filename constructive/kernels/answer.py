@@ -14,44 +14,30 @@ from constructive.kernels.encoding import exponent_of_values
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
-LOGIT_ERROR = 2.0**-4
-"""A logit is off by at most this part of the sum of sizes of its products."""
-EXP_ERROR = 2.0**-6
-"""What is assumed of exponentials where two keys share the weight."""
-TANH_ERROR = 2.0**-11
-"""What is assumed of tanh, of a soft cap."""
+LOGIT_ERROR = 2.0**-4  # A logit is off by at most this part of the sum of sizes of its products
+EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the weight
+TANH_ERROR = 2.0**-11  # What is assumed of the tanh of a soft cap
+# Products of a logit that is far below have sizes of at most this many times its own.
 _SAME_SIGN = 3.0
-"""Products of a logit that is far below have sizes of at most this many times its own."""
-_CAPPED = 0.997
-"""Of the cap: what a logit that is 6 caps below a level is at most, with all errors."""
-_TAIL = 2.0**7
-"""2 tau of Theorem 13, over n omega, with a soft cap."""
+_CAPPED = 0.997  # Of the cap: what a logit that is 6 caps below a level is at most, with all errors
+_TAIL = 2.0**7  # 2 tau of Theorem 13 over n omega, with a soft cap
+# u of a sum, delta of Theorem 14 (logarithms and merging), eta of Theorem 15: exp near 0, such as
+# that of FlashAttention 4, by a polynomial.
 _SINGLE = 2.0**-23, 2.0**-20, 2.0**-13.5
-"""u of a sum, delta of Theorem 14 (logarithms and merging), eta of Theorem 15: exp near 0, such as
-that of FlashAttention 4, by a polynomial."""
 _DOUBLE = 2.0**-52, 2.0**-48, 2.0**-37
 _EXACT_FLOAT32 = 2.0**24
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What every admissible kernel returns.
+    """What every admissible kernel returns."""
 
-    Attributes:
-        weights: (B, H, T_q, T_k) weights of keys before normalisation: 1 for winners
-        expected: (B, H, T_q, d_v) the answer; NaN in rows that are not checked
-        slack: (B, H, T_q, 1 or d_v) how far an admissible output may be away; 0: bit for bit
-        checked: (B, H, T_q) rows for which the hypotheses hold
-        empty: (B, H, T_q) rows that see no key
-        guards: (B, H, T_q, T_k) hidden keys whose leak changes the answer
-    """
-
-    weights: Array
-    expected: Array
-    slack: Array
-    checked: Booleans
-    empty: Booleans
-    guards: Booleans
+    weights: Array  # (B, H, T_q, T_k) weights of keys before normalisation: 1 for winners
+    expected: Array  # (B, H, T_q, d_v) the answer; NaN in rows that are not checked
+    slack: Array  # (B, H, T_q, 1 or d_v) how far an admissible output may be away; 0: bit for bit
+    checked: Booleans  # (B, H, T_q) rows for which the hypotheses hold
+    empty: Booleans  # (B, H, T_q) rows that see no key
+    guards: Booleans  # (B, H, T_q, T_k) hidden keys whose leak changes the answer
 
 
 def products(spec: Spec, draft: Draft) -> tuple[Array, Array]:
@@ -94,16 +80,7 @@ def averaged(weights: Array, v: Array) -> Array:
 def answer(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None, sinks: Array | None
 ) -> Answer:
-    """Return the answer of a draft.
-
-    Args:
-        spec: shapes and options
-        draft: queries and keys
-        v: (B, G, T_k, d_v) values
-        visible: (B, 1 or H, T_q, T_k)
-        bias: what is added to logits after the scale, broadcastable to (B, H, T_q, T_k), or None
-        sinks: (H,) logits of sinks, or None
-    """
+    """Return the answer of a draft."""
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
     zero: Booleans = size == 0.0
@@ -211,15 +188,7 @@ def _arithmetic(spec: Spec) -> tuple[float, float, float]:
 def far_below(
     spec: Spec, draft: Draft, raw: Array, size: Array, bias: Array | None = None
 ) -> Booleans:
-    """Return where a logit is so far below the winner that its key has no weight.
-
-    Args:
-        spec: scale and soft cap
-        draft: its level
-        raw: logits before the scale, less the level
-        size: sums of sizes of the products
-        bias: what is added to logits, or None; it may take a key as far down as products do
-    """
+    """Return where a logit is so far below the winner that its key has no weight."""
     gap = usual = GAP.get(spec.dtype, 64.0)
     if spec.soft_cap is not None:
         gap = 6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor
