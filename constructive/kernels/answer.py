@@ -123,7 +123,8 @@ def answer(
         slack = np.where(count > 0, slack + moved * (1.0 + relative[..., None]), slack)
     expected = np.where(checked[..., None], expected, np.nan)
     guards = ~visible & high & checked[..., None]
-    guards &= _tell(spec, v, expected, slack, total[..., None])
+    if guards.any():
+        guards &= _tell(spec, v, expected, slack, total[..., None])
     expected, slack, checked, guards = _empty_rows(
         spec, v, empty, (expected, slack, checked, guards)
     )
@@ -178,7 +179,7 @@ def fused_error(spec: Spec, level: float) -> float:
     """Return epsilon of Theorem 15: a winner's weight, if exp is fused with the subtraction."""
     unit, _, near = _arithmetic(spec)
     off = unit / 2.0 * (1.0 + LOGIT_ERROR) * level * math.log2(math.e)
-    return 2.0**off * (1.0 + near) - 1.0
+    return math.exp2(min(off, 1.0)) * (1.0 + near) - 1.0
 
 
 def _arithmetic(spec: Spec) -> tuple[float, float, float]:

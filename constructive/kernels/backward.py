@@ -147,7 +147,8 @@ def _gradients(
     score = p * (rest - alone) * slope
     longest = max(spec.keys, spec.queries * spec.group, spec.d_v)
     unit = max(2.0 ** -min(spec.output.digits, 24), operand_error(spec))
-    level = spec.soft_cap if spec.soft_cap and problem.draft.level else 0.0
+    # Logarithms of sums of winners at a level have its size, and are rounded.
+    level = (spec.soft_cap or 0.0) if problem.draft.level else 0.0
     theta = 0.0 if is_exact else 8.0 * unit + 2.0**-18 + longest * 2.0**-21 + level * 2.0**-20
     part, ends = near_weight(spec, problem.draft)
     # A share w / (o + c w) moves by less than w does, as the winner's weight is in o.
