@@ -109,17 +109,18 @@ def answer(
     relative = _rounding(spec, draft, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
     if near.any():
-        # The average is monotone in the weight of near keys, so its ends are those of the weight.
+        # The average is monotone in the weight of near keys, so its ends are those of the weight,
+        # which may have been stored before it is summed above, or above and below.
         count = near.sum(-1)[..., None]
         others = total[..., None] - part * count
         of_winners, of_near = (averaged(keys.astype(float), v) for keys in (winners, near))
         with np.errstate(invalid="ignore", divide="ignore"):  # rows that are not checked
-            found = [(of_winners + end * of_near) / (others + end * count) for end in ends]
-            moved = np.maximum(*(np.abs(each - expected) for each in found))
-            # A stored weight is summed above alone, or above and below.
-            most = np.max([of_near, *(np.abs(of_near - count * each) for each in found)], axis=0)
-            least = others + (1.0 - _stored(spec)) * ends[0] * count
-            moved = moved + _stored(spec) * ends[1] * most / least
+            moved = np.max([
+                np.abs((of_winners + stored * of_near) / (others + below * count) - expected)
+                for end in ends
+                for stored in (end * (1.0 - _stored(spec)), end * (1.0 + _stored(spec)))
+                for below in (end, stored)
+            ], axis=0)  # fmt: skip
         slack = np.where(count > 0, slack + moved * (1.0 + relative[..., None]), slack)
     expected = np.where(checked[..., None], expected, np.nan)
     guards = ~visible & high & checked[..., None]
