@@ -15,7 +15,7 @@ from constructive.support.errors import OutputError, ParameterError
 SPECS = {
     "causal": Spec(heads=(4, 2), queries=5, keys=9, head_dim=16, masks=(Causal("bottom-right"),)),
     "boolean": Spec(queries=5, keys=9, head_dim=16, masks=(Boolean(empty=True),)),
-    "wide": Spec(queries=5, keys=9, head_dim=16, dtype="float64", soft_cap=50.0),
+    "wide": Spec(queries=5, keys=9, head_dim=16, dtype="float64"),
     "slopes": Spec(queries=5, keys=5, head_dim=16, alibi=True, sink=True, masks=(Causal(),)),
 }
 CASES = ["last", "ties"]
@@ -26,9 +26,7 @@ def attention(tensors, options):
     group = options["heads"] // options["kv_heads"]
     q, k, v = (tensors[name].astype(np.float64) for name in "qkv")
     k, v = (x.repeat(group, axis=1) for x in (k, v))
-    logits = options["scale"] * q @ k.swapaxes(-1, -2)
-    cap = options["soft_cap"]
-    logits = (logits if cap is None else cap * np.tanh(logits / cap)) + tensors.get("bias", 0.0)
+    logits = options["scale"] * q @ k.swapaxes(-1, -2) + tensors.get("bias", 0.0)
     if "visible" in tensors:
         logits = np.where(tensors["visible"], logits, -np.inf)
     sinks = tensors.get("sinks", np.full(options["heads"], -np.inf))[:, None, None]
