@@ -1,12 +1,9 @@
 """Wrong steps of a backward pass, and numbers in wrong places, are named."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from kernels_of_tests import logits_of, plain, values_of
 
-from constructive.exact.formats import TF32, nearest
 from constructive.kernels import Backward, Problem, Spec, diagnose, examine
 from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
@@ -47,54 +44,6 @@ class Steps:
             self.summed(found.swapaxes(-1, -2) @ self.q * self.spec.factor),
             self.summed(self.p.swapaxes(-1, -2) @ self.d_out),
         )
-
-
-class InTf32(Steps):
-    """Weights and gradients of scores are operands of products."""
-
-    def __init__(self, problem, d_out):
-        super().__init__(problem, d_out)
-        self.p = nearest(self.p, TF32)
-
-    def scores(self, rest, alone):
-        return nearest(super().scores(rest, alone), TF32)
-
-
-@pytest.mark.parametrize("case", ["last", "ties", "uniform", "scale"])
-def test_gradients_of_operands_in_tf32_are_right(case):
-    backward = Backward.of(Problem.build(replace(SPEC, dtype="tf32"), case))
-    dq, dk, dv = InTf32(backward.problem, backward.d_out).gradients()
-    backward.check(dq, dk, dv)
-    with pytest.raises(AssertionError, match="rows are wrong"):
-        backward.check(dq, dk, 1.25 * dv)
-
-
-@pytest.mark.parametrize("case", ["uniform", "soft cap ties"])
-def test_gradients_under_a_soft_cap_are_compared(case):
-    backward = Backward.of(Problem.build(replace(SPEC, soft_cap=50.0), case))
-    backward.check(backward.dq, backward.dk, backward.dv)
-    with pytest.raises(AssertionError, match="dv"):
-        backward.check(backward.dq, backward.dk, 1.01 * backward.dv)
-
-
-@pytest.mark.parametrize("power", [0, 50])
-def test_gradients_of_one_winner_vanish_but_for_faint_weights(power):
-    spec = Spec(queries=4, keys=16, head_dim=16, heads=(1, 1), scale=2.0**power)
-    backward = Backward.of(Problem.build(spec, "last"))
-    steps = Steps(backward.problem, backward.d_out)
-    faint = np.where(steps.p < 0.5, steps.p, 0.0)
-
-    def scores(rest, _):  # those of a row add up to zero
-        found = faint * (rest - rest[..., -1:])
-        found[..., -1] = -found.sum(-1)
-        return found
-
-    steps.scores = scores
-    dq, dk, dv = steps.gradients()
-    assert dq.any()
-    backward.check(dq, dk, dv)
-    with pytest.raises(AssertionError, match="dq"):
-        backward.check(dq + 2.0**-20 * spec.factor * np.abs(steps.k).max(), dk, dv)
 
 
 WRONG = {
