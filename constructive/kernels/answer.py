@@ -16,16 +16,15 @@ from constructive.support.arrays import Array, Booleans
 
 LOGIT_ERROR = 2.0**-4  # A logit is off by at most this part of the sum of sizes of its products
 EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the weight
+TANH_ERROR = 2.0**-11  # What is assumed of the tanh of a soft cap
 # Products of a logit that is far below have sizes of at most this many times its own.
 _SAME_SIGN = 3.0
-# Of a weight that is normalised by the logarithm of a sum, delta of Theorem 14.
-_LOGARITHM = {"float64": 2.0**-48, "float32": 2.0**-20}
-_ROUNDINGS = 3.0  # Of an average, beside additions: a product, a division, the output
-# Of a winner far from 0, where exp may be fused with the subtraction of the maximum.
-_LEVELLED = {"float64": 2.0**-36, "float32": 2.0**-12}
-_FUSED = 2.0**10  # Beyond this level 2^-24 |L| is not small in 16 bits either
-_FAR = 2.0**-8
-_CUT = 2.0**-10  # Operands of TF32 are cut off
+_CAPPED = 0.997  # Of the cap: what a logit that is 6 caps below a level is at most, with all errors
+_TAIL = 2.0**7  # 2 tau of Theorem 13 over n omega, with a soft cap
+# u of a sum, delta of Theorem 14 (logarithms and merging), eta of Theorem 15: exp near 0, such as
+# that of FlashAttention 4, by a polynomial.
+_SINGLE = 2.0**-23, 2.0**-20, 2.0**-13.5
+_DOUBLE = 2.0**-52, 2.0**-48, 2.0**-37
 _EXACT_FLOAT32 = 2.0**24
 
 
@@ -110,19 +109,23 @@ def answer(
     relative = _rounding(spec, draft, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
     if near.any():
-        # The average is monotone in the weight of near keys, so its ends are those of the weight.
-        others, count = total - part * near.sum(-1), near.sum(-1)[..., None]
+        # The average is monotone in the weight of near keys, so its ends are those of the weight,
+        # which may have been stored before it is summed above, or above and below.
+        count = near.sum(-1)[..., None]
+        others = total[..., None] - part * count
         of_winners, of_near = (averaged(keys.astype(float), v) for keys in (winners, near))
         with np.errstate(invalid="ignore", divide="ignore"):  # rows that are not checked
-            moved = [
-                np.abs((of_winners + end * of_near) / (others[..., None] + end * count) - expected)
+            moved = np.max([
+                np.abs((of_winners + stored * of_near) / (others + below * count) - expected)
                 for end in ends
-            ]
-            stored = _stored(spec) * part * of_near / total[..., None]
-        slack = np.where(count > 0, slack + np.maximum(*moved) + stored, slack)
+                for stored in (end * (1.0 - _stored(spec)), end * (1.0 + _stored(spec)))
+                for below in (end, stored)
+            ], axis=0)  # fmt: skip
+        slack = np.where(count > 0, slack + moved * (1.0 + relative[..., None]), slack)
     expected = np.where(checked[..., None], expected, np.nan)
-    change: Booleans = 1.0 / (4.0 * (total + 1.0)) > 4.0 * relative
-    guards = ~visible & high & np.asarray(checked & change)[..., None]
+    guards = ~visible & high & checked[..., None]
+    if guards.any():
+        guards &= _tell(spec, v, expected, slack, total[..., None])
     expected, slack, checked, guards = _empty_rows(
         spec, v, empty, (expected, slack, checked, guards)
     )
@@ -131,11 +134,57 @@ def answer(
     )
 
 
+def _tell(spec: Spec, v: Array, expected: Array, slack: Array, total: Array) -> Booleans:
+    """Return which keys would change the answer if they leaked, (B, H, T_q, T_k).
+
+    A leak has the weight of a winner or more, so an entry moves by |v - expected| / (total + 1) or
+    more. That has to be more than the slack and the last rounding.
+    """
+    found: Booleans = np.zeros((), dtype=np.bool_)
+    rest = (total + 1.0) * slack + spec.output.unit * total * expected
+    for power in range(int(np.log2(v.max() / v.min())) + 1):
+        value = v.min() * 2.0**power
+        tells = np.abs(value - expected) > rest + spec.output.unit * value
+        both = tells.astype(np.float32), (v == value).astype(np.float32)
+        found = found | (grouped(spec, *both) > 0.0)
+    return found
+
+
 def _stored(spec: Spec) -> float:
-    """Return how far weights may be off as operands of fewer bits than the output."""
-    if spec.inputs.digits >= spec.output.digits:
-        return 0.0
-    return _CUT if spec.dtype == "tf32" else spec.inputs.unit
+    """Return how far weights may be off that are stored in fewer bits than the output."""
+    return spec.inputs.unit if spec.inputs.digits < spec.output.digits else 0.0
+
+
+def operand_error(spec: Spec) -> float:
+    """Return how far operands of products may be off: those of TF32 are rounded or cut off."""
+    return 2.0 ** (1 - spec.inputs.digits) if spec.dtype == "tf32" else 0.0
+
+
+def far(spec: Spec) -> tuple[int, int]:
+    """Return how far below the winner a key weighs next to nothing, and the power of 1/2 it is."""
+    return (58, 80) if spec.dtype == "float64" else (50, 70)
+
+
+def most_far(spec: Spec) -> float:
+    """Return omega: what a key far below the winner weighs at most."""
+    most = 2.0 ** -far(spec)[1]
+    return most if spec.soft_cap is None else max(most, math.exp(-_CAPPED * spec.soft_cap))
+
+
+def tail_of_cap(spec: Spec) -> float:
+    """Return what all keys that end at -cap add to a row at most, 2 tau of Theorem 13 (c)."""
+    return 0.0 if spec.soft_cap is None else _TAIL * spec.keys * most_far(spec)
+
+
+def fused_error(spec: Spec, level: float) -> float:
+    """Return epsilon of Theorem 15: a winner's weight, if exp is fused with the subtraction."""
+    unit, _, near = _arithmetic(spec)
+    off = unit / 2.0 * (1.0 + LOGIT_ERROR) * level * math.log2(math.e)
+    return math.exp2(min(off, 1.0)) * (1.0 + near) - 1.0
+
+
+def _arithmetic(spec: Spec) -> tuple[float, float, float]:
+    return _DOUBLE if spec.output.name == "float64" else _SINGLE
 
 
 def far_below(
@@ -169,13 +218,9 @@ def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
         return cap * (math.tanh((level + near) / cap) - math.tanh(level / cap))
 
     exact = distance(draft.level, draft.near)
-    off = 1.0 + LOGIT_ERROR
-    ends = [
-        distance(draft.level * a, draft.near * b)
-        for a in (off, 1.0 / off)
-        for b in (off, 1.0 / off)
-    ]
-    more = 0.0 if spec.soft_cap is None else 2.0**-9 * spec.soft_cap
+    off = 1.0 - LOGIT_ERROR, 1.0 + LOGIT_ERROR
+    ends = [distance(draft.level * a, draft.near * b) for a in off for b in off]
+    more = 0.0 if spec.soft_cap is None else 4.0 * TANH_ERROR * spec.soft_cap
     low, high = min(ends) - more, min(0.0, max(ends) + more)
     return math.exp(exact), (
         math.exp(low) * (1.0 - EXP_ERROR),
@@ -185,25 +230,28 @@ def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
 
 def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
     """Return the relative slack of rows by what is asked of arithmetic, (B, H, T_q)."""
-    output = spec.output
-    bits = output.digits
-    long = "float64" if bits > 24 else "float32"
-    unit = 2.0**-52 if long == "float64" else 2.0**-23
+    bits = spec.output.digits
+    unit, delta, _ = _arithmetic(spec)
     safe = np.maximum(total, 1.0)
     powers = np.exp2(np.round(np.log2(safe))) == safe
     fits = np.log2(safe) + exponent_of_values(spec) + 1 <= bits
-    merged = np.zeros_like(safe)
-    if output.name in _LOGARITHM:
-        delta = _LOGARITHM[output.name]
-        count = safe + _ROUNDINGS
-        merged = (1.0 + delta) / (1.0 - delta) * ((1.0 + unit) / (1.0 - unit)) ** count - 1.0
-    rough = 2.0 ** (2 - min(bits, 24 if long == "float32" else 50)) + unit * (seen + 4.0)
-    found = np.where(powers & fits, np.where(safe > 1.0, merged, 0.0), rough + merged)
-    level = abs(draft.level) * spec.factor if spec.soft_cap is None else spec.soft_cap
+    merged = (1.0 + delta) / (1.0 - delta) * ((1.0 + unit) / (1.0 - unit)) ** (safe + 2.0)
+    off = np.where(safe > 1.0, merged, 1.0)
     if draft.level:
-        found = found + _LEVELLED.get(output.name, 0.0)
-        found = found + (_FAR if level > _FUSED and long == "float32" else 0.0)
-    return np.asarray(found)
+        level = abs(draft.level) * spec.factor if spec.soft_cap is None else spec.soft_cap
+        epsilon = fused_error(spec, level)
+        off = off * (1.0 + epsilon / (1.0 - epsilon) + 4.0 * unit)
+    off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
+    off = off - 1.0 + tail_of_cap(spec)
+    # A number of as many bits as the output has is what nearer numbers are rounded to.
+    exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits)
+    return np.where(powers & fits, exact, _rough(spec, seen) + off)
+
+
+def _rough(spec: Spec, seen: Array | int) -> Array | float:
+    """Return the relative slack of an average of `seen` keys that is not over 2^m."""
+    bits = min(spec.output.digits, 50)
+    return 2.0 ** (2 - bits) + _arithmetic(spec)[0] * (seen + 4.0)
 
 
 def _empty_rows(
@@ -215,7 +263,7 @@ def _empty_rows(
         return rows
     if spec.fully_masked == "mean":
         mean = np.repeat(v.mean(2, keepdims=True), spec.group, axis=1)
-        rough = 2.0 ** (2 - min(spec.output.digits, 24)) + 2.0**-23 * spec.keys
+        rough = _rough(spec, spec.keys) + operand_error(spec)
         expected = np.where(empty[..., None], mean, expected)
         slack = np.where(empty[..., None], rough * mean, slack)
     else:

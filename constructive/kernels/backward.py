@@ -1,22 +1,22 @@
 """Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
 Where a row has one winner, its weight is 1 and its gradient vanishes: so dv of a key is the sum of
-the output's gradients of the rows that read it, and dq = dk = 0 up to weights that are not quite 0.
+the output's gradients of the rows that read it, and dq = dk = 0 up to weights that are not quite 0
+(Proposition 19.2).
 
 Where keys share a row, weights are 1 / 2^m or so, and gradients are within an interval that
-Proposition 19.4 proves. P, O, dP and dS may be stored with errors of u, and sums have any order. dP
+Proposition 19.5 proves. P, O, dP and dS may be stored with errors of u, and sums have any order. dP
 and D = sum dO O are sums of positive numbers, so dS_j = P_j (dP_j - D) is off by at most
 theta P_j (dP_j + D). A near key, whose weight depends on the scale, adds how far that may be off,
 and a soft cap how far its slope may be.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
-from constructive.kernels.answer import LOGIT_ERROR, near_weight
+from constructive.kernels.answer import LOGIT_ERROR, most_far, near_weight, operand_error
 from constructive.kernels.checking import KernelError
 from constructive.kernels.formats import as_float64
 from constructive.kernels.hypotheses import LARGEST_VALUE
@@ -27,7 +27,7 @@ from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
-ZERO = 2.0**-60  # What is as good as zero: weights exp(-64), times products of inputs
+_FAINT = 4.0  # Of a weight that is nearly 0, with the roundings of all that is made from it
 _TANH = 2.0**-8  # How far the slope of a soft cap may be off by the error of its tanh
 _LARGEST = float(np.finfo(np.float32).max)
 _NEARLY_TOO_LARGE = 2.0**-20 * _LARGEST
@@ -101,15 +101,7 @@ class Backward:
             )
         random = np.random.default_rng((spec.seed, 13))
         d_out = np.exp2(random.integers(0, 2, problem.expected.shape)) * used[..., None]
-        if is_exact:
-            weights = answer.weights * used[..., None]
-            dv = GradientBench(problem, np.arange(spec.queries), d_out).summed(
-                weights.swapaxes(-1, -2) @ d_out
-            )
-            dq, dk = np.zeros_like(problem.q), np.zeros_like(problem.k)
-            slack = tuple(np.full_like(each, ZERO) for each in (dq, dk, dv))
-            return cls(problem, d_out, dq, dk, dv, (slack[0], slack[1], slack[2]))
-        return cls(problem, d_out, *_shared(problem, d_out))
+        return cls(problem, d_out, *_gradients(problem, d_out, is_exact=is_exact))
 
     def check(self, dq: object, dk: object, dv: object) -> None:
         """Raise if gradients are not those of every admissible kernel.
@@ -140,10 +132,10 @@ class Backward:
             raise KernelError(report)
 
 
-def _shared(
-    problem: Problem, d_out: Array
+def _gradients(
+    problem: Problem, d_out: Array, *, is_exact: bool
 ) -> tuple[Array, Array, Array, tuple[Array, Array, Array]]:
-    """Return expected gradients where keys share rows, and how far they may be away."""
+    """Return expected gradients, and how far they may be away."""
     spec, answer = problem.spec, problem.answer
     bench = GradientBench(problem, np.arange(spec.queries), d_out)
     used = d_out.any(-1, keepdims=True)
@@ -154,13 +146,16 @@ def _shared(
     slope = bench.slope
     score = p * (rest - alone) * slope
     longest = max(spec.keys, spec.queries * spec.group, spec.d_v)
-    theta = 8.0 * 2.0 ** -min(spec.output.digits, 24) + 2.0**-18 + longest * 2.0**-21
+    unit = max(2.0 ** -min(spec.output.digits, 24), operand_error(spec))
+    # Logarithms of sums of winners at a level have its size, and are rounded.
+    level = (spec.soft_cap or 0.0) if problem.draft.level else 0.0
+    theta = 0.0 if is_exact else 8.0 * unit + 2.0**-18 + longest * 2.0**-21 + level * 2.0**-20
     part, ends = near_weight(spec, problem.draft)
     # A share w / (o + c w) moves by less than w does, as the winner's weight is in o.
-    share, faint = max(abs(end - part) for end in ends), _faint(problem)
-    kept = (answer.weights > 0.0) & used
-    more = (1.0 + theta) * (share * kept + faint * (bench.visible & used))
-    moved = (share + spec.keys * faint) * rest.max(-1, keepdims=True)
+    share, faint = max(abs(end - part) for end in ends), _FAINT * most_far(spec)
+    kept = answer.weights > 0.0
+    more = (1.0 + theta) * np.where(kept, share, faint) * used
+    moved = (share + faint * (~kept).sum(-1, keepdims=True)) * rest.max(-1, keepdims=True)
     most = rest + alone + moved
     steep = _steepness(problem, bench)
     off = (theta * p * most + more * most + (1.0 + theta) * p * moved) * (slope + steep)
@@ -173,9 +168,9 @@ def _shared(
     )
     sized = off + theta * np.abs(score)
     slack = (
-        sized @ np.abs(k) * scale + ZERO,
-        bench.summed(sized.swapaxes(-1, -2) @ np.abs(q) * scale) + ZERO,
-        bench.summed((more + 2.0 * theta * p).swapaxes(-1, -2) @ d_out) + ZERO,
+        sized @ np.abs(k) * scale,
+        bench.summed(sized.swapaxes(-1, -2) @ np.abs(q) * scale),
+        bench.summed((more + 2.0 * theta * p).swapaxes(-1, -2) @ d_out),
     )
     return *expected, slack
 
@@ -194,15 +189,6 @@ def _steepness(problem: Problem, bench: GradientBench) -> Array | float:
     ]
     found: Array = np.maximum(*(np.abs(end - bench.slope) for end in ends)) + _TANH
     return found
-
-
-def _faint(problem: Problem) -> float:
-    """Return the weight of a key that is far below the winner: not 0 under a soft cap."""
-    cap = problem.spec.soft_cap
-    if cap is None:
-        return 0.0
-    level = cap * math.tanh(problem.draft.level * problem.spec.factor / cap)
-    return math.exp(-0.999 * (cap + level))
 
 
 def _total(problem: Problem) -> Array:

@@ -81,7 +81,7 @@ def export(
             "format": "constructive.kernels 1",
             "computes": _MEANING,
             "tensors": _TENSORS,
-            "assumed": sentence(next(iter(specs.values()))),
+            "assumed": {shape: sentence(spec) for shape, spec in specs.items()},
             "problems": entries,
         }
         (new / INDEX).write_text(json.dumps(index, indent=1, sort_keys=True) + "\n", "utf-8")

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.kernels.answer import LOGIT_ERROR, Answer, averaged, far_below, products
+from constructive.kernels.answer import (
+    LOGIT_ERROR,
+    Answer,
+    averaged,
+    far_below,
+    fused_error,
+    products,
+    tail_of_cap,
+)
 from constructive.kernels.cases.case import Draft
 from constructive.kernels.encoding import MOST_DIGITS
 from constructive.kernels.formats import format_of, holds
@@ -18,8 +26,7 @@ LARGEST_VALUE = 8.0  # Over the smallest one
 # Formats in which a kernel may keep logits, of another range than float32.
 _WITH_LOGITS = ("float64", "float16")
 _BELOW = 64.0  # How far a sink without weight is below the winner, and both errors of its logit
-# Of the cap: what a logit of -6 caps is at most, with an error of the hyperbolic tangent.
-_CAPPED = 0.999
+_MOST_FUSED = 0.25  # The largest epsilon of Theorem 15
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,9 @@ class Hypotheses:
 
 
 def soft_cap_reason(spec: Spec) -> str | None:
-    """Return why a soft cap is too small for exact answers, or None.
+    """Return why a soft cap is too small or too large for exact answers, or None.
 
-    A capped logit ends at -cap: all keys together must weigh less than the output can show,
-    8 n exp(-0.999 cap) < 2^-(p + 2).
+    A capped logit ends at -cap: all keys together must weigh less than the output can show.
 
     Example:
         >>> soft_cap_reason(Spec(soft_cap=5.0))
@@ -47,10 +53,11 @@ def soft_cap_reason(spec: Spec) -> str | None:
     """
     if spec.soft_cap is None:
         return None
-    most = math.log(LARGEST_VALUE * spec.keys) - _CAPPED * spec.soft_cap
-    if most < -(spec.output.digits + 2) * math.log(2.0):
-        return None
-    return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
+    if tail_of_cap(spec) >= 2.0 ** -(spec.output.digits + 2):
+        return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
+    if fused_error(spec, spec.soft_cap) > _MOST_FUSED:
+        return f"a soft cap of {spec.soft_cap:g} is too large for exp"
+    return None
 
 
 def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:

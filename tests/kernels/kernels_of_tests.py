@@ -34,8 +34,8 @@ def plain(problem, dtype=np.float64):
     return (weights / np.where(total > 0, total, 1)) @ v
 
 
-def flash(problem, dtype=np.float32, block=16, *, forgets=(), start=-np.inf):
-    """Online softmax in blocks; `forgets` names what is not rescaled."""
+def flash(problem, dtype=np.float32, block=16, *, forgets=(), start=-np.inf, lag=0.0):
+    """Online softmax in blocks; `forgets` names what is not rescaled, `lag` how late it is."""
     scores, v = logits_of(problem, dtype), values_of(problem, dtype)
     rows = scores.shape[:3]
     largest = np.full((*rows, 1), start, dtype)
@@ -46,6 +46,7 @@ def flash(problem, dtype=np.float32, block=16, *, forgets=(), start=-np.inf):
     for first in range(0, scores.shape[-1], block):
         part = scores[..., first : first + block]
         new = np.maximum(largest, part.max(-1, keepdims=True))
+        new = np.where(new > largest + dtype(lag), new, largest)
         base = np.where(np.isfinite(new), new, dtype(0))
         factor = np.exp(largest - base)
         weights = np.exp(part - base)

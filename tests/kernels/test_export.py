@@ -7,6 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from constructive.kernels import Spec
+from constructive.kernels.admissible import sentence
 from constructive.kernels.exporting import export
 from constructive.kernels.masks import Boolean, Causal
 from constructive.support.errors import OutputError, ParameterError
@@ -14,6 +15,7 @@ from constructive.support.errors import OutputError, ParameterError
 SPECS = {
     "causal": Spec(heads=(4, 2), queries=5, keys=9, head_dim=16, masks=(Causal("bottom-right"),)),
     "boolean": Spec(queries=5, keys=9, head_dim=16, masks=(Boolean(empty=True),)),
+    "wide": Spec(queries=5, keys=9, head_dim=16, dtype="float64"),
     "slopes": Spec(queries=5, keys=5, head_dim=16, alibi=True, sink=True, masks=(Causal(),)),
 }
 CASES = ["last", "ties"]
@@ -41,6 +43,7 @@ def test_files_say_all_that_a_kernel_needs(tmp_path, file_format):
     count = export(folder, SPECS, file_format=file_format, cases=CASES)
     index = json.loads((folder / "problems.json").read_text())
     assert len(index["problems"]) == count >= 6
+    assert index["assumed"] == {name: sentence(spec) for name, spec in SPECS.items()}
     assert {file.name for file in folder.iterdir()} == {
         "problems.json", *(entry["file"] for entry in index["problems"])
     }  # fmt: skip

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernels_of_tests import flash, plain, split
+from kernels_of_tests import flash, logits_of, plain, split, values_of
 
-from constructive.exact.formats import nearest
+from constructive.exact.formats import TF32, nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
 from constructive.kernels.masks import (
     Boolean,
@@ -49,6 +49,7 @@ KERNELS = {
     "flash, float32": flash,
     "flash, blocks of 7": lambda problem: flash(problem, block=7),
     "flash, float64": lambda problem: flash(problem, np.float64),
+    "lazy": lambda problem: flash(problem, block=7, lag=np.log(256.0)),
     "split": split,
 }
 
@@ -196,19 +197,100 @@ def test_logits_may_be_off_by_a_part_of_their_products_beside_a_sink(dtype, case
     check(problem, beside(problem.sinks, logits, problem.v))
 
 
-@pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3fn", "float8_e5m2"])
-def test_weights_may_be_operands_in_the_format_of_inputs(dtype):
+@pytest.mark.parametrize("sign", [-1.0, 0.0, 1.0])
+@pytest.mark.parametrize("dtype", ["float32", "tf32", "float8_e4m3fn", "float8_e5m2"])
+def test_near_weights_may_be_off_and_operands_in_the_format_of_inputs(dtype, sign):
     for scale in np.linspace(0.05, 2.0, 4):
         spec = Spec(queries=6, keys=12, head_dim=16, dtype=dtype, scale=float(scale))
         problem = Problem.build(spec, "scale")
-        logits = problem.q @ problem.k.swapaxes(-1, -2) * scale
-        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        logits = problem.q @ problem.k.swapaxes(-1, -2) * scale * (1.0 - sign / 16.0)
+        weights = np.exp(logits) * np.where(logits == 0.0, 1.0, 1.0 + sign / 64.0)
         stored = nearest(weights, spec.inputs)
         for total in (weights, stored):
             check(problem, stored @ problem.v / total.sum(-1, keepdims=True))
-        wrong = np.sqrt(weights)  # half the scale
+        wrong = np.exp(problem.q @ problem.k.swapaxes(-1, -2) * scale / 2.0)
         with pytest.raises(AssertionError, match="rows are wrong"):
             check(problem, wrong @ problem.v / wrong.sum(-1, keepdims=True))
+
+
+def cut(numbers):
+    parts, exponents = np.frexp(np.asarray(numbers, dtype=np.float64))
+    return np.ldexp(np.trunc(parts * 2**11) / 2**11, exponents)
+
+
+@pytest.mark.parametrize("operand", [cut, lambda numbers: nearest(numbers, TF32)])
+@pytest.mark.parametrize("case", ["last", "ties", "uniform", "scale"])
+def test_divided_weights_may_be_operands_of_tf32(case, operand):
+    masks = (Causal("bottom-right"),)
+    spec = Spec(queries=8, keys=7, head_dim=16, masks=masks, dtype="tf32", fully_masked="mean")
+    problem = Problem.build(spec, case)
+    logits = logits_of(problem)
+    logits[:, :, 0] = 0.0  # this query sees no key
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    weights = operand(weights / weights.sum(-1, keepdims=True))
+    check(problem, weights @ values_of(problem))
+    weights[..., 0] *= 1.0 + 2.0**-6
+    weights[..., 1:] *= 1.0 - 2.0**-6
+    with pytest.raises(AssertionError, match="rows are wrong"):
+        check(problem, weights @ values_of(problem))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "case", "head_dim"),
+    [("tf32", "low level", 48), ("tf32", "level", 96), ("float8_e5m2", "lowest level", 72),
+     ("float32", "lowest level", 72), ("bfloat16", "lowest level", 72)],
+)  # fmt: skip
+def test_exp_may_be_fused_with_the_maximum(dtype, case, head_dim):
+    spec = Spec(queries=4, keys=8, head_dim=head_dim, dtype=dtype)
+    problem = Problem.build(spec, case)
+    logits, log2e = logits_of(problem, np.float32), np.float32(np.log2(np.e))
+    top = logits.max(-1, keepdims=True) * log2e
+    weights = np.exp2(logits.astype(np.float64) * log2e - top)
+    stored = cut(weights) if dtype == "tf32" else nearest(weights, spec.inputs)
+    for total in (weights, stored, (weights > 0.5).astype(float)):  # the last: by the logarithm
+        check(problem, weights @ values_of(problem) / total.sum(-1, keepdims=True))
+        out = stored @ values_of(problem) / weights.sum(-1, keepdims=True)
+        check(problem, nearest(out, spec.output))
+    with pytest.raises(AssertionError, match="rows are wrong"):
+        check(problem, 1.03 * out)
+
+
+def test_sums_are_rescaled_before_weights_grow_by_more_than_256():
+    problem = Problem.build(Spec(queries=8, keys=8, head_dim=16, masks=(Causal(),)), "random")
+    check(problem, flash(problem, block=1, lag=np.log(256.0)))
+    with np.errstate(all="ignore"), pytest.raises(AssertionError, match="rows are wrong"):
+        check(problem, flash(problem, block=1, lag=256.0))
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float32", 5440.0), ("float64", 10880.0)])
+def test_finite_masks_hide_keys_whose_logit_is_below_9950(dtype, largest):
+    spec = Spec(queries=3, keys=200, head_dim=16, masks=(Causal(),), dtype=dtype)
+    problem = Problem.build(spec, "last")
+    logits = logits_of(replace(problem, visible=np.ones_like(problem.visible)))
+    assert logits[~np.broadcast_to(problem.visible, logits.shape)].max() == largest
+    logits = logits - 1e4 * ~problem.visible
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    out = weights / weights.sum(-1, keepdims=True) @ values_of(problem)
+    if largest < 9950.0:
+        check(problem, out)
+    else:
+        with pytest.raises(AssertionError, match="rows are wrong"):
+            check(problem, out)
+
+
+@pytest.mark.parametrize("case", ["last", "random", "ties", "uniform"])
+@pytest.mark.parametrize(("value_dim", "seed"), [(1, 0), (2, 1), (2, 4), (16, 0)])
+def test_a_guarded_key_changes_the_answer(case, value_dim, seed):
+    spec = Spec(
+        queries=4, keys=4, head_dim=16, value_dim=value_dim, heads=(1, 1), masks=(Causal(),),
+        sink=True, seed=seed,
+    )  # fmt: skip
+    problem = Problem.build(spec, case)
+    for place in np.argwhere(problem.answer.guards):
+        visible = np.array(np.broadcast_to(problem.visible, problem.answer.guards.shape))
+        visible[tuple(place)] = True
+        with pytest.raises(AssertionError):
+            check(problem, plain(replace(problem, visible=visible)))
 
 
 def beside(sinks, logits, v):
@@ -261,12 +343,14 @@ def test_a_kernel_that_returns_nothing_is_told_so():
         check(Problem.build(Spec(queries=3, keys=5, head_dim=16)), None)
 
 
-def test_a_small_soft_cap_is_refused():
-    spec = Spec(queries=5, keys=9, soft_cap=5.0)
+@pytest.mark.parametrize("soft_cap", [5.0, 26.0, 1e8, 1e300])
+def test_a_soft_cap_that_is_too_small_or_too_large_is_refused(soft_cap):
+    spec = Spec(queries=5, keys=64, soft_cap=soft_cap)
     with pytest.raises(ParameterError, match="soft cap"):
         Problem.build(spec)
     with pytest.raises(ParameterError, match="no case applies"):
-        list(battery(soft_cap=5.0))
+        list(battery(soft_cap=soft_cap))
+    assert Problem.build(replace(spec, soft_cap=30.0)).verify().rows > 0
 
 
 def test_cases_that_do_not_apply_say_so():
