@@ -27,10 +27,8 @@ from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
-ZERO = 2.0**-60
-"""What is as good as zero: weights exp(-64), times products of inputs."""
-_TANH = 2.0**-8
-"""How far the slope of a soft cap may be off by the error of its tanh."""
+ZERO = 2.0**-60  # What is as good as zero: weights exp(-64), times products of inputs
+_TANH = 2.0**-8  # How far the slope of a soft cap may be off by the error of its tanh
 _LARGEST = float(np.finfo(np.float32).max)
 _NEARLY_TOO_LARGE = 2.0**-20 * _LARGEST
 _MOST_ROWS, _MOST_NAMES = 6, 4
@@ -218,19 +216,12 @@ def _total(problem: Problem) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class BackwardReport:
-    """What is wrong with gradients.
+    """What is wrong with gradients."""
 
-    Attributes:
-        backward: what was computed
-        dq: (B, H, T_q, d)
-        dk: (B, G, T_k, d)
-        dv: (B, G, T_k, d_v)
-    """
-
-    backward: Backward
-    dq: Array
-    dk: Array
-    dv: Array
+    backward: Backward  # what was computed
+    dq: Array  # (B, H, T_q, d)
+    dk: Array  # (B, G, T_k, d)
+    dv: Array  # (B, G, T_k, d_v)
 
     @cached_property
     def wrong(self) -> dict[str, Booleans]:

@@ -11,13 +11,10 @@ from constructive.kernels.mistakes.bench import Bench, Made
 from constructive.kernels.report import PART, Report, of_kinds
 from constructive.kernels.same import same_rows
 
-_MOST_REPORTS = 6
-"""Reports whose explanations are tried on all others."""
-_SHARE = 1.0 / 3.0
-"""Of wrong outputs that a mistake has to lead to."""
+_MOST_REPORTS = 6  # Reports whose explanations are tried on all others
+_SHARE = 1.0 / 3.0  # Of wrong outputs that a mistake has to lead to
 _SIZE = re.compile(r" \([^)]*\)$")
-_NEAR = 2.0**-6
-"""Distances of rows that may be roundings."""
+_NEAR = 2.0**-6  # Distances of rows that may be roundings
 
 
 def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
@@ -98,12 +95,6 @@ def _left(
     problem, and where an output is NaN, much may have led to it: but a third of the wrong outputs
     for which it has one have to be explained, and one that is not NaN in every row. A law has a
     meaning for all.
-
-    Args:
-        reports: all of them
-        names: sentences of mistakes and laws
-        inferred: those of laws
-        holds: whether a report agrees with an output
     """
     agreed, asked, told = dict.fromkeys(names, 0), dict.fromkeys(names, 0), set()
     for report in reports:

@@ -14,29 +14,19 @@ from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import ParameterError
 
-MOST_DIGITS = 4
-"""Nonzero products of a logit: the theorems count their roundings."""
-_LEVELS = (1, 3)
-"""The largest exponents of values that are tried."""
-_SHARE = 4
-"""Reserved coordinates are at most this part of all."""
+MOST_DIGITS = 4  # Nonzero products of a logit: the theorems count their roundings
+_LEVELS = (1, 3)  # The largest exponents of values that are tried
+_SHARE = 4  # Reserved coordinates are at most this part of all
 
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The digits of all keys.
+    """The digits of all keys."""
 
-    Attributes:
-        offsets: (B, G) number of the first key
-        digits: (B, G, T_k, m) digits, the lowest first
-        radix: r
-        reserved: coordinates that no digit uses
-    """
-
-    offsets: Integers
-    digits: Integers
-    radix: int
-    reserved: int
+    offsets: Integers  # (B, G) number of the first key
+    digits: Integers  # (B, G, T_k, m) digits, the lowest first
+    radix: int  # r
+    reserved: int  # coordinates that no digit uses
 
     @property
     def count(self) -> int:
@@ -57,27 +47,18 @@ class Encoding:
 def encode(spec: Spec, reserved: int = 0) -> Encoding:
     """Return digits for all keys.
 
-    Raises:
-        ParameterError: if head_dim is too small for so many keys
-
     Example:
         >>> encode(Spec(keys=100, head_dim=32)).radix
         16
     """
     sizes = _sizes(spec, reserved)
     if sizes is None:
-        raise ParameterError(
-            f"head_dim={spec.head_dim} is too small for {spec.keys} keys",
-            witness=(spec.head_dim, spec.keys),
-            suggestion="a larger head_dim, or fewer keys",
-        )
+        raise _no_room(spec, reserved)
     span, count, radix = sizes
     sequences, pairs = _sequences(spec), _pairs(spec)
     random = np.random.default_rng((spec.seed, 2))
     starts = random.permutation(max(span, pairs))[:pairs] % span
-    offsets = np.broadcast_to(
-        starts.reshape(sequences, spec.heads[1]), (spec.batch, spec.heads[1])
-    )
+    offsets = np.broadcast_to(starts.reshape(sequences, spec.heads[1]), (spec.batch, spec.heads[1]))
     numbers = offsets[..., None] + np.arange(spec.keys)
     digits = numbers[..., None] // radix ** np.arange(count) % radix
     return Encoding(offsets, digits, radix, reserved)
@@ -110,11 +91,9 @@ def _exponent(spec: Spec) -> int | None:
 
 
 def lacks_room(spec: Spec, reserved: int | None) -> str | None:
-    """Return why keys have no digits, or values no codes; None if they have.
+    """Return why keys have no digits beside reserved coordinates, or values no codes, or None.
 
-    Args:
-        spec: the shapes
-        reserved: coordinates that no digit may use, or None if keys need no digits
+    Keys need no digits where `reserved` is None.
     """
     if reserved is not None and _sizes(spec, reserved) is None:
         return f"head_dim={spec.head_dim} is too small for {spec.keys} keys"
@@ -123,27 +102,24 @@ def lacks_room(spec: Spec, reserved: int | None) -> str | None:
     return None
 
 
-def exponent_of_values(spec: Spec) -> int:
-    """Return b: values are powers of two from 1 to 2^b.
+def _no_room(spec: Spec, reserved: int | None) -> ParameterError:
+    return ParameterError(
+        lacks_room(spec, reserved) or "there is no room",
+        witness=(spec.head_dim, spec.d_v, spec.keys),
+        suggestion="a larger head_dim or value_dim, or fewer keys",
+    )
 
-    Raises:
-        ParameterError: if value_dim is too small for so many keys
-    """
+
+def exponent_of_values(spec: Spec) -> int:
+    """Return b: values are powers of two from 1 to 2^b."""
     found = _exponent(spec)
     if found is None:
-        raise ParameterError(
-            f"value_dim={spec.d_v} is too small for {_pairs(spec) * spec.keys} keys in all",
-            witness=spec.d_v,
-            suggestion="a larger value_dim, or fewer keys",
-        )
+        raise _no_room(spec, None)
     return found
 
 
 def codes(spec: Spec) -> Array:
     """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike.
-
-    Raises:
-        ParameterError: if value_dim is too small for so many keys
 
     Example:
         >>> values = codes(Spec(keys=100))
@@ -165,10 +141,6 @@ def codes(spec: Spec) -> Array:
 
 def factors(product: float, largest: float) -> tuple[float, float]:
     """Return powers of two (of a query, of a key) whose product is `product` or more.
-
-    Args:
-        product: what is needed
-        largest: the largest multiple of the query's number that is used
 
     Example:
         >>> factors(512.0, 1.0)

@@ -13,36 +13,24 @@ from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array
 
 _CLOSE = 2.0**-6
-_FEW = 4
-"""Keys of a tie that are listed."""
-_NEARLY = 1e-5
-"""A part that is shown as one, rather than a factor."""
+_FEW = 4  # Keys of a tie that are listed
+_NEARLY = 1e-5  # A part that is shown as one, rather than a factor
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a wrong row has read.
+    """What a wrong row has read."""
 
-    Attributes:
-        kind: the same for rows that are wrong in the same way
-        words: a sentence on the row, without its place
-    """
-
-    kind: str
-    words: str
+    kind: str  # the same for rows that are wrong in the same way
+    words: str  # a sentence on the row, without its place
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Rows of an output, decoded.
+    """Rows of an output, decoded."""
 
-    Attributes:
-        problem: what was computed
-        out: (B, H, T_q, d_v)
-    """
-
-    problem: Problem
-    out: Array
+    problem: Problem  # what was computed
+    out: Array  # (B, H, T_q, d_v)
 
     @cached_property
     def _table(self) -> dict[bytes, tuple[int, int, int]]:

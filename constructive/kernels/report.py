@@ -23,32 +23,22 @@ _MOST_ROWS = 6
 _MOST_EXPLANATIONS = 4
 _SCREENED = 12
 _DECODED = 240
-_MOST_LAWS = 4
-"""Sentences of one law that may lead to an output. If more do, it says too little."""
+_MOST_LAWS = 4  # Sentences of one law that may lead to an output. If more do, it says too little.
 _FEW_COLUMNS = 0.75
-PART = 0.9
-"""Of wrong rows that an explanation has to explain."""
+PART = 0.9  # Of wrong rows that an explanation has to explain
 NOTHING = "the output is zero"
 _NUMBER = re.compile(r"-?\d[\d.e+]*")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A mistake that leads to the output, or to most of it.
+    """A mistake that leads to the output, or to most of it."""
 
-    Attributes:
-        sentence: which mistake
-        wrong: the share of wrong rows that it leads to
-        equal: the share of them where it leads to the same numbers, not to NaN in place of 0
-        right: the share of right rows that it leaves right
-        is_inferred: whether it is a law that was inferred from the output
-    """
-
-    sentence: str
-    wrong: float
-    equal: float
-    right: float
-    is_inferred: bool = False
+    sentence: str  # which mistake
+    wrong: float  # the share of wrong rows that it leads to
+    equal: float  # the share of them where it leads to the same numbers, not to NaN in place of 0
+    right: float  # the share of right rows that it leaves right
+    is_inferred: bool = False  # whether it is a law that was inferred from the output
 
     @property
     def is_whole(self) -> bool:
@@ -358,9 +348,6 @@ class Report:
 
 def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
     """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
-
-    Args:
-        names: sentences, the best first
 
     Example:
         >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])

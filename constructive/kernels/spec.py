@@ -19,20 +19,14 @@ from constructive.support.arguments import (
 from constructive.support.arrays import Booleans, Integers
 from constructive.support.errors import ParameterError, shown
 
+# Beyond these, a gap in logits is lost to roundings, or numbers of cases are beyond float32
 _LARGEST = {"scale": 2.0**64, "soft_cap": 2.0**16}
-"""Beyond these, a gap in logits is lost to roundings, or numbers of cases are beyond float32."""
 FullyMasked = Literal["zeros", "nan", "mean"]
 Kind = TypeVar("Kind", bound=Mask)
 
 
 def require_factors(**factors: object) -> None:
     """Raise for what is neither None nor a positive finite number.
-
-    Args:
-        factors: by the name of the argument
-
-    Raises:
-        ParameterError: with that name
 
     Example:
         >>> require_factors(scale=None, soft_cap=30)

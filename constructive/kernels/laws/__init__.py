@@ -24,6 +24,7 @@ from constructive.kernels.laws.evidence import Evidence
 from constructive.kernels.mistakes.bench import Mistakes
 
 Law = Callable[[Evidence], Mistakes]
+# In the order in which they are tried. If a law of a tier holds, later tiers are not asked.
 TIERS: tuple[tuple[Law, ...], ...] = (
     (
         filled.filled,
@@ -45,10 +46,8 @@ TIERS: tuple[tuple[Law, ...], ...] = (
     (blocks.blocks,),
     (keys.ranges, pages.entries),
 )
-"""In the order in which they are tried. If a law of a tier holds, later tiers are not asked."""
 
-_LEAST = 3
-"""Wrong rows from which a law is inferred."""
+_LEAST = 3  # Wrong rows from which a law is inferred
 
 
 def laws(evidence: Evidence) -> Iterator[Iterator[Mistakes]]:

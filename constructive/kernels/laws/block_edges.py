@@ -11,10 +11,8 @@ from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.support.arrays import Booleans, Integers
 
-_NEAR = 8
-"""Keys by which an edge may be off inside of blocks."""
-_MOST = 3
-"""Sizes of blocks of keys that are tried on all rows, for each size of blocks of rows."""
+_NEAR = 8  # Keys by which an edge may be off inside of blocks
+_MOST = 3  # Sizes of blocks of keys that are tried on all rows, for each size of blocks of rows
 
 
 def edges_of_blocks(evidence: Evidence) -> Mistakes:
@@ -48,12 +46,7 @@ def _of_blocks(evidence: Evidence, edge: Edge, table: Booleans) -> Limits:
 
 
 def _rounded(edge: Edge, far: int) -> dict[str, Callable[..., Integers]]:
-    """Return rules of edges of blocks of rows, (edge of the block, own limit, size of blocks).
-
-    Args:
-        edge: what is moved
-        far: the furthest edge of all blocks
-    """
+    """Return rules of edges of blocks of rows, (edge of the block, own limit, size of blocks)."""
     side, most = ("ends", "last") if edge.is_right else ("begins", "first")
     near = np.minimum if edge.is_right else np.maximum
 

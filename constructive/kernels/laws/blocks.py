@@ -12,14 +12,14 @@ from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.kernels.same import same_rows
 from constructive.support.arrays import Integers
 
+# Queries of a block, beside as many as keys.
 _QUERIES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128)
-"""Queries of a block, beside as many as keys."""
+# Listed mistakes whose sizes are tried.
 KINDS = (
     running.rescaling, running.running, running.counted_again, softmax.maxima, running.carried,
     softmax.sinks, tiles.diagonals_inside, tiles.rows_of_blocks, tiles.tiles, tiles.transposed,
     merging.splits, merging.empty, merging.lost, merging.merging,
 )  # fmt: skip
-"""Listed mistakes whose sizes are tried."""
 
 
 def blocks(evidence: Evidence) -> Mistakes:

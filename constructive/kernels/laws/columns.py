@@ -12,8 +12,7 @@ from constructive.kernels.mistakes.bench import Mistakes
 from constructive.support.arrays import Array, Integers
 
 _ROWS = 256
-_ZERO, _NAN = -1, -2
-"""In the place of a column: it is zero, or not a number."""
+_ZERO, _NAN = -1, -2  # In the place of a column: it is zero, or not a number
 
 
 def columns(evidence: Evidence) -> Mistakes:

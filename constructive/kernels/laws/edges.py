@@ -19,28 +19,20 @@ from constructive.kernels.mistakes.bench import Mistakes
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
 
-Rule = Callable[[Integers], Integers]
-"""Limits of rows, from their numbers."""
+Rule = Callable[[Integers], Integers]  # Limits of rows, from their numbers
+# Sentences, each with a function that returns limits, (B, H, T_q).
 Limits = Iterator[tuple[str, Callable[[], Integers]]]
-"""Sentences, each with a function that returns limits, (B, H, T_q)."""
 Rules = Callable[[Evidence, "Edge", Booleans], Limits]
 
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """One end of what rows read, as one mask has it.
+    """One end of what rows read, as one mask has it."""
 
-    Attributes:
-        words: its name
-        limits: (B, H, T_q) the first key that it hides on the right, or shows on the left
-        others: (B, H, T_q) the same of all other masks together
-        is_right: which end it is
-    """
-
-    words: str
-    limits: Integers
-    others: Integers
-    is_right: bool
+    words: str  # its name
+    limits: Integers  # (B, H, T_q) the first key that it hides on the right, or shows on the left
+    others: Integers  # (B, H, T_q) the same of all other masks together
+    is_right: bool  # which end it is
 
     def with_limits(self, limits: Integers, others: Integers) -> Integers:
         """Return the edge of all masks."""
@@ -170,13 +162,7 @@ def _mapped(evidence: Evidence, edge: Edge, source: Source) -> Integers:
 
 
 def sizes(evidence: Evidence, edge: Edge, most: int | None = None) -> Iterator[tuple[str, Rule]]:
-    """Yield edges that are moved by a number, rounded to blocks, or at one place.
-
-    Args:
-        evidence: the output
-        edge: what is moved
-        most: the largest number; then nothing is rounded
-    """
+    """Yield edges that are moved by a number, rounded to blocks, or at one place."""
     limits, keys = edge.limits.ravel(), evidence.problem.spec.keys
     end = "ends" if edge.is_right else "begins"
     far = keys if most is None else min(most, keys)

@@ -10,8 +10,7 @@ from constructive.kernels.problem import Problem
 from constructive.kernels.same import same_rows
 from constructive.support.arrays import Array, Booleans, Integers
 
-_WRONG, _RIGHT = 28, 20
-"""Rows of a sample. A law that leads to these is tried on all."""
+_WRONG, _RIGHT = 28, 20  # Rows of a sample. A law that leads to these is tried on all.
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,18 +18,12 @@ class Evidence:
     """An output that is wrong, from which laws are inferred.
 
     Rows of the sample are R of all N = B H T_q rows, which are numbered in that order.
-
-    Attributes:
-        problem: what was computed
-        out: (B, H, T_q, d_v) the output
-        wrong: (B, H, T_q) rows that differ
-        memory: how the kernel got its arrays, or None
     """
 
-    problem: Problem
-    out: Array
-    wrong: Booleans
-    memory: Memory | None = None
+    problem: Problem  # what was computed
+    out: Array  # (B, H, T_q, d_v) the output
+    wrong: Booleans  # (B, H, T_q) rows that differ
+    memory: Memory | None = None  # how the kernel got its arrays, or None
 
     @cached_property
     def bench(self) -> Bench:
@@ -70,11 +63,7 @@ class Evidence:
         return self.at(np.arange(self.wrong.size))
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """Return the sample's rows of an array.
-
-        Args:
-            array: of a shape that broadcasts to (B, H, T_q) in its first axes
-        """
+        """Return the sample's rows of an array."""
         batch, head, query = (
             place if size > 1 else 0 * place
             for place, size in zip(self.places, array.shape[:3], strict=True)
@@ -130,13 +119,7 @@ class Evidence:
     def weighed(
         self, scores: Array, visible: Booleans, sinks: Array | None = None
     ) -> tuple[Array, Array]:
-        """Return exponentials less the largest logit, and their sums.
-
-        Args:
-            scores: (.., R, T_k)
-            visible: (.., R, T_k)
-            sinks: (.., R), by default those of the problem
-        """
+        """Return exponentials less the largest logit, and their sums."""
         more = (self.sinks if sinks is None else sinks)[..., None]
         logits = np.where(visible, scores, -np.inf)
         top = np.maximum(logits.max(-1, keepdims=True), more)
@@ -163,13 +146,7 @@ class Evidence:
         return same
 
     def read_at(self, row: int, scores: Array, visible: Booleans) -> Array:
-        """Return what one row of the sample would read, (S, d_v).
-
-        Args:
-            row: of the sample
-            scores: (T_k,) or (S, T_k)
-            visible: (T_k,) or (S, T_k)
-        """
+        """Return what one row of the sample would read, (S, d_v)."""
         weights, total = self.weighed(scores, visible, self.sinks[row, None])
         with np.errstate(all="ignore"):
             found: Array = weights @ self.values[row] / total

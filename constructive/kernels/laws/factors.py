@@ -12,11 +12,9 @@ from constructive.kernels.laws.words import listed
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.support.arrays import Array, Integers
 
-_SPREAD = 0.02
-"""By which factors of rows may differ, as a part."""
+_SPREAD = 0.02  # By which factors of rows may differ, as a part
 _NEARLY = 1e-4
-_TIMES = (-1.0, 0.0, 0.5, 2.0, 4.0, 0.25)
-"""Factors of slopes that are tried."""
+_TIMES = (-1.0, 0.0, 0.5, 2.0, 4.0, 0.25)  # Factors of slopes that are tried
 
 
 def scales(evidence: Evidence) -> Mistakes:

@@ -13,8 +13,7 @@ from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.support.arrays import Array, Booleans, Integers
 
-_NOWHERE = -1
-"""A place that holds zeros."""
+_NOWHERE = -1  # A place that holds zeros
 
 
 def key_maps(evidence: Evidence) -> Mistakes:

@@ -14,8 +14,7 @@ from constructive.kernels.laws.words import listed
 from constructive.kernels.mistakes.bench import Mistakes
 from constructive.support.arrays import Array, Booleans
 
-_MOST = 40
-"""Sets that are tried on all rows, for each way to lose keys."""
+_MOST = 40  # Sets that are tried on all rows, for each way to lose keys
 
 
 def keys(evidence: Evidence) -> Mistakes:
@@ -82,13 +81,7 @@ def _lost(evidence: Evidence, sets: dict[str, Booleans]) -> Mistakes:
 
 
 def sets_of(what: str, count: int, *, periodic: bool = True) -> Iterator[tuple[str, Booleans]]:
-    """Yield sets of numbers that blocks lead to, each once, with the sizes in its words.
-
-    Args:
-        what: the numbers' name
-        count: how many there are
-        periodic: whether also places of every block are sets
-    """
+    """Yield sets of numbers that blocks lead to, each once, with the sizes in its words."""
     j = np.arange(count)
     found: dict[bytes, tuple[str, list[int], Booleans]] = {}
 

@@ -13,28 +13,21 @@ from constructive.kernels.paged import Pool
 from constructive.kernels.same import same_rows
 from constructive.support.arrays import Array, Integers
 
-_MOST_CHANGES = 2
-"""Single entries of a table that are inferred; more would explain anything."""
+_MOST_CHANGES = 2  # Single entries of a table that are inferred; more would explain anything
 _SHOWN = 3
 
 
+# Sentences, each with a function that returns places in memory, (B, T_k).
 Addresses = Iterator[tuple[str, Callable[[], Integers]]]
-"""Sentences, each with a function that returns places in memory, (B, T_k)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Pages, and what a kernel reads that finds its keys elsewhere.
+    """Pages, and what a kernel reads that finds its keys elsewhere."""
 
-    Attributes:
-        evidence: the output
-        pool: the pages
-        nowhere: the page that an entry of no page leads to, 0 or -1, the last one in memory
-    """
-
-    evidence: Evidence
-    pool: Pool
-    nowhere: int = 0
+    evidence: Evidence  # the output
+    pool: Pool  # the pages
+    nowhere: int = 0  # the page that an entry of no page leads to, 0 or -1, the last one in memory
 
     @property
     def size(self) -> int:
@@ -64,13 +57,7 @@ class Cache:
         return self.at(b, j // self.size, j % self.size)
 
     def at(self, row: Integers, entry: Integers, place: Integers) -> Integers:
-        """Return addresses in memory, counted in tokens; those outside are clipped.
-
-        Args:
-            row: of the table
-            entry: of the row; it may run on into the next one
-            place: in the page
-        """
+        """Return addresses in memory, counted in tokens; those outside are clipped."""
         flat = self.table.ravel()
         index = np.clip(row * self.table.shape[1] + entry, 0, len(flat) - 1)
         most = self.pool.k.shape[0] * self.size - 1
@@ -78,12 +65,7 @@ class Cache:
         return found
 
     def made(self, addresses: Integers, changed: tuple[bool, bool]) -> Array:
-        """Return the output of keys and values at addresses, (B, H, T_q, d_v).
-
-        Args:
-            addresses: (B, T_k)
-            changed: whether keys and whether values are read there
-        """
+        """Return the output of keys and values at addresses, (B, H, T_q, d_v)."""
         problem, bench = self.evidence.problem, self.evidence.bench
         arrays = []
         for pages, own, is_changed in zip(

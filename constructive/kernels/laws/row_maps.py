@@ -14,10 +14,8 @@ from constructive.kernels.laws.sizes import block_sizes
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Booleans, Integers
 
-Places = tuple[Integers, Integers, Integers]
-"""Sequence, head and query of rows, (N,) each."""
-Source = Callable[[Places], Integers]
-"""Numbers of the rows from which rows take something, (N,)."""
+Places = tuple[Integers, Integers, Integers]  # Sequence, head and query of rows, (N,) each
+Source = Callable[[Places], Integers]  # Numbers of the rows from which rows take something, (N,)
 _Moved = Callable[[Integers, Integers, Integers], Places]
 _Maps = Iterator[tuple[str, _Moved]]
 
@@ -230,11 +228,6 @@ def explicit(
     """Return a map that a table leaves, and where it is not the identity; None if there is none.
 
     A number that may keep its own place keeps it.
-
-    Args:
-        allowed: (n, m) whether n may be m
-        own: (n,) the right places
-        most: places that may differ
     """
     if not allowed.any(1).all():
         return None

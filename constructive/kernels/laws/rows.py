@@ -31,20 +31,11 @@ class Part(ABC):
 
     @abstractmethod
     def outputs(self, row: int, sources: Integers) -> Array:
-        """Return what a row of the sample is with the part of other rows, (S, d_v).
-
-        Args:
-            row: of the sample
-            sources: (S,) numbers of rows
-        """
+        """Return what a row of the sample is with the part of other rows, (S, d_v)."""
 
     @abstractmethod
     def made(self, source: Integers) -> Array:
-        """Return the output of all rows, (B, H, T_q, d_v).
-
-        Args:
-            source: (N,) for each row the number of another
-        """
+        """Return the output of all rows, (B, H, T_q, d_v)."""
 
     def flat(self, array: np.ndarray) -> np.ndarray:
         """Return an array of rows, (N, ..)."""
@@ -206,8 +197,8 @@ class Statistics(Sums):
     takes_top = True
 
 
+# In the order in which they are tried. A new part is a class and a word here.
 PARTS: tuple[type[Part], ...] = (Hidden, Bias, Sums, Statistics, Tops, Query, Output)
-"""In the order in which they are tried. A new part is a class and a word here."""
 
 
 def rows(kind: type[Part], evidence: Evidence) -> Mistakes:

@@ -24,10 +24,6 @@ def listed(numbers: Iterable[int]) -> str:
 def exchanged(name: str, changed: Sequence[tuple[int, int]]) -> str:
     """Return a map in words, such as "head 1 is 2, head 2 is 1" or "1 and 2 are exchanged".
 
-    Args:
-        name: of what the numbers are
-        changed: numbers and what they are in place of themselves
-
     Example:
         >>> exchanged("head", [(1, 2), (2, 1)]), exchanged("head", [(0, 2)])
         ('heads 1 and 2 are exchanged', '2 in place of head 0')

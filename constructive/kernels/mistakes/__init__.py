@@ -24,6 +24,7 @@ from constructive.kernels.mistakes import (
 )  # fmt: skip
 from constructive.kernels.mistakes.bench import Bench, Made, Mistakes
 
+# In the order in which they are tried.
 KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     masks.alignment, masks.missing, appended.appended, masks.diagonals, masks.windows,
     packed.packed, masks.lengths, masks.sides, masks.arbitrary, tiles.neighbours, tiles.tiles,
@@ -38,9 +39,9 @@ KINDS: tuple[Callable[[Bench], Mistakes], ...] = (
     addresses.coordinates, weights.axes, memory.wrong_strides, memory.query_heads,
     unwritten.unwritten,
 )  # fmt: skip
-"""In the order in which they are tried."""
 
 
+# Of a case: what it was made for, which comes first where several mistakes lead to the same.
 _FIRST: dict[str, tuple[Callable[[Bench], Mistakes], ...]] = {
     "lowest level": (logits.hidden, softmax.maxima),
     "low level": (softmax.maxima, logits.hidden),
@@ -48,7 +49,6 @@ _FIRST: dict[str, tuple[Callable[[Bench], Mistakes], ...]] = {
     "scale": (logits.scale,),
     "soft cap": (logits.soft_caps,),
 }
-"""Of a case: what it was made for, which comes first where several mistakes lead to the same."""
 
 
 def mistakes(bench: Bench) -> dict[str, Made]:

@@ -14,11 +14,11 @@ from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
 Made = Callable[[], Array]
+# Sentences, each with a function that returns the output of rows, (B, H, R, d_v).
 Mistakes = Iterator[tuple[str, Made]]
-"""Sentences, each with a function that returns the output of rows, (B, H, R, d_v)."""
 
-BLOCKS = (16, 32, 64, 128, 8, 48, 96)
-"""Sizes of blocks that kernels use most. Laws try others."""
+BLOCKS = (16, 32, 64, 128, 8, 48, 96)  # Sizes of blocks that kernels use most. Laws try others.
+# Queries and keys of a block.
 TILES = (
     (16, 16),
     (16, 32),
@@ -30,33 +30,24 @@ TILES = (
     (64, 128),
     (128, 64),
 )
-"""Queries and keys of a block."""
-Memory = Pool | str
-"""How a kernel got its arrays: pages, or a name of `places.PLACES`."""
+Memory = Pool | str  # How a kernel got its arrays: pages, or a name of `places.PLACES`.
+# What a mistake may concern: whether keys, and whether values.
 PARTS = {"keys and values": (True, True), "keys": (True, False), "values": (False, True)}
-"""What a mistake may concern: whether keys, and whether values."""
-SPLITS = (2, 4, 8, 3)
-"""Numbers of splits that kernels use."""
-SAME: Any = object()
-"""Of an argument: as the problem has it."""
+SPLITS = (2, 4, 8, 3)  # Numbers of splits that kernels use
+SAME: Any = object()  # Of an argument: as the problem has it
 
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """A problem whose parts can be changed one at a time.
+    """A problem whose parts can be changed one at a time."""
 
-    Attributes:
-        problem: the problem
-        rows: (R,) queries that are computed; all outputs are (B, H, R, d_v)
-        memory: how the kernel got its arrays, or None where nothing is said
-        blocks: sizes of blocks that mistakes try
-        tiles: sizes of blocks of queries and of keys that mistakes try
-    """
-
-    problem: Problem
-    rows: Integers
+    problem: Problem  # the problem
+    rows: Integers  # (R,) queries that are computed; all outputs are (B, H, R, d_v)
+    # how the kernel got its arrays, or None where nothing is said
     memory: Memory | None = field(default=None, kw_only=True)
+    # sizes of blocks that mistakes try
     blocks: tuple[int, ...] = field(default=BLOCKS, kw_only=True)
+    # sizes of blocks of queries and of keys that mistakes try
     tiles: tuple[tuple[int, int], ...] = field(default=TILES, kw_only=True)
 
     @classmethod
@@ -139,13 +130,7 @@ class Bench:
     def read(
         self, *, q: Array | None = None, k: Array | None = None, v: Array | None = None
     ) -> Array:
-        """Return the output of other queries, keys or values, (B, H, R, d_v).
-
-        Args:
-            q: (B, H, R, d)
-            k: (B, G or H, T_k, d)
-            v: (B, G or H, T_k, d_v)
-        """
+        """Return the output of other queries, keys or values, (B, H, R, d_v)."""
         values = None if v is None else self.of_heads(v)
         if q is None and k is None:
             return self.averaged(v=values)
@@ -164,14 +149,7 @@ class Bench:
         self, *, raw: Array | None = None, factor: float = 1.0, cap: float | None = SAME,
         bias: Array | None = SAME,
     ) -> Array:  # fmt: skip
-        """Return logits with parts changed.
-
-        Args:
-            raw: products of queries and keys
-            factor: what logits are multiplied by, beside the scale
-            cap: the soft cap, or None
-            bias: what is added, or None
-        """
+        """Return logits with parts changed."""
         spec = self.problem.spec
         logits = (self.raw if raw is None else raw) * (spec.factor * factor)
         cap = spec.soft_cap if cap is SAME else cap
@@ -185,19 +163,7 @@ class Bench:
         *, k: Array | None = None, sinks: Array | None = SAME, zeros: int | Integers = 0,
         more: float | Array | Integers = 0.0,
     ) -> Array:  # fmt: skip
-        """Return the average of values by softmax, (B, H, R, d_v).
-
-        Args:
-            scores: logits
-            visible: which keys are read
-            v: values, (B, H, T_k, d_v)
-            k: keys of which logits are, (B, H, T_k, d), for gradients
-            sinks: logits of sinks, of a shape that broadcasts to (B, H, R, 1), or None
-            zeros: keys of zeros that are read as well, with values of zeros; a number, or one for
-                each row, (B, H, R, 1)
-            more: what is added to the denominator, beside exponentials less the largest logit; a
-                number, or one for each row
-        """
+        """Return the average of values by softmax, (B, H, R, d_v)."""
         del k
         weights, total = self.weighed(scores, visible, sinks=sinks, zeros=zeros)
         with np.errstate(all="ignore"):
@@ -207,14 +173,7 @@ class Bench:
         self, scores: Array | None = None, visible: Booleans | None = None,
         *, sinks: Array | None = SAME, zeros: int | Integers = 0,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """Return exponentials less the largest logit, and their sum.
-
-        Args:
-            scores: logits
-            visible: which keys are read
-            sinks: logits of sinks, or None
-            zeros: keys of zeros that are read as well, a number, or one for each row
-        """
+        """Return exponentials less the largest logit, and their sum."""
         sinks = self.sinks if sinks is SAME else sinks
         if scores is None and visible is None:
             logits = self.logits

@@ -48,11 +48,6 @@ def _inputs(bench: Bench, what: str) -> Array:
 def read_as(values: Array, written: str, read: str) -> Array:
     """Return what numbers become whose bits are written in one format and read in another.
 
-    Args:
-        values: of any shape; rounded toward zero where they are not numbers of the format
-        written: a format of 8 or 16 bits
-        read: another one of as many bits
-
     Example:
         >>> read_as(np.array([1.0, -2.0, 0.0]), "float16", "bfloat16")
         array([ 0.0078125, -2.       ,  0.       ])

@@ -14,13 +14,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, eq=False)
 class GradientBench(Bench):
-    """A bench whose averages are gradients: dq, dk and dv, one after the other, (N,).
+    """A bench whose averages are gradients: dq, dk and dv, one after the other, (N,)."""
 
-    Attributes:
-        d_out: (B, H, T_q, d_v) gradient of the output
-    """
-
-    d_out: Array
+    d_out: Array  # (B, H, T_q, d_v) gradient of the output
 
     @cached_property
     def forward(self) -> tuple[Array, Array]:
@@ -38,17 +34,7 @@ class GradientBench(Bench):
         self, scores: Array | None = None, visible: Booleans | None = None, v: Array | None = None,
         *, k: Array | None = None, sinks: Array | None = SAME, zeros: object = 0, more: object = 0,
     ) -> Array:  # fmt: skip
-        """Return gradients of a backward pass with other scores, masks or values.
-
-        Args:
-            scores: logits
-            visible: which keys are read
-            v: values, (B, H, T_k, d_v)
-            k: keys of which scores are, (B, H, T_k, d), and which dq is made of
-            sinks: None, or other sinks: the logsumexp is then without sinks, or with these
-            zeros: has no meaning here
-            more: has no meaning here
-        """
+        """Return gradients of a backward pass with other scores, masks or values."""
         del zeros, more
         scores = self.scores if scores is None else scores
         visible = self.visible if visible is None else visible
@@ -69,18 +55,7 @@ class GradientBench(Bench):
         alone: Array | None = None, slope: Array | float = SAME,
         change: Callable[[Array], Array] | None = None, of_query: float = 1.0, of_key: float = 1.0,
     ) -> Array:  # fmt: skip
-        """Return gradients from weights, with parts changed.
-
-        Args:
-            weights: (B, H, T_q, T_k)
-            v: values of each head
-            k: keys of each head
-            alone: what is subtracted in each row, (B, H, T_q, 1)
-            slope: of the soft cap
-            change: of gradients of scores
-            of_query: what dq is multiplied by
-            of_key: what dk is multiplied by
-        """
+        """Return gradients from weights, with parts changed."""
         rest = self.rest if v is None else self.d_out @ v.swapaxes(-1, -2)
         rest = rest - (self.rows_alone if alone is None else alone)
         found: Array = weights * rest * (self.slope if slope is SAME else slope)
@@ -94,13 +69,7 @@ class GradientBench(Bench):
         self, of_queries: Array | None = None, of_keys: Array | None = None,
         *, of_values: Array | None = None,
     ) -> Array:  # fmt: skip
-        """Return dq, dk and dv, one after the other, (N,); those that are not given are right.
-
-        Args:
-            of_queries: dq before the scale, (B, H, T_q, d)
-            of_keys: dk of query heads before the scale, (B, H, T_k, d)
-            of_values: weights that dv is made of, (B, H, T_q, T_k)
-        """
+        """Return dq, dk and dv, one after the other, (N,); those that are not given are right."""
         scale, right = self.problem.spec.factor, self.of_scores
         dq = (right @ self.keys if of_queries is None else of_queries) * scale
         dk = (right.swapaxes(-1, -2) @ self.q if of_keys is None else of_keys) * scale

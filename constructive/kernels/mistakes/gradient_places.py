@@ -75,6 +75,7 @@ def _without_last(array: Array) -> Array:
     return found
 
 
+# What is done to one gradient after it is computed.
 _WAYS: dict[str, Way] = {
     "is zero": lambda x: 0.0 * x,
     "of the last token is zero": _without_last,
@@ -92,4 +93,3 @@ _WAYS: dict[str, Way] = {
     "is laid out as (B, T, H, d), and read as (B, H, T, d)":
         lambda x: x.swapaxes(1, 2).reshape(x.shape),
 }  # fmt: skip
-"""What is done to one gradient after it is computed."""

@@ -18,13 +18,13 @@ from constructive.kernels.mistakes.gradient_places import places
 from constructive.kernels.mistakes.gradient_steps import steps
 from constructive.support.arrays import Array
 
+# Kinds whose outputs are averages by softmax.
 _FORWARD: tuple[Callable[[Bench], Mistakes], ...] = (
     masks.missing, masks.alignment, masks.diagonals, masks.windows, packed.packed, masks.lengths,
     masks.arbitrary, masks.blocks, tiles.neighbours, tiles.tiles, tiles.diagonals_inside,
     tiles.rows_of_blocks, addresses.heads,
     addresses.sequences, logits.soft_caps, softmax.sinks, logits.scale, addresses.rows,
 )  # fmt: skip
-"""Kinds whose outputs are averages by softmax."""
 
 
 def gradients(bench: GradientBench) -> Iterator[tuple[str, Made]]:

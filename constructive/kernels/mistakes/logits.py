@@ -9,8 +9,7 @@ from constructive.kernels.masks import Causal
 from constructive.kernels.mistakes.bench import Bench, Mistakes
 from constructive.support.arrays import Array
 
-_FINITE = -20.0
-"""Numbers below stand for -inf; which of them it is does not show."""
+_FINITE = -20.0  # Numbers below stand for -inf; which of them it is does not show
 
 
 def scale(bench: Bench) -> Mistakes:

@@ -9,8 +9,7 @@ from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.kernels.places import PLACES
 from constructive.support.arrays import Array
 
-Strides = tuple[int, int, int]
-"""Of sequences, heads and tokens."""
+Strides = tuple[int, int, int]  # Of sequences, heads and tokens
 _PARTS = ("queries", "keys", "values", "keys and values", "queries, keys and values")
 
 

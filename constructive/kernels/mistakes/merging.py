@@ -9,8 +9,8 @@ from constructive.kernels.mistakes.bench import SPLITS, Bench, Mistakes
 from constructive.support.arrays import Array
 
 _ROWS = (16, 64, 128)
+# In the place of rows of a block: logsumexps in another order of their axes.
 _HEADS_FIRST, _BATCH_FIRST = -1, -2
-"""In the place of rows of a block: logsumexps in another order of their axes."""
 
 
 def splits(bench: Bench) -> Mistakes:

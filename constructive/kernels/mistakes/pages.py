@@ -11,8 +11,7 @@ from constructive.kernels.mistakes.bench import BLOCKS, Bench, Mistakes
 from constructive.kernels.paged import Pool
 from constructive.support.arrays import Array, Booleans, Integers
 
-_NOWHERE = -1
-"""An address outside of all pages: NaN is read there."""
+_NOWHERE = -1  # An address outside of all pages: NaN is read there
 _CLAMPED = " (an entry of no page is taken as page 0)"
 
 
@@ -227,14 +226,7 @@ def _right(pool: Pool, keys: int) -> Integers:
 
 
 def _to(bench: Bench, pool: Pool, end: Integers, *, moves: bool = False) -> Array:
-    """Return the output where keys are read up to an end, (B, 1, 1, 1), that need not be theirs.
-
-    Args:
-        bench: the problem
-        pool: pages; entries of no page are those of page 0
-        end: behind the last key that is read
-        moves: whether the causal diagonal ends there too, and keys behind an early end are lost
-    """
+    """Return the output where keys are read up to an end, (B, 1, 1, 1), that need not be theirs."""
     spec = bench.problem.spec
     keys = max(int(end.max()), spec.keys)
     j, lengths = np.arange(keys), pool.lengths

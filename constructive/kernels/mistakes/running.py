@@ -10,6 +10,7 @@ from constructive.kernels.mistakes.bench import SPLITS, Bench, Mistakes
 from constructive.support.arrays import Array, Booleans, Integers
 
 _NEVER = -1
+# What a block of queries may take over from the one before.
 _STATES = {
     "the sum of weights is": ("total",),
     "the accumulator is": ("out",),
@@ -19,40 +20,26 @@ _STATES = {
     "the sum of weights and the accumulator are": ("total", "out"),
     "the largest logit, the sum of weights and the accumulator are": ("largest", "total", "out"),
 }
-"""What a block of queries may take over from the one before."""
 
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """Softmax over blocks of keys, by running sums; one step may be changed.
+    """Softmax over blocks of keys, by running sums; one step may be changed."""
 
-    Attributes:
-        rescales_sums: whether sums of weights are rescaled when the largest logit rises
-        rescales_outputs: whether sums of values are
-        keeps_sums: whether sums of weights of earlier blocks are kept
-        keeps_outputs: whether sums of values are
-        keeps_largest: whether the largest logit is that of all blocks so far
-        is_inverted: whether the factor of rescaling is divided by
-        is_divided: whether sums of values are divided by those of weights after every block
-        is_late: whether weights are taken less the largest logit of the blocks before
-        has_sinks: whether sums start with the sinks; else they join at the end
-        exponent: of the factor, from the largest logits of the blocks before and of all
-        first: for each row the one whose factor it has, or None
-        reference: logits of which the largest are taken, (B, H, R, T_k), or None
-    """
-
-    rescales_sums: bool = True
-    rescales_outputs: bool = True
-    keeps_sums: bool = True
-    keeps_outputs: bool = True
-    keeps_largest: bool = True
-    is_inverted: bool = False
+    rescales_sums: bool = True  # whether sums of weights are rescaled when the largest logit rises
+    rescales_outputs: bool = True  # whether sums of values are
+    keeps_sums: bool = True  # whether sums of weights of earlier blocks are kept
+    keeps_outputs: bool = True  # whether sums of values are
+    keeps_largest: bool = True  # whether the largest logit is that of all blocks so far
+    is_inverted: bool = False  # whether the factor of rescaling is divided by
+    # whether sums of values are divided by those of weights after every block
     is_divided: bool = False
-    is_late: bool = False
-    has_sinks: bool = False
+    is_late: bool = False  # whether weights are taken less the largest logit of the blocks before
+    has_sinks: bool = False  # whether sums start with the sinks; else they join at the end
+    # of the factor, from the largest logits of the blocks before and of all
     exponent: Callable[[Array, Array], Array] = np.subtract
-    first: Integers | None = None
-    reference: Array | None = None
+    first: Integers | None = None  # for each row the one whose factor it has, or None
+    reference: Array | None = None  # logits of which the largest are taken, (B, H, R, T_k), or None
 
     def run(self, bench: Bench, block: int) -> Array:
         """Return the output for blocks of a number of keys."""
