@@ -87,13 +87,6 @@ class Mask(ABC):
         if hasattr(self, "alignment"):
             require_known("alignment", self.alignment, get_args(Alignment))
 
-    def require_valid(self) -> None:
-        """Raise if no kernel can have such a mask; each mask that a spec is given is asked.
-
-        Raises:
-            ParameterError: for numbers that make no sense
-        """
-
     @abstractmethod
     def visible(self, grid: Grid) -> Booleans:
         """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k).
@@ -155,7 +148,7 @@ class Window(Mask):
     right: int | None = None
     alignment: Alignment = "bottom-right"
 
-    def require_valid(self) -> None:
+    def require_ends(self) -> None:
         """Raise for an end that is neither a number of keys nor None."""
         pair = self.left, self.right
         if any(each is not None and (not is_integer(each) or each < 0) for each in pair):
@@ -384,7 +377,8 @@ def require_masks(masks: object) -> tuple[Mask, ...]:
             suggestion="[Given(array)] for an array, [mask] for one of kernels.masks",
         )
     for mask in found:
-        mask.require_valid()
+        if isinstance(mask, Window):
+            mask.require_ends()
     return found
 
 
