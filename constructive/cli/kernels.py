@@ -230,7 +230,8 @@ def _adapter(name: str) -> "Adapter":
         raise ParameterError(
             f"{name} cannot be loaded: {error}",
             witness=name,
-            suggestion="MODULE:CLASS, a module that Python finds and a subclass of Adapter",
+            suggestion="MODULE:CLASS, a module of this folder or one that is installed, and a "
+            "subclass of Adapter",
         ) from error
     if not isinstance(made, Adapter):
         raise ParameterError(

@@ -202,4 +202,4 @@ def union(found: Iterable[Problem]) -> float:
         left[spec] = count, unguarded & ~problem.answer.guards
     total = sum(count for count, _ in left.values())
     missed = sum(np.count_nonzero(keys) for _, keys in left.values())
-    return 1.0 - missed / total if total else 1.0
+    return float(1.0 - missed / total) if total else 1.0

@@ -125,7 +125,7 @@ def needs(problem: Inputs) -> frozenset[str]:
     found = {
         SOFT_CAP: spec.soft_cap is not None,
         SINK: spec.sink,
-        BIAS: problem.bias is not None,
+        BIAS: problem.added is not None,  # of ALiBi, or a mask that is numbers to add
         MASK: problem.mask is not None,
         SCALE: spec.scale is not None,
         GROUPS: spec.group > 1,
