@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -343,3 +344,11 @@ def test_cases_that_do_not_apply_say_so():
     with pytest.raises(ParameterError, match="value_dim"):
         Problem.build(Spec(keys=100, value_dim=2))
     assert all(case.purpose for case in CASES.values())
+
+
+def test_the_page_of_real_bugs_names_cases_that_there_are():
+    page = Path(__file__).parents[2] / "docs" / "real-kernel-bugs.md"
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
+    named = {name for line in rows for name in re.findall(r"`([^`]+)`", line.split("|")[3])}
+    assert named - {"poison=True"} <= CASES.keys()
+    assert "lowest level" in named
