@@ -275,7 +275,7 @@ def test_arguments_that_make_no_sense_are_named(arguments, word):
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
 def test_an_error_in_a_case_is_not_a_case_that_does_not_apply(case, monkeypatch):
-    def broken(self, spec, visible):
+    def broken(*_):
         raise ParameterError("a bug", witness=None, suggestion="none")
 
     spec = Spec(heads=(4, 2), queries=9, keys=9, soft_cap=50.0 if "cap" in case.name else None)
