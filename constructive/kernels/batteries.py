@@ -7,10 +7,17 @@ from typing import get_args
 import numpy as np
 
 from constructive.kernels.cases import CASES
-from constructive.kernels.masks import Alignment, Causal, Mask, Window, require_masks
+from constructive.kernels.masks import (
+    Alignment,
+    Causal,
+    Mask,
+    RightPadding,
+    Window,
+    require_masks,
+)
 from constructive.kernels.problem import Problem, attempt
 from constructive.kernels.spec import FullyMasked, Spec
-from constructive.kernels.suite import SIZES
+from constructive.kernels.suite import DRAWN, SUITE
 from constructive.support.arguments import require_known, require_pair
 from constructive.support.arrays import Booleans
 from constructive.support.errors import ParameterError
@@ -38,6 +45,7 @@ def battery(
     dtype: str = "float32",
     fully_masked: FullyMasked = "zeros",
     shared: bool = False,
+    lengths: bool = False,
     cases: Iterable[str] | None = None,
     seed: int = 0,
 ) -> Iterator[Problem]:
@@ -53,7 +61,8 @@ def battery(
         queries: queries of a sequence; several shapes where neither this nor `keys` is said
         keys: keys of a sequence; as many as queries by default
         head_dim: entries of a query and a key
-        value_dim: entries of a value
+        value_dim: entries of a value; by default as many as `head_dim`, and half as many in one of
+            the shapes that are tried where neither `queries` nor `keys` is said
         causal: "top-left", "bottom-right" or None
         window: keys before and after the diagonal, None for all
         masks: more masks, of `constructive.kernels.masks`
@@ -64,6 +73,8 @@ def battery(
         dtype: a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
         shared: whether all sequences share keys and values
+        lengths: whether sequences have several numbers of keys, 0 among them; the others are right
+            padding
         cases: names of cases; all that apply by default
         seed: of all that is drawn
 
@@ -87,21 +98,21 @@ def battery(
         every.append(Window(*window, alignment=causal or "bottom-right"))
     every.extend(require_masks(masks))
     chosen = _known(cases)
-    found: set[str] = set()
-    for rows, columns in _shapes(queries, keys, every):
+    found = False
+    for turn, (rows, columns, width) in enumerate(_shapes(queries, keys, head_dim, every)):
+        masks = [*every, RightPadding(_lengths(batch, columns, turn))] if lengths else every
         spec = Spec(
             batch=batch, heads=heads, queries=rows, keys=columns, head_dim=head_dim,
-            value_dim=value_dim, masks=tuple(every), scale=scale, soft_cap=soft_cap, sink=sink,
-            alibi=alibi, dtype=dtype, fully_masked=fully_masked, shared=shared, seed=seed,
+            value_dim=width if value_dim is None else value_dim, masks=tuple(masks), scale=scale,
+            soft_cap=soft_cap, sink=sink, alibi=alibi, dtype=dtype, fully_masked=fully_masked,
+            shared=shared, seed=seed,
         )  # fmt: skip
         for problem in problems(spec, cases=chosen):
-            found.add(problem.case)
+            found = True
             yield problem
-    absent = [case for case in chosen if case not in found]
-    if not found or (cases is not None and absent):
-        which = "some cases do not apply" if found else "no case applies"
+    if not found:
         raise ParameterError(
-            f"{which} to these arguments: {_reasons(spec, absent)}",
+            f"no case applies to these arguments: {_reasons(spec, chosen)}",
             witness=str(spec),
             suggestion="cases=None for all that apply; most do with head_dim=64, soft_cap=None",
         )
@@ -122,13 +133,16 @@ def _known(cases: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _shapes(
-    queries: int | None, keys: int | None, masks: list[Mask]
-) -> tuple[tuple[int, int], ...]:
-    """Return queries and keys of all shapes: those that are said, or several."""
+    queries: int | None, keys: int | None, head_dim: int, masks: list[Mask]
+) -> list[tuple[int, int, int | None]]:
+    """Return queries, keys and entries of a value of all shapes: those that are said, or several.
+
+    None stands for as many entries as a key has.
+    """
     if queries is not None:
-        return ((queries, queries if keys is None else keys),)
+        return [(queries, queries if keys is None else keys, None)]
     if keys is not None:
-        return ((keys, keys),)
+        return [(keys, keys, None)]
     for mask in masks:
         if mask.has_sizes:
             raise ParameterError(
@@ -136,7 +150,17 @@ def _shapes(
                 witness=str(mask),
                 suggestion="queries= and keys= of your tensors, beside masks=",
             )
-    return SIZES
+    drawn = [SUITE[name] for name in DRAWN]
+    half = max(1, head_dim // 2)
+    return [
+        (spec.queries, spec.keys, None if spec.d_v == spec.head_dim else half) for spec in drawn
+    ]
+
+
+def _lengths(batch: int, keys: int, turn: int) -> tuple[int, ...]:
+    """Return keys of each sequence: a part, none and all, from another one on in each shape."""
+    every = (1 + keys // 3, 0, keys)
+    return tuple(every[(turn + sequence) % len(every)] for sequence in range(batch))
 
 
 def _reasons(spec: Spec, cases: Iterable[str]) -> str:

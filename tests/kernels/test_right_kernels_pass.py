@@ -22,6 +22,7 @@ from constructive.kernels.masks import (
     VariableLengths,
     Window,
 )
+from constructive.kernels.suite import SUITE
 from constructive.strategies import specs
 from constructive.support.errors import AssumptionError, ParameterError
 
@@ -264,7 +265,7 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
         ({"causal": "topleft"}, "causal='topleft'"),
         ({"cases": []}, "no case"),
         ({"cases": ["soft cap"], "keys": 9}, "no case applies(.|\n)*there is no soft cap"),
-        ({"cases": ["last", "batch"], "keys": 9, "batch": 1, "heads": (1, 1)}, "one KV head"),
+        ({"cases": ["batch"], "keys": 9, "batch": 1, "heads": (1, 1)}, "one KV head"),
         ({"head_dim": 16, "value_dim": 1, "keys": 40}, "value_dim=1 is too small for 160 keys"),
     ],
 )
@@ -306,6 +307,23 @@ def test_the_diagonal_is_bottom_right_where_nothing_is_said():
         assert (Spec(**spec, masks=[mask]).visible() == Spec(**spec, masks=[said]).visible()).all()
     (mask,) = next(battery(window=(2, 0), queries=3, keys=7, head_dim=16)).spec.masks
     assert mask.alignment == "bottom-right"
+
+
+def test_default_shapes_are_those_of_the_command_and_lengths_are_added_where_they_are_said():
+    small = {"batch": 2, "heads": (1, 1), "head_dim": 32, "cases": ["last", "ties"]}
+    found = list(battery(**small, lengths=True))
+    sizes = {(spec.queries, spec.keys) for spec in SUITE.values()}
+    assert {(problem.spec.queries, problem.spec.keys) for problem in found} <= sizes
+    assert {problem.spec.d_v for problem in found} == {16, 32}
+    assert {problem.spec.d_v for problem in battery(**small, value_dim=32)} == {32}
+    lengths = [problem.spec.lengths[1].tolist() for problem in found]
+    keys = [problem.spec.keys for problem in found]
+    for of_sequences in (lambda n: [1 + n // 3, 0], lambda n: [0, n], lambda n: [n, 1 + n // 3]):
+        assert any(each == of_sequences(n) for each, n in zip(lengths, keys, strict=True))
+    for problem in found:
+        check(problem, plain(problem))
+        check(problem, flash(problem))
+    assert not any(problem.spec.masks for problem in battery(**small))
 
 
 def test_the_share_of_guarded_keys_over_several_shapes():
