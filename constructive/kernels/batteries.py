@@ -222,7 +222,7 @@ def union(found: Iterable[Problem]) -> float:
     left: dict[Spec, tuple[int, Booleans]] = {}
     for problem in found:
         spec, hidden = replace(problem.spec, seed=0), problem.hidden
-        count, unguarded = left.get(spec, (np.count_nonzero(hidden), hidden))
+        count, unguarded = left.get(spec, (int(hidden.sum()), hidden))
         left[spec] = count, unguarded & ~problem.answer.guards
     total = sum(count for count, _ in left.values())
     missed = sum(np.count_nonzero(keys) for _, keys in left.values())

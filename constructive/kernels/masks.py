@@ -68,15 +68,10 @@ class Grid:
 
 
 class Mask(ABC):
-    """A rule that hides keys from queries.
-
-    Attributes:
-        name: of the kind
-        has_sizes: whether it says lengths or a shape, so that it is for one number of keys alone
-    """
+    """A rule that hides keys from queries."""
 
     name: ClassVar[str]
-    has_sizes: ClassVar[bool] = False
+    has_sizes: ClassVar[bool] = False  # whether it says lengths or a shape, of one number of keys
 
     def __post_init__(self) -> None:
         for name in _LENGTHS:  # lists and arrays become tuples, so that masks can be compared
@@ -147,17 +142,6 @@ class Window(Mask):
     left: int | None = None
     right: int | None = None
     alignment: Alignment = "bottom-right"
-
-    def require_ends(self) -> None:
-        """Raise for an end that is neither a number of keys nor None."""
-        pair = self.left, self.right
-        if any(each is not None and (not is_integer(each) or each < 0) for each in pair):
-            raise ParameterError(
-                f"window={pair} has an end that is neither a number of keys nor None",
-                witness=pair,
-                suggestion="None in place of -1: (None, 0) is all keys up to the diagonal, "
-                "(127, 0) the last 128",
-            )
 
     def visible(self, grid: Grid) -> Booleans:
         """Return True within the window."""
@@ -363,11 +347,7 @@ MASKS: dict[str, type[Mask]] = {
 
 
 def require_masks(masks: object) -> tuple[Mask, ...]:
-    """Return masks as a tuple.
-
-    Raises:
-        ParameterError: for what is not several masks
-    """
+    """Return masks as a tuple, or raise for what is not several valid masks."""
     several: list[object] = list(masks) if isinstance(masks, Iterable) else []
     found = tuple(mask for mask in several if isinstance(mask, Mask))
     if not isinstance(masks, Iterable) or len(found) < len(several):
@@ -378,8 +358,19 @@ def require_masks(masks: object) -> tuple[Mask, ...]:
         )
     for mask in found:
         if isinstance(mask, Window):
-            mask.require_ends()
+            _require_ends(mask)
     return found
+
+
+def _require_ends(window: Window) -> None:
+    pair = window.left, window.right
+    if any(each is not None and (not is_integer(each) or each < 0) for each in pair):
+        raise ParameterError(
+            f"window={pair} has an end that is neither a number of keys nor None",
+            witness=pair,
+            suggestion="None in place of -1: (None, 0) is all keys up to the diagonal, "
+            "(127, 0) the last 128",
+        )
 
 
 def _per_sequence(name: str, values: tuple[int, ...], batch: int, most: int) -> Integers:
