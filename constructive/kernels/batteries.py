@@ -18,7 +18,7 @@ from constructive.kernels.masks import (
 from constructive.kernels.problem import Problem, attempt
 from constructive.kernels.spec import FullyMasked, Spec
 from constructive.kernels.suite import DRAWN, SUITE
-from constructive.support.arguments import require_known, require_pair
+from constructive.support.arguments import require_known, require_pair, require_positive
 from constructive.support.arrays import Booleans
 from constructive.support.errors import ParameterError
 
@@ -89,6 +89,7 @@ def battery(
         >>> len(problems) >= 8, union(problems)
         (True, 1.0)
     """
+    require_positive(head_dim=head_dim)
     every: list[Mask] = []
     if causal is not None:
         require_known("causal", causal, get_args(Alignment))
@@ -100,13 +101,14 @@ def battery(
     chosen = _known(cases)
     found = False
     for turn, (rows, columns, width) in enumerate(_shapes(queries, keys, head_dim, every)):
-        masks = [*every, RightPadding(_lengths(batch, columns, turn))] if lengths else every
         spec = Spec(
             batch=batch, heads=heads, queries=rows, keys=columns, head_dim=head_dim,
-            value_dim=width if value_dim is None else value_dim, masks=tuple(masks), scale=scale,
+            value_dim=width if value_dim is None else value_dim, masks=tuple(every), scale=scale,
             soft_cap=soft_cap, sink=sink, alibi=alibi, dtype=dtype, fully_masked=fully_masked,
             shared=shared, seed=seed,
         )  # fmt: skip
+        if lengths:
+            spec = replace(spec, masks=(*every, RightPadding(_lengths(batch, columns, turn))))
         for problem in problems(spec, cases=chosen):
             found = True
             yield problem

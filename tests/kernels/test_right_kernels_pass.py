@@ -250,6 +250,9 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
     ("arguments", "word"),
     [
         ({"queries": 0}, "queries"),
+        ({"head_dim": "64"}, "head_dim"),
+        ({"queries": 9, "keys": 9.0, "lengths": True}, "keys"),
+        ({"batch": "2", "lengths": True}, "batch"),
         ({"heads": 4}, "heads"),
         ({"window": 128}, "window"),
         ({"window": (-1, 0)}, r"window(.|\n)*None in place of -1"),
