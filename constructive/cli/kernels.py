@@ -1,5 +1,6 @@
 """Commands about attention kernels: run libraries on problems with answers, and export these."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -102,7 +103,10 @@ def run(
     The table counts problems (`cases`), outputs that are right in every row (`exact`), wrong ones
     that one mistake explains (`diagnosed`) and others (`wrong`), what the library does not compute
     (`refused`) and exceptions (`errors`). `coverage` is the share of hidden keys whose leak would
-    have changed an answer. Exit status 0 if all that ran is exact, else 1.
+    have changed an answer. What was refused is listed below it, with reasons.
+
+    Exit status 0 if all that ran is exact and no more was refused than ran, else 1: nothing is
+    known of what was refused. Choose by --shape what a kernel of few features takes.
 
     Examples:
 
@@ -134,7 +138,8 @@ def run(
         left=("dtype",),
     )  # fmt: skip
     runs: list[Run] = []
-    passed = True
+    refused: Counter[tuple[str, str]] = Counter()  # by reason and shape; runs take much memory
+    total, passed = 0, True
     with progress_bar(quiet=quiet):
         for name, suite in suites.items():
             done: list[Run] = []
@@ -149,12 +154,20 @@ def run(
                     counted.refused, counted.errors,
                 )), f"{counted.coverage:.1%}",
             )  # fmt: skip
+            total += counted.cases
+            refused.update((each.reason, each.shape) for each in done if each.outcome == "refused")
             runs.extend(each for each in done if each.outcome in {"wrong", "error"})
+    if not total:
+        raise ParameterError(
+            "no case applies to these shapes",
+            witness=", ".join(case or shape or ()),
+            suggestion="other values of --case or --shape",
+        )
     package = next(iter(chosen.packages.values()), "no package")
     typer.echo(f"{chosen.name}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
     console(width=100).print(table)
     _deviations(runs, reports)
-    end(proved=passed)
+    end(proved=_ran_enough(refused, total) and passed)
 
 
 @kernels.command()
@@ -210,13 +223,15 @@ def _adapter(name: str) -> "Adapter":
     if ":" not in name:
         require_known("adapter", name, (*ADAPTERS, "MODULE:CLASS"))
         return ADAPTERS[name]()
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it, and a console script has not
     try:
         made: object = Registry[type[Adapter]]({name: name})[name]()
     except (ImportError, AttributeError, TypeError) as error:
         raise ParameterError(
             f"{name} cannot be loaded: {error}",
             witness=name,
-            suggestion="MODULE:CLASS, a module that Python finds and a subclass of Adapter",
+            suggestion="MODULE:CLASS, a module of this folder or one that is installed, and a "
+            "subclass of Adapter",
         ) from error
     if not isinstance(made, Adapter):
         raise ParameterError(
@@ -231,6 +246,7 @@ def _adapter(name: str) -> "Adapter":
             witness=name,
             suggestion="class attributes of these names, as Adapter documents them",
         )
+    made.require_known_names()
     return made
 
 
@@ -241,6 +257,26 @@ def _selected(suite: "Mapping[str, Spec]", names: list[str] | None, seed: int) -
         for name, spec in suite.items()
         if names is None or name in names
     }
+
+
+def _ran_enough(refused: Counter[tuple[str, str]], total: int) -> bool:
+    """Print what was refused, and why; return whether it is no more than what ran."""
+    if refused:
+        typer.echo(f"{refused.total()} of {total} problems were refused:")
+    shapes: dict[str, list[str]] = {}
+    counts: Counter[str] = Counter()
+    for (reason, shape), count in refused.items():
+        shapes.setdefault(reason, []).append(shape)
+        counts[reason] += count
+    for reason, count in counts.most_common():
+        typer.echo(f"{count} x {reason}: {'; '.join(dict.fromkeys(shapes[reason]))}")
+    if 2 * refused.total() <= total:
+        return True
+    typer.echo(
+        "More was refused than ran, so the status is 1. The adapter's `can` says what its kernel "
+        "has, and --shape chooses what runs."
+    )
+    return False
 
 
 def _deviations(runs: "list[Run]", reports: int) -> None:

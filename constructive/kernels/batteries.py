@@ -2,16 +2,24 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import get_args
 
 import numpy as np
 
 from constructive.kernels.cases import CASES
-from constructive.kernels.masks import Alignment, Causal, Mask, Window
-from constructive.kernels.problem import Problem
+from constructive.kernels.masks import (
+    Alignment,
+    Causal,
+    Mask,
+    RightPadding,
+    Window,
+    require_masks,
+)
+from constructive.kernels.problem import Problem, attempt
 from constructive.kernels.spec import FullyMasked, Spec
-from constructive.kernels.suite import SIZES
-from constructive.support.arguments import is_integer, require_known, require_pair
+from constructive.kernels.suite import DRAWN, SUITE
+from constructive.support.arguments import require_known, require_pair, require_positive
+from constructive.support.arrays import Booleans
 from constructive.support.errors import ParameterError
 
 # Cases that are drawn again, until all hidden keys are guarded.
@@ -37,6 +45,7 @@ def battery(
     dtype: str = "float32",
     fully_masked: FullyMasked = "zeros",
     shared: bool = False,
+    lengths: bool = False,
     cases: Iterable[str] | None = None,
     seed: int = 0,
 ) -> Iterator[Problem]:
@@ -52,7 +61,8 @@ def battery(
         queries: queries of a sequence; several shapes where neither this nor `keys` is said
         keys: keys of a sequence; as many as queries by default
         head_dim: entries of a query and a key
-        value_dim: entries of a value
+        value_dim: entries of a value; by default as many as `head_dim`, and half as many in one of
+            the shapes that are tried where neither `queries` nor `keys` is said
         causal: "top-left", "bottom-right" or None
         window: keys before and after the diagonal, None for all
         masks: more masks, of `constructive.kernels.masks`
@@ -63,6 +73,8 @@ def battery(
         dtype: a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
         shared: whether all sequences share keys and values
+        lengths: whether sequences have several numbers of keys, 0 among them; the others are right
+            padding
         cases: names of cases; all that apply by default
         seed: of all that is drawn
 
@@ -77,56 +89,90 @@ def battery(
         >>> len(problems) >= 8, union(problems)
         (True, 1.0)
     """
-    every: list[Mask] = [] if causal is None else [Causal(causal)]
+    require_positive(head_dim=head_dim)
+    every: list[Mask] = []
+    if causal is not None:
+        require_known("causal", causal, get_args(Alignment))
+        every.append(Causal(causal))
     if window is not None:
-        _require_window(window)
+        require_pair("window", window, "(127, 0), or (None, 0) for all keys before")
         every.append(Window(*window, alignment=causal or "bottom-right"))
-    every.extend(_masks(masks))
-    shapes: tuple[tuple[int, int], ...] = SIZES
-    if queries is not None:
-        shapes = ((queries, queries if keys is None else keys),)
-    elif keys is not None:
-        shapes = ((keys, keys),)
+    every.extend(require_masks(masks))
+    chosen = _known(cases)
     found = False
-    for rows, columns in shapes:
+    for turn, (rows, columns, width) in enumerate(_shapes(queries, keys, head_dim, every)):
         spec = Spec(
             batch=batch, heads=heads, queries=rows, keys=columns, head_dim=head_dim,
-            value_dim=value_dim, masks=tuple(every), scale=scale, soft_cap=soft_cap, sink=sink,
-            alibi=alibi, dtype=dtype, fully_masked=fully_masked, shared=shared, seed=seed,
+            value_dim=width if value_dim is None else value_dim, masks=tuple(every), scale=scale,
+            soft_cap=soft_cap, sink=sink, alibi=alibi, dtype=dtype, fully_masked=fully_masked,
+            shared=shared, seed=seed,
         )  # fmt: skip
-        for problem in problems(spec, cases=cases):
+        if lengths:
+            spec = replace(spec, masks=(*every, RightPadding(_lengths(batch, columns, turn))))
+        for problem in problems(spec, cases=chosen):
             found = True
             yield problem
     if not found:
         raise ParameterError(
-            "no case applies to these arguments",
+            f"no case applies to these arguments: {_reasons(spec, chosen)}",
             witness=str(spec),
-            suggestion="another soft_cap, head_dim or cases",
+            suggestion="cases=None for all that apply; most do with head_dim=64, soft_cap=None",
         )
 
 
-def _require_window(window: object) -> None:
-    suggestion = "(127, 0), or (None, 0) for all keys before"
-    require_pair("window", window, suggestion)
-    if not all(each is None or (is_integer(each) and each >= 0) for each in window):  # type: ignore[attr-defined] # a pair
+def _known(cases: Iterable[str] | None) -> tuple[str, ...]:
+    """Return names of cases, or raise for what is not one."""
+    if cases is None:
+        return tuple(CASES)
+    chosen = (cases,) if isinstance(cases, str) else tuple(cases)
+    for case in chosen:
+        require_known("case", case, CASES)
+    if not chosen:
         raise ParameterError(
-            f"window={window!r} is not a pair of numbers of keys, or None",
-            witness=window,
-            suggestion=suggestion,
+            "cases names no case", witness=(), suggestion="cases=None for all that apply"
         )
+    return chosen
 
 
-def _masks(given: object) -> list[Mask]:
-    """Return masks, or raise for what is not several of them."""
-    several: list[object] = list(given) if isinstance(given, Iterable) else []
-    found = [mask for mask in several if isinstance(mask, Mask)]
-    if not isinstance(given, Iterable) or len(found) < len(several):
-        raise ParameterError(
-            "masks are not a list of masks",
-            witness=type(given).__name__,
-            suggestion="[Given(array)] for an array, [mask] for one of kernels.masks",
-        )
-    return found
+def _shapes(
+    queries: int | None, keys: int | None, head_dim: int, masks: list[Mask]
+) -> list[tuple[int, int, int | None]]:
+    """Return queries, keys and entries of a value of all shapes: those that are said, or several.
+
+    None stands for as many entries as a key has.
+    """
+    if queries is not None:
+        return [(queries, queries if keys is None else keys, None)]
+    if keys is not None:
+        return [(keys, keys, None)]
+    for mask in masks:
+        if mask.has_sizes:
+            raise ParameterError(
+                f"{mask} is for one number of queries and keys, and several are tried by default",
+                witness=str(mask),
+                suggestion="queries= and keys= of your tensors, beside masks=",
+            )
+    drawn = [SUITE[name] for name in DRAWN]
+    half = max(1, head_dim // 2)
+    return [
+        (spec.queries, spec.keys, None if spec.d_v == spec.head_dim else half) for spec in drawn
+    ]
+
+
+def _lengths(batch: int, keys: int, turn: int) -> tuple[int, ...]:
+    """Return keys of each sequence: a part, none and all, from another one on in each shape."""
+    every = (1 + keys // 3, 0, keys)
+    return tuple(every[(turn + sequence) % len(every)] for sequence in range(batch))
+
+
+def _reasons(spec: Spec, cases: Iterable[str]) -> str:
+    """Return why cases do not apply to a spec."""
+    found: dict[str, list[str]] = {}
+    for case in cases:
+        reason = attempt(spec, case)
+        said = reason if isinstance(reason, str) else "no row has an answer"
+        found.setdefault(said, []).append(case)
+    return "; ".join(f"{reason} ({', '.join(names)})" for reason, names in found.items())
 
 
 def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Problem]:
@@ -146,20 +192,14 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
         >>> [problem.case for problem in problems(Spec(queries=5, keys=9), cases=["last", "ties"])]
         ['last', 'ties']
     """
-    names = (cases,) if isinstance(cases, str) else cases
-    chosen = tuple(CASES) if names is None else tuple(names)
-    for case in chosen:
-        require_known("case", case, CASES)
+    chosen = _known(cases)
     open_keys = None
     for draw in range(MOST_DRAWS):
         drawn = replace(spec, seed=spec.seed + STEP * draw)
         for case in chosen if draw == 0 else [name for name in chosen if name in _MORE]:
-            try:
-                problem = Problem.build(drawn, case)
-            except ParameterError:  # the case does not apply
-                continue
-            if not problem.answer.checked.any():
-                continue
+            problem = attempt(drawn, case)
+            if isinstance(problem, str) or not problem.answer.checked.any():
+                continue  # the case does not apply
             hidden = problem.hidden if open_keys is None else open_keys
             left = hidden & ~problem.answer.guards
             if draw and left.sum() == hidden.sum():
@@ -172,20 +212,20 @@ def problems(spec: Spec, *, cases: Iterable[str] | None = None) -> Iterator[Prob
 
 
 def union(found: Iterable[Problem]) -> float:
-    """Return the share of hidden keys that one of the problems guards; all must be of one shape.
+    """Return the share of hidden keys that one of the problems of their shape guards.
 
     Args:
-        found: problems of one spec
+        found: problems, of one shape or of several
 
     Example:
         >>> union(problems(Spec(queries=20, keys=20), cases=["last"]))
         1.0
     """
-    hidden: Any = None
-    left: Any = None
+    left: dict[Spec, tuple[int, Booleans]] = {}
     for problem in found:
-        hidden = problem.hidden if hidden is None else hidden
-        left = (hidden if left is None else left) & ~problem.answer.guards
-    if hidden is None or not hidden.any():
-        return 1.0
-    return float(1.0 - np.count_nonzero(left) / np.count_nonzero(hidden))
+        spec, hidden = replace(problem.spec, seed=0), problem.hidden
+        count, unguarded = left.get(spec, (int(hidden.sum()), hidden))
+        left[spec] = count, unguarded & ~problem.answer.guards
+    total = sum(count for count, _ in left.values())
+    missed = sum(np.count_nonzero(keys) for _, keys in left.values())
+    return float(1.0 - missed / total) if total else 1.0

@@ -7,7 +7,7 @@ import numpy as np
 from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.formats import as_float64
 from constructive.kernels.memory import LAYOUTS, from_layout
-from constructive.kernels.paged import Paged
+from constructive.kernels.paged import Paged, Pool
 from constructive.kernels.places import place_named
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
@@ -53,7 +53,7 @@ def check(
     *,
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | str | None = None,
+    memory: Paged | Pool | str | None = None,
 ) -> None:
     """Raise if an output is not the one that every admissible kernel returns.
 
@@ -65,7 +65,7 @@ def check(
         model: the row of the model of floating point that the kernel claims, for the message: a key
             of `exact.kernel_model.KERNEL_MODELS`
         memory: how the kernel got its tensors, so that the message can name mistakes about it: the
-            `Paged` that it read, or what was passed as `placed=`
+            `Paged` that it read, what was passed as `placed=`, or the `memory` of a report
 
     Raises:
         KernelError: an `AssertionError` with the diagnosis
@@ -87,7 +87,7 @@ def examine(
     *,
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | str | None = None,
+    memory: Paged | Pool | str | None = None,
 ) -> Report:
     """Return the report on an output, also where it is right.
 
@@ -121,7 +121,7 @@ def examine(
     if isinstance(memory, Paged):
         source: Memory | None = memory.pool
     else:
-        if memory is not None:
+        if memory is not None and not isinstance(memory, Pool):
             place_named(memory)
         source = memory
     return Report(problem, arranged(problem, as_float64(out), layout), model, source)

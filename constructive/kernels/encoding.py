@@ -51,39 +51,71 @@ def encode(spec: Spec, reserved: int = 0) -> Encoding:
         >>> encode(Spec(keys=100, head_dim=32)).radix
         16
     """
-    sequences = 1 if spec.shared else spec.batch
-    pairs = sequences * spec.heads[1]
-    room = spec.head_dim - reserved
+    sizes = _sizes(spec, reserved)
+    if sizes is None:
+        raise _no_room(spec, reserved)
+    span, count, radix = sizes
+    sequences, pairs = _sequences(spec), _pairs(spec)
     random = np.random.default_rng((spec.seed, 2))
+    starts = random.permutation(max(span, pairs))[:pairs] % span
+    offsets = np.broadcast_to(starts.reshape(sequences, spec.heads[1]), (spec.batch, spec.heads[1]))
+    numbers = offsets[..., None] + np.arange(spec.keys)
+    digits = numbers[..., None] // radix ** np.arange(count) % radix
+    return Encoding(offsets, digits, radix, reserved)
+
+
+def _sequences(spec: Spec) -> int:
+    return 1 if spec.shared else spec.batch
+
+
+def _pairs(spec: Spec) -> int:
+    """Return of how many (sequence, KV head) pairs there are keys."""
+    return _sequences(spec) * spec.heads[1]
+
+
+def _sizes(spec: Spec, reserved: int) -> tuple[int, int, int] | None:
+    """Return the span of offsets, the number of digits and their radix, or None: no room."""
+    pairs, room = _pairs(spec), spec.head_dim - reserved
     for span in (2 * pairs, pairs, 1):
         for count in range(1, MOST_DIGITS + 1):
             radix = room // count
             if radix >= 1 and radix**count >= spec.keys + span - 1:
-                starts = random.permutation(max(span, pairs))[:pairs] % span
-                offsets = np.broadcast_to(
-                    starts.reshape(sequences, spec.heads[1]), (spec.batch, spec.heads[1])
-                )
-                numbers = offsets[..., None] + np.arange(spec.keys)
-                digits = numbers[..., None] // radix ** np.arange(count) % radix
-                return Encoding(offsets, digits, radix, reserved)
-    raise ParameterError(
-        f"head_dim={spec.head_dim} is too small for {spec.keys} keys",
-        witness=(spec.head_dim, spec.keys),
-        suggestion="a larger head_dim, or fewer keys",
+                return span, count, radix
+    return None
+
+
+def _exponent(spec: Spec) -> int | None:
+    count = _pairs(spec) * spec.keys
+    fits = (b for b in _LEVELS if spec.d_v * math.log2(b + 1) >= math.log2(count))
+    return next(fits, None)
+
+
+def lacks_room(spec: Spec, reserved: int | None) -> str | None:
+    """Return why keys have no digits beside reserved coordinates, or values no codes, or None.
+
+    Keys need no digits where `reserved` is None.
+    """
+    if reserved is not None and _sizes(spec, reserved) is None:
+        return f"head_dim={spec.head_dim} is too small for {spec.keys} keys"
+    if _exponent(spec) is None:
+        return f"value_dim={spec.d_v} is too small for {_pairs(spec) * spec.keys} keys in all"
+    return None
+
+
+def _no_room(spec: Spec, reserved: int | None) -> ParameterError:
+    return ParameterError(
+        lacks_room(spec, reserved) or "there is no room",
+        witness=(spec.head_dim, spec.d_v, spec.keys),
+        suggestion="a larger head_dim or value_dim, or fewer keys",
     )
 
 
 def exponent_of_values(spec: Spec) -> int:
     """Return b: values are powers of two from 1 to 2^b."""
-    count = (1 if spec.shared else spec.batch) * spec.heads[1] * spec.keys
-    for exponent in _LEVELS:
-        if spec.d_v * math.log2(exponent + 1) >= math.log2(count):
-            return exponent
-    raise ParameterError(
-        f"value_dim={spec.d_v} is too small for {count} keys in all",
-        witness=(spec.d_v, count),
-        suggestion="a larger value_dim, or fewer keys",
-    )
+    found = _exponent(spec)
+    if found is None:
+        raise _no_room(spec, None)
+    return found
 
 
 def codes(spec: Spec) -> Array:
@@ -94,8 +126,7 @@ def codes(spec: Spec) -> Array:
         >>> len(np.unique(values.reshape(-1, 64), axis=0)), int(values.max())
         (200, 2)
     """
-    sequences = 1 if spec.shared else spec.batch
-    count = sequences * spec.heads[1] * spec.keys
+    sequences, count = _sequences(spec), _pairs(spec) * spec.keys
     base = exponent_of_values(spec) + 1
     random = np.random.default_rng((spec.seed, 1))
     width = 1

@@ -15,7 +15,7 @@ import numpy as np
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
 from constructive.kernels.enclosure.enclose import enclose
 from constructive.kernels.enclosure.inputs import exactly, read
-from constructive.support.arguments import require_positive
+from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError
 
@@ -27,19 +27,25 @@ class Intervals:
     """Where the outputs of all kernels of a model are.
 
     Attributes:
-        lower: (B, H, T_q, d_v), -inf in rows that are not judged
-        upper: the same, inf there
-        judged: (B, H, T_q) False in rows that see no key; what is there depends on conventions
+        lower: (B, H, T_q, d_v), -inf in rows that are not judged; what `fully_masked` says in rows
+            that see no key, NaN too
+        upper: the same, inf in rows that are not judged
+        judged: (B, H, T_q) False in rows beyond the end of a sequence, and in rows that see no key
+            where `fully_masked` is None
         model: what a kernel may do; `model.describe()` says it
+        empty: (B, H, T_q) rows that see no key
     """
 
     lower: Array
     upper: Array
     judged: Booleans
     model: KernelModel
+    empty: Booleans
 
     def outside(self, out: object) -> Booleans:
-        """Return where an output is not in its interval, NaN included, (B, H, T_q, d_v).
+        """Return where an output is not in its interval, (B, H, T_q, d_v).
+
+        A NaN is outside, but in a row that sees no key with `fully_masked="nan"`.
 
         Args:
             out: what a kernel returned, from numpy, torch or jax
@@ -55,11 +61,12 @@ class Intervals:
                 suggestion="(batch, heads, queries, d_v)",
             )
         inside = (self.lower <= found) & (found <= self.upper)
+        inside |= np.isnan(self.lower) & np.isnan(found)
         wrong: Booleans = ~inside & self.judged[..., None]
         return wrong
 
     def contains(self, out: object) -> bool:
-        """Return whether an output is inside, but for rows that are not judged.
+        """Return whether an output is inside in all rows that are judged.
 
         Args:
             out: (B, H, T_q, d_v)
@@ -92,9 +99,15 @@ class Intervals:
         batch, head, query, entry = index
         where = f"query {query} of head {head}" + (f" of batch {batch}" if len(wrong) > 1 else "")
         number, low, high = _told_apart(found[index], self.lower[index], self.upper[index])
+        count = f"{int(wrong.sum())} of {int(self.judged.sum()) * wrong.shape[3]} numbers"
+        if self.empty[index[:3]]:
+            raise AssertionError(
+                f"{where} sees no key: {number} is not {low} (entry {entry}; {count} are outside)\n"
+                "Another convention for such rows: bounds(..., fully_masked='nan'), or None to "
+                "leave them out."
+            )
         raise AssertionError(
-            f"{where}: {number} is not in [{low}, {high}] (entry {entry}; {int(wrong.sum())} of "
-            f"{int(self.judged.sum()) * wrong.shape[3]} numbers are outside)\n"
+            f"{where}: {number} is not in [{low}, {high}] (entry {entry}; {count} are outside)\n"
             f"So this is not an evaluation of the model {self.model.name!r}: "
             f"{self.model.describe()}."
         )
@@ -113,6 +126,7 @@ def bounds(
     sinks: object = None,
     depth: int | None = None,
     block: int | None = None,
+    fully_masked: str | None = "zeros",
 ) -> Intervals:
     """Return an interval for each number of softmax(cap(scale q k^T) + bias) v.
 
@@ -134,10 +148,13 @@ def bounds(
             that adds k products at once counts as k). It is yours to know; by default any order is
             allowed, and bounds for float32 are wide
         block: keys of a block of softmax in this kernel, at least; by default what the model has
+        fully_masked: what a row without a visible key has to be, which is a convention, not a part
+            of the model: "zeros", "nan", or None for anything
 
     Raises:
         DataError: for shapes that do not fit, or numbers that the format of the model lacks
-        ParameterError: for another model, or inputs for which a kernel of the model may overflow
+        ParameterError: for another model or convention, or inputs for which a kernel of the model
+            may overflow
 
     Example:
         >>> random = np.random.default_rng(0)
@@ -157,7 +174,12 @@ def bounds(
         q, k, v, row.storage, mask=mask, scale=scale, softcap=softcap, bias=bias, sinks=sinks
     )
     lower, upper = enclose(given, row)
-    return Intervals(frozen(lower), frozen(upper), frozen(given.judged.copy()), row)
+    empty, judged = given.empty, given.judged
+    if fully_masked is not None:
+        require_known("fully_masked", fully_masked, ("zeros", "nan"))
+        lower[empty] = upper[empty] = 0.0 if fully_masked == "zeros" else np.nan
+        judged = judged | empty
+    return Intervals(frozen(lower), frozen(upper), frozen(judged.copy()), row, frozen(empty))
 
 
 def _told_apart(number: float, low: float, high: float) -> tuple[str, str, str]:

@@ -1,19 +1,24 @@
 """Which keys a query may see. A kind of mask is one class; `MASKS` lists them by name.
 
-Several masks of a `Spec` hide a key if one of them does.
+Several masks of a `Spec` hide a key if one of them does. A mask with a diagonal has an `alignment`:
+"bottom-right", the default of all masks, pairs the last query with the last key of each sequence,
+as decoding needs it; "top-left" pairs the first query with the first key.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from constructive.support.arguments import is_integer, require_known
 from constructive.support.arrays import Booleans, Integers
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, shown
 
 Alignment = Literal["top-left", "bottom-right"]
+# Fields of masks that have a number for each sequence
+_LENGTHS = ("lengths", "starts", "queries", "keys")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +37,7 @@ class Grid:
         """Return the positions of sequences that are as long as masks say."""
         of_queries = np.full(batch, queries, dtype=np.int64)
         of_keys = np.full(batch, keys, dtype=np.int64)
-        for mask in masks:
+        for mask in require_masks(masks):
             of_queries = np.minimum(of_queries, mask.query_lengths(batch, queries))
             of_keys = np.minimum(of_keys, mask.key_lengths(batch, keys))
         return cls(batch, heads, queries, keys, of_queries, of_keys)
@@ -66,6 +71,16 @@ class Mask(ABC):
     """A rule that hides keys from queries."""
 
     name: ClassVar[str]
+    has_sizes: ClassVar[bool] = False  # whether it says lengths or a shape, of one number of keys
+
+    def __post_init__(self) -> None:
+        for name in _LENGTHS:  # lists and arrays become tuples, so that masks can be compared
+            given = getattr(self, name, None)
+            if isinstance(given, Iterable) and not isinstance(given, str):
+                own = tuple(int(each) if is_integer(each) else each for each in given)
+                object.__setattr__(self, name, own)
+        if hasattr(self, "alignment"):
+            require_known("alignment", self.alignment, get_args(Alignment))
 
     @abstractmethod
     def visible(self, grid: Grid) -> Booleans:
@@ -103,10 +118,7 @@ class Causal(Mask):
     """
 
     name: ClassVar[str] = "causal"
-    alignment: Alignment = "top-left"
-
-    def __post_init__(self) -> None:
-        _require_alignment(self.alignment)
+    alignment: Alignment = "bottom-right"
 
     def visible(self, grid: Grid) -> Booleans:
         """Return True up to the diagonal."""
@@ -121,7 +133,7 @@ class Window(Mask):
     """Keys near the diagonal: from `left` before it to `right` after it, both included.
 
     Attributes:
-        left: keys before the diagonal, or None for all
+        left: keys before the diagonal, or None for all (-1 in other libraries)
         right: keys after it, or None for all
         alignment: where the diagonal is
     """
@@ -130,9 +142,6 @@ class Window(Mask):
     left: int | None = None
     right: int | None = None
     alignment: Alignment = "bottom-right"
-
-    def __post_init__(self) -> None:
-        _require_alignment(self.alignment)
 
     def visible(self, grid: Grid) -> Booleans:
         """Return True within the window."""
@@ -157,6 +166,7 @@ class RightPadding(Mask):
     """
 
     name: ClassVar[str] = "right padding"
+    has_sizes: ClassVar[bool] = True
     lengths: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
@@ -180,6 +190,7 @@ class LeftPadding(Mask):
     """
 
     name: ClassVar[str] = "left padding"
+    has_sizes: ClassVar[bool] = True
     starts: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
@@ -203,6 +214,7 @@ class VariableLengths(Mask):
     """
 
     name: ClassVar[str] = "variable lengths"
+    has_sizes: ClassVar[bool] = True
     queries: tuple[int, ...]
     keys: tuple[int, ...]
 
@@ -232,11 +244,9 @@ class Prefix(Mask):
     """
 
     name: ClassVar[str] = "prefix"
+    has_sizes: ClassVar[bool] = True
     lengths: tuple[int, ...]
-    alignment: Alignment = "top-left"
-
-    def __post_init__(self) -> None:
-        _require_alignment(self.alignment)
+    alignment: Alignment = "bottom-right"
 
     def visible(self, grid: Grid) -> Booleans:
         """Return True in the prefix and up to the diagonal."""
@@ -296,15 +306,22 @@ class Given(Mask):
     """
 
     name: ClassVar[str] = "given"
+    has_sizes: ClassVar[bool] = True
     allowed: Booleans
 
     def visible(self, grid: Grid) -> Booleans:
         """Return it.
 
         Raises:
-            ParameterError: if it does not broadcast
+            ParameterError: if it does not broadcast, or is not of booleans
         """
-        allowed = np.asarray(self.allowed, dtype=np.bool_)
+        allowed = np.asarray(self.allowed)
+        if allowed.dtype != np.bool_:
+            raise ParameterError(
+                f"a mask of {allowed.dtype} may hide keys where it is 0, or be added to logits",
+                witness=str(allowed.dtype),
+                suggestion="Given(mask.astype(bool)), or Given(mask == 0) for numbers to add",
+            )
         whole = (grid.batch, grid.heads, grid.queries, grid.keys)
         try:
             np.broadcast_to(allowed, whole)
@@ -329,21 +346,39 @@ MASKS: dict[str, type[Mask]] = {
 }  # fmt: skip
 
 
-def _per_sequence(name: str, values: tuple[int, ...], batch: int, most: int) -> Integers:
-    found = np.asarray(values, dtype=np.int64)
-    if found.shape != (batch,) or (found < 0).any() or (found > most).any():
+def require_masks(masks: object) -> tuple[Mask, ...]:
+    """Return masks as a tuple, or raise for what is not several valid masks."""
+    several: list[object] = list(masks) if isinstance(masks, Iterable) else []
+    found = tuple(mask for mask in several if isinstance(mask, Mask))
+    if not isinstance(masks, Iterable) or len(found) < len(several):
         raise ParameterError(
-            f"{name}={values} are not {batch} numbers from 0 to {most}",
-            witness=values,
-            suggestion=f"one number for each of {batch} sequences",
+            "masks are not a list of masks",
+            witness=type(masks).__name__,
+            suggestion="[Given(array)] for an array, [mask] for one of kernels.masks",
         )
+    for mask in found:
+        if isinstance(mask, Window):
+            _require_ends(mask)
     return found
 
 
-def _require_alignment(alignment: str) -> None:
-    if alignment not in {"top-left", "bottom-right"}:
+def _require_ends(window: Window) -> None:
+    pair = window.left, window.right
+    if any(each is not None and (not is_integer(each) or each < 0) for each in pair):
         raise ParameterError(
-            f"causal={alignment!r} is not an alignment of queries with keys",
-            witness=alignment,
-            suggestion="'top-left' or 'bottom-right'",
+            f"window={pair} has an end that is neither a number of keys nor None",
+            witness=pair,
+            suggestion="None in place of -1: (None, 0) is all keys up to the diagonal, "
+            "(127, 0) the last 128",
         )
+
+
+def _per_sequence(name: str, values: tuple[int, ...], batch: int, most: int) -> Integers:
+    given = values if isinstance(values, tuple) else ()
+    if len(given) != batch or not all(is_integer(each) and 0 <= each <= most for each in given):
+        raise ParameterError(
+            f"{name}={shown(values)} are not {batch} integers from 0 to {most}",
+            witness=shown(values),
+            suggestion=f"one number for each of {batch} sequences (batch={batch})",
+        )
+    return np.asarray(given, dtype=np.int64)

@@ -63,34 +63,14 @@ class Problem(Inputs):
             True
         """
         require_known("case", case, CASES)
-        reason = CASES[case].refuses(spec) or soft_cap_reason(spec)
-        if reason is not None:
+        found = attempt(spec, case)
+        if isinstance(found, str):
             raise ParameterError(
-                f"there is no case {case!r} for this spec: {reason}",
+                f"there is no case {case!r} for this spec: {found}",
                 witness=case,
-                suggestion="another case",
+                suggestion="another case, or another spec",
             )
-        visible = spec.visible()
-        draft = CASES[case].draft(spec, visible)
-        if not (holds(spec.inputs, draft.q) and holds(spec.inputs, draft.k)):
-            raise ParameterError(
-                f"{spec.dtype} does not hold the numbers of case {case!r}",
-                witness=float(max(np.abs(draft.q).max(), np.abs(draft.k).max())),
-                suggestion="another case, a larger scale or fewer keys",
-            )
-        turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
-        slopes = np.where(turn % 2 == 0, CASES[case].slope(spec), 0.0) if spec.alibi else None
-        sinks = _sinks(spec, draft.level * spec.factor) if spec.sink else None
-        bias = None if slopes is None else alibi(spec, slopes)
-        values = codes(spec) * CASES[case].unit
-        if overflows(spec, draft, visible).any():
-            raise ParameterError(
-                f"there is no case {case!r} for this spec: q k is beyond {spec.dtype}",
-                witness=case,
-                suggestion="another case, or another scale",
-            )
-        found = answer(spec, draft, values, visible, bias, sinks)
-        return cls(spec, case, draft, values, visible, slopes, sinks, found)
+        return found
 
     @property
     def expected(self) -> Array:
@@ -151,7 +131,7 @@ class Problem(Inputs):
 
         Example:
             >>> from constructive.kernels.masks import Causal
-            >>> Problem.build(Spec(masks=(Causal(),))).options("torch")
+            >>> Problem.build(Spec(masks=(Causal("top-left"),))).options("torch")
             {'is_causal': True}
         """
         require_known("adapter", adapter, ADAPTERS)
@@ -162,6 +142,27 @@ class Problem(Inputs):
 
     def __repr__(self) -> str:
         return f"Problem.build({self.spec!r}, {self.case!r})"
+
+
+def attempt(spec: Spec, case: str) -> Problem | str:
+    """Return the problem of a case, or why this spec has none; an error in a case is raised."""
+    kind = CASES[case]
+    reason = kind.refuses(spec) or soft_cap_reason(spec)
+    if reason is not None:
+        return reason
+    visible = spec.visible()
+    draft = kind.draft(spec, visible)
+    if not (holds(spec.inputs, draft.q) and holds(spec.inputs, draft.k)):
+        return f"{spec.dtype} does not hold its numbers, with this scale and so many keys"
+    if overflows(spec, draft, visible).any():
+        return f"q k is beyond {spec.dtype}, with this scale"
+    turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
+    slopes = np.where(turn % 2 == 0, kind.slope(spec), 0.0) if spec.alibi else None
+    sinks = _sinks(spec, draft.level * spec.factor) if spec.sink else None
+    bias = None if slopes is None else alibi(spec, slopes)
+    values = codes(spec) * kind.unit
+    found = answer(spec, draft, values, visible, bias, sinks)
+    return Problem(spec, case, draft, values, visible, slopes, sinks, found)
 
 
 def _sinks(spec: Spec, level: float) -> Array:

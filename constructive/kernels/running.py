@@ -1,14 +1,13 @@
 """Run an adapter on problems, and count what came out."""
 
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from constructive.kernels.adapters.adapter import Adapter, Refused
-from constructive.kernels.batteries import problems
+from constructive.kernels.batteries import problems, union
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
 from constructive.kernels.spec import Spec
@@ -107,19 +106,10 @@ def run_one(adapter: Adapter, shape: str, problem: Problem, device: str = "cpu")
 
 def tally(runs: Iterable[Run]) -> Tally:
     """Return how many runs there were of each outcome."""
-    counts = dict.fromkeys(("exact", "diagnosed", "wrong", "refused", "error"), 0)
-    left: dict[Spec, tuple[int, np.ndarray]] = {}
-    for run in runs:
-        counts["diagnosed" if run.is_diagnosed else run.outcome] += 1
-        if run.report is not None:
-            key, problem = replace(run.problem.spec, seed=0), run.problem
-            hidden = problem.hidden
-            count, old = left.get(key, (int(hidden.sum()), hidden))
-            left[key] = count, old & ~problem.answer.guards
-    total = sum(count for count, _ in left.values())
-    missed = sum(int(keys.sum()) for _, keys in left.values())
+    done = list(runs)
+    counts = Counter("diagnosed" if run.is_diagnosed else run.outcome for run in done)
     return Tally(
-        cases=sum(counts.values()), exact=counts["exact"], diagnosed=counts["diagnosed"],
+        cases=len(done), exact=counts["exact"], diagnosed=counts["diagnosed"],
         wrong=counts["wrong"], refused=counts["refused"], errors=counts["error"],
-        coverage=1.0 - missed / total if total else 1.0,
+        coverage=union(run.problem for run in done if run.report is not None),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from constructive.exact.formats import Format
 from constructive.kernels.formats import format_of, output_of
-from constructive.kernels.masks import Grid, Mask
+from constructive.kernels.masks import Grid, Mask, require_masks
 from constructive.support.arguments import (
     require_known,
     require_pair,
@@ -19,6 +19,8 @@ from constructive.support.arguments import (
 from constructive.support.arrays import Booleans, Integers
 from constructive.support.errors import ParameterError, shown
 
+# Beyond these, a gap in logits is lost to roundings, or numbers of cases are beyond float32
+_LARGEST = {"scale": 2.0**64, "soft_cap": 2.0**16}
 FullyMasked = Literal["zeros", "nan", "mean"]
 Kind = TypeVar("Kind", bound=Mask)
 
@@ -104,7 +106,16 @@ class Spec:
                 suggestion="a multiple of the number of KV heads",
             )
         require_factors(scale=self.scale, soft_cap=self.soft_cap)
+        for name, largest in _LARGEST.items():
+            value = getattr(self, name)
+            if value is not None and not 1.0 / largest <= value <= largest:
+                raise ParameterError(
+                    f"{name}={value:g} is not between {1.0 / largest:g} and {largest:g}",
+                    witness=value,
+                    suggestion=f"{name}=None for the default, or a number such as 0.125",
+                )
         require_known("fully_masked", self.fully_masked, get_args(FullyMasked))
+        object.__setattr__(self, "masks", require_masks(self.masks))
         _ = self.lengths
 
     @property
@@ -146,7 +157,7 @@ class Spec:
         Example:
             >>> from constructive.kernels.masks import Causal
             >>> Spec(masks=(Causal(),)).mask(Causal)
-            Causal(alignment='top-left')
+            Causal(alignment='bottom-right')
         """
         return next((mask for mask in self.masks if isinstance(mask, kind)), None)
 

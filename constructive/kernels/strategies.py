@@ -16,7 +16,7 @@ from constructive.kernels.masks import (
     RightPadding,
     Window,
 )
-from constructive.kernels.problem import Problem
+from constructive.kernels.problem import Problem, attempt
 from constructive.kernels.spec import Spec
 from constructive.support.errors import MissingExtraError, ParameterError
 from constructive.support.extras import hint
@@ -115,10 +115,10 @@ def problems(
     possible = [name for name in names if CASES[name].refuses(spec) is None]
     while possible:
         case = draw(st.sampled_from(possible))
-        try:
-            return Problem.build(spec, case)
-        except ParameterError:  # its numbers are not in the format: another case
-            possible.remove(case)
+        found = attempt(spec, case)
+        if isinstance(found, Problem):
+            return found
+        possible.remove(case)  # the format lacks its numbers
     raise ParameterError(
         "no case applies to a spec that was drawn",
         witness=str(spec),

@@ -1,7 +1,7 @@
 """The shapes that are tried where none are said.
 
-`battery` knows heads, masks and formats of the kernel, and tries them at `SIZES`. A command knows
-nothing of the library that it runs, and tries `SUITE`, where masks and heads are part of a shape.
+A command knows nothing of the library that it runs, and tries all of them, with their masks and
+heads. `battery` knows heads, masks and formats of the kernel, and tries them at sizes of `DRAWN`.
 """
 
 from functools import partial
@@ -17,10 +17,6 @@ from constructive.kernels.masks import (
 )  # fmt: skip
 from constructive.kernels.spec import Spec
 
-# Queries and keys: squares, a decoding step, more keys, fewer keys. Most are no multiples of the
-# blocks of kernels.
-SIZES = ((77, 77), (1, 130), (130, 130), (40, 200), (90, 40), (256, 256))
-
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
 _large = partial(Spec, queries=65, keys=65, heads=(8, 2))
 _small = partial(Spec, queries=40, head_dim=32)
@@ -32,17 +28,17 @@ SUITE: dict[str, Spec] = {
     "one query": Spec(queries=1, keys=130),
     "cross, d_v != d": Spec(queries=37, keys=150, value_dim=32),
     "tiny": Spec(queries=3, keys=5, head_dim=16),
-    "whole blocks": Spec(queries=128, keys=128),
+    "whole blocks": Spec(queries=256, keys=256),
     "grouped heads": _small(heads=(6, 2), keys=90),
     "one KV head": _small(batch=3, heads=(4, 1), keys=70),
     "shared keys": _small(batch=3, shared=True, keys=50),
     "scale": Spec(queries=30, keys=60, scale=0.25),
     "causal": Spec(queries=130, keys=130, masks=(TOP,)),
     "causal, grouped": _large(batch=2, masks=(TOP,)),
-    "causal, more keys": Spec(queries=40, keys=100, masks=(BOTTOM,)),
-    "causal, more keys, top-left": Spec(queries=40, keys=100, masks=(TOP,)),
-    "causal, fewer keys": Spec(queries=100, keys=40, masks=(BOTTOM,)),
-    "causal, fewer keys, top-left": Spec(queries=100, keys=40, masks=(TOP,)),
+    "causal, more keys": Spec(queries=40, keys=233, masks=(BOTTOM,)),
+    "causal, more keys, top-left": Spec(queries=40, keys=233, masks=(TOP,)),
+    "causal, fewer keys": Spec(queries=110, keys=71, masks=(BOTTOM,)),
+    "causal, fewer keys, top-left": Spec(queries=110, keys=71, masks=(TOP,)),
     "decode": Spec(batch=2, heads=(8, 2), queries=1, keys=300, masks=(BOTTOM,)),
     "decode, unequal": Spec(
         batch=3, heads=(4, 2), queries=2, keys=90, masks=(BOTTOM, RightPadding((90, 31, 2)))
@@ -73,3 +69,10 @@ SUITE: dict[str, Spec] = {
     "sink": Spec(queries=60, keys=60, sink=True, masks=(TOP,)),
     "ALiBi": Spec(heads=(4, 4), queries=60, keys=60, alibi=True, masks=(TOP,)),
 }
+
+# Squares, a decoding step, more keys, fewer keys, and values of another width. Neither sizes nor
+# their differences are multiples of the blocks of kernels, but for the last.
+DRAWN = (
+    "plain", "one query", "cross, d_v != d", "causal", "causal, more keys", "causal, fewer keys",
+    "whole blocks",
+)  # fmt: skip

@@ -55,15 +55,22 @@ def require_pair(name: str, value: object, suggestion: str) -> None:
 
 
 def require_known(name: str, value: object, known: Iterable[str]) -> None:
-    """Raise ParameterError, with its name, for what is none of the strings that are known."""
+    """Raise ParameterError, with its name, for what is none of the strings that are known.
+
+    The nearest ones are named first.
+    """
     names = tuple(known)
     if not isinstance(value, str) or value not in names:
+        from difflib import get_close_matches  # noqa: PLC0415 - slow to import
+
         few = len(names) < 3
         listed = (" or " if few else ", ").join(map(repr, names))
+        nearest = [] if few else get_close_matches(str(value), names)
+        first = f"{' or '.join(map(repr, nearest))}; " if nearest else ""
         raise ParameterError(
             f"unknown {name}={shown(value)}",
             witness=shown(value),
-            suggestion=listed if few else f"one of {listed}",
+            suggestion=listed if few else f"{first}one of {listed}",
         )
 
 

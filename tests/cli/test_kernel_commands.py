@@ -36,13 +36,19 @@ class Silent(Adapter):
 class Small(Silent):
     name, packages, library, layout = "small", {}, "numpy", "BHTd"
     models, fully_masked, can = {"float32": "flash float32"}, "zeros", frozenset()
+
+class Few(TorchSdpa):
+    can = frozenset()
+
+class Misspelt(TorchSdpa):
+    can = frozenset({"mask"})
 """
 
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     (tmp_path / "my_kernels.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # where commands put the current folder
     yield
     sys.modules.pop("my_kernels", None)
 
@@ -90,6 +96,7 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
     ("arguments", "text"),
     [
         (["pytorch"], "unknown adapter='pytorch'"),
+        (["torch-flsh"], "try: 'torch-flash' or "),
         (["torch", "--dtype", "float4"], "has no float4"),
         (["torch", "--device", "abacus"], "does not run on abacus"),
         (["torch-cudnn"], "--device cuda"),
@@ -100,11 +107,27 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
         (["no_such_module:Kernel"], "cannot be loaded"),
         (["my_kernels:NotOne"], "is not an adapter"),
         (["my_kernels:Silent"], "does not say its name, packages"),
+        (["my_kernels:Misspelt"], "'mask beside those it makes itself'"),
+        (["torch", "--shape", "tiny", "--case", "soft cap"], "no case applies"),
     ],
 )
 @pytest.mark.usefixtures("own")
 def test_bad_input_ends_with_status_2(run, arguments, text):
     assert text in run("kernels", "run", *arguments, status=2)
+
+
+@pytest.mark.usefixtures("own")
+def test_what_is_refused_is_said_and_if_it_is_most_the_status_is_1(run):
+    of_two = ["--dtype", "float32", *FEW]
+    text = run("kernels", "run", "my_kernels:Few", *of_two)
+    assert "2 of 4 problems were refused:" in text
+    assert "2 x no mask beside those it makes itself: causal, more keys\n" in text
+    more = [*of_two, "--shape", "prefix"]
+    text = run("kernels", "run", "my_kernels:Few", *more, status=1)
+    assert "4 of 6 problems were refused:" in text
+    assert "4 x no mask beside those it makes itself: causal, more keys; prefix\n" in text
+    assert "the status is 1" in text
+    assert "refused:" not in run("kernels", "run", "torch", *of_two)
 
 
 @pytest.mark.usefixtures("own")

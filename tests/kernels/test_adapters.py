@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from constructive.kernels import ADAPTERS, Problem, Spec
-from constructive.kernels.adapters.adapter import ALL, Refused
+from constructive.kernels.adapters.adapter import ALL, BIAS, Refused
 from constructive.kernels.adapters.torch_sdpa import TorchSdpa
 from constructive.kernels.exporting import file_names
 from constructive.kernels.intervals import bounds
@@ -127,6 +127,15 @@ def test_what_a_library_lacks_is_refused_by_name():
     assert adapter.refuses(cap) == "no soft cap"
     assert adapter.refuses(Problem.build(Spec(dtype="float8_e5m2"), "last")) == "no float8_e5m2"
     assert adapter.refuses(Problem.build(SMALL["plain"], "last")) is None
+
+
+def test_a_kernel_that_takes_masks_of_booleans_is_not_given_numbers():
+    class Booleans(TorchSdpa):
+        can = ALL - {BIAS}
+
+    for masks, reason in (((Boolean(),), None), ((Boolean(additive=True),), "no bias")):
+        problem = Problem.build(Spec(queries=9, keys=20, masks=masks), "last")
+        assert Booleans().refuses(problem) == reason
 
 
 def test_a_library_that_is_not_installed_is_named():

@@ -105,20 +105,41 @@ def test_large_negative_numbers_hide_keys(name, low):
     assert width < 2.0 * (hidden.upper - hidden.lower).max()
 
 
-def test_rows_without_keys_are_not_judged():
+@pytest.mark.parametrize(
+    ("convention", "inside"),
+    [("zeros", {0.0}), ("nan", {np.nan}), (None, {0.0, np.nan, 12345.0, -np.inf})],
+)
+def test_rows_without_keys_are_what_is_said(convention, inside):
     q, k, v = simple()
     visible = np.ones((5, 7), dtype=bool)
     visible[2] = False
-    found = bounds(q, k, v, visible, model="flash float32")
+    found = bounds(q, k, v, visible, model="flash float32", fully_masked=convention)
+    assert found.judged[:, :, 2].any() == (convention is not None)
+    nobody = bounds(q, k, v, ~np.ones((5, 7), bool), model="flash float32", fully_masked=convention)
     right = reference(q, k, v)
-    right[:, :, 2] = np.nan
-    assert found.contains(right)
-    assert not found.judged[:, :, 2].any()
-    assert found.judged.sum() == 2 * 4 * 4
+    for number in (0.0, np.nan, 12345.0, -np.inf):
+        right[:, :, 2] = number
+        expected = any(np.array_equal(number, each, equal_nan=True) for each in inside)
+        assert found.contains(right) == expected
+        assert nobody.contains(np.full((2, 4, 5, 3), number)) == expected
+    right[:, :, 2] = min(inside)
+    found.check(right)
     right[:, :, 3] = np.nan
     assert found.outside(right).sum() == 2 * 4 * 3
-    nobody = bounds(q, k, v, np.zeros((5, 7), dtype=bool), model="flash float32")
-    assert nobody.contains(np.full((2, 4, 5, 3), np.nan))
+
+
+def test_a_row_without_keys_is_refused_in_words_and_one_that_does_not_exist_is_not_judged():
+    q, k, v = simple()
+    right = reference(q, k, v)
+    hidden = bounds(q, k, v, ~np.ones((5, 7), bool), model="flash float32")
+    with pytest.raises(AssertionError, match=r"sees no key: .* is not 0"):
+        hidden.check(right)
+    with pytest.raises(ParameterError, match="fully_masked"):
+        bounds(q, k, v, model="flash float32", fully_masked="mean")
+    short = bounds(q, k, v, VariableLengths((5, 2), (7, 7)), model="flash float32")
+    right[1, :, 2:] = 12345.0
+    assert short.contains(right)
+    assert bounds(q, k, v, VariableLengths((5, 2), (7, 0)), model="flash float32").empty.sum() == 8
 
 
 def test_memory_that_is_not_read_may_have_anything():

@@ -19,6 +19,7 @@ from constructive.kernels import (
     Spec,
     battery,
     check,
+    examine,
 )
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
 from constructive.kernels.places import PLACES
@@ -110,6 +111,13 @@ def test_pages_hold_all_keys_and_poison():
     unused = np.setdiff1d(np.arange(len(paged.k)), paged.table)
     assert len(unused) == 3
     assert np.isnan(paged.v[unused]).all()
+
+
+def test_the_memory_of_a_report_can_be_given_back():
+    problem = Problem.build(SPEC, "random")
+    for memory in (Paged.of(problem, page_size=4), "spread", None):
+        report = examine(problem, problem.expected, memory=memory)
+        assert examine(problem, problem.expected, memory=report.memory).memory is report.memory
 
 
 def attention_with_gradients(problem, repeat, dtype=torch.float32):

@@ -1,9 +1,13 @@
 """Right kernels of several kinds return every answer, and every hypothesis holds."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from kernels_of_tests import flash, logits_of, plain, split, values_of
 
 from constructive.exact.formats import TF32, nearest
@@ -18,6 +22,8 @@ from constructive.kernels.masks import (
     VariableLengths,
     Window,
 )
+from constructive.kernels.suite import SUITE
+from constructive.strategies import specs
 from constructive.support.errors import AssumptionError, ParameterError
 
 SMALL = {"batch": 2, "heads": (4, 2), "queries": 33, "keys": 50}
@@ -326,16 +332,95 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
     ("arguments", "word"),
     [
         ({"queries": 0}, "queries"),
+        ({"head_dim": "64"}, "head_dim"),
+        ({"queries": 9, "keys": 9.0, "lengths": True}, "keys"),
+        ({"batch": "2", "lengths": True}, "batch"),
         ({"heads": 4}, "heads"),
         ({"window": 128}, "window"),
-        ({"window": (-1, 0)}, "window"),
+        ({"window": (-1, 0)}, r"window(.|\n)*None in place of -1"),
+        ({"masks": [Window(0, 2.5)]}, "window"),
         ({"masks": Causal()}, "masks"),
         ({"masks": [np.ones((3, 3), dtype=bool)]}, "masks"),
+        ({"masks": [Given(np.ones((3, 3), dtype=bool))]}, r"given mask(.|\n)*queries= and keys="),
+        ({"masks": [RightPadding((300, 17))]}, r"right padding(.|\n)*queries= and keys="),
+        ({"masks": [RightPadding((30, 1.5))], "keys": 40}, "2 integers from 0 to 40"),
+        ({"masks": [Given(np.tri(9))], "keys": 9}, "float64(.|\n)*mask == 0"),
+        ({"scale": 1e-308}, "scale=1e-308"),
+        ({"soft_cap": 1e9}, "soft_cap=1e"),
+        ({"causal": "topleft"}, "causal='topleft'"),
+        ({"cases": []}, "no case"),
+        ({"cases": ["soft cap"], "keys": 9}, "no case applies(.|\n)*there is no soft cap"),
+        ({"cases": ["batch"], "keys": 9, "batch": 1, "heads": (1, 1)}, "one KV head"),
+        ({"head_dim": 16, "value_dim": 1, "keys": 40}, "value_dim=1 is too small for 160 keys"),
     ],
 )
 def test_arguments_that_make_no_sense_are_named(arguments, word):
     with pytest.raises(ParameterError, match=word):
         list(battery(**arguments))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
+def test_an_error_in_a_case_is_not_a_case_that_does_not_apply(case, monkeypatch):
+    def broken(*_):
+        raise ParameterError("a bug", witness=None, suggestion="none")
+
+    spec = Spec(heads=(4, 2), queries=9, keys=9, soft_cap=50.0 if "cap" in case.name else None)
+    if case.refuses(spec) is None:
+        monkeypatch.setattr(type(case), "draft", broken)
+        with pytest.raises(ParameterError, match="a bug"):
+            list(problems(spec, cases=[case.name]))
+    else:
+        assert not list(problems(spec, cases=[case.name]))
+
+
+@given(specs(), st.sampled_from(sorted(CASES)), st.sampled_from([2, 3, 5, 8, 12, 64]))
+def test_a_case_is_there_or_says_why_not(spec, case, width):
+    spec = replace(spec, head_dim=width, value_dim=None)
+    reason = CASES[case].refuses(spec)
+    if reason is None:
+        assert Problem.build(spec, case).verify().rows >= 0
+    else:
+        with pytest.raises(ParameterError, match=re.escape(reason)):
+            Problem.build(spec, case)
+
+
+def test_the_diagonal_is_bottom_right_where_nothing_is_said():
+    for mask in (Causal(), Window(2, 0), Prefix((1,))):
+        said = replace(mask, alignment="bottom-right")
+        spec = {"queries": 3, "keys": 7}
+        assert mask == said
+        assert (Spec(**spec, masks=[mask]).visible() == Spec(**spec, masks=[said]).visible()).all()
+    (mask,) = next(battery(window=(2, 0), queries=3, keys=7, head_dim=16)).spec.masks
+    assert mask.alignment == "bottom-right"
+
+
+def test_default_shapes_are_those_of_the_command_and_lengths_are_added_where_they_are_said():
+    small = {"batch": 2, "heads": (1, 1), "head_dim": 32, "cases": ["last", "ties"]}
+    found = list(battery(**small, lengths=True))
+    sizes = {(spec.queries, spec.keys) for spec in SUITE.values()}
+    assert {(problem.spec.queries, problem.spec.keys) for problem in found} <= sizes
+    assert {problem.spec.d_v for problem in found} == {16, 32}
+    assert {problem.spec.d_v for problem in battery(**small, value_dim=32)} == {32}
+    lengths = [problem.spec.lengths[1].tolist() for problem in found]
+    keys = [problem.spec.keys for problem in found]
+    for of_sequences in (lambda n: [1 + n // 3, 0], lambda n: [0, n], lambda n: [n, 1 + n // 3]):
+        assert any(each == of_sequences(n) for each, n in zip(lengths, keys, strict=True))
+    for problem in found:
+        check(problem, plain(problem))
+        check(problem, flash(problem))
+    assert not any(problem.spec.masks for problem in battery(**small))
+
+
+def test_the_share_of_guarded_keys_over_several_shapes():
+    small = {"batch": 1, "heads": (1, 1), "head_dim": 16}
+    found = list(battery(causal="top-left", cases=["last", "random"], **small))
+    assert union(found) == 1.0
+    first = [problem for problem in found if problem.case == "random"]
+    assert len({(problem.spec.queries, problem.spec.keys) for problem in first}) == len(first) > 1
+    hidden = sum(problem.hidden.sum() for problem in first)
+    guarded = sum((problem.hidden & problem.answer.guards).sum() for problem in first)
+    assert 0.0 < union(first) < 1.0
+    assert union(first) == 1.0 - (hidden - guarded) / hidden
 
 
 def test_a_kernel_that_returns_nothing_is_told_so():
@@ -364,3 +449,11 @@ def test_cases_that_do_not_apply_say_so():
     with pytest.raises(ParameterError, match="value_dim"):
         Problem.build(Spec(keys=100, value_dim=2))
     assert all(case.purpose for case in CASES.values())
+
+
+def test_the_page_of_real_bugs_names_cases_that_there_are():
+    page = Path(__file__).parents[2] / "docs" / "real-kernel-bugs.md"
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
+    named = {name for line in rows for name in re.findall(r"`([^`]+)`", line.split("|")[3])}
+    assert named - {"poison=True"} <= CASES.keys()
+    assert "lowest level" in named

@@ -269,7 +269,7 @@ def test_rows_are_decoded():
 
 
 def test_a_hidden_key_is_said_to_be_hidden():
-    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal(),)), "random")
+    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal("top-left"),)), "random")
     out = problem.expected.copy()
     out[0, 1, 2] = problem.v[0, 1, 6]
     out[0, 0, 3] = (problem.expected[0, 0, 3] * 3 + problem.v[0, 0, 8]) / 4

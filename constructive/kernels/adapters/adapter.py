@@ -3,13 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
-from constructive.kernels.formats import as_float64
+from constructive.exact.kernel_model import kernel_model_named
+from constructive.kernels.formats import DTYPES, as_float64
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Mask
-from constructive.kernels.memory import from_layout
+from constructive.kernels.memory import LAYOUTS, from_layout
 from constructive.kernels.spec import FullyMasked, Spec
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.extras import require_packages
 
@@ -90,6 +92,17 @@ class Adapter(ABC):
         out = self.attend(q, k, v, **found)
         return from_layout(problem.spec, as_float64(out), self.layout)
 
+    def require_known_names(self) -> None:
+        """Raise ParameterError for a class attribute with a word that nothing knows."""
+        require_known("library", self.library, ("numpy", "torch", "jax"))
+        require_known("layout", self.layout, LAYOUTS)
+        require_known("fully_masked", self.fully_masked, get_args(FullyMasked))
+        for dtype, model in self.models.items():
+            require_known("models", dtype, DTYPES)
+            kernel_model_named(model)
+        for feature in self.can:
+            require_known("can", feature, sorted(ALL))
+
     def require(self) -> None:
         """Import the library."""
         require_packages(self.packages, purpose=f"the adapter {self.name}")
@@ -112,7 +125,7 @@ def needs(problem: Inputs) -> frozenset[str]:
     found = {
         SOFT_CAP: spec.soft_cap is not None,
         SINK: spec.sink,
-        BIAS: problem.bias is not None,
+        BIAS: problem.added is not None,  # of ALiBi, or a mask that is numbers to add
         MASK: problem.mask is not None,
         SCALE: spec.scale is not None,
         GROUPS: spec.group > 1,

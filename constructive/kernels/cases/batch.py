@@ -23,15 +23,19 @@ class Batch(Case):
     name: ClassVar[str] = "batch"
     purpose: ClassVar[str] = "reads across the borders of sequences and heads"
 
-    def refuses(self, spec: Spec) -> str | None:
+    def lacks(self, spec: Spec) -> str | None:
         """Return why: nothing lies beside the only head of the only sequence."""
         if _pairs(spec) == 1:
             return "there is one sequence with one KV head"
         return "head_dim is too small for colours" if spec.head_dim < 2 * _PART else None
 
+    def reserved(self, spec: Spec) -> int:
+        """Return the number of colours."""
+        return min(_pairs(spec), max(2, spec.head_dim // _PART))
+
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         """Return queries which all other heads would win."""
-        colours = min(_pairs(spec), max(2, spec.head_dim // _PART))
+        colours = self.reserved(spec)
         chosen = board(spec, visible, "random", reserved=colours, times=_FOREIGN)
         sequence = np.zeros(spec.batch, int) if spec.shared else np.arange(spec.batch)
         step = spec.heads[1] if _pairs(spec) == colours else 1

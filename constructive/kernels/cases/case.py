@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from constructive.kernels.encoding import Encoding, encode, factors
+from constructive.kernels.encoding import Encoding, encode, factors, lacks_room
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -33,11 +33,23 @@ class Case(ABC):
 
     name: ClassVar[str]
     purpose: ClassVar[str]
+    has_digits: ClassVar[bool] = True
+    extra: ClassVar[int] = 0  # coordinates that digits leave free, for a level
 
     def refuses(self, spec: Spec) -> str | None:
-        """Return why there is no such problem for a spec, or None."""
+        """Return why there is no such problem for a spec, or None; only its numbers may not fit."""
+        reserved = self.reserved(spec) if self.has_digits else None
+        return self.lacks(spec) or lacks_room(spec, reserved)
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return what a spec lacks for this case, or has and must not, beside room; or None."""
         del spec
         return None
+
+    def reserved(self, spec: Spec) -> int:
+        """Return how many coordinates digits leave free."""
+        del spec
+        return self.extra
 
     def slope(self, spec: Spec) -> float:
         """Return the slope of heads that have one, where the spec has ALiBi.

@@ -1,5 +1,7 @@
 """The winner's logit is far from 0: maxima that are not subtracted, finite values for -inf."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from constructive.kernels.cases.case import Case, Draft, board, gap, power
@@ -20,12 +22,14 @@ class Level(Case):
     between have a winner at 0, so rows of a block do not share a maximum.
     """
 
+    extra: ClassVar[int] = 1
+
     def __init__(self, name: str, level: float, purpose: str) -> None:
         self.name = name  # type: ignore[misc] # one class, three cases
         self.purpose = purpose  # type: ignore[misc]
         self.level = level
 
-    def refuses(self, spec: Spec) -> str | None:
+    def lacks(self, spec: Spec) -> str | None:
         """Return why: another logit of fixed size, or a format with too small a range."""
         if spec.soft_cap is not None or spec.alibi:
             return "a soft cap or a slope has a level of its own"
@@ -43,7 +47,7 @@ class Level(Case):
         """Return queries that read keys of their own, at the level."""
         product = power(abs(self.level) / spec.factor)
         least = max(gap(spec), product)
-        chosen = board(spec, visible, "random", reserved=1, least=least)
+        chosen = board(spec, visible, "random", reserved=self.extra, least=least)
         signed = product if self.level > 0 else -product
         every = np.arange(spec.queries) % (1 if spec.sink else 2) == 0
         slot = np.where(every, signed / chosen.key, 0.0), np.asarray(chosen.key)

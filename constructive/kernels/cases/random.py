@@ -40,7 +40,7 @@ class LargeValues(Random):
         """The smallest value."""
         return _BEYOND
 
-    def refuses(self, spec: Spec) -> str | None:
+    def lacks(self, spec: Spec) -> str | None:
         """Return why: a format that has no such numbers."""
         if min(spec.inputs.largest, spec.output.largest) < _ENOUGH:
             return f"{spec.dtype} has no such values"

@@ -20,7 +20,7 @@ class Scale(Case):
     name: ClassVar[str] = "scale"
     purpose: ClassVar[str] = "the factor of logits: 1 / sqrt(head_dim), log2(e)"
 
-    def refuses(self, spec: Spec) -> str | None:
+    def lacks(self, spec: Spec) -> str | None:
         """Return why: no second key."""
         return "a second key is needed" if spec.keys == 1 or spec.alibi else None
 
@@ -36,8 +36,9 @@ class SoftCap(Case):
 
     name: ClassVar[str] = "soft cap"
     purpose: ClassVar[str] = "soft caps that are missing or of another size"
+    extra: ClassVar[int] = 1
 
-    def refuses(self, spec: Spec) -> str | None:
+    def lacks(self, spec: Spec) -> str | None:
         """Return why: no soft cap, or another bias."""
         if spec.soft_cap is None:
             return "there is no soft cap"
@@ -51,7 +52,8 @@ class SoftCap(Case):
              for a in (0, 1, 2) for b in range(a - 4, a)),
             key=lambda pair: abs(math.log(_difference(spec, *pair))),
         )  # fmt: skip
-        chosen = board(spec, visible, "random", reserved=1, least=level + gap(spec))
+        least = level + gap(spec)
+        chosen = board(spec, visible, "random", reserved=self.extra, least=least)
         slot = np.asarray(level / chosen.key), np.asarray(chosen.key)
         return chosen.draft(with_second(chosen, near), slot, level=level, near=-near)
 

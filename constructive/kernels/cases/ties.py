@@ -36,7 +36,7 @@ class Ties(Case):
         """Return queries that read several keys alike."""
         level = self.level(spec)
         least = level + gap(spec) if level else None
-        chosen = board(spec, visible, "random", reserved=int(level > 0.0), least=least)
+        chosen = board(spec, visible, "random", reserved=self.extra, least=least)
         slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
         turn = np.arange(spec.queries) + np.arange(spec.heads[0])[:, None]
         position = np.broadcast_to(turn % chosen.encoding.count, chosen.winner.shape)
@@ -69,8 +69,9 @@ class CappedTies(Ties):
 
     name: ClassVar[str] = "soft cap ties"
     purpose: ClassVar[str] = "the slope of a soft cap, in gradients"
+    extra: ClassVar[int] = 1
 
-    def refuses(self, spec: Spec) -> str | None:
+    def lacks(self, spec: Spec) -> str | None:
         """Return why: no soft cap, or another bias."""
         if spec.soft_cap is None:
             return "there is no soft cap"

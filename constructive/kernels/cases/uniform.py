@@ -23,6 +23,7 @@ class Uniform(Case):
 
     name: ClassVar[str] = "uniform"
     purpose: ClassVar[str] = "any key more or less, soft caps after masks"
+    has_digits: ClassVar[bool] = False
 
     def slope(self, spec: Spec) -> float:
         """Return a slope with which the nearest key wins."""
@@ -53,7 +54,7 @@ class Orthogonal(Uniform):
     name: ClassVar[str] = "orthogonal"
     purpose: ClassVar[str] = "any key more or less, at logits of 0"
 
-    def refuses(self, spec: Spec) -> str | None:
+    def lacks(self, spec: Spec) -> str | None:
         """Return why: without a soft cap it is `uniform`."""
         return "it is `uniform` without a soft cap" if spec.soft_cap is None else None
 

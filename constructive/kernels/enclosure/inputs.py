@@ -27,6 +27,7 @@ class Inputs:
     # broadcasts to (B, H, T_q, T_k), True where a key may be seen; None where all may
     visible: Booleans | None
     judged: Booleans  # (B, H, T_q) True where a query exists and sees a key
+    empty: Booleans  # (B, H, T_q) True where a query exists and sees none
     # what is added to logits; each broadcasts to (B, H, T_q, T_k) and is finite
     added: tuple[Array, ...]
     sinks: Array | None  # (H,) logits without values, or None
@@ -56,9 +57,10 @@ def read(
     visible, exists, added = _masked(mask, whole)
     if bias is not None:
         added += (_broadcasts("bias", exactly("bias", bias), whole),)
-    judged = np.broadcast_to(exists[:, None], whole[:3])
+    exist = np.broadcast_to(exists[:, None], whole[:3])
+    judged = exist
     if visible is not None:
-        judged = np.asarray(judged & visible.any(-1))
+        judged = np.asarray(exist & visible.any(-1))
         queries, keys, values = _read_only_where_seen(queries, keys, values, visible, judged)
     for name, array in (("q", queries), ("k", keys), ("v", values)):
         _require_numbers(name, array, form)
@@ -71,7 +73,7 @@ def read(
         )
     factor = 1.0 / math.sqrt(queries.shape[3]) if scale is None else float(scale)
     return Inputs(
-        queries, keys, values, visible, judged, added, logits, factor,
+        queries, keys, values, visible, judged, exist & ~judged, added, logits, factor,
         None if softcap is None else float(softcap),
     )  # fmt: skip
 

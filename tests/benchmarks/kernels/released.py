@@ -62,7 +62,9 @@ def inside(adapter, dtype):
             except Refused:
                 continue
             q, k, v = problem.tensors()
-            found = bounds(q, k, v, problem.mask, model=adapter.models[dtype])
+            found = bounds(
+                q, k, v, problem.mask, model=adapter.models[dtype], fully_masked=None
+            )  # fmt: skip
             wrong = found.outside(out.astype(numpy_dtype(problem.spec.output.name)))
             count += int(found.judged.sum()) * out.shape[-1]
             outside += int(wrong.sum())

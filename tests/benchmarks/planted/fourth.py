@@ -78,7 +78,7 @@ class RandomInput:
         q *= np.float32(size)
         case = (q, k, v, options_of(problem))
         intervals = {
-            kernel: bounds(q, k, v, mask=problem.visible, scale=problem.spec.scale, model=model)
+            kernel: bounds(q, k, v, problem.visible, problem.spec.scale, model, fully_masked=None)
             for kernel, model in MODELS.items()
         }
         return cls(case, exact(*case), intervals)

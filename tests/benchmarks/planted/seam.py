@@ -195,7 +195,7 @@ def outside(case, out, model):
         try:
             inside = bounds(
                 q, k, v, visible(run), o.scale, model, softcap=o.softcap, bias=added(run),
-                sinks=o.sinks,
+                sinks=o.sinks, fully_masked=None,
             )  # fmt: skip
         except ConstructiveError:
             return None
