@@ -9,6 +9,7 @@ import numpy as np
 from constructive.data.shapes import LENGTHS
 from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError
+from constructive.support.memory import physical_memory
 
 _MORE = frozenset({"classes", LENGTHS})
 _HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
@@ -29,6 +30,12 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
     with as_path(path).open("rb") as file:
         try:
             return _read_arrays(file, names)
+        except MemoryError as error:
+            raise FormatError(
+                f"the arrays of {path} do not fit into memory",
+                witness=str(error),
+                suggestion="Dataset.open of a folder, which reads rows when they are needed",
+            ) from error
         except Exception as error:  # readers of zip and npy raise nearly everything
             message = f"{path} is not a data set: {error}"
             raise FormatError(message, witness=str(path), suggestion=_HOW) from error
@@ -50,8 +57,13 @@ def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
     missing = [name for name in names if name not in archive]
     if missing:
         raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
+    wanted = *names, *sorted(_MORE & {*archive.files})
+    files = {*wanted, *(f"{name}.npy" for name in wanted)}
+    stated = sum(each.file_size for each in archive.zip.filelist if each.filename in files)
+    if stated > physical_memory():  # a short file may state it, as zeros are packed 1,000 to 1
+        raise MemoryError(f"{stated:,} bytes")
     arrays = {}
-    for name in (*names, *sorted(_MORE & {*archive.files})):
+    for name in wanted:
         try:
             arrays[name] = archive[name]
         except ValueError as error:  # numpy advises to load objects, which may run programs

@@ -1,8 +1,6 @@
 """`score`: what a verifier said about a folder of instances, against the proved answers."""
 
 import csv
-import gzip
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from constructive.instances.reading import Expected, expected_rows, read_propert
 from constructive.instances.replaying import Grade, replayed
 from constructive.support.errors import FormatError
 from constructive.support.progress import report
+from constructive.support.reading import GZIP, unpacked
 
 SAYS = {
     "sat": ("sat", "violated", "unsafe", "falsified"),
@@ -22,6 +21,8 @@ SAYS = {
 }
 """Words of results files. A word with "error" or "crash" in it is an error."""
 _DECADES = 2, 4, 6, 9
+_MOST_WITNESS = 1 << 26
+"""Bytes of a witness in a file that is packed."""
 _FOLDERS = "vnnlib", "vnnlib2"
 
 
@@ -271,6 +272,6 @@ def _witness(cell: str, folder: Path) -> str:
         if not text or not path.is_file():
             return ""
         data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (OSError, ValueError, EOFError, zlib.error):
+        return (unpacked(data, _MOST_WITNESS, GZIP) if path.suffix == ".gz" else data).decode()
+    except (OSError, ValueError):
         return ""
