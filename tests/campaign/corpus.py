@@ -123,8 +123,9 @@ def decoders():
             yield f"decoder-{name}-{model}", decoder, text, asked
         for storage in ("bfloat16", "float16"):
             yield f"decoder-{name}-{storage}", decoder.stored_as(storage), text, {}
-    for name, options in (("few", {}), ("few-planes", {"outputs": 2, "every": True})):
-        yield f"decoder-{name}", build_decoder(words, parameters="few", **options), words, {}
+    yield "decoder-few", build_decoder(words, parameters="few"), words, {}
+    planes = build_decoder(words, parameters="few", outputs=2, every=True)
+    yield "decoder-few-planes", planes, words, {"claims": ["rank", "recites", "executed"]}
     decoder = build_decoder(words, width=16)
     readout = -decoder.layer.readout_weights
     wrong = dataclasses.replace(

@@ -16,7 +16,7 @@ from constructive.constructions.compact.assemble import Part, assembled
 from constructive.constructions.compact.contexts import Contexts, following_of
 from constructive.constructions.compact.exact import share_of
 from constructive.constructions.compact.plan import ATTEMPTS, MORE_HEADS, Plan
-from constructive.constructions.compact.readout import Shortest, rounded, shortest
+from constructive.constructions.compact.readout import Shortest, rounded
 from constructive.layers.causal.saturated import EXACT, Signs, picks
 from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array, Integers
@@ -116,7 +116,7 @@ def _built(
         heads = plan.layout.gated_heads(first, pairs, number)
         met = _met(plan, wanted, heads)
         rows = met if skip is not None else np.concatenate([own, met], axis=1)
-        real = [shortest(rows, np.ones(rows.shape[1]), cell) for cell in cells]
+        real = [plan.shortest(rows, np.ones(rows.shape[1]), cell) for cell in cells]
         solved: list[Shortest] = [one for one in real if one is not None]
         if len(solved) == len(real):
             outputs = np.stack([one.solved.outputs for one in solved], axis=1) + moved

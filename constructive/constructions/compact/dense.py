@@ -8,7 +8,7 @@ from constructive.constructions.compact.assemble import Part, assembled
 from constructive.constructions.compact.contexts import columns, contexts, following_of
 from constructive.constructions.compact.exact import share_of
 from constructive.constructions.compact.plan import ATTEMPTS, MORE_HEADS, Plan
-from constructive.constructions.compact.readout import Shortest, rounded, shortest
+from constructive.constructions.compact.readout import Shortest, rounded
 from constructive.layers.decoder import Decoder
 from constructive.support.progress import report
 
@@ -54,7 +54,7 @@ def _with_heads(plan: Plan, heads: int) -> Decoder | None:
     real: list[Shortest] = []
     for number, each in enumerate(cells):
         report("solve", number, len(cells))
-        one = shortest(seen.rows, cheap, each)
+        one = plan.shortest(seen.rows, cheap, each)
         if one is None:
             return None
         real.append(one)

@@ -1,8 +1,11 @@
 """All of a compact decoder but its heads and its readout, and the system that these solve."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
 
 from constructive.constructions.compact.cells import Cells, cells_of
+from constructive.constructions.compact.readout import Shortest, shortest
 from constructive.constructions.compact.tokens import Layout
 from constructive.data.corpus import Text
 from constructive.support.arrays import Array, Integers
@@ -13,6 +16,8 @@ MORE_HEADS = 1.08
 """Factor from one of them to the next one."""
 _FOR_EQUATIONS, _FOR_OTHERS, _FOR_EVERY = 1.2, 0.4, 1.1
 """Columns for a position with an equation, with an inequality, and where all have equations."""
+_DEPENDENT = 1e3
+"""Ratio of pivots: equations that are independent have some tens, others 10^4."""
 
 
 class Plan(NamedTuple):
@@ -63,3 +68,9 @@ class Plan(NamedTuple):
             return _FOR_EVERY * total
         equations = max(int(each.equations.sum()) for each in cells)
         return _FOR_EQUATIONS * equations + _FOR_OTHERS * (total - equations)
+
+    def shortest(self, rows: npt.NDArray[Any], cheap: Array, cells: Cells) -> Shortest | None:
+        """Return `readout.shortest`; None also where all positions have equations that depend."""
+        found = shortest(rows, cheap, cells)
+        dependent = self.every and found is not None and found.solved.pivots > _DEPENDENT
+        return None if dependent else found
