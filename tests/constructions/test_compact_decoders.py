@@ -85,7 +85,7 @@ def test_every_row_is_an_equation():
     assert np.linalg.matrix_rank(rows) == len(text)
 
 
-@pytest.mark.parametrize("ids", [[7] * 22, [7] * 34, [1] * 23 + [2], [1, 2] * 20], ids=str)
+@pytest.mark.parametrize("ids", [[7] * 22, [7] * 34, [1] * 23 + [2], [1, 2] * 20])
 def test_repeated_tokens_have_the_claims_that_their_construction_promises(ids):
     """Whatever heads average of one token is that token, so Z has fewer columns than it seems."""
     text = Text.of(ids)
