@@ -44,6 +44,13 @@ and PROVED, with status 0, or why not, with status 1. docs/certificates.md says 
 
 import sys
 
-from command import main
+try:
+    from command import main
+except ModuleNotFoundError as missing:
+    if missing.name not in ("numpy", "mpmath"):
+        raise
+    python = f"{sys.executable} has no {missing.name}"
+    print(f"NOT PROVED: {python}; try: {sys.executable} -m pip install numpy mpmath")
+    sys.exit(1)
 
 sys.exit(main())
