@@ -47,10 +47,11 @@ import sys
 try:
     from command import main
 except ModuleNotFoundError as missing:
-    if missing.name not in ("numpy", "mpmath"):
+    name = (missing.name or "").partition(".")[0]
+    if name not in ("numpy", "mpmath"):
         raise
-    python = f"{sys.executable} has no {missing.name}"
-    print(f"NOT PROVED: {python}; try: {sys.executable} -m pip install numpy mpmath")
+    install = f"{sys.executable} -m pip install numpy mpmath"
+    print(f"NOT PROVED: {sys.executable} has no {name}; try: {install}")
     sys.exit(1)
 
 sys.exit(main())
