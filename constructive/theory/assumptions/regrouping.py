@@ -60,9 +60,13 @@ def regroup(
     total, size = dataset.num_examples, kind.size(dataset)
     most = num_heads * (size - 1) + 1
     if total > most:
-        others = {name: other.size(dataset) for name, other in SEARCHES.items()}
-        larger = [name for name, each in others.items() if size < each <= dataset.width]
-        ways = ["more heads", *(f"construction={name!r}" for name in larger)]
+        sizes = {name: other.size(dataset) for name, other in SEARCHES.items()}
+        enough = [
+            name
+            for name, each in sizes.items()
+            if each <= dataset.width and total <= num_heads * (each - 1) + 1
+        ]
+        ways = ["more heads", *(f"construction={name!r}" for name in enough)]
         raise CapacityError(
             f"{total} examples are more than H({kind.letter} - 1) + 1 = {most}",
             witness=total,

@@ -77,11 +77,11 @@ class WideGroups(GroupSearch):
             found = self.proved(groups, order, f"found in pass {number + 1}")
             if found is not None:
                 return found
-        new = [flat for flat in sharing.flats(self.dataset.queries) if flat not in self._flats]
-        for flat in new:
-            self._flats.append(flat)
-            self.dependency = flat.dependency
-        return self.refuted(new)
+        for flat in sharing.flats(self.dataset.queries):
+            if flat not in self._flats:
+                self._flats.append(flat)
+                self.dependency = flat.dependency
+        return self.refuted(self._flats)
 
     def _too_narrow(self) -> Regrouping | None:
         """That no order will do, where contexts hold less than all examples (Theorem 8)."""
