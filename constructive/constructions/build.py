@@ -188,8 +188,9 @@ def build_memorizer(
 def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its arithmetic
     """Return the largest error of each output (d_out,), in float64 whatever the data are."""
     with np.errstate(over="ignore"):  # beyond all floats, so any error that is a number
-        allowed = np.float64(tolerance) * np.abs(data.target_matrix).max(axis=0)
-    return np.minimum(allowed, np.finfo(float).max)
+        allowed: Array = np.float64(tolerance) * np.abs(data.target_matrix).max(axis=0)
+    most: Array = np.minimum(allowed, np.finfo(float).max)
+    return most
 
 
 def _require_heads(
