@@ -52,7 +52,7 @@ def certify(
             biases, the certificate is about `dataset.with_constant()`
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
-        claims: by default all of these but one of the first two, which are about groups of
+        claims: by default rank, error and one of the first two, which are about groups of
             Theorems 1 and 2 and about those of Theorem 10; for paired heads and trained weights
             neither, as they have no such groups. Where paired heads have their own proof, the
             readout brings the rank with it. Any of
@@ -64,9 +64,9 @@ def certify(
               much as it has examples (`theory.wide_grouping`)
             - ``"rank"``: the intermediate representation Z has rank T (`claims.rank`)
             - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
-            - ``"readout"``: some exact effective readout is within delta of the stored one
-              (`claims.readout`)
-            - ``"executed"``, if it is asked for: a bound of `|f - y|` for every program of a model
+            - ``"readout"``, if you ask for it: some exact effective readout is within delta of the
+              stored one (`claims.readout`)
+            - ``"executed"``, if you ask for it: a bound of `|f - y|` for every program of a model
               of floating-point evaluation, which says where it is vacuous (`claims.executed`)
 
             and for sequences
@@ -107,7 +107,7 @@ def certify(
         >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
         >>> certificate = certify(build_memorizer(data, num_heads=3), data)
         >>> certificate
-        <Certificate: PROVED, grouping PROVED, rank PROVED, error PROVED, readout PROVED>
+        <Certificate: PROVED, grouping PROVED, rank PROVED, error PROVED>
         >>> certificate["rank"].statement
         'rank Z = T = 7: for all Y some effective readout U (H d, d_out) has Z U = Y'
     """

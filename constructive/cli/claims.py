@@ -43,9 +43,9 @@ def certify_command(
         list[str] | None,
         typer.Option(
             help="What to prove, separated by commas or blanks in quotes. About a layer: "
-            f"{', '.join(CLAIMS['layer'])}; by default all that apply but executed, and at most "
-            f"one grouping. About a decoder: {', '.join(CLAIMS['decoder'])}. About sequences: "
-            f"{', '.join(CLAIMS['sequences'])}."
+            f"{', '.join(CLAIMS['layer'])}; by default all that apply but readout and executed, "
+            f"and at most one grouping. About a decoder: {', '.join(CLAIMS['decoder'])}. "
+            f"About sequences: {', '.join(CLAIMS['sequences'])}."
         ),
     ] = None,
     epsilon: Annotated[

@@ -28,6 +28,7 @@ from constructive.support.arguments import (
     require_positive,
     require_seed,
 )
+from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
 from constructive.support.foreign import in_three_parts
 from constructive.support.parallel import require_executor
@@ -162,8 +163,7 @@ def build_memorizer(
         theorem=known.theorem,
         grouped=known.grouped,
     )
-    largest = np.abs(data.target_matrix).max(axis=0)
-    carried = bool((built.residuals <= tolerance * largest).all())
+    carried = bool((built.residuals <= _allowed(data, tolerance)).all())
     precisions: tuple[int, ...] = ()
     if precision == "auto":
         precisions = () if carried else _LADDER
@@ -177,6 +177,14 @@ def build_memorizer(
     layer = require_float_layer(built.layer, "readouts of more bits")
     report("solve in balls", 0, 1)
     return _extended(data, layer, record, precisions, tolerance, rng)
+
+
+def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its arithmetic
+    """Return the largest error of each output (d_out,), in float64 whatever the data are."""
+    with np.errstate(over="ignore"):  # beyond all floats, so any error that is a number
+        allowed: Array = np.float64(tolerance) * np.abs(data.target_matrix).max(axis=0)
+    most: Array = np.minimum(allowed, np.finfo(float).max)
+    return most
 
 
 def _require_heads(
@@ -247,7 +255,6 @@ def _extended(
         )
     if len(precisions) > 1:  # "auto": no worse than targets in float64
         tolerance = min(tolerance, 2.0**-FLOAT64_BITS)
-    largest = np.abs(dataset.target_matrix).max(axis=0)
     for precision in precisions:
         parts = extended.solve(layer, dataset, found.columns, precision=precision)
         shape = layer.num_heads, layer.width, dataset.target_dim
@@ -257,10 +264,11 @@ def _extended(
         leading = dataclasses.replace(layer, value_weights=values[0])
         solved = ExtendedLayer(leading, np.stack(values[1:]), precision)
         errors = solved.column_errors(dataset)
-        if (errors <= tolerance * largest).all():
+        if (errors <= _allowed(dataset, tolerance)).all():
             error = float(errors.max())
             record = dataclasses.replace(record, max_error=error, precision=precision)
             return _finished(solved, record)
+    largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     more = min(2 * precision, MOST_BITS)
     raise PrecisionError(

@@ -1,14 +1,16 @@
 """Compact decoders: sign tokens, saturated heads, and a readout of short integers."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.constructions.compact_readout import Shortest, rounded, shortest
 from constructive.constructions.compact_tokens import (
     ATTEMPTS,
     MORE_HEADS,
+    Cells,
     Contexts,
     Plan,
     columns,
@@ -155,6 +157,17 @@ def _unembedding(plan: Plan, spacing: int) -> Array:
     return np.concatenate([2.0 * points, 0.0 - squares], axis=1) + 0.0  # there is one zero
 
 
+# Ratio of pivots: equations that are independent have some tens, others 10^4.
+_DEPENDENT = 1e3
+
+
+def _shortest(plan: Plan, rows: npt.NDArray[Any], cheap: Array, cells: Cells) -> Shortest | None:
+    """Return `shortest`; None also where all positions have equations, and these depend."""
+    found = shortest(rows, cheap, cells)
+    dependent = plan.every and found is not None and found.solved.pivots > _DEPENDENT
+    return None if dependent else found
+
+
 # Texts whose positions are one system of equations, with the skip connection and all heads.
 
 
@@ -196,7 +209,7 @@ def _with_heads(plan: Plan, heads: int) -> Decoder | None:
     real: list[Shortest] = []
     for number, each in enumerate(cells):
         report("solve", number, len(cells))
-        one = shortest(seen.rows, cheap, each)
+        one = _shortest(plan, seen.rows, cheap, each)
         if one is None:
             return None
         real.append(one)
@@ -316,7 +329,7 @@ def _built(
         heads = plan.layout.gated_heads(first, pairs, number)
         met = _met(plan, wanted, heads)
         rows = met if skip is not None else np.concatenate([own, met], axis=1)
-        real = [shortest(rows, np.ones(rows.shape[1]), cell) for cell in cells]
+        real = [_shortest(plan, rows, np.ones(rows.shape[1]), cell) for cell in cells]
         solved: list[Shortest] = [one for one in real if one is not None]
         if len(solved) == len(real):
             outputs = np.stack([one.solved.outputs for one in solved], axis=1) + moved

@@ -49,8 +49,8 @@ def build_decoder(
             parameters
         readout: "int8", "int16" or "float32", the format that the integers of the readout fit;
             by default "int16"; only for few parameters
-        every: whether every position has an equation, so that the rank is proved and any other
-            labels of these contexts have a readout, too; only for few parameters
+        every: whether every position has an equation of its own, so that any other labels of these
+            contexts have a readout, too (the claim *rank*); only for few parameters
         seed: of all random choices
 
     Raises:

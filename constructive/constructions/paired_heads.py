@@ -504,11 +504,11 @@ class _Look:
     def __init__(self, kind: Kind, sought: Sequence[_Sought]) -> None:
         with np.errstate(over="ignore"):  # such a pair is refused by its condition
             columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
+            lengths = [float(np.linalg.norm(part)) for part in columns]
         self.kind, self.sought = kind, sought
         self.weights = np.ascontiguousarray(np.concatenate(columns, axis=1).T)
         self.splits = np.cumsum([part.shape[1] for part in columns])[:-1]
-        slack = kind.ordered.coarse.slack
-        self.slacks = [slack * float(np.linalg.norm(part)) for part in columns]
+        self.slacks = [kind.ordered.coarse.slack * length for length in lengths]
 
     def at(self, rows: slice) -> Iterator[tuple[Single, Single]]:
         """Yield for each pair projections (axes, C) and what is needed (C,), of unit queries.

@@ -30,6 +30,7 @@ from constructive.support.arrays import (
 from constructive.support.errors import DataError, FormatError, ParameterError
 from constructive.support.files import replacing
 from constructive.support.fingerprint import fingerprint
+from constructive.support.memory import physical_memory
 from constructive.support.reading import regular_file
 
 # Which examples are taken: indices, or a Boolean for each.
@@ -89,6 +90,12 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
     with regular_file(path, _WHERE).open("rb") as file:
         try:
             return _read_arrays(file, names)
+        except MemoryError as error:
+            raise FormatError(
+                f"the arrays of {path} do not fit into memory",
+                witness=str(error),
+                suggestion="Dataset.open of a folder, which reads rows when they are needed",
+            ) from error
         except Exception as error:  # readers of zip and npy raise nearly everything
             message = f"{path} is not a data set: {error}"
             raise FormatError(message, witness=str(path), suggestion=_HOW) from error
@@ -110,8 +117,13 @@ def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
     missing = [name for name in names if name not in archive]
     if missing:
         raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
+    wanted = *names, *sorted(_MORE & {*archive.files})
+    files = {*wanted, *(f"{name}.npy" for name in wanted)}
+    stated = sum(each.file_size for each in archive.zip.filelist if each.filename in files)
+    if stated > physical_memory():  # a short file may state it, as zeros are packed 1,000 to 1
+        raise MemoryError(f"{stated:,} bytes")
     arrays = {}
-    for name in (*names, *sorted(_MORE & {*archive.files})):
+    for name in wanted:
         try:
             arrays[name] = archive[name]
         except ValueError as error:  # numpy advises to load objects, which may run programs

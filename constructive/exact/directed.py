@@ -101,7 +101,8 @@ def percent(x: Exact, digits: int = 1, *, above: bool = True) -> str:
         >>> percent(1.67, 0), percent(0.5), percent(1, 0, above=False)
         ('167%', '50.0%', '100%')
     """
-    scaled: Exact = 100 * x if isinstance(x, arb) else 100 * Fraction(x)
+    infinite = isinstance(x, float) and not math.isfinite(x)
+    scaled: Exact = 100 * (x if infinite or isinstance(x, arb) else Fraction(x))
     return f"{fixed(scaled, digits, above=above)}%"
 
 

@@ -13,7 +13,7 @@ Example:
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 
 import flint
@@ -318,9 +318,13 @@ def span_members(matrix: Array, rows: npt.ArrayLike) -> Integers:
 def _short(value: Fraction) -> str:
     """Return a fraction in full if it is short, else rounded and marked so."""
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())
-    if bits <= 4 * _DIGITS and len(text := str(value)) <= _DIGITS:  # long integers have no text
+    if bits <= 4 * _DIGITS and len(text := str(value)) <= _DIGITS:  # Python writes no long integer
         return text
-    return f"~{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
+    parts = value.numerator, value.denominator
+    dropped = [max(0, part.bit_length() - 64) for part in parts]  # that is quick for any length
+    with localcontext(Emax=MAX_EMAX, Emin=MIN_EMIN):
+        above, below = (Decimal(part >> by) for part, by in zip(parts, dropped, strict=True))
+        return f"~{above / below * Decimal(2) ** (dropped[0] - dropped[1]):.6g}"
 
 
 def granularity(array: Array) -> int:

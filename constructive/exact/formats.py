@@ -78,8 +78,8 @@ def nearest(values: Array, form: Format) -> Array:
     if small.any():
         step = form.smallest * 2.0 ** (1 - form.digits)
         found[small] = np.rint(values[small] / step) * step
-    if large.any():
-        found[large] *= np.inf
+    if large.any():  # or NaN whose last digits were dropped
+        found[large] = np.where(np.isnan(values[large]), np.nan, np.inf * found[large])
     return found
 
 

@@ -134,8 +134,7 @@ def least_exponent(array: Array) -> int:
 def residues(array: Array, modulus: int, exponent: int | None = None) -> Array:
     """Return the integers array / 2^exponent modulo m, from float32 or float64 without rounding.
 
-    A float is an integer of 53 bits times a power of two, denormal ones too; `exponent` is at most
-    `least_exponent(array)`, so no quotient is fractional.
+    A float is an integer of 53 bits times a power of two, denormal ones too.
 
     Example:
         >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
@@ -153,12 +152,16 @@ def residues(array: Array, modulus: int, exponent: int | None = None) -> Array:
         shifts = exponents.astype(np.int64) - _MANTISSA - exponent
         shifts[part == 0] = 0
         lowest = int(shifts.min())
-        if lowest < 0:
-            raise ParameterError(
-                f"entries are not integer multiples of 2^{exponent}",
-                witness=exponent,
-                suggestion=f"exponent={exponent + lowest} or less",
-            )
+        if lowest < 0:  # of 53 bits the last ones have to be zeros, as in differences of floats
+            mantissas = np.ldexp(mantissas, shifts.clip(-_MANTISSA - 1, 0))
+            shifts = shifts.clip(0)
+            quotients = mantissas * 2.0**_MANTISSA
+            if (quotients != np.rint(quotients)).any():
+                raise ParameterError(
+                    f"entries are not integer multiples of 2^{exponent}",
+                    witness=exponent,
+                    suggestion=f"exponent={exponent + lowest} or less",
+                )
         # 26 and 27 bits of a mantissa, each times a power of 22 bits: a sum below 2^50.
         high = np.trunc(mantissas * 2.0**26)
         low = (mantissas * 2.0**26 - high) * 2.0**27

@@ -1,9 +1,7 @@
 """`score`: what a verifier said about a folder of instances, against the proved answers."""
 
 import csv
-import gzip
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ from constructive.support.arrays import Array
 from constructive.support.errors import FormatError
 from constructive.support.extras import require
 from constructive.support.progress import report
-from constructive.support.reading import regular_file
+from constructive.support.reading import GZIP, regular_file, unpacked
 
 # Words of results files.
 SAYS = {
@@ -37,6 +35,7 @@ _PARTS = {
 _DECADES = 2, 4, 6, 9
 # Of the box: a set of witnesses that counts as small has a smaller part.
 SMALL = 10.0 ** -_DECADES[0]
+_MOST_WITNESS = 1 << 26  # Bytes of a witness in a file that is packed
 _FOLDERS = "vnnlib", "vnnlib2"
 
 
@@ -331,8 +330,8 @@ def _witness(cell: str, folder: Path) -> str:
         if not text or not path.is_file():
             return ""
         data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    except (OSError, ValueError, EOFError, zlib.error):
+        return (unpacked(data, _MOST_WITNESS, GZIP) if path.suffix == ".gz" else data).decode()
+    except (OSError, ValueError):
         return ""
 
 

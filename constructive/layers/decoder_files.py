@@ -7,6 +7,7 @@ columns (`layers.packed`). `bits` are the columns themselves, the lowest bit of 
 
 import json
 import lzma
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_record import read_record
 from constructive.layers.packed.packing import pack, packable, unpack
 from constructive.support.arrays import Array
+from constructive.support.errors import shown
+from constructive.support.reading import unpacked
 from constructive.support.tensors import Form, load, require_only, serialized
 
 Made = TypeVar("Made")
@@ -28,7 +31,9 @@ FORM = Form(
 )
 PACKED = "constructive decoder 2"  # The format of packed files
 
-_MOST_BYTES = 1 << 28  # Of JSON that a packed file may have, and entries of its weights
+# Bytes of JSON that a packed file may have; Python takes up to 64 for each of them.
+MOST_TEXT = 1 << 24
+_MOST_ENTRIES = 1 << 28  # Of the weights of a packed file
 
 
 class Sizes(NamedTuple):
@@ -52,16 +57,17 @@ def sizes(file: int, content: bytes) -> Sizes:
 
 def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     """Return the content of a file: packed where all weights are integers."""
-    if not packable(tensors):
-        return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
-    packed = pack(tensors, about["record"]["seed"])
-    content = {**about, "weights": packed.rules}
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    arrays: dict[str, Any] = {
-        "about": np.frombuffer(zlib.compress(text.encode(), 9), np.uint8),
-        "bits": np.packbits(packed.bits, bitorder="little"),
-    }
-    return serialized(arrays, {"format": PACKED})
+    if packable(tensors):
+        packed = pack(tensors, about["record"]["seed"])
+        content = {**about, "weights": packed.rules}
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(text) <= MOST_TEXT and sum(a.size for a in tensors.values()) <= _MOST_ENTRIES:
+            arrays: dict[str, Any] = {
+                "about": np.frombuffer(zlib.compress(text, 9), np.uint8),
+                "bits": np.packbits(packed.bits, bitorder="little"),
+            }
+            return serialized(arrays, {"format": PACKED})
+    return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
 
 
 def read(path: str | Path, make: Callable[..., Made]) -> Made:
@@ -92,16 +98,27 @@ def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]
     """Return the weights of a packed file, and what is said of them."""
     if set(arrays) != {"about", "bits"} or any(a.dtype != np.uint8 for a in arrays.values()):
         raise ValueError(f"its tensors are {sorted(arrays)}")
-    reader = zlib.decompressobj()
-    try:
-        text = reader.decompress(arrays["about"].tobytes(), _MOST_BYTES)
-    except zlib.error as error:
-        raise ValueError(f"it is damaged: {error}") from error
-    if not reader.eof or reader.unused_data:
-        raise ValueError("what it says is cut off, too long, or followed by something else")
-    content = json.loads(text)
-    shapes = [rule["shape"] for rule in content["weights"].values()]
-    if sum(float(np.prod(shape)) for shape in shapes) > _MOST_BYTES:
-        raise ValueError(f"its weights have shapes {shapes}")
+    content = json.loads(unpacked(arrays["about"].tobytes(), MOST_TEXT))
+    rules = content["weights"]
+    _require_fitting(rules, len(content["vocabulary"]))
     bits = np.unpackbits(arrays["bits"], bitorder="little")
-    return unpack(content["weights"], bits, content["record"]["seed"]), content
+    return unpack(rules, bits, content["record"]["seed"]), content
+
+
+def _require_fitting(rules: Mapping[str, Any], count: int) -> None:
+    """Raise ValueError for shapes that are not those of one decoder of V = count tokens.
+
+    Formulas make weights of any size from a short file, so this is asked before any is made.
+    """
+    (heads, width, inner), (_, outputs) = (rules[n]["shape"] for n in ("W_Q", "unembedding"))
+    wanted = {
+        "embedding": [count, width],
+        "positions": [rules["positions"]["shape"][0], width],
+        "W_Q": [heads, width, inner],
+        "W_K": [heads, width, inner],
+        "U": [(heads + 1) * width, outputs],
+        "unembedding": [count + 1, outputs],
+    }
+    shapes = {name: rule["shape"] for name, rule in rules.items()}
+    if shapes != wanted or sum(map(math.prod, wanted.values())) > _MOST_ENTRIES:
+        raise ValueError(f"its weights have shapes {shown(shapes)}, for {count} tokens")

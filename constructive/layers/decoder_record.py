@@ -1,10 +1,12 @@
 """How a decoder was built: its record, and how files are read for one."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from constructive.exact.models import STORAGES
+from constructive.layers.record import is_size
 from constructive.support.arguments import is_integer, require_known
 from constructive.support.errors import shown
 
@@ -42,8 +44,11 @@ def read_record(content: dict[str, Any]) -> DecoderRecord:
     wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
     if set(content) != wanted:
         raise ValueError(f"its record is about {shown(sorted(content))}")
-    numbers = [content[name] for name in ("condition", "margin", "share")]
     counts = [content[name] for name in ("seed", "num_positions")]
-    if not all(type(x) in (int, float) for x in numbers) or not all(map(is_integer, counts)):
+    sizes = [content[name] for name in ("condition", "share")]  # infinite where nothing bounds them
+    margin = content["margin"]  # below zero where rounding may take more than all of it
+    known = all(is_integer(count) and count >= 0 for count in counts)
+    known = known and all(is_size(size, unknown=True) for size in sizes)
+    if not known or type(margin) not in (int, float) or math.isnan(margin):
         raise ValueError("its record has numbers that are none")
     return DecoderRecord(**content)

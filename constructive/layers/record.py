@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
 from constructive.layers.attention import FLOAT64_BITS
 from constructive.layers.layer import Layer
+from constructive.support.errors import shown
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -222,10 +224,27 @@ def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
     record = kind(**fields)
     for field in dataclasses.fields(kind):
         value = getattr(record, field.name)
-        expected = tuple if field.name in {"heads", "order", "classes"} else field.type
-        if not isinstance(value, (float, int) if expected is float else expected):  # type: ignore[arg-type]
-            message = f"{field.name} is {value!r}"
-            raise TypeError(message)
-        if isinstance(value, int):
-            float(value)  # OverflowError for integers beyond all floats
+        if field.name in {"heads", "order", "classes"}:
+            known = isinstance(value, tuple)
+        elif field.type in {int, float}:
+            known = is_size(value, **_SPECIAL.get(field.name, {}))
+            known = known and (field.type is float or isinstance(value, int))
+        else:
+            known = isinstance(value, field.type)  # type: ignore[arg-type] # it is a class
+        if not known:
+            raise TypeError(f"{field.name} is {shown(value)}")
     return record
+
+
+_SPECIAL: dict[str, dict[str, Any]] = {
+    "saturated_fraction": {"most": 1},
+    "condition": {"unknown": True},
+}
+
+
+def is_size(value: object, most: float = sys.float_info.max, *, unknown: bool = False) -> bool:
+    """Return whether it is a number from 0 to `most`; NaN and infinity where it may be unknown."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    special = unknown and isinstance(value, float) and not math.isfinite(value)
+    return 0 <= value <= most or (special and value != -math.inf)

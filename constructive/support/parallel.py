@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.errors import FormatError, OutputError, ParameterError, shown
-from constructive.support.files import replacing
+from constructive.support.files import is_temporary, replacing
 from constructive.support.fingerprint import fingerprint
 from constructive.support.progress import report
 
@@ -234,7 +234,8 @@ class Checkpoint:
         folder = Path(folder)
         try:
             folder.mkdir(exist_ok=True)
-            present = {file.name for file in folder.iterdir()}
+            # A file that is being written, or never was whole, is nobody's: it does not count.
+            present = {file.name for file in folder.iterdir() if not is_temporary(file.name)}
         except OSError as error:
             raise OutputError(
                 f"cannot make the checkpoint {folder}: {error.strerror}",

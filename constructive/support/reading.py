@@ -1,6 +1,7 @@
 """Read files, and say in three parts what is wrong with them."""
 
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,3 +57,27 @@ def reading(path: str | Path, what: str, written_by: str) -> Iterator[bytes]:
             witness=str(path),
             suggestion=f"a file written by {written_by}",
         ) from error
+
+
+GZIP = 16 + zlib.MAX_WBITS  # What zlib calls the header of gzip
+
+
+def unpacked(content: bytes, most: int, header: int = zlib.MAX_WBITS) -> bytes:
+    """Return what zlib or gzip packed; raise ValueError for what is damaged, or more than `most`.
+
+    Example:
+        >>> unpacked(zlib.compress(bytes(1 << 20)), 1 << 10)
+        Traceback (most recent call last):
+            ...
+        ValueError: what it packs is cut off, more than 1024 bytes, or followed by something else
+    """
+    reader = zlib.decompressobj(header)
+    try:
+        made = reader.decompress(content, most + 1)
+    except zlib.error as error:
+        raise ValueError(f"it is damaged: {error}") from error
+    if not reader.eof or reader.unused_data or len(made) > most:
+        raise ValueError(
+            f"what it packs is cut off, more than {most} bytes, or followed by something else"
+        )
+    return made

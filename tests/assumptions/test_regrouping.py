@@ -170,15 +170,25 @@ def test_what_is_refused():
     data = generators.integers(num_examples=17, context_size=3, width=6)
     with pytest.raises(CapacityError, match=r"more than H\(d - 1\) \+ 1 = 16"):
         assumptions.regroup(data, 3, construction="rank_one")
-    with pytest.raises(CapacityError, match=r"more than H\(n - 1\) \+ 1 = 7") as caught:
-        assumptions.regroup(data, 3)
-    assert "construction='rank_one'" in caught.value.suggestion
+    for some, ways in ((16, "more heads; or construction='rank_one'"), (17, "more heads")):
+        with pytest.raises(CapacityError, match=r"more than H\(n - 1\) \+ 1 = 7") as caught:
+            assumptions.regroup(data.take(range(some)), 3)
+        assert caught.value.suggestion == ways
+    long = generators.integers(num_examples=8, context_size=5, width=3)
+    with pytest.raises(CapacityError, match=r"more than H\(d - 1\) \+ 1 = 5") as caught:
+        assumptions.regroup(long, 2, construction="rank_one")
+    assert caught.value.suggestion == "more heads"  # contexts of 5 tokens in d = 3 have no rank 5
     one = generators.integers(num_examples=2, context_size=1, width=6)
     with pytest.raises(CapacityError, match=r"H\(n - 1\) \+ 1 = 1") as caught:
         assumptions.regroup(one, 3)
     assert caught.value.suggestion == "contexts of n >= 2 tokens"
     with pytest.raises(ParameterError, match="construction='generic' has no groups"):
         assumptions.regroup(data, 3, construction="generic")
+
+
+def test_the_number_of_heads_may_be_of_numpy():
+    data = generators.integers(num_examples=9, context_size=3, width=6)
+    assert assumptions.regroup(data, np.int8(100)).verdict is Verdict.PROVED
 
 
 def test_what_is_regrouped_is_built_and_proved():

@@ -9,15 +9,19 @@ import argparse
 import sys
 import time
 from itertools import combinations
+from pathlib import Path
 from pydoc_data.topics import topics
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from claim_parts import certified
 
 from constructive import (
     CapacityError,
     Dataset,
     build_memorizer,
-    certify,
     check,
     exact_capacity,
     fewest_heads,
@@ -81,7 +85,7 @@ def limits():
                     data, num_heads=HEADS, construction=name
                 )
             )
-            certificate, proof = timed(lambda data=data, m=memorizer: certify(m, data))
+            certificate, proof = timed(lambda data=data, m=memorizer: certified(m, data))
             record = memorizer.record
             print(
                 f"{make.__name__:9} {name:12} {total:5}  {record.condition:9.0e} "
@@ -141,7 +145,7 @@ def windows():
     data = found.dataset
     fewest, counted = timed(lambda: fewest_heads(data))
     memorizer, build = timed(lambda: build_memorizer(data, num_heads=12, construction="generic"))
-    certificate, proof = timed(lambda: certify(memorizer, data))
+    certificate, proof = timed(lambda: certified(memorizer, data))
     different = len(np.unique(data.queries, axis=0))
     print(
         f"{data}, {different} different queries, {len(found.ambiguous)} ambiguous windows left out "

@@ -55,7 +55,7 @@ def steps(arguments: argparse.Namespace, folder: Path) -> dict[str, tuple[Path, 
     commands = {
         "generate": (data, ["generate", "gaussian", *sizes, "--float32", "-o", data]),
         "build": (weights, ["build", data, "-H", heads, "--construction", "paired"]),
-        "certify": (proof, ["certify", weights, data]),
+        "certify": (proof, ["certify", weights, data, "--claims", "rank,error,readout"]),
         "check": (folder / "checked", ["check", proof, weights, data]),
     }
     commands["build"][1].extend(["--tolerance", arguments.tolerance, "-o", weights])

@@ -377,24 +377,33 @@ def run(family, number, cases, keep=None):
     try:
         if family == "fuzzed files":
             fuzz(runner, family, number, cases)
-        elif family == "large demands":
-            for _ in range(cases):
-                runner.demand(family, rng)
-        elif family == "certify":
-            for _ in range(cases):
-                runner.certified(family, rng)
-        elif family == "decoders":
-            for place in range(cases):
-                if place % 5:
+            return runner.counts
+        for place in range(cases):
+            with counting(runner, family):
+                if family == "large demands":
+                    runner.demand(family, rng)
+                elif family == "certify":
+                    runner.certified(family, rng)
+                elif family == "decoders" and place % 5:
                     runner.case(family, decoder_forgeries.forgery(rng))
-                else:
+                elif family == "decoders":
                     runner.certified_decoder(family, rng)
-        else:
-            for _ in range(cases):
-                runner.case(family, BUILT[family](rng))
+                else:
+                    runner.case(family, BUILT[family](rng))
         return runner.counts
     finally:
         runner.close()
+
+
+@contextlib.contextmanager
+def counting(runner, family):
+    """Whatever raises, the library or a forgery or a judge, is counted; the next case follows."""
+    try:
+        yield
+    except Exception:
+        runner.work.mkdir(exist_ok=True)
+        files, words = list(runner.work.iterdir()), traceback.format_exc()
+        runner.bad(family, "traceback", "the case itself", files, words)
 
 
 def fuzz(runner, family, number, cases):
@@ -414,6 +423,7 @@ def fuzz(runner, family, number, cases):
         st.lists(forgeries.EDITS, min_size=1, max_size=3),
     )
     def one(which, scale, edits):
-        runner.case(family, forgeries.fuzzed(which, scale, edits))
+        with counting(runner, family):
+            runner.case(family, forgeries.fuzzed(which, scale, edits))
 
     one()

@@ -26,6 +26,7 @@ from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed.packing import packable
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
+CLAIMS = ("rank", "recites", "executed")
 FORMATS = ("float32", "bfloat16", "float16")
 
 
@@ -120,7 +121,7 @@ def honest():
     ):
         decoder, _ = compact(text, **options)
         for some in (decoder, *[unrolled(decoder)] * (options["period"] == 8)):
-            made += [files_of(some, text, certify(some, text))] * 2
+            made += [files_of(some, text, certify(some, text, claims=CLAIMS))] * 2
     return made
 
 

@@ -12,6 +12,7 @@ The last columns of the table have to be 0. Files of cases which are counted the
 """
 
 import argparse
+import secrets
 import sys
 import time
 import warnings
@@ -62,10 +63,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=110_000, help="hostile triples, about")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="by default a new one, which the table names")
     parser.add_argument("--keep", help="folder for the files of cases which must not be")
     parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     options = parser.parse_args()
+    if options.seed is None:
+        options.seed = secrets.randbelow(10**6)
     counts: dict[str, Counter] = {family: Counter() for family in options.only}
     start, pieces = time.time(), tasks(options.cases, options.seed, options.only)
     console = Console(width=150)

@@ -192,6 +192,23 @@ def test_the_judge_of_decoders_knows_all_answers(tmp_path):
     assert decoder_judge.rank_holds(on, 1) is False
 
 
+@pytest.mark.parametrize("family", ["mutations", "certify", "decoders", "fuzzed files"])
+def test_a_case_that_raises_is_counted_and_the_next_one_runs(tmp_path, monkeypatch, family):
+    def fail(*_):
+        raise ValueError("the shape of U is (2, 30)")
+
+    for module, name in (
+        (forgeries, "fuzzed"), (decoder_forgeries, "forgery"), (campaign.Runner, "problem"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, fail)
+    monkeypatch.setitem(campaign.BUILT, "mutations", fail)
+    (counts,) = campaign.run(family, 0, 7, keep=tmp_path).values()
+    assert counts["traceback"] == 7
+    words = [path.read_text() for path in tmp_path.rglob("why.txt")]
+    assert len(words) == 7
+    assert all("(2, 30)" in each for each in words)
+
+
 def test_a_checker_which_raises_is_found_out(runner, monkeypatch):
     def fail(_command):
         raise KeyError("claims")

@@ -1,9 +1,10 @@
 """A small memorizer with its files, built once; and constants that no small input reaches."""
 
 import pytest
+from claim_parts import certified
 from three_files import saved
 
-from constructive import build_memorizer, certify, generators
+from constructive import build_memorizer, generators
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +13,7 @@ def proved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proved")
     data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
     memorizer = build_memorizer(data, num_heads=3)
-    certificate = certify(memorizer, data)
+    certificate = certified(memorizer, data)
     saved(folder, memorizer, data, certificate)
     return data, memorizer, certificate, folder
 
@@ -23,7 +24,7 @@ def paired(tmp_path_factory):
     folder = tmp_path_factory.mktemp("paired")
     data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
     memorizer = build_memorizer(data, num_heads=12, construction="paired")
-    certificate = certify(memorizer, data)
+    certificate = certified(memorizer, data)
     saved(folder, memorizer, data, certificate)
     return data, memorizer, certificate, folder
 

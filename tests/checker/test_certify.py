@@ -8,6 +8,7 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
+from claim_parts import certified
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def test_float32_data_and_weights():
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     single = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
     memorizer = build_memorizer(single, num_heads=3).astype(np.float32)
-    assert verdicts(certify(memorizer, single, epsilon=1e-2)) == ALL_PROVED
+    assert verdicts(certified(memorizer, single, epsilon=1e-2)) == ALL_PROVED
 
 
 @pytest.mark.parametrize("size", [16, 32])
@@ -106,12 +107,12 @@ def test_a_perturbed_readout(proved):
     data, memorizer, *_ = proved
     values = memorizer.layer.value_weights.copy()
     values[1, 2, 0] += 1e-3
-    certificate = certify(with_layer(memorizer, value_weights=values), data)
+    certificate = certified(with_layer(memorizer, value_weights=values), data)
     expected = {**ALL_PROVED, "error": "REFUTED"}
     assert verdicts(certificate) == expected
     assert 0 <= certificate["error"].witness < 7
     assert "at example" in certificate["error"].detail
-    near = certify(with_layer(memorizer, value_weights=values), data, delta=1e-9)
+    near = certified(with_layer(memorizer, value_weights=values), data, delta=1e-9)
     assert near["readout"].verdict is Verdict.UNDECIDED
 
 

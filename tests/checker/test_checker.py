@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from claim_parts import certified
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from islands import FOLDER, SOURCES, foreign_imports, modules_loaded_by
@@ -95,7 +96,7 @@ def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
 def test_integers_as_numpy_saves_them(checker, tmp_path):
     data = generators.integers(num_examples=7, context_size=3, width=5)
     memorizer = build_memorizer(data, num_heads=3)
-    certify(memorizer, data).save(tmp_path / FILES[0])
+    certified(memorizer, data).save(tmp_path / FILES[0])
     memorizer.save(tmp_path / FILES[1])
     as_integers = {
         "contexts": data.contexts.astype(np.int16),

@@ -103,6 +103,18 @@ def test_little_memory_is_refused_or_suffices(proved, size):
     assert (run.returncode == 1) == (size == "0.001")
 
 
+@pytest.mark.parametrize("name", ["numpy", "mpmath"])
+def test_what_is_not_installed_is_named(name):
+    code = f"import runpy, sys; sys.modules[{name!r}] = None; sys.argv[0] = {str(CHECKER)!r}; "
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [sys.executable, "-I", "-c", code, "c.json", "w.safetensors", "d.npz"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stdout.startswith("NOT PROVED: ")
+    assert f"has no {name}; try: " in run.stdout
+    assert not run.stderr
+
+
 # What it tells while it works: to a terminal, to `check`, and to nobody else.
 
 

@@ -115,6 +115,20 @@ def test_what_certify_proves_is_accepted(checker, recited, several, quick):
 
 
 @pytest.mark.usefixtures("own_process")
+@pytest.mark.parametrize("value", [0.75, -0.53125, -0.5 - 2.0**-20])
+def test_code_and_position_that_nearly_cancel_have_a_rank(value):
+    """Their sum is a multiple of the unit of both, though a float of its size may be finer."""
+    decoder, text = small()
+    codes, positions = decoder.embedding.copy(), decoder.positions
+    codes[text.ids[3], np.flatnonzero(positions[3] == 0.5)[0]] = value
+    near = dataclasses.replace(decoder, embedding=codes)
+    certificate = certify(near, text, claims=["rank"])
+    assert certificate.proved
+    assert check(certificate, near, text).proved
+    assert check(certificate, near, text, quick=True).proved
+
+
+@pytest.mark.usefixtures("own_process")
 def test_check_takes_objects(recited):
     decoder, text = small()
     assert check(certify(decoder, text), decoder, text).proved

@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from claim_parts import certified
 
 import constructive
 from constructive import (
@@ -164,7 +165,7 @@ def one_head(contexts, queries, readout, targets):
 def test_a_residual_which_no_float_holds_is_not_zero():
     """Z = [1e-300], f = 1e-340, y = 0: the only exact readout is 0, at a distance of 1e-40."""
     memorizer, data = one_head([[[1e-300]]], [[1.0]], [[1e-40]], [0.0])
-    certificate = certify(memorizer, data)
+    certificate = certified(memorizer, data)
     assert certificate.proved
     assert "max |f - y| <= 0 " not in certificate["error"].detail
     assert 1e-40 < float.fromhex(certificate["readout"].evidence["bound"]) < 2e-40
@@ -195,7 +196,7 @@ def test_what_is_exactly_right_is_claimed_with_room_for_rounding():
     assert within.verdict is Verdict.UNDECIDED
     assert "raise max_prec= or epsilon=" in within.detail
     zero, nothing = one_head([[[2.0]]], [[1.0]], [[0.0]], [0.0])  # where nothing is rounded
-    exact = certify(zero, nothing, epsilon=0.0, delta=0.0)
+    exact = certified(zero, nothing, epsilon=0.0, delta=0.0)
     assert exact.proved
     assert check(exact, zero, nothing).proved
 
@@ -387,9 +388,9 @@ def test_no_fraction_meets_a_float(checker, proved, paired):
     with pytest.raises(AssertionError, match="with the float"):
         _ = Fraction(1, 3) * 2.0
     for data, memorizer, _, folder in (proved, paired):
-        assert certify(memorizer, data).proved
-        assert certify(memorizer, data, epsilon=1e-3, delta=1e3).proved
-        assert certify(memorizer, data, epsilon=0.0, delta=0.0).verdict is not Verdict.PROVED
+        assert certified(memorizer, data).proved
+        assert certified(memorizer, data, epsilon=1e-3, delta=1e3).proved
+        assert certified(memorizer, data, epsilon=0.0, delta=0.0).verdict is not Verdict.PROVED
         names = ("certificate.json", "weights.safetensors", "data.npz")
         assert checker.check([folder / name for name in names])
 

@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from claim_parts import certified
 from refusals import refused
 
 from constructive import (
@@ -12,7 +13,6 @@ from constructive import (
     FormatError,
     Verdict,
     build_memorizer,
-    certify,
     check,
     generators,
     upper_bound_certificate,
@@ -47,7 +47,7 @@ def test_the_same_certificate_is_proved_of_a_folder(paired, checker, folder):
     """Whichever way the data were certified."""
     data, memorizer, certificate, archive = paired
     opened = Dataset.open(folder / "data")
-    assert certify(memorizer, opened) == certificate
+    assert certified(memorizer, opened) == certificate
     found = checker.check(paths(folder))
     assert found == {claim.name: claim.statement for claim in certificate.claims}
     assert found == checker.check([*paths(folder)[:2], str(archive / "data.npz")])
@@ -70,7 +70,7 @@ def test_other_certificates_of_a_folder(checker, tmp_path, dtype):
     )
     memorizer = build_memorizer(data, num_heads=3)
     memorizer.save(tmp_path / "weights.safetensors")
-    certify(memorizer, data).save(tmp_path / "certificate.json")
+    certified(memorizer, data).save(tmp_path / "certificate.json")
     assert set(checker.check(paths(tmp_path))) == {"grouping", "rank", "error", "readout"}
     shared = generators.shared_context(
         num_examples=7, context_size=3, width=5, folder=tmp_path / "shared"
@@ -163,7 +163,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeyp
     data = generators.gaussian(**sizes, folder=tmp_path / "data")
     memorizer = build_memorizer(data, num_heads=40, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
-    certify(memorizer, data).save(tmp_path / "certificate.json")
+    certified(memorizer, data).save(tmp_path / "certificate.json")
     as_if("paired", "scan", "coupling", "stored", CHUNK=chunk)
     names, announced = paths(tmp_path), []
     arrays = checker.files.data_shapes(names[2])

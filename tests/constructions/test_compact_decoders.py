@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from decoder_conformance import TEXTS
 
-from constructive import ParameterError, PrecisionError, Text, build_decoder
+from constructive import ParameterError, PrecisionError, Text, build_decoder, certify
 from constructive.constructions import compact
 from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
 from constructive.constructions.compact_tokens import Layout, base_of, cells_of, order_of, points_of
@@ -81,6 +81,17 @@ def test_every_row_is_an_equation():
     picked = picks(tokens, decoder.layer.query_weights, decoder.layer.key_weights, 8).tokens
     rows = np.concatenate([tokens[:, np.newaxis], tokens[picked]], axis=1).reshape(len(text), -1)
     assert np.linalg.matrix_rank(rows) == len(text)
+
+
+@pytest.mark.parametrize("ids", [[7] * 22, [7] * 34, [1] * 23 + [2], [1, 2] * 20])
+def test_repeated_tokens_have_the_claims_that_their_construction_promises(ids):
+    """Whatever heads average of one token is that token, so Z has fewer columns than it seems."""
+    text = Text.of(ids)
+    usual = certify(build_decoder(text, parameters="few"), text)
+    assert [claim.name for claim in usual.claims] == ["recites", "executed"]
+    assert usual.proved
+    full = build_decoder(text, parameters="few", every=True)
+    assert certify(full, text, claims=["rank", "recites", "executed"]).proved
 
 
 def test_formats_bound_the_entries():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -321,10 +322,22 @@ SPOILT = [
     ("record", None, "is not a decoder"),
     ("record.seed", 1.5, "has numbers that are none"),
     ("record.margin", "1", "has numbers that are none"),
+    ("record.margin", math.nan, "has numbers that are none"),
+    ("record.share", -0.5, "has numbers that are none"),
+    ("record.num_positions", -1, "has numbers that are none"),
     ("record.condition", True, "has numbers that are none"),
     ("record.storage", "float8", "unknown storage='float8'"),
     ("record.more", 1, "its record is about"),
 ]
+
+
+@pytest.mark.parametrize("name", ["condition", "margin", "share"])
+def test_what_nothing_bounds_is_kept_and_shown(saved, name):
+    path, tensors, metadata = saved
+    about = json.loads(metadata["decoder"])
+    about["record"][name] = math.inf
+    save_file(tensors, path, {**metadata, "decoder": json.dumps(about)})
+    assert "inf" in str(Decoder.load(path))
 
 
 @pytest.mark.parametrize(("field", "value", "words"), SPOILT)

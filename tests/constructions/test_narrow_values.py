@@ -59,7 +59,7 @@ def test_at_the_bound_and_one_beyond(
     loaded = Memorizer.load(tmp_path / "m.safetensors")
     assert all((loaded.layer.tensors[name] == array).all() for name, array in layer.tensors.items())
     certificate = certify(loaded, data)
-    assert [claim.name for claim in certificate.claims] == ["rank", "error", "readout"]
+    assert [claim.name for claim in certificate.claims] == ["rank", "error"]
     assert check(certificate, loaded, data).proved
     more = gaussian(total + 1, size, width, outputs)
     with pytest.raises(CapacityError, match=r"allow|no weights") as caught:

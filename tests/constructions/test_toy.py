@@ -40,7 +40,7 @@ def test_its_files_are_read_without_its_line(tmp_path, monkeypatch):
     monkeypatch.delitem(registry.HOMES, "toy")
     loaded = Memorizer.load(tmp_path / "toy.safetensors")
     assert str(loaded) == str(memorizer)
-    assert [claim.name for claim in certify(loaded, DATA).claims] == ["rank", "error", "readout"]
+    assert [claim.name for claim in certify(loaded, DATA).claims] == ["rank", "error"]
     with pytest.raises(ParameterError, match="unknown construction='toy'"):
         build_memorizer(DATA, num_heads=3, construction="toy")
 

@@ -241,6 +241,16 @@ def test_files_which_are_not_data_sets(tmp_path, kind, words):
     assert "pickle" not in str(caught.value)
 
 
+def test_what_a_short_archive_unpacks_to_has_to_fit_into_memory(tmp_path, monkeypatch):
+    path, zeros = tmp_path / "data.npz", np.zeros((100_000, 10, 10))
+    np.savez_compressed(path, contexts=zeros, queries=np.eye(2), targets=[1, 2], others=zeros)
+    assert path.stat().st_size < 200_000
+    for memory, words in ((1e8, "queries"), (7e7, "do not fit into memory")):
+        monkeypatch.setattr("constructive.data.dataset.physical_memory", lambda most=memory: most)
+        with pytest.raises((DataError, FormatError), match=words):
+            Dataset.load(path)
+
+
 def test_a_data_set_is_no_memorizer_and_says_so(tmp_path):
     Dataset(np.eye(2), np.eye(2), [1, 2]).save(tmp_path / "data.npz")
     with pytest.raises(FormatError, match="it is a zip archive, as data sets are"):

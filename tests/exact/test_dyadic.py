@@ -101,6 +101,21 @@ def test_long_dependencies_are_shortened(rows):
     assert text.endswith("= 0")
 
 
+@pytest.mark.parametrize(
+    ("coefficient", "text"),
+    [
+        (Fraction(2, 3), "2/3"),
+        (Fraction(-(10**23)), f"-{10**23}"),
+        (Fraction(10**24), "~1.00000e+24"),
+        (Fraction(-1, 3 * 10**5000), "-~3.33333e-5001"),
+        (Fraction(1 << 3_400_000), "~9.66624e+1023501"),
+    ],
+)
+def test_coefficients_of_any_length_are_shown(coefficient, text):
+    shown = str(Dependency((0, 1), (coefficient, Fraction(1))))
+    assert shown == f"{text} [0] + [1] = 0"
+
+
 def test_a_wrong_dependency_does_not_hold():
     assert not Dependency((0, 1), (Fraction(1), Fraction(1))).holds(np.eye(2))
 

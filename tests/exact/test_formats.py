@@ -1,5 +1,7 @@
 """Formats against numpy and ml_dtypes, and what is stored in them."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,6 +33,28 @@ def test_nearest_rounds_as_others_do(name):
     assert np.array_equal(
         nearest(values, FORMATS[name]), values.astype(np.float32).astype(kind).astype(float)
     )
+
+
+@given(
+    st.lists(st.floats(width=64), min_size=1, max_size=4),
+    st.sampled_from(sorted(set(FORMATS) - {"float64"})),
+)
+def test_what_is_not_finite_stays_so_and_changes_no_other_number(numbers, name):
+    """NaN of any bits: those whose last digits alone differ from infinity, too."""
+    strange = np.array([0x7FF0000000000001, 0xFFFFFFFFFFFFFFFF], np.uint64).view(float)
+    found = nearest(np.concatenate([numbers, strange, [np.inf, -np.inf]]), FORMATS[name])
+    alone = [nearest(np.array([number]), FORMATS[name])[0] for number in numbers]
+    assert np.array_equal(found, [*alone, np.nan, np.nan, np.inf, -np.inf], equal_nan=True)
+    assert (np.isnan(alone) == np.isnan(numbers)).all()
+
+
+def test_an_array_of_a_format_is_not_copied_to_ask_whether_it_holds_it():
+    values = np.ones(10**6, np.float32)
+    tracemalloc.start()
+    assert FORMATS["float32"].holds(values)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10**5
 
 
 @pytest.mark.parametrize("name", STORAGES)

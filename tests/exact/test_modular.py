@@ -1,6 +1,8 @@
 """Arithmetic modulo m against python-flint and brute force."""
 
 import itertools
+import math
+from fractions import Fraction
 
 import flint
 import numpy as np
@@ -156,6 +158,20 @@ def test_float32_and_float64_have_the_same_residues(values):
         array.astype(float), PRIME, exponent
     )
     assert same.all()
+
+
+@given(st.integers(-(2**53), 2**53), st.integers(-1074, 900), st.integers(0, 2200))
+def test_residues_need_whole_quotients_and_no_53_bits(number, exponent, finer):
+    """The difference of two floats may be small and a multiple of the unit of both."""
+    array = np.array([math.ldexp(number, exponent)])
+    value = Fraction(float(array[0])) / Fraction(2) ** exponent
+    assert int(modular.residues(array, PRIME, exponent)[0] - value) % PRIME == 0
+    if (value / 2**finer).denominator == 1:
+        coarse = modular.residues(array, PRIME, exponent + finer)
+        assert int(coarse[0] - value / 2**finer) % PRIME == 0
+    else:
+        with pytest.raises(ParameterError, match="not integer multiples"):
+            modular.residues(array, PRIME, exponent + finer)
 
 
 def test_residues_refuse_an_exponent_which_leaves_fractions():

@@ -1,6 +1,7 @@
 """Memorizers in files, and how they print."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -70,6 +71,33 @@ def record_with(path, **changes):
 def trained(**changes):
     fields = {"source": "Module", "scalar_targets": True, "constant": False}
     return json.dumps(fields | changes)
+
+
+def heads_with(path, **changes):
+    (first, *others) = json.loads(metadata_of(path)["record"])["heads"]
+    return record_with(path, heads=[first | changes, *others])
+
+
+OF_HEADS = "start", "stop", "sharpness", "saturated_fraction", "rank_reached"
+OF_RECORDS = (
+    "num_examples", "context_size", "capacity", "seed", "saturated_fraction", "condition",
+    "max_error", "largest_target", "precision", "coupled",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [(heads_with, name) for name in OF_HEADS] + [(record_with, name) for name in OF_RECORDS],
+)
+def test_numbers_of_a_record_are_in_range(saved, changed, name):
+    """And whatever is read is shown: what is not estimated is NaN or infinite."""
+    for value in (-1, 2**2000, True, math.inf, math.nan):
+        rewrite(saved, record=changed(saved, **{name: value}))
+        if name == "condition" and type(value) is float:
+            assert "not estimated" in str(Memorizer.load(saved))
+        else:
+            with pytest.raises(FormatError, match=f"{name} is"):
+                Memorizer.load(saved)
 
 
 @pytest.mark.parametrize(

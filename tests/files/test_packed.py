@@ -1,6 +1,7 @@
 """Packed weights come back bit for bit, from small files, and damaged ones are refused."""
 
 import json
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -74,7 +75,9 @@ RULES = {
     "places": st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)),
     "integers": st.tuples(st.integers(0, 3)),
     "drawn": st.tuples(st.integers(-1, 2)),
-    "constant": st.tuples(st.integers(-3, 3), st.integers(0, 1), st.integers(-3, 3)),
+    "constant": st.tuples(
+        st.sampled_from([-3, 0, 2, 1 << 31, -(1 << 31)]), st.integers(0, 1), st.integers(-3, 3)
+    ),
     "parity": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
     "order": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
     "parabola": st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
@@ -91,10 +94,12 @@ ONE = {
 def test_files_that_no_program_wrote_are_read_alike(checker, data):
     """Any rules and bits: both readers give the same arrays, zeros included, or refuse them."""
     rules, bits = dict(ONE), np.array(data.draw(st.lists(st.booleans(), max_size=48)), np.uint8)
-    rules["unembedding"] = {"shape": [2, 2], "columns": []}
+    times = st.sampled_from([1] * 9 + [0, 2, -1, True, 1 << 20])
+    rules["unembedding"] = {"shape": [2, data.draw(st.sampled_from([2, 2, 2, 5000]))]}
+    rules["unembedding"]["columns"] = []
     for name in ("unembedding", "unembedding", "positions", "U"):
         rule = data.draw(st.sampled_from(sorted(RULES)))
-        run = [1, rule, *data.draw(RULES[rule])]
+        run = [data.draw(times), rule, *data.draw(RULES[rule])]
         if name == "unembedding":
             rules[name]["columns"].append(run)
         else:
@@ -236,6 +241,61 @@ def test_spoilt_descriptions(decoder, tmp_path, name):
     written(path, about, bits)
     with pytest.raises(FormatError):
         Decoder.load(path)
+
+
+def bomb(name, about):
+    """A description that states far more than its file holds."""
+    weights = about["weights"]
+    if name == "a run":
+        weights["unembedding"]["columns"][0][0] = 1 << 21
+    elif name == "columns":
+        weights["W_Q"]["shape"][2] = weights["W_K"]["shape"][2] = 1 << 20
+    elif name == "rows":
+        weights["embedding"]["shape"][0] = weights["unembedding"]["shape"][0] = 1 << 22
+    elif name == "sizes whose product is 0 in 64 bits":
+        weights["positions"]["shape"] = [1 << 32, 1 << 32]
+    elif name == "positions":
+        weights["positions"]["shape"][0] = 1 << 28
+    else:
+        about["x"] = [[]] * (decoder_files.MOST_TEXT // 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a run", "rules for unembedding"),
+        ("columns", "columns, more than 4096"),
+        ("rows", "shapes"),
+        ("sizes whose product is 0 in 64 bits", "shapes"),
+        ("positions", "shapes"),
+        ("text", "more than 16777216 bytes"),
+    ],
+)
+def test_what_a_file_states_is_compared_before_it_is_made(decoder, tmp_path, name, why):
+    about, bits = described(decoder)
+    bomb(name, about)
+    path = tmp_path / "bomb.safetensors"
+    written(path, about, bits)
+    assert path.stat().st_size < 80_000
+    tracemalloc.start()
+    with pytest.raises(FormatError, match=why):
+        Decoder.load(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2 * decoder_files.MOST_TEXT + 10**6 if name == "text" else most < 10**6
+
+
+def test_what_would_not_be_read_is_not_packed(decoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(decoder_files, "MOST_TEXT", 100)
+    decoder.save(tmp_path / "plain.safetensors")
+    assert same_bits(Decoder.load(tmp_path / "plain.safetensors").tensors, decoder.tensors)
+
+
+@pytest.mark.parametrize("shape", [(2, 30), (9,), (0, 2)])
+def test_weights_that_do_not_fit_are_not_packable(shape):
+    tensors = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    assert packable(tensors)
+    assert not packable(tensors | {"U": np.ones(shape, np.float32)})
 
 
 @pytest.mark.parametrize("name", NAMES)

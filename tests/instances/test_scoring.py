@@ -186,14 +186,17 @@ def test_witnesses_in_files(tmp_path, folder, made):
     sats = [each for each in made if each.answer == "sat"]
     (tmp_path / "one.txt").write_text(f"sat\n{witness_of(sats[0])}\n")
     (tmp_path / "two.counterexample.gz").write_bytes(gzip.compress(witness_of(sats[1]).encode()))
-    (tmp_path / "three.gz").write_bytes(b"not packed")
     lines = (
         f"{sats[0].name},sat,0.5,one.txt",
         f"{sats[1].name},sat,two.counterexample.gz",
         f"{sats[2].name},sat,three.gz",
     )
-    found = outcomes(score(folder, results(tmp_path, *lines)))
-    assert [found[each.name] for each in sats] == [Outcome.RIGHT, Outcome.RIGHT, Outcome.UNSHOWN]
+    long = gzip.compress(b" " * (1 << 26) + witness_of(sats[2]).encode(), 1)
+    for packed in (b"not packed", long):
+        (tmp_path / "three.gz").write_bytes(packed)
+        found = outcomes(score(folder, results(tmp_path, *lines)))
+        kinds = [found[each.name] for each in sats]
+        assert kinds == [Outcome.RIGHT, Outcome.RIGHT, Outcome.UNSHOWN]
 
 
 def moved(instance, by, index=0):

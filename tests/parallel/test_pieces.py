@@ -24,6 +24,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.claims.paired import entries
+from constructive.support.files import replacing
 from constructive.support.parallel import Checkpoint, arrays_at, require_seen, shared
 from constructive.support.progress import progress_to
 
@@ -223,6 +224,18 @@ def test_results_of_another_computation_in_the_folder_are_refused(tmp_path):
     with pytest.raises(FormatError, match="in this computation") as caught:
         other.load("sums")
     assert "remove this file" in str(caught.value)
+
+
+def test_a_file_that_is_being_written_does_not_count(tmp_path):
+    """Of another process, which begins in the same folder and may be killed in that instant."""
+    with replacing(tmp_path / "about.json") as file:
+        (left,) = tmp_path.iterdir()
+        file.write(b'{"seed": 1}')
+        Checkpoint.open(tmp_path, {"seed": 1}).save("sums", {"of": np.arange(3)})
+    left.touch()
+    assert Checkpoint.open(tmp_path, {"seed": 1}).load("sums")["of"].tolist() == [0, 1, 2]
+    with pytest.raises(ParameterError, match="of another computation"):
+        Checkpoint.open(tmp_path, {"seed": 2})
 
 
 @pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])

@@ -1,6 +1,7 @@
 """Data and arguments which must be refused: the error, its witness, and what it says to try."""
 
 import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from constructive import (
     AssumptionError,
     CapacityError,
+    ConstructiveError,
     DataError,
     Dataset,
     ParameterError,
@@ -154,6 +156,25 @@ def test_each_entry_of_the_targets_has_to_be_within_its_own_tolerance():
     assert (np.abs(errors).max(axis=0) <= 1e-6 * factors).all()
     with pytest.raises(PrecisionError):
         build_memorizer(mixed, num_heads=20, construction="rank_one", tolerance=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1.0), (np.float64, 1e300)])
+def test_a_tolerance_beyond_all_numbers_allows_any_error(data, dtype, size):
+    arrays = (array.astype(dtype) for array in (data.contexts, data.queries, size * data.targets))
+    memorizer = build_memorizer(Dataset(*arrays), num_heads=3, tolerance=1e99)
+    assert memorizer.record.max_error < 1e-9 * size
+
+
+@pytest.mark.parametrize("seed", range(15, 22))
+def test_entries_of_all_sizes_are_built_or_refused(seed):
+    """In three parts, and without a warning of numpy."""
+    rng = np.random.default_rng(seed)
+    total, size, width = (int(rng.integers(*ends)) for ends in ((2, 8), (1, 4), (2, 6)))
+    shapes = (total, size, width), (total, width), (total,)
+    arrays = (rng.integers(-3, 4, s) * 2.0 ** rng.integers(-60, 60, s) for s in shapes)
+    with suppress(ConstructiveError):
+        data = Dataset(*arrays)
+        build_memorizer(data, num_heads=8, construction="paired", tolerance=1e99)
 
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9, 1e-11])

@@ -44,6 +44,14 @@ and PROVED, with status 0, or why not, with status 1. docs/certificates.md says 
 
 import sys
 
-from command import main
+try:
+    from command import main
+except ModuleNotFoundError as missing:
+    name = (missing.name or "").partition(".")[0]
+    if name not in ("numpy", "mpmath"):
+        raise
+    install = f"{sys.executable} -m pip install numpy mpmath"
+    print(f"NOT PROVED: {sys.executable} has no {name}; try: {install}")
+    sys.exit(1)
 
 sys.exit(main())

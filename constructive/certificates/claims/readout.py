@@ -91,6 +91,7 @@ class Readout(ClaimKind):
     statement = STATEMENT
     options = frozenset({"delta", "max_prec", "executor"})
     needs_rows = True
+    usual = False
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Bound the distance with more and more bits, unless Z looks singular."""

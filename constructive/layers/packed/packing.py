@@ -1,6 +1,7 @@
 """The weights of a decoder in few bits, and the same weights again, bit for bit."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -11,12 +12,14 @@ from constructive.layers.packed.registry import FLOATS, RULES
 from constructive.layers.packed.rules import LARGEST, BitArray, Bits, Matrix, Stored
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers
+from constructive.support.errors import shown
 
 # In the order in which they are read: the unembedding gives the order of tokens.
 NAMES = ("unembedding", "embedding", "positions", "W_Q", "W_K", "U")
 MOST_COLUMNS = 4096  # Of a matrix; with more of them weights are not packed
 
-_PARAMETER_BITS = 32  # That a parameter of a rule counts for
+# That a parameter of a rule counts for, and that it has at most, with its sign.
+_PARAMETER_BITS = 32
 
 
 class Packed(NamedTuple):
@@ -35,10 +38,13 @@ class Packed(NamedTuple):
 
 
 def packable(tensors: Mapping[str, Array]) -> bool:
-    """Whether weights are packed: integers, and not too many columns of them."""
+    """Whether weights are packed: integers, in matrices of not too many columns."""
+    try:
+        matrices = _matrices({name: array.shape for name, array in tensors.items()})
+    except ValueError:  # the weights are not those of a decoder
+        return False
     return all(
-        _matrix_shape(name, array.shape, len(tensors["W_Q"]))[1] <= MOST_COLUMNS
-        and bool((np.rint(array) == array).all())
+        matrices[name][1] <= MOST_COLUMNS and bool((np.rint(array) == array).all())
         for name, array in tensors.items()
     )
 
@@ -59,10 +65,10 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
     rules: dict[str, Any] = {}
     bits: list[BitArray] = []
     order, count = None, 0
-    heads = len(tensors["W_Q"])
+    matrices = _matrices({name: array.shape for name, array in tensors.items()})
     for name in NAMES:
         array = tensors[name]
-        columns = array.reshape(_matrix_shape(name, array.shape, heads))
+        columns = array.reshape(matrices[name])
         matrix, listed = Matrix(name, columns.shape, seed, order), []
         for index, values in enumerate(columns.T):
             key, best = min(_candidates(values, index, matrix), key=_size)
@@ -79,19 +85,19 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
 
 
 def unpack(rules: Mapping[str, Any], bits: BitArray, seed: int) -> dict[str, Array]:
-    """Read weights that `pack` stored."""
+    """Read weights that `pack` stored, float32 arrays by name.
+
+    The bits may be filled up with zeros to whole bytes. What a file says is compared with what it
+    may be before an array of that size is made. Raises ValueError for rules and bits that do not
+    fit together, and TypeError, KeyError and IndexError for what are not rules.
+    """
     if set(rules) != set(NAMES):
-        raise ValueError(f"its tensors are {sorted(rules)}")
+        raise ValueError(f"its tensors are {shown(sorted(rules))}")
+    shapes = {name: tuple(rules[name]["shape"]) for name in NAMES}
     given, order, tensors = Bits(bits), None, {}
-    heads = next(iter(rules["W_Q"]["shape"]))
-    for name in NAMES:
-        shape = tuple(rules[name]["shape"])
-        rows, count = _matrix_shape(name, shape, heads)
-        listed = [(run[1], tuple(run[2:])) for run in rules[name]["columns"] for _ in range(run[0])]
-        whole = all(is_integer(value) for _, parameters in listed for value in parameters)
-        if len(listed) != count or not whole:
-            raise ValueError(f"its rules for {name} are not those of {count} columns")
-        matrix, columns = Matrix(name, (rows, count), seed, order), np.empty((rows, count))
+    for name, (rows, count) in _matrices(shapes).items():
+        listed = _listed(rules[name]["columns"], name, count)
+        matrix, columns = Matrix(name, (rows, count), seed, order), np.empty((rows, count), "<f4")
         for index, (key, parameters) in enumerate(listed):
             rule = RULES[key]
             column = rule.read(parameters, given, index, matrix)
@@ -101,10 +107,23 @@ def unpack(rules: Mapping[str, Any], bits: BitArray, seed: int) -> dict[str, Arr
             if order is None:
                 order = order_of(column)
                 matrix = dataclasses.replace(matrix, order=order)
-        tensors[name] = columns.astype(np.float32).reshape(shape)
+        tensors[name] = columns.reshape(shapes[name])
     if given.left >= 8 or given.take(given.left).any():
         raise ValueError("it has more bits than its columns")
     return tensors
+
+
+def _listed(runs: list[Any], name: str, count: int) -> list[tuple[str, tuple[int, ...]]]:
+    """List the rule and the parameters of each column of a tensor."""
+    times = [run[0] for run in runs]
+    if count > MOST_COLUMNS:
+        raise ValueError(f"{name} has {shown(count)} columns, more than {MOST_COLUMNS}")
+    if not all(is_integer(n) and n > 0 for n in times) or sum(times) != count:
+        raise ValueError(f"its rules for {name} are not those of {count} columns")
+    parameters = [n for run in runs for n in run[2:]]
+    if not all(is_integer(n) and abs(n) < 1 << _PARAMETER_BITS - 1 for n in parameters):
+        raise ValueError(f"the rules for {name} have other parameters than integers of 32 bits")
+    return [(run[1], tuple(run[2:])) for run in runs for _ in range(run[0])]
 
 
 def order_of(values: Array) -> Integers:
@@ -119,16 +138,22 @@ def order_of(values: Array) -> Integers:
     return order
 
 
-def _matrix_shape(name: str, shape: tuple[int, ...], heads: int) -> tuple[int, int]:
-    """Return rows and columns: a row for each token, position or head; U also has one for x."""
-    whole = all(is_integer(size) and size > 0 for size in shape)
-    if not whole or len(shape) != (3 if name in {"W_Q", "W_K"} else 2):
-        raise ValueError(f"the shape of {name} is {shape}")
-    if name == "U" and heads:
-        if shape[0] % (heads + 1):
-            raise ValueError(f"the shape of U is {shape}")
-        return heads + 1, shape[0] // (heads + 1) * shape[1]
-    return shape[0], int(np.prod(shape[1:]))
+def _matrices(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:
+    """Return rows and columns: a row for each token, position or head; U also has one for x.
+
+    Raises ValueError for other shapes.
+    """
+    found = {}
+    for name in NAMES:
+        shape = shapes[name]
+        whole = all(is_integer(size) and size > 0 for size in shape)
+        if not whole or len(shape) != (3 if name in {"W_Q", "W_K"} else 2):
+            raise ValueError(f"the shape of {name} is {shown(shape)}")
+        rows = shapes["W_Q"][0] + 1 if name == "U" else shape[0]
+        if shape[0] % rows:
+            raise ValueError(f"the shape of {name} is {shown(shape)}")
+        found[name] = rows, math.prod(shape) // rows
+    return found
 
 
 def _candidates(values: Array, index: int, matrix: Matrix) -> Iterator[tuple[str, Stored]]:

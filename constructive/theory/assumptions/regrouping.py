@@ -376,11 +376,11 @@ class WideGroups(GroupSearch):
             found = self.proved(groups, order, f"found in pass {number + 1}")
             if found is not None:
                 return found
-        new = [flat for flat in sharing.flats(self.dataset.queries) if flat not in self._flats]
-        for flat in new:
-            self._flats.append(flat)
-            self.dependency = flat.dependency
-        return self.refuted(new)
+        for flat in sharing.flats(self.dataset.queries):
+            if flat not in self._flats:
+                self._flats.append(flat)
+                self.dependency = flat.dependency
+        return self.refuted(self._flats)
 
     def _too_narrow(self) -> Regrouping | None:
         """That no order will do, where contexts hold less than all examples (Theorem 8)."""
@@ -617,9 +617,13 @@ def regroup(
     total, size = dataset.num_examples, kind.size(dataset)
     most = num_heads * (size - 1) + 1
     if total > most:
-        others = {name: other.size(dataset) for name, other in SEARCHES.items()}
-        larger = [name for name, each in others.items() if size < each <= dataset.width]
-        ways = ["more heads", *(f"construction={name!r}" for name in larger)]
+        sizes = {name: other.size(dataset) for name, other in SEARCHES.items()}
+        enough = [
+            name
+            for name, each in sizes.items()
+            if each <= dataset.width and total <= num_heads * (each - 1) + 1
+        ]
+        ways = ["more heads", *(f"construction={name!r}" for name in enough)]
         raise CapacityError(
             f"{total} examples are more than H({kind.letter} - 1) + 1 = {most}",
             witness=total,
