@@ -16,7 +16,7 @@ from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError
 
 if TYPE_CHECKING:
-    from constructive.kernels.mistakes.bench import Memory
+    from constructive.kernels.formula import Memory
 
 
 class Finding(Protocol):
