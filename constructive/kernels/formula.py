@@ -182,7 +182,8 @@ def attention(rows: Rows, change: Change) -> Array:
         weights, total = change.weights(rows, logits)
     else:
         weights, total = rows.softmax if logits is rows.logits else softmax(rows, logits)
-    found = _summed(rows, weights, change) / total
+    v = change.v(rows) if change.v else rows.problem.v
+    found = summed(rows, weights, v, change.values) / total
     return change.output(rows, found) if change.output else found
 
 
@@ -206,14 +207,13 @@ def masked(rows: Rows, change: Change) -> Array:
     return np.where(change.visible(rows) if change.visible else rows.visible, logits, -np.inf)
 
 
-def _summed(rows: Rows, weights: Array, change: Change) -> Array:
-    """Return sums of weights times values."""
-    v = change.v(rows) if change.v else rows.problem.v
+def summed(rows: Rows, weights: Array, v: Array, of: Part) -> Array:
+    """Return sums of weights times values, of the keys' own addresses or of others."""
     width = v.shape[-1]
-    if not (change.v or change.values) and weights.size * width <= _FEW:
+    if of is None and v is rows.problem.v and weights.size * width <= _FEW:
         return (weights[:, None] @ rows.values)[:, 0]
     # Most weights are zero, so the others are gathered.
-    where = np.broadcast_to(change.values(rows) if change.values else rows.own, weights.shape)
+    where = np.broadcast_to(of(rows) if of else rows.own, weights.shape)
     found = np.zeros((len(weights), width))
     row, key = np.nonzero(~(np.abs(weights) <= _NEGLIGIBLE))
     starts = np.flatnonzero(np.diff(row, prepend=-1))

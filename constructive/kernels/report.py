@@ -20,7 +20,7 @@ from constructive.support.arrays import Array, Booleans, Integers
 _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
 _PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
-_SHOWN, _KINDS = 3, 8  # names that are shown; if more kinds lead to an output, none is said
+_SHOWN, MOST_KINDS = 3, 8  # names that are shown; if more kinds lead to an output, none is said
 _ASKED = 6  # reports whose names are tried on all others
 _NUMBER = re.compile(r"-?\d[\d.e+]*")
 _SIZE = re.compile(r" \([^)]*\)$")
@@ -116,7 +116,7 @@ class Report:
     def explanations(self) -> tuple[Explanation, ...]:
         """Mistakes that lead to the output, the best first; none if more than eight kinds do."""
         kinds = of_kinds(each.sentence for each in self.leading)
-        return self.leading if len(kinds) <= _KINDS else ()
+        return self.leading if len(kinds) <= MOST_KINDS else ()
 
     @cached_property
     def leading(self) -> tuple[Explanation, ...]:
@@ -286,7 +286,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
             for other in given:
                 agreed = other.agrees(agreed, is_whole=is_whole) if agreed else agreed
             names = of_kinds(sentence for stem, sentence in stems.items() if stem in agreed)
-            if 0 < len(names) <= _KINDS:
+            if 0 < len(names) <= MOST_KINDS:
                 every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
                 rows = "every row" if is_whole else "every wrong row"
                 part = "" if is_whole else "in some rows alone: "
