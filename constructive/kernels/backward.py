@@ -273,7 +273,7 @@ class BackwardReport:
         """Say where a gradient is wrong, and how."""
         found, wanted, wrong = getattr(self, name), getattr(self.backward, name), self.wrong[name]
         head, token = ("head", "query") if name == "dq" else ("KV head", "key")
-        b, h, i = np.indices(wrong.shape, sparse=True)
+        b, h, i = np.ogrid[tuple(slice(n) for n in wrong.shape)]
         axes = {token: i, head: h, "sequence": b}
         known = {axis: np.broadcast_to(x, wrong.shape) for axis, x in axes.items()}
         known |= {f"{token} mod {n}": known[token] % n for n in SIZES if n <= 0.6 * wrong.shape[2]}
@@ -281,7 +281,11 @@ class BackwardReport:
         where = f", {share:.0%} of those with {words}" if words else ""
         lines = [f"WHERE: {name}: {int(wrong.sum())} of {wrong.size} rows{where}"]
         if not np.isfinite(found[wrong]).any():
-            return [*lines, f"HOW: {name} is NaN or infinite there"]
+            return [
+                *lines,
+                f"HOW: {name} is NaN or infinite there; exp(S - lse) overflows where the backward "
+                "pass sees keys that the forward pass did not",
+            ]
         at = tuple(int(x) for x in np.argwhere(wrong)[0])
         column = int(np.nan_to_num(np.abs(found - wanted)[at], nan=np.inf).argmax())
         with np.errstate(all="ignore"):

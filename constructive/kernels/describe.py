@@ -30,7 +30,7 @@ class Description:
     def coordinates(self) -> Coordinates:
         """Numbers of every row, (B, H, T_q), the plainest first."""
         problem, spec, shape = self.facts.problem, self.facts.problem.spec, self.facts.wrong.shape
-        b, h, i = np.indices(shape, sparse=True)
+        b, h, i = np.ogrid[: shape[0], : shape[1], : shape[2]]
         visible, weights = problem.visible, problem.answer.weights
         queries, keys = spec.lengths
         first, last = visible.argmax(-1), spec.keys - 1 - visible[..., ::-1].argmax(-1)
@@ -187,7 +187,7 @@ class Description:
 
     def _key(self, rows: Integers) -> Iterator[str]:
         problem, spec, right = self.facts.problem, self.facts.problem.spec, self._of(rows)
-        where, factor = (x[rows] for x in self.facts.key)
+        where, factor = self.facts.key[0][rows], self.facts.key[1][rows]
         b, g, j = np.unravel_index(where, problem.v.shape[:3])
         parts, kv = [], spec.heads[1]
         if (b != right["sequence"]).any():
@@ -240,9 +240,8 @@ class Description:
         kept = np.isin(found.row, rows)
         if not kept.any():
             return
-        row, where, ratio, expected = (
-            x[kept] for x in (found.row, found.key, found.ratio, found.expected)
-        )
+        row, where = found.row[kept], found.key[kept]
+        ratio, expected = found.ratio[kept], found.expected[kept]
         known, right = self._of_keys(row, where)
         there = expected & (ratio >= _LOST)
         groups: tuple[tuple[str, Booleans, Booleans], ...] = (

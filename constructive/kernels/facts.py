@@ -62,12 +62,14 @@ class Facts:
     @cached_property
     def rows(self) -> Array:
         """Outputs of these rows, (W, d_v)."""
-        return self.out[tuple(self.index.T)]
+        found: Array = self.out[tuple(self.index.T)]
+        return found
 
     @cached_property
     def wanted(self) -> Array:
         """What they should be, (W, d_v)."""
-        return self.problem.expected[tuple(self.index.T)]
+        found: Array = self.problem.expected[tuple(self.index.T)]
+        return found
 
     @cached_property
     def ratio(self) -> Array:
@@ -149,7 +151,8 @@ class Facts:
 
 def _some(rows: Integers, count: int) -> Integers:
     """Return at most so many rows, spread over all."""
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int))]
+    at = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
+    return np.asarray(rows[np.unique(at)])
 
 
 def _usual(ratio: Array, weights: Array) -> float:

@@ -8,9 +8,10 @@ all sequences and KV heads, so reading another one is an index.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.kernels.masks import Causal, Window
 from constructive.kernels.paged import Pool
@@ -18,6 +19,7 @@ from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
 Memory = Pool | str  # how a kernel got its arrays: pages, or a key of `places.PLACES`
+Scalar = TypeVar("Scalar", bound=np.generic)
 Part = Callable[..., Any] | None
 LARGEST, _SMALLEST = 88.7, 2.0**-149  # of float32: exponents that overflow, weights that vanish
 _NEGLIGIBLE = 1e-14  # a weight that changes no digit that is compared
@@ -62,17 +64,20 @@ class Rows:
         ]
         return Rows(self.problem, np.hstack(parts), self.memory, self.shared)
 
-    def of(self, array: Array) -> Array:
+    def of(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """Return rows of an array that broadcasts to (B, H, T_q, ..)."""
         ends = zip(self.index.T, array.shape, strict=False)
-        return array[tuple(np.minimum(x, n - 1) for x, n in ends)]
+        found: npt.NDArray[Scalar] = array[tuple(np.minimum(x, n - 1) for x, n in ends)]
+        return found
 
     @cached_property
     def at(self) -> Integers:
         """The key on the diagonal, (R, 1)."""
-        masks = (self.problem.spec.mask(kind) for kind in (Causal, Window))
+        spec = self.problem.spec
+        masks = (spec.mask(Causal), spec.mask(Window))
         named = next((mask.alignment for mask in masks if mask is not None), "bottom-right")
-        return self.i + (self.keys - self.queries if named == "bottom-right" else 0)
+        found: Integers = self.i + (self.keys - self.queries) * (named == "bottom-right")
+        return found
 
     @cached_property
     def visible(self) -> Booleans:
@@ -80,12 +85,12 @@ class Rows:
         return self.of(self.problem.visible)
 
     @cached_property
-    def bias(self) -> Array | None:
+    def bias(self) -> Any:  # noqa: ANN401 - mistakes about it ask for it where there is one
         """What is added to logits, (R, T_k), or None."""
         return None if self.problem.bias is None else self.of(self.problem.bias)
 
     @cached_property
-    def sinks(self) -> Array | None:
+    def sinks(self) -> Any:  # noqa: ANN401 - likewise
         """Logits of sinks, (R, 1), or None."""
         return None if self.problem.sinks is None else self.problem.sinks[self.h]
 
@@ -123,12 +128,13 @@ class Rows:
     @cached_property
     def softmax(self) -> tuple[Array, Array]:
         """Right weights and their sums."""
-        return softmax(self, self.logits)
+        return softmax(self, self.logits, top=largest(self, self.logits))
 
     @cached_property
     def values(self) -> Array:
         """The values of the keys of each row, (R, T_k, d_v)."""
-        return self.problem.v.reshape(-1, self.problem.v.shape[-1])[self.own]
+        found: Array = self.problem.v.reshape(-1, self.problem.v.shape[-1])[self.own]
+        return found
 
     def scored(self, raw: Array, factor: float = 1.0, *, capped: bool = True) -> Array:
         """Return logits of products; `factor` is beside the scale."""
@@ -181,7 +187,7 @@ def attention(rows: Rows, change: Change) -> Array:
     elif change.weights:
         weights, total = change.weights(rows, logits)
     else:
-        weights, total = rows.softmax if logits is rows.logits else softmax(rows, logits)
+        weights, total = softmax(rows, logits)
     v = change.v(rows) if change.v else rows.problem.v
     found = summed(rows, weights, v, change.values) / total
     return change.output(rows, found) if change.output else found
@@ -240,8 +246,11 @@ def softmax(
     rows: Rows, logits: Array, *, zeros: Any = 0, sinks: Array | None = None, top: Any = None  # noqa: ANN401
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return weights and their sums: exponentials of logits less `top`, and of `zeros` more."""
+    is_right = logits is rows.logits and sinks is None and np.ndim(zeros) == 0 and not zeros
     sinks, zeros = rows.sinks if sinks is None else sinks, np.asarray(zeros)
     if top is None:
+        if is_right:
+            return rows.softmax
         top = largest(rows, logits, sinks)
         top = np.where(zeros > 0, np.maximum(top, 0.0), top)
     weights = exp(logits - top)

@@ -292,23 +292,33 @@ def _rounded(matrices: Matrices) -> Named:
 def _blocks(matrices: Matrices) -> Named:
     """Blocks of queries or keys that a loop leaves out, or that overwrite those before."""
     spec = matrices.problem.spec
+    lost = "the last block, which is not full, adds nothing to dk and dv"
     for n in BLOCKS:
-        last, size = (spec.queries - 1) // n * n, f"(blocks of {n} queries)"
+        whole, last = spec.queries // n * n, (spec.queries - 1) // n * n
         if n < spec.queries:
-            some = lambda r, n=n: r.i < spec.queries // n * n  # noqa: E731
-            late = Step(kept=lambda r, last=last: r.i >= last)
-            yield f"dk and dv are those of the last block, not summed over blocks {size}", late
-            lost = "the last block, which is not full, adds nothing to dk and dv"
+            size = f"(blocks of {n} queries)"
+            some, late = partial(_queries, end=whole), partial(_queries, start=last)
+            yield f"dk and dv are those of the last block, not summed {size}", Step(kept=late)
             yield f"{lost} {size}", Step(kept=some)
             yield f"{lost}, and has no dq {size}", Step(kept=some, asked=some)
-        last = (spec.keys - 1) // n * n
         if n < spec.keys:
-            late = Step(asked=lambda r, last=last: r.j >= last)
-            yield f"dq is that of the last block, not summed over blocks (blocks of {n} keys)", late
+            late = partial(_keys, start=(spec.keys - 1) // n * n)
+            yield f"dq is that of the last block, not summed (blocks of {n} keys)", Step(asked=late)
+
+
+def _queries(rows: Rows, start: int = 0, end: int | None = None) -> Booleans:
+    return np.asarray(
+        (rows.i >= start) & (rows.i < (rows.problem.spec.queries if end is None else end))
+    )
+
+
+def _keys(rows: Rows, start: int) -> Booleans:
+    return np.asarray(rows.j >= start)
 
 
 def _without_last(x: Array) -> Array:
-    return x * (np.arange(x.shape[2]) < x.shape[2] - 1)[:, None]
+    found: Array = x * (np.arange(x.shape[2]) < x.shape[2] - 1)[:, None]
+    return found
 
 
 def _of(rows: Rows, array: Array) -> Array:
@@ -348,8 +358,10 @@ def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
     p, scores, scale = matrices.weights, matrices.scores, spec.factor
     heads = {1: matrices.of_heads(scores * scale)(matrices.problem.q),
              2: matrices.of_heads(p)(matrices.d_out)}  # fmt: skip
-    shape = spec.batch, spec.heads[1], spec.group
-    split = lambda x: x.reshape(*shape, *x.shape[2:])  # noqa: E731
+
+    def split(x: Array) -> Array:
+        return x.reshape(spec.batch, spec.heads[1], spec.group, *x.shape[2:])
+
     of_group: dict[str, Callable[[Array], Array]] = {
         "those of the first query head of each group alone": lambda x: split(x)[:, :, 0],
         "those of the last query head of each group alone": lambda x: split(x)[:, :, -1],
@@ -393,7 +405,7 @@ def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Boole
         return []
     with np.errstate(all="ignore"):
         close = 2.0 ** (2 - min(matrices.problem.spec.output.digits, _MOST_DIGITS))
-        same = lambda one, other, near: _is_same(one, other, near, close)  # noqa: E731
+        same = partial(_is_same, close=close)
         said = [name for name, made in written(matrices) if all(map(same, found, made, slack))]
         rows = Rows(matrices.problem, _tried(matrices, wrong), shared=matrices.rows.shared)
         few, near = rows.of(found[0]), rows.of(slack[0])
@@ -416,11 +428,9 @@ def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Boole
 
 def _tried(matrices: Matrices, wrong: dict[str, Booleans]) -> Integers:
     """Return some rows whose dq is wrong, or that read keys whose dk or dv is, and some others."""
-    bad = wrong["dq"]
-    if not bad.any():
-        group = matrices.problem.spec.group
-        keys = np.repeat(wrong["dk"] | wrong["dv"], group, axis=1)[:, :, None]
-        bad = (keys & (matrices.weights > 0.0)).any(-1)
+    keys = np.repeat(wrong["dk"] | wrong["dv"], matrices.problem.spec.group, axis=1)[:, :, None]
+    reading: Booleans = np.asarray((keys & (matrices.weights > 0.0)).any(-1))
+    bad = wrong["dq"] if wrong["dq"].any() else reading
     parts = [np.argwhere(rows) for rows in (bad, ~bad & matrices.d_out.any(-1))]
     return np.concatenate(
         [x[np.linspace(0, len(x) - 1, _ROWS).astype(int)] for x in parts if len(x)]

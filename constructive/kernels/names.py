@@ -26,7 +26,7 @@ from constructive.kernels.formula import (
 from constructive.kernels.masks import Boolean, Causal, Given, LeftPadding, Mask, Prefix, Window
 from constructive.kernels.paged import Pool
 from constructive.kernels.places import PLACES
-from constructive.support.arrays import Array, Booleans
+from constructive.support.arrays import Array, Booleans, Integers
 
 BLOCKS = (16, 32, 64, 128, 8, 24, 48)
 TILES = ((16, 16), (32, 32), (64, 64), (32, 64), (128, 64), (64, 128), (32, 48))
@@ -38,9 +38,10 @@ _OF_SPLITS = (
     "of the first row of the block (blocks of 16 queries)",
 )  # fmt: skip # places of log-sum-exps, which are tried for all sizes of splits
 _WHOLE = 2**21  # logits of a problem of which all may be computed
-Named = Iterator[tuple[str, Change]]
-Of = dict[str, Callable[[Rows], Any]]
+At = Callable[[Rows], Any]
+Of = dict[str, At]
 Weighed = Callable[[Rows, Array], Any]
+Named = Iterator[tuple[str, Change]]
 
 
 def mistakes(rows: Rows) -> dict[str, Change]:
@@ -51,7 +52,27 @@ def mistakes(rows: Rows) -> dict[str, Change]:
 def without(rows: Rows, mask: Mask | None) -> Booleans:
     """Return what is visible by all masks but one."""
     spec = rows.problem.spec
-    return rows.of(rows.once(("without", mask), lambda: spec.visible(but=mask)))
+    found: Booleans = rows.of(rows.once(("without", mask), lambda: spec.visible(but=mask)))
+    return found
+
+
+def _masked(words: str, mask: Mask | None, seen: Of) -> Named:
+    """Yield masks in the place of one."""
+    for name, of in seen.items():
+        yield f"{words} {name}", _seen(mask, of)
+
+
+def _seen(mask: Mask | None, of: At) -> Change:
+    return Change(visible=lambda r: without(r, mask) & of(r))
+
+
+def _up_to(ends: Of) -> Of:
+    """Return which keys are seen, by the last one."""
+    return {words: partial(_ends_at, end=end) for words, end in ends.items()}
+
+
+def _ends_at(rows: Rows, end: At) -> Booleans:
+    return np.asarray(rows.j <= end(rows))
 
 
 def diagonals(rows: Rows) -> Named:
@@ -60,7 +81,7 @@ def diagonals(rows: Rows) -> Named:
     mask = spec.mask(Causal) or spec.mask(Prefix)
     if mask is None:
         return
-    shifts, last = spec.lengths[1] - spec.lengths[0], spec.queries - 1
+    shifts, group, count = spec.lengths[1] - spec.lengths[0], spec.group, spec.queries
     is_right = mask.alignment == "bottom-right"
     other = "top-left" if is_right else "bottom-right"
     ends: Of = {
@@ -70,49 +91,51 @@ def diagonals(rows: Rows) -> Named:
         f"is aligned {other}, not {mask.alignment}": lambda r: r.i + shifts[r.b] * (not is_right),
         "has an offset that is cut off at zero": lambda r: np.maximum(r.at, r.i),
         "has its offset negated": lambda r: 2 * r.i - r.at,
-        "takes lengths in memory for those of the sequence": lambda r: (
-            r.i + spec.keys - spec.queries
-        ),
+        "takes lengths in memory for those of the sequence": lambda r: r.i + spec.keys - count,
         "has the offset of sequence 0": lambda r: r.i + shifts[0] * is_right,
-        "takes query // group for the query": lambda r: r.i // spec.group + r.at - r.i,
+        "takes query // group for the query": lambda r: r.i // group + r.at - r.i,
         "takes query * group + the head's number in the group for the query": lambda r: (
-            r.i * spec.group + r.h % spec.group + r.at - r.i
+            r.i * group + r.h % group + r.at - r.i
         ),
         "takes rows of a group for queries that follow each other": lambda r: (
-            (r.h % spec.group * spec.queries + r.i) // spec.group + r.at - r.i
+            (r.h % group * count + r.i) // group + r.at - r.i
         ),
         "takes every query for the last one": lambda r: r.keys - 1,
     }
     for q, k in TILES:
-        size = f"(blocks of {q} queries and {k} keys)"
-        first = partial(lambda r, q: r.at - r.i % q, q=q)
-        end = partial(lambda r, q: r.at - r.i + np.minimum(r.i // q * q + q - 1, last), q=q)
-        ends |= {
-            f"hides whole blocks alone, nothing inside of the last one {size}": lambda r, k=k, end=end: (  # noqa: E501
-                end(r) // k * k + k - 1
-            ),
-            f"is that of the last row of each block of queries {size}": end,
-            f"is that of the first row of each block of queries {size}": first,
-            f"ends before the block of the diagonal {size}": lambda r, k=k, end=end: np.minimum(
-                r.at, end(r) // k * k - 1
-            ),
-            f"ends with the block of keys of the first row of each block {size}": (
-                lambda r, k=k, first=first: np.minimum(r.at, first(r) // k * k + k - 1)
-            ),
-            f"ends with the block of keys of the top-left diagonal {size}": lambda r, q=q, k=k: (
-                np.minimum(r.at, (r.i // q * q + q - 1) // k * k + k - 1)
-            ),
-            f"drops an odd block at the end of the loop {size}": lambda r, k=k, end=end: np.where(
-                end(r) < k, r.at, np.minimum(r.at, (end(r) // k + 1) // 2 * 2 * k - 1)
-            ),
-        }
-    for words, end in ends.items():
-        yield f"the causal mask {words}", _seen(lambda r, end=end: r.j <= end(r), mask)
+        ends |= _in_tiles(q, k, count - 1)
+    yield from _masked("the causal mask", mask, _up_to(ends))
 
 
-def _seen(of: Callable[[Rows], Booleans], mask: Mask | None) -> Change:
-    """Return the change of one mask into another."""
-    return Change(visible=lambda r: without(r, mask) & of(r))
+def _in_tiles(q: int, k: int, last: int) -> Of:
+    """Return ends of a causal mask that are wrong in tiles of q queries and k keys."""
+    size = f"(blocks of {q} queries and {k} keys)"
+
+    def first(r: Rows) -> Any:  # noqa: ANN401
+        return r.at - r.i % q
+
+    def end(r: Rows) -> Any:  # noqa: ANN401
+        return r.at - r.i + np.minimum(r.i // q * q + q - 1, last)
+
+    return {
+        f"hides whole blocks alone, nothing inside of the last one {size}": lambda r: (
+            end(r) // k * k + k - 1
+        ),
+        f"is that of the last row of each block of queries {size}": end,
+        f"is that of the first row of each block of queries {size}": first,
+        f"ends before the block of the diagonal {size}": lambda r: np.minimum(
+            r.at, end(r) // k * k - 1
+        ),
+        f"ends with the block of keys of the first row of each block {size}": lambda r: np.minimum(
+            r.at, first(r) // k * k + k - 1
+        ),
+        f"ends with the block of keys of the top-left diagonal {size}": lambda r: np.minimum(
+            r.at, (r.i // q * q + q - 1) // k * k + k - 1
+        ),
+        f"drops an odd block at the end of the loop {size}": lambda r: np.where(
+            end(r) < k, r.at, np.minimum(r.at, (end(r) // k + 1) // 2 * 2 * k - 1)
+        ),
+    }
 
 
 def windows(rows: Rows) -> Named:
@@ -135,18 +158,21 @@ def windows(rows: Rows) -> Named:
         "of 0 keys is unlimited": (left or np.inf, right),
         "is half as long": (left // 2, right),
     }
-    inside = lambda r, at, low, high: (r.j >= at - low) & (r.j <= at + high)  # noqa: E731
-    for words, (low, high) in sides.items():
-        change = _seen(lambda r, low=low, high=high: inside(r, r.at, low, high), mask)
-        yield f"the window {words}", change
-    places: Of = {"has the other alignment": lambda r: 2 * r.i - r.at + r.keys - r.queries}
-    for q in BLOCKS:
-        at = partial(lambda r, q: r.at - r.i % q, q=q)
-        places[f"is that of the first row of its block (blocks of {q} queries)"] = at
-    for words, at in places.items():
-        yield f"the window {words}", _seen(lambda r, at=at: inside(r, at(r), left, right), mask)
-    causal = spec.mask(Causal)
-    yield "the window takes the place of the causal mask", _seen(lambda r: r.visible | True, causal)
+
+    def around(at: At, low: float, high: float) -> At:
+        return lambda r: (r.j >= at(r) - low) & (r.j <= at(r) + high)
+
+    def of_block(n: int) -> At:
+        return around(lambda r: r.at - r.i % n, left, right)
+
+    found = {words: around(lambda r: r.at, *ends) for words, ends in sides.items()}
+    other: At = lambda r: 2 * r.i - r.at + r.keys - r.queries  # noqa: E731
+    found["has the other alignment"] = around(other, left, right)
+    for n in BLOCKS:
+        found[f"is that of the first row of its block (blocks of {n} queries)"] = of_block(n)
+    yield from _masked("the window", mask, found)
+    alone = Change(visible=lambda r: without(r, spec.mask(Causal)))
+    yield "the window takes the place of the causal mask", alone
 
 
 def lengths(rows: Rows) -> Named:
@@ -154,35 +180,38 @@ def lengths(rows: Rows) -> Named:
     spec = rows.problem.spec
     batch, keys = spec.batch, spec.lengths[1]
     ends: Of = {
-        "is not applied": lambda r: r.keys * 0 + spec.keys,
-        "is one too long": lambda r: r.keys + 1,
-        "is one too short": lambda r: r.keys - 1,
-        "is that of sequence 0": lambda r: r.keys * 0 + keys[0],
-        "is that of the next sequence": lambda r: keys[(r.b + 1) % batch],
-        "is that of the sequence before": lambda r: keys[r.b - 1],
+        "is not applied": lambda _: spec.keys,
+        "is one too long": lambda r: r.keys,
+        "is one too short": lambda r: r.keys - 2,
+        "is that of sequence 0": lambda _: keys[0] - 1,
+        "is that of the next sequence": lambda r: keys[(r.b + 1) % batch] - 1,
+        "is that of the sequence before": lambda r: keys[r.b - 1] - 1,
     }
+
+    def of_block(n: int) -> Of:
+        return {
+            f"is rounded up to a block (blocks of {n})": lambda r: -(-r.keys // n) * n - 1,
+            f"is rounded down to a block (blocks of {n})": lambda r: r.keys // n * n - 1,
+        }
+
     for n in BLOCKS:
-        ends[f"is rounded up to a block (blocks of {n})"] = lambda r, n=n: -(-r.keys // n) * n
-        ends[f"is rounded down to a block (blocks of {n})"] = lambda r, n=n: r.keys // n * n
+        ends |= of_block(n)
     of_lengths = (m for m in spec.masks if (m.key_lengths(batch, spec.keys) < spec.keys).any())
-    padding = next(of_lengths, None)
-    for words, end in ends.items():
-        change = _seen(lambda r, end=end: r.j < end(r), padding)
-        yield f"the length of a sequence {words}", change
-    mask = spec.mask(LeftPadding)
-    if mask is not None:
-        starts = np.array(mask.starts)
+    yield from _masked("the length of a sequence", next(of_lengths, None), _up_to(ends))
+    padding = spec.mask(LeftPadding)
+    if padding is not None:
+        starts = np.array(padding.starts)
         seen: Of = {
             "is read": lambda r: r.j >= 0,
             "is one key too short": lambda r: r.j >= starts[r.b] - 1,
             "is one key too long": lambda r: r.j > starts[r.b],
             "is taken to be on the right": lambda r: r.j < r.keys - starts[r.b],
         }
-        yield from ((f"left padding {words}", _seen(some, mask)) for words, some in seen.items())
+        yield from _masked("left padding", padding, seen)
     given = spec.mask(Boolean) or spec.mask(Given)
     if given is None:
         return
-    free = lambda r: without(r, given)  # noqa: E731
+    free = partial(without, mask=given)
     yield "the given mask is not applied", Change(visible=free)
     yield "the given mask is inverted", Change(visible=lambda r: free(r) & ~r.visible)
     added = Change(visible=free, logits=lambda r, raw: r.scored(raw) + r.visible)
@@ -196,7 +225,6 @@ def places_of_rows(rows: Rows) -> Of:
     """Return other rows in the place of rows, by what they are called."""
     spec = rows.problem.spec
     (count, kv), group, n = spec.heads, spec.group, spec.queries
-    flat, turned = lambda r: r.h * n + r.i, lambda r: r.i * count + r.h
     found: Of = {
         "of the row before": lambda r: r.moved(i=r.i - 1),
         "of the row behind": lambda r: r.moved(i=r.i + 1),
@@ -214,66 +242,70 @@ def places_of_rows(rows: Rows) -> Of:
         "of sequence 0": lambda r: r.moved(b=0),
         "of the next sequence": lambda r: r.moved(b=r.b + 1),
         "at (query, head), read as (head, query)": lambda r: r.moved(
-            h=flat(r) % count, i=flat(r) // count
+            h=(r.h * n + r.i) % count, i=(r.h * n + r.i) // count
         ),
         "at (head, query), read as (query, head)": lambda r: r.moved(
-            h=turned(r) // n, i=turned(r) % n
+            h=(r.i * count + r.h) // n, i=(r.i * count + r.h) % n
         ),
         "of queries in reverse": lambda r: r.moved(i=n - 1 - r.i),
         "of query 0": lambda r: r.moved(i=0),
     }
-    for m in (m for m in (*BLOCKS, 4) if m < n):
+
+    def of_block(m: int) -> Of:
         size = f"(blocks of {m} queries)"
-        late = partial(lambda r, m: n // m * m + r.i - (n - m), m=m)
-        found |= {
-            f"of the block before {size}": lambda r, m=m: r.moved(
-                i=np.where(r.i >= m, r.i - m, r.i)
-            ),
-            f"of the first row of the block {size}": lambda r, m=m: r.moved(i=r.i // m * m),
-            f"of the first block {size}": lambda r, m=m: r.moved(i=r.i % m),
-            f"of later rows in the last block, moved back to be full {size}": (
-                lambda r, m=m, late=late: r.moved(i=np.where(r.i >= n - m, late(r), r.i))
+        return {
+            f"of the block before {size}": lambda r: r.moved(i=np.where(r.i >= m, r.i - m, r.i)),
+            f"of the first row of the block {size}": lambda r: r.moved(i=r.i // m * m),
+            f"of the first block {size}": lambda r: r.moved(i=r.i % m),
+            f"of later rows in the last block, moved back to be full {size}": lambda r: r.moved(
+                i=np.where(r.i >= n - m, n // m * m + r.i - (n - m), r.i)
             ),
         }
+
+    for m in (m for m in (*BLOCKS, 4) if m < n):
+        found |= of_block(m)
     return found
 
 
 def rows_elsewhere(rows: Rows) -> Named:
     """Outputs, queries, masks, biases and sinks of other rows."""
+    parts = ["visible"] + ["bias"] * (rows.bias is not None) + ["sinks"] * (rows.sinks is not None)
+    called = {"visible": "mask", "bias": "bias", "sinks": "sink"}
     for words, place in places_of_rows(rows).items():
         yield f"the output is that {words}", Change(rows=place)
         yield f"the query is that {words}", Change(query=place)
-        yield f"the mask is that {words}", Change(visible=lambda r, place=place: place(r).visible)
-        if rows.bias is not None:
-            yield f"the bias is that {words}", Change(bias=lambda r, place=place: place(r).bias)
-        if rows.sinks is not None:
-            yield f"the sink is that {words}", Change(sinks=lambda r, place=place: place(r).sinks)
+        for part in parts:
+            other = partial(_other, place=place, part=part)
+            yield f"the {called[part]} is that {words}", Change(**{part: other})
+
+
+def _other(rows: Rows, place: At, part: str) -> Any:  # noqa: ANN401
+    return getattr(place(rows), part)
 
 
 def keys_elsewhere(rows: Rows) -> Named:
     """Keys and values of other places, and columns of masks and biases."""
     spec = rows.problem.spec
-    count, kv = spec.heads
+    batch, (count, kv) = spec.batch, spec.heads
     columns: Of = {
         "of the key before": lambda r: r.j - 1,
         "of the key behind": lambda r: r.j + 1,
         "of keys in reverse": lambda r: r.keys - 1 - r.j,
         "of the first key": lambda r: r.j * 0,
     }
-    for n in (n for n in BLOCKS if n < spec.keys):
+
+    def of_block(n: int) -> Of:
         size = f"(blocks of {n})"
-        columns |= {
-            f"of the block before {size}": lambda r, n=n: np.where(r.j >= n, r.j - n, r.j),
-            f"of the first block, in each block {size}": lambda r, n=n: r.j % n,
-            f"of the other half of the block {size}": lambda r, n=n: (
-                r.j // n * n + (r.j + n // 2) % n
-            ),
-            f"of the block before, in every other block {size}": lambda r, n=n: (
-                r.j - n * (r.j // n % 2)
-            ),
+        return {
+            f"of the block before {size}": lambda r: np.where(r.j >= n, r.j - n, r.j),
+            f"of the first block, in each block {size}": lambda r: r.j % n,
+            f"of the other half of the block {size}": lambda r: r.j // n * n + (r.j + n // 2) % n,
+            f"of the block before, in every other block {size}": lambda r: r.j - n * (r.j // n % 2),
             f"that lag behind where blocks are skipped {size}": partial(_lagging, n=n),
         }
-    program = lambda r: r.b * count + r.h  # noqa: E731
+
+    for n in (n for n in BLOCKS if n < spec.keys):
+        columns |= of_block(n)
     places: Of = {
         "of KV head h % G": lambda r: (r.b, r.h % kv, r.j),
         "of KV head 0": lambda r: (r.b, 0, r.j),
@@ -281,39 +313,51 @@ def keys_elsewhere(rows: Rows) -> Named:
         "of the next KV head": lambda r: (r.b, (r.g + 1) % kv, r.j),
         "of KV heads in reverse": lambda r: (r.b, kv - 1 - r.g, r.j),
         "of sequence 0": lambda r: (0, r.g, r.j),
-        "of the next sequence": lambda r: ((r.b + 1) % spec.batch, r.g, r.j),
+        "of the next sequence": lambda r: ((r.b + 1) % batch, r.g, r.j),
         "of sequence p mod B of program p = b H + h": lambda r: (
-            program(r) % spec.batch, program(r) // spec.batch // spec.group, r.j,
+            (r.b * count + r.h) % batch, (r.b * count + r.h) // batch // spec.group, r.j,
         ),
     }  # fmt: skip
-    clipped = lambda j: np.clip(j, 0, spec.keys - 1)  # noqa: E731
-    places |= {words: lambda r, at=at: (r.b, r.g, clipped(at(r))) for words, at in columns.items()}
-    for words, place in places.items():
-        where = partial(lambda r, place: r.address(*place(r)), place=place)
-        yield f"keys and values are those {words}", Change(keys=where, values=where)
-        yield f"values are those {words}", Change(values=where)
-        yield f"keys are those {words}", Change(keys=where)
-    has_mask = spec.mask(Boolean) or spec.mask(Given)
+    where = {words: partial(_address, place=place) for words, place in places.items()}
     for words, at in columns.items():
-        turned = partial(_turned, at=lambda r, at=at: clipped(at(r)))
-        if has_mask:
-            change = Change(visible=lambda r, turned=turned: turned(r, r.visible))
+        where[words] = partial(_column, at=at)
+    for words, address in where.items():
+        yield f"keys and values are those {words}", Change(keys=address, values=address)
+        yield f"values are those {words}", Change(values=address)
+        yield f"keys are those {words}", Change(keys=address)
+    for words, at in columns.items():
+        if spec.mask(Boolean) or spec.mask(Given):
+            change = Change(visible=partial(_turned, at=at, part="visible"))
             yield f"columns of the mask are those {words}", change
         if rows.bias is not None:
-            change = Change(bias=lambda r, turned=turned: turned(r, r.bias))
+            change = Change(bias=partial(_turned, at=at, part="bias"))
             yield f"columns of the bias are those {words}", change
 
 
-def _turned(rows: Rows, x: Array, at: Callable[[Rows], Any]) -> Array:
-    return np.take_along_axis(x, np.broadcast_to(at(rows), x.shape), axis=1)
+def _address(rows: Rows, place: At) -> Integers:
+    found: Integers = rows.address(*place(rows))
+    return found
 
 
-def _lagging(rows: Rows, n: int) -> Array:
+def _clipped(rows: Rows, at: At) -> Integers:
+    found: Integers = np.clip(at(rows), 0, rows.problem.spec.keys - 1)
+    return found
+
+
+def _column(rows: Rows, at: At) -> Integers:
+    return rows.address(rows.b, rows.g, _clipped(rows, at))
+
+
+def _turned(rows: Rows, at: At, part: str) -> Any:  # noqa: ANN401
+    x = getattr(rows, part)
+    return np.take_along_axis(x, np.broadcast_to(_clipped(rows, at), x.shape), axis=1)
+
+
+def _lagging(rows: Rows, n: int) -> Integers:
     """Return places of keys where each block that is seen comes at once behind the one before."""
     starts = np.arange(0, rows.j.shape[1], n)
     seen = np.logical_or.reduceat(rows.visible, starts, axis=1)
-    found: Array = rows.j - np.cumsum(~seen, axis=1)[:, rows.j[0] // n] * n
-    return found
+    return np.asarray(rows.j - np.cumsum(~seen, axis=1)[:, rows.j[0] // n] * n)
 
 
 def _splits(rows: Rows) -> list[tuple[int, str]]:
@@ -327,49 +371,62 @@ def _splits(rows: Rows) -> list[tuple[int, str]]:
     return list(found.items())
 
 
+def _begin(rows: Rows) -> Integers:
+    return np.asarray(rows.visible.argmax(-1)[:, None])
+
+
+def _end(rows: Rows) -> Integers:
+    return np.asarray(rows.visible.shape[1] - 1 - rows.visible[:, ::-1].argmax(-1)[:, None])
+
+
 def sets_of_keys(rows: Rows) -> Named:
     """Keys that are lost, or count twice."""
-    begin = lambda r: r.visible.argmax(-1)[:, None]  # noqa: E731
-    end = lambda r: r.visible.shape[1] - 1 - r.visible[:, ::-1].argmax(-1)[:, None]  # noqa: E731
+    keys = rows.problem.spec.keys
     sets: Of = {
         "the first key": lambda r: r.j == 0,
         "the last key": lambda r: r.j == r.keys - 1,
     }
-    for n in (n for n in BLOCKS if n < rows.problem.spec.keys):
+
+    def of_block(n: int) -> Of:
         size = f"(blocks of {n} keys)"
-        sets |= {
-            f"the first block {size}": lambda r, n=n: r.j < n,
-            f"the second block {size}": lambda r, n=n: r.j // n == 1,
-            f"the last block {size}": lambda r, n=n: r.j // n == end(r) // n,
-            f"all but the last block {size}": lambda r, n=n: r.j // n != end(r) // n,
-            f"the last key of each block {size}": lambda r, n=n: r.j % n == n - 1,
-            f"the block of keys where the row begins {size}": lambda r, n=n: (
-                r.visible & (r.j // n == begin(r) // n) & (begin(r) % n > 0)
+        return {
+            f"the first block {size}": lambda r: r.j < n,
+            f"the second block {size}": lambda r: r.j // n == 1,
+            f"the last block {size}": lambda r: r.j // n == _end(r) // n,
+            f"all but the last block {size}": lambda r: r.j // n != _end(r) // n,
+            f"the last key of each block {size}": lambda r: r.j % n == n - 1,
+            f"the block of keys where the row begins {size}": lambda r: (
+                r.visible & (r.j // n == _begin(r) // n) & (_begin(r) % n > 0)
             ),
-            f"what a last block has again that is moved back to be full {size}": lambda r, n=n: (
+            f"what a last block has again that is moved back to be full {size}": lambda r: (
                 (r.j >= r.keys - n) & (r.j < r.keys // n * n) & (r.keys > n)
             ),
         }
-    for n, size in _splits(rows):
-        sets |= {
-            f"the first split {size}": lambda r, n=n: r.j < n,
-            f"all but the first split {size}": lambda r, n=n: r.j >= n,
-            f"the last split {size}": lambda r, n=n: r.j // n == (r.j.size - 1) // n,
-            f"the first key of each split but the first {size}": lambda r, n=n: (
+
+    def of_split(n: int, size: str) -> Of:
+        return {
+            f"the first split {size}": lambda r: r.j < n,
+            f"all but the first split {size}": lambda r: r.j >= n,
+            f"the last split {size}": lambda r: r.j // n == (keys - 1) // n,
+            f"the first key of each split but the first {size}": lambda r: (
                 (r.j % n == 0) & (r.j > 0)
             ),
-            f"the last key of each split but the last {size}": lambda r, n=n: (
-                (r.j % n == n - 1) & (r.j < r.j.size - 1)
+            f"the last key of each split but the last {size}": lambda r: (
+                (r.j % n == n - 1) & (r.j < keys - 1)
             ),
         }
-    keys = rows.problem.spec.keys
+
+    for n in (n for n in BLOCKS if n < keys):
+        sets |= of_block(n)
+    for n, size in _splits(rows):
+        sets |= of_split(n, size)
     for parts in (2, 3, 4, 8):
         for n in (1, *BLOCKS):
-            whole = keys // (parts * n) * n * parts
-            if 0 < whole < keys:
+            end = keys // (parts * n) * n * parts
+            if 0 < end < keys:
                 size = f"({parts} splits, of blocks of {n} keys)"
                 left = f"what is left if the size of splits is rounded down {size}"
-                sets[left] = lambda r, whole=whole: r.j >= whole
+                sets[left] = partial(_behind, end=end)
     fates = {
         "is not read": (0, 0), "is not in the sum of weights": (1, 0),
         "is not in the output": (0, 1), "counts twice": (2, 2),
@@ -380,8 +437,12 @@ def sets_of_keys(rows: Rows) -> Named:
             yield f"{words} {fate}", Change(weights=change)
 
 
+def _behind(rows: Rows, end: int) -> Booleans:
+    return rows.j >= end
+
+
 def _counted(
-    rows: Rows, logits: Array, some: Callable[[Rows], Booleans], of_values: int, of_sums: int
+    rows: Rows, logits: Array, some: At, of_values: int, of_sums: int
 ) -> tuple[Array, Array]:
     """Return weights where some keys count several times, in sums of values and of weights."""
     those = some(rows)
@@ -393,10 +454,10 @@ def _counted(
 
 
 def scores(rows: Rows) -> Named:
-    """Scales, soft caps, biases, and logits of hidden keys."""
+    """Scales, soft caps, and logits of hidden keys."""
     problem, spec, d = rows.problem, rows.problem.spec, rows.problem.spec.head_dim
     scale, cap = spec.factor, spec.soft_cap
-    for words, factor in {
+    factors = {
         "logits are not scaled": 1.0 / scale,
         "the scale is applied twice": scale,
         "the scale is 1 / d": 1.0 / d / scale,
@@ -407,10 +468,13 @@ def scores(rows: Rows) -> Named:
         "logits lack the factor log2(e): exp2 in the place of exp": 1.0 / LOG2E,
         "logits are doubled": 2.0,
         "logits are negated": -1.0,
-    }.items():
-        yield words, Change(logits=lambda r, raw, f=factor: r.scored(raw, f))
-    of_raw: dict[str, Callable[[Rows, Array], Any]] = {}
+    }
+    for words, factor in factors.items():
+        yield words, Change(logits=partial(Rows.scored, factor=factor))
+    of_raw: dict[str, Weighed] = {}
+    hidden = {"0": 0.0, "-100": 100.0, "-10000": 1e4, "-50000": 5e4, "-1e9": 1e9}
     if cap is not None:
+        hidden["-cap, as the soft cap comes after the mask"] = cap
         of_raw |= {
             "the soft cap is not applied": lambda r, raw: r.scored(raw, capped=False),
             "the soft cap is not multiplied back": lambda _, raw: np.tanh(raw * scale / cap),
@@ -419,45 +483,40 @@ def scores(rows: Rows) -> Named:
             ),
             "the soft cap cuts off": lambda _, raw: np.clip(raw * scale, -cap, cap),
         }
-    hidden = {"0": 0.0, "-100": 100.0, "-10000": 1e4, "-50000": 5e4, "-1e9": 1e9}
-    hidden |= {"-cap, as the soft cap comes after the mask": cap} if cap else {}
     for words, low in hidden.items():
-        logits = partial(lambda r, raw, low: np.where(r.visible, r.scored(raw), -low), low=low)
-        change = Change(visible=lambda r: r.j < r.keys, logits=logits)
+        change = Change(visible=lambda r: r.j < r.keys, logits=partial(_lowered, low=low))
         yield f"hidden keys have the logit {words}", change
-    if spec.queries == spec.keys and problem.answer.weights.size <= _WHOLE:
-        of_raw["logits are transposed"] = lambda r, _: r.scored(
-            r.of(r.once("products", lambda: _products(r)).swapaxes(2, 3))
-        )
-    yield from ((words, Change(logits=logits)) for words, logits in of_raw.items())
     if problem.answer.weights.size <= _WHOLE:
         yield "softmax is over queries, not over keys", Change(weights=_over_queries)
-    if rows.bias is not None:
-        ahead = lambda r: r.j > r.at  # noqa: E731
-        biases: Of = {
-            "is not added": lambda r: 0.0 * r.bias,
-            "is scaled as logits are": lambda r: scale * r.bias,
-            "is added twice": lambda r: 2.0 * r.bias,
-            "is multiplied by log2(e)": lambda r: LOG2E * r.bias,
-            "is subtracted": lambda r: -r.bias,
-            "has distances with a sign": lambda r: r.bias * np.where(ahead(r), -1.0, 1.0),
-            "is zero for keys of the future": lambda r: np.where(ahead(r), 0.0, r.bias),
-        }
-        yield from ((f"the bias {words}", Change(bias=bias)) for words, bias in biases.items())
-        product = Change(logits=lambda r, raw: r.capped(raw) * r.bias)
-        yield "the bias is multiplied with logits, not added", product
-    if rows.bias is not None and cap is not None:
-        before = Change(logits=lambda r, raw: cap * np.tanh((raw * scale + r.bias) / cap))
-        yield "the bias is added before the soft cap", before
+        if spec.queries == spec.keys:
+            of_raw["logits are transposed"] = lambda r, _: r.scored(
+                r.of(_products(r).swapaxes(2, 3))
+            )
+    for words, logits in of_raw.items():
+        yield words, Change(logits=logits)
     for n in (n for n in (16, 32, 64, 8) if d % n and d > n):
-        k = np.where(np.arange(d) < d // n * n, problem.k, 0.0)
-        yield f"entries of q and k behind the last {n} are left out", Change(k=lambda _, k=k: k)
+        kept = partial(_without_entries, end=d // n * n)
+        yield f"entries of q and k behind the last {n} are left out", Change(k=kept)
+
+
+def _lowered(rows: Rows, raw: Array, low: float) -> Array:
+    return np.where(rows.visible, rows.scored(raw), -low)
+
+
+def _without_entries(rows: Rows, end: int) -> Array:
+    k = rows.problem.k
+    return np.where(np.arange(k.shape[-1]) < end, k, 0.0)
 
 
 def _products(rows: Rows) -> Array:
     """Return products of all queries and keys of a problem, (B, H, T_q, T_k)."""
-    k = np.repeat(rows.problem.k, rows.problem.spec.group, axis=1)
-    found: Array = rows.problem.q @ k.swapaxes(-1, -2)
+    problem = rows.problem
+
+    def made() -> Array:
+        found: Array = problem.q @ np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2)
+        return found
+
+    found: Array = rows.once("products", made)
     return found
 
 
@@ -465,7 +524,7 @@ def _over_queries(rows: Rows, logits: Array) -> tuple[Array, float]:
     """Return weights that are divided by the sum over the queries that see a key."""
 
     def sums() -> tuple[Array, Array]:
-        problem, each = rows.problem, rows.capped(rows.once("products", lambda: _products(rows)))
+        problem, each = rows.problem, rows.capped(_products(rows))
         each = each if problem.bias is None else each + problem.bias
         each = np.where(problem.visible, each, -np.inf)
         top = each.max(2, keepdims=True)
@@ -476,76 +535,127 @@ def _over_queries(rows: Rows, logits: Array) -> tuple[Array, float]:
     return exp(logits - top) / np.where(total > 0, total, 1.0), 1.0
 
 
-def denominators(rows: Rows) -> Named:
-    """Largest logits, sums of weights, sinks."""
+def biases(rows: Rows) -> Named:
+    """What is added to logits, and how."""
+    if rows.bias is None:
+        return
+    scale, cap = rows.problem.spec.factor, rows.problem.spec.soft_cap
+    others: Of = {
+        "is not added": lambda r: 0.0 * r.bias,
+        "is scaled as logits are": lambda r: scale * r.bias,
+        "is added twice": lambda r: 2.0 * r.bias,
+        "is multiplied by log2(e)": lambda r: LOG2E * r.bias,
+        "is subtracted": lambda r: -r.bias,
+        "has distances with a sign": lambda r: r.bias * np.where(r.j > r.at, -1.0, 1.0),
+        "is zero for keys of the future": lambda r: np.where(r.j > r.at, 0.0, r.bias),
+    }
+    for words, bias in others.items():
+        yield f"the bias {words}", Change(bias=bias)
+    product = Change(logits=lambda r, raw: r.capped(raw) * r.bias)
+    yield "the bias is multiplied with logits, not added", product
+    if cap is not None:
+        before = Change(logits=lambda r, raw: cap * np.tanh((raw * scale + r.bias) / cap))
+        yield "the bias is added before the soft cap", before
+
+
+def _most(logits: Array) -> Array:
+    found: Array = logits.max(-1, keepdims=True)
+    return found
+
+
+def largest_logits(rows: Rows) -> Named:
+    """Other numbers that are subtracted of logits."""
+    spec = rows.problem.spec
+
+    def of_block(n: int) -> Weighed:
+        return lambda r, _: np.max(
+            [_most(r.moved(i=np.minimum(r.i // n * n + step, spec.queries - 1)).logits)
+             for step in range(n)], axis=0,
+        )  # fmt: skip
+
     tops: dict[str, Weighed] = {
         "is not subtracted": lambda *_: 0.0,
         "starts at 0": lambda r, s: np.maximum(largest(r, s), 0.0),
         "starts at -10000": lambda r, s: np.maximum(largest(r, s), -1e4),
         "starts at -50000": lambda r, s: np.maximum(largest(r, s), -5e4),
-        "is that of hidden keys, too": lambda r, _: np.where(r.j < r.keys, r.scores, -np.inf).max(
-            -1, keepdims=True
+        "is that of hidden keys, too": lambda r, _: _most(
+            np.where(r.j < r.keys, r.scores, -np.inf)
         ),
-        "is that before the scale": lambda r, s: np.where(np.isfinite(s), r.raw, -np.inf).max(
-            -1, keepdims=True
-        ),
+        "is that before the scale": lambda r, s: _most(np.where(np.isfinite(s), r.raw, -np.inf)),
     }
     for n in BLOCKS[:3]:
-        tops[f"is that of all rows of a block (blocks of {n} queries)"] = partial(_of_block, n=n)
+        tops[f"is that of all rows of a block (blocks of {n} queries)"] = of_block(n)
     for words, top in tops.items():
-        change = Change(weights=lambda r, s, top=top: softmax(r, s, top=top(r, s)))
-        yield f"the largest logit {words}", change
-    of_hidden = lambda r, s: np.isfinite(s) | (r.j >= r.keys)  # noqa: E731
-    more: dict[str, Weighed] = {
-        "starts at 1": lambda *_: 1.0,
-        "has a key of zeros more": lambda r, s: exp(-largest(r, s)),
-        "has hidden keys, too": lambda r, s: exp(
-            np.where(of_hidden(r, s), -np.inf, r.scores) - largest(r, s)
-        ).sum(-1, keepdims=True),
-    }
-    zeros: Of = {}
-    for n in BLOCKS:
-        zeros |= {
-            f"keys of zeros count, up to a multiple of {n}": lambda r, n=n: -r.keys % n,
-            f"keys of zeros count in the place of padding, up to a multiple of {n}": (
-                lambda r, n=n: -(-r.problem.spec.keys // n) * n - r.keys
+        yield f"the largest logit {words}", Change(weights=partial(_below, top=top))
+
+
+def _below(rows: Rows, logits: Array, top: Weighed) -> tuple[Array, Array]:
+    return softmax(rows, logits, top=top(rows, logits))
+
+
+def denominators(rows: Rows) -> Named:
+    """Sums of weights that count something else, or are of other rows."""
+    keys = rows.problem.spec.keys
+
+    def zeros(n: int) -> Of:
+        return {
+            f"keys of zeros count, up to a multiple of {n}": lambda r: -r.keys % n,
+            f"keys of zeros count in the place of padding, up to a multiple of {n}": lambda r: (
+                -(-keys // n) * n - r.keys
             ),
         }
-    for words, count in zeros.items():
-        yield words, Change(weights=lambda r, s, count=count: softmax(r, s, zeros=count(r)))
+
+    for n in BLOCKS:
+        for words, count in zeros(n).items():
+            yield words, Change(weights=partial(_with_zeros, count=count))
     sums: dict[str, Weighed] = {
-        f"the sum of weights {words}": lambda r, s, add=add: softmax(r, s)[1] + add(r, s)
-        for words, add in more.items()
-    } | {
+        "the sum of weights starts at 1": lambda r, s: _sum(r, s) + 1.0,
+        "the sum of weights has a key of zeros more": lambda r, s: _sum(r, s) + exp(-largest(r, s)),
+        "the sum of weights has hidden keys, too": lambda r, s: _sum(r, s) + _sum_of_hidden(r, s),
         "the sum of values is not divided": lambda *_: 1.0,
-        "the sum of values is divided twice": lambda r, s: softmax(r, s)[1] ** 2,
+        "the sum of values is divided twice": lambda r, s: _sum(r, s) ** 2,
     }
     for name, place in places_of_rows(rows).items():
         if "row" in name:  # of the same head
-            sums[f"the sum of weights is that {name}"] = lambda r, _, place=place: softmax(
-                place(r), place(r).logits
-            )[1]
+            sums[f"the sum of weights is that {name}"] = partial(_sum_of_others, place=place)
     if rows.sinks is not None:
         sums["the sink is added without the largest logit"] = lambda r, s: (
             softmax(r, s)[0].sum(-1, keepdims=True) + exp(r.sinks)
         )
     for words, total in sums.items():
-        yield words, Change(weights=lambda r, s, total=total: (softmax(r, s)[0], total(r, s)))
+        yield words, Change(weights=partial(_divided, total=total))
 
 
-def _of_block(rows: Rows, logits: Array, n: int) -> Array:
+def _with_zeros(rows: Rows, logits: Array, count: At) -> tuple[Array, Array]:
+    return softmax(rows, logits, zeros=count(rows))
+
+
+def _divided(rows: Rows, logits: Array, total: Weighed) -> tuple[Array, Any]:
+    return softmax(rows, logits)[0], total(rows, logits)
+
+
+def _sum(rows: Rows, logits: Array) -> Array:
+    return softmax(rows, logits)[1]
+
+
+def _sum_of_hidden(rows: Rows, logits: Array) -> Array:
+    seen = np.isfinite(logits) | (rows.j >= rows.keys)
+    found: Array = exp(np.where(seen, -np.inf, rows.scores) - largest(rows, logits)).sum(-1)
+    return found[:, None]
+
+
+def _sum_of_others(rows: Rows, logits: Array, place: At) -> Array:
     del logits
-    most = rows.problem.spec.queries - 1
-    others = (rows.moved(i=np.minimum(rows.i // n * n + step, most)) for step in range(n))
-    found: Array = np.max([each.logits.max(-1, keepdims=True) for each in others], axis=0)
-    return found
+    other: Rows = place(rows)
+    return other.softmax[1]
 
 
 def sinks(rows: Rows) -> Named:
     """Sinks that count for something else."""
-    if rows.sinks is None:
+    logits = rows.problem.sinks
+    if logits is None:
         return
-    scale, logits = rows.problem.spec.factor, rows.problem.sinks
+    scale = rows.problem.spec.factor
     others: Of = {
         "is ignored": lambda r: r.sinks - np.inf,
         "counts twice": lambda r: r.sinks + np.log(2.0),
@@ -555,15 +665,20 @@ def sinks(rows: Rows) -> Named:
         "is negated": lambda r: -r.sinks,
         "is that of head i mod H": lambda r: logits[r.i % len(logits)],
     }
+
+    def each_block(n: int) -> At:
+        return lambda r: r.sinks + np.log(_most(np.where(r.visible, r.j // n + 1, 1)))
+
     for n in BLOCKS:
-        count = partial(lambda r, n: np.where(r.visible, r.j // n + 1, 1).max(-1)[:, None], n=n)
-        others[f"counts in each block of keys (blocks of {n})"] = lambda r, count=count: (
-            r.sinks + np.log(count(r))
-        )
-    yield from ((f"the sink {words}", Change(sinks=other)) for words, other in others.items())
-    value = lambda r, s: (r.j == 0) * exp(r.sinks - largest(r, s))  # noqa: E731
-    change = Change(weights=lambda r, s: (softmax(r, s)[0] + value(r, s), softmax(r, s)[1]))
-    yield "the sink has the value of the first key", change
+        others[f"counts in each block of keys (blocks of {n})"] = each_block(n)
+    for words, other in others.items():
+        yield f"the sink {words}", Change(sinks=other)
+    yield "the sink has the value of the first key", Change(weights=_with_value)
+
+
+def _with_value(rows: Rows, logits: Array) -> tuple[Array, Array]:
+    weights, total = softmax(rows, logits)
+    return weights + (rows.j == 0) * exp(rows.sinks - largest(rows, logits)), total
 
 
 def blocks_and_splits(rows: Rows) -> Named:
@@ -587,34 +702,37 @@ def blocks_and_splits(rows: Rows) -> Named:
         for words, part in less.items():
             change = Change(weights=partial(fading, less=part, n=n))
             yield f"{words} (blocks of {n} keys)", change
-    lse = lambda top, total: top + np.log(total)  # noqa: E731
     scale = rows.problem.spec.factor
-    shares: dict[str, tuple[Callable[[Array, Array], Array], Part]] = {
-        "splits are merged by their largest logits alone": (lambda top, _: top, None),
-        "splits are merged with equal weights": (
-            lambda _, total: np.where(total > 0, 0.0, -np.inf), None,
+    shares: dict[str, Callable[[Array, Array], Array]] = {
+        # of the largest logits and the sums of splits: their log-sum-exps
+        "splits are merged by their largest logits alone": lambda top, _: top,
+        "splits are merged with equal weights": lambda _, total: np.where(total > 0, 0.0, -np.inf),
+        "log-sum-exps of splits have base two, and are merged in base e": lambda top, total: (
+            LOG2E * _lse(top, total)
         ),
-        "log-sum-exps of splits have base two, and are merged in base e": (
-            lambda top, total: LOG2E * lse(top, total), None,
+        "log-sum-exps of splits have base e, and are merged in base two": lambda top, total: (
+            _lse(top, total) / LOG2E
         ),
-        "log-sum-exps of splits have base e, and are merged in base two": (
-            lambda top, total: lse(top, total) / LOG2E, None,
+        "log-sum-exps of splits lack their largest logits": lambda _, total: np.log(total),
+        "log-sum-exps of splits are multiplied by the scale once more": lambda top, total: (
+            _lse(top, total) * scale
         ),
-        "log-sum-exps of splits lack their largest logits": (lambda _, total: np.log(total), None),
-        "log-sum-exps of splits are multiplied by the scale once more": (
-            lambda top, total: lse(top, total) * scale, None,
+        "splits without keys have the log-sum-exp 0": lambda top, total: np.where(
+            total > 0, _lse(top, total), 0.0
         ),
-        "splits without keys have the log-sum-exp 0": (
-            lambda top, total: np.where(total > 0, lse(top, total), 0.0), None,
-        ),
-    }  # fmt: skip
-    places = places_of_rows(rows)
-    for name in (name for name in places if name in _OF_SPLITS):
-        shares[f"log-sum-exps of splits are those {name}"] = (lse, places[name])
+    }
+    places = {words: place for words, place in places_of_rows(rows).items() if words in _OF_SPLITS}
     for n, size in _splits(rows):
-        for words, (share, place) in shares.items():
-            change = Change(weights=partial(of_splits, share=share, n=n, place=place))
-            yield f"{words} {size}", change
+        for words, share in shares.items():
+            yield f"{words} {size}", Change(weights=partial(of_splits, share=share, n=n))
+        for words, place in places.items():
+            change = Change(weights=partial(of_splits, share=_lse, n=n, place=place))
+            yield f"log-sum-exps of splits are those {words} {size}", change
+
+
+def _lse(top: Array, total: Array) -> Array:
+    found: Array = top + np.log(total)
+    return found
 
 
 def precision(rows: Rows) -> Named:
@@ -629,22 +747,32 @@ def precision(rows: Rows) -> Named:
             w * nearest(1.0 / total, form), 1.0,
         ),
     }  # fmt: skip
-    digits = rows.problem.spec.output.digits
-    for name in (name for name in _ROUGH if FORMATS[name].digits < digits):
-        form = FORMATS[name]
-        change = Change(output=lambda _, x, form=form: nearest(x, form))
-        yield f"the output is rounded to {name}", change
-        change = Change(logits=lambda r, raw, form=form: nearest(r.scored(raw), form))
-        yield f"logits are rounded to {name}", change
-        for words, of in weighed.items():
-            rounded = partial(lambda r, s, of, form: of(*softmax(r, s), form), of=of, form=form)
-            yield f"{words} rounded to {name}", Change(weights=rounded)
+
+    def of_format(form: Format) -> dict[str, Change]:
+        return {
+            "the output is": Change(output=lambda _, x: nearest(x, form)),
+            "logits are": Change(logits=lambda r, raw: nearest(r.scored(raw), form)),
+        } | {
+            words: Change(weights=partial(_rounded, of=of, form=form))
+            for words, of in weighed.items()
+        }
+
+    for form in (FORMATS[name] for name in _ROUGH):
+        if form.digits < rows.problem.spec.output.digits:
+            for words, change in of_format(form).items():
+                yield f"{words} rounded to {form.name}", change
+
+
+def _rounded(
+    rows: Rows, logits: Array, of: Callable[[Array, Array, Format], tuple[Any, Any]], form: Format
+) -> tuple[Any, Any]:
+    return of(*softmax(rows, logits), form)
 
 
 def memory(rows: Rows) -> Named:
     """Arrays that are taken to lie in memory as they do not."""
     spec, source = rows.problem.spec, rows.memory
-    kv, b, keys = spec.heads[1], spec.batch, spec.keys
+    kv, b, keys, both = spec.heads[1], spec.batch, spec.keys, spec.head_dim + spec.d_v
     views: dict[str, Callable[[Array], Array]] = {
         "(keys, heads) in memory, and read as (heads, keys)": lambda x: x.swapaxes(1, 2).reshape(
             x.shape
@@ -655,29 +783,25 @@ def memory(rows: Rows) -> Named:
         "read with keys and entries exchanged": lambda x: x.reshape(
             b, kv, x.shape[3], keys
         ).swapaxes(2, 3),
-        "read with the other width as stride": lambda x: _strided(
-            x, spec.head_dim + spec.d_v - x.shape[3]
-        ),
+        "read with the other width as stride": lambda x: _strided(x, both - x.shape[3]),
     }
     if isinstance(source, str):
-        views["read as if they had no strides"] = PLACES[source].flat
-        views["read from the start of their memory"] = partial(PLACES[source].flat, from_start=True)
+        place = PLACES[source]
+        views["read as if they had no strides"] = place.flat
+        views["read from the start of their memory"] = partial(place.flat, from_start=True)
+        q = partial(_flat_queries, flat=place.flat)
+        yield "queries are read as if they had no strides", Change(logits=q)
     for words, view in views.items():
         yield from _read(f"are {words}", *(partial(_viewed, view=view, name=name) for name in "kv"))
-    if isinstance(source, str):
-        q = rows.problem.q
-        found = rows.once("flat q", lambda: PLACES[source].flat(q))
-        change = Change(
-            logits=lambda r, _: r.scored(np.einsum("rd,rjd->rj", r.of(found), _own_keys(r)))
-        )
-        yield "queries are read as if they had no strides", change
     if isinstance(source, Pool):
         yield from _pages(rows, source)
 
 
-def _own_keys(rows: Rows) -> Array:
-    """Return the keys of each row, (R, T_k, d)."""
-    return rows.problem.k[rows.b[:, 0], rows.g[:, 0]]
+def _flat_queries(rows: Rows, raw: Array, flat: Callable[[Array], Array]) -> Array:
+    del raw
+    q = rows.of(rows.once("flat queries", lambda: flat(rows.problem.q)))
+    keys = rows.problem.k[rows.b[:, 0], rows.g[:, 0]]
+    return rows.scored((keys @ q[:, :, None])[..., 0])
 
 
 def _viewed(rows: Rows, view: Callable[[Array], Array], name: str) -> Array:
@@ -694,7 +818,8 @@ def _read(words: str, k: Part, v: Part) -> Named:
 def _strided(x: Array, stride: int) -> Array:
     batch, kv, keys, width = x.shape
     where = np.arange(batch * kv)[:, None, None] * keys * width + np.arange(keys)[:, None] * stride
-    return x.reshape(-1)[np.minimum(where + np.arange(width), x.size - 1)].reshape(x.shape)
+    found: Array = x.reshape(-1)[np.minimum(where + np.arange(width), x.size - 1)]
+    return found.reshape(x.shape)
 
 
 def _pages(rows: Rows, pool: Pool) -> Named:
@@ -722,23 +847,24 @@ def _pages(rows: Rows, pool: Pool) -> Named:
     first = np.maximum(pool.table[:, :1], 0)
     found["of pages that follow each other"] = (first + page) % len(pool.k), slot
     found["of pages in order, without the table"] = (row * width + page) % len(pool.k), slot
-    turned = [x.reshape(len(x), kv, size, -1).swapaxes(1, 2) for x in (pool.k, pool.v)]
     whole = [x.reshape(-1, kv, x.shape[-1]) for x in (pool.k, pool.v)]
     for words, (pages, slots) in found.items():
         at = np.broadcast_to(np.clip(pages * size + slots, 0, len(whole[0]) - 1), (batch, keys))
         yield from _read(f"are those {words}", *(partial(_taken, x=x, at=at) for x in whole))
     at = np.take(flat, row * width + page, mode="clip") * size + slot
+    turned = [x.reshape(len(x), kv, size, -1).swapaxes(1, 2) for x in (pool.k, pool.v)]
     whole = [x.reshape(-1, kv, x.shape[-1]) for x in turned]
-    yield from _read("are those of pages read as (heads, slots)",
-                     *(partial(_taken, x=x, at=at) for x in whole))  # fmt: skip
+    words = "are those of pages read as (heads, slots)"
+    yield from _read(words, *(partial(_taken, x=x, at=at) for x in whole))
 
 
 def _taken(rows: Rows, x: Array, at: Array) -> Array:
     del rows
-    return x[at].swapaxes(1, 2)
+    found: Array = x[at]
+    return found.swapaxes(1, 2)
 
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
-    diagonals, windows, lengths, scores, denominators, sinks, blocks_and_splits, memory,
-    keys_elsewhere, rows_elsewhere, sets_of_keys, precision,
+    diagonals, windows, lengths, scores, biases, largest_logits, denominators, sinks,
+    blocks_and_splits, memory, keys_elsewhere, rows_elsewhere, sets_of_keys, precision,
 )  # fmt: skip

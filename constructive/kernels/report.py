@@ -173,7 +173,7 @@ class Report:
         counts = zip(self._real, (wrong, right), strict=True)
         parts = [_spread(np.argwhere(rows), min(count, most)) for rows, count in counts]
         rows = Rows(self.problem, np.concatenate(parts), self.memory)
-        return _Sample(rows, *map(rows.of, (self.out, self.problem.expected, self.wrong)))
+        return _Sample(rows, rows.of(self.out), rows.of(self.problem.expected), rows.of(self.wrong))
 
     def _mistakes(self, sample: "_Sample") -> Mapping[str, Change]:
         from constructive.kernels.names import mistakes  # noqa: PLC0415 - right outputs need none
@@ -246,7 +246,7 @@ class _Sample:
     def away(self) -> Array:
         """How far rows are from the right ones, (R,)."""
         with np.errstate(all="ignore"):
-            return np.abs(self.expected - self.out).max(-1)
+            return np.asarray(np.abs(self.expected - self.out).max(-1))
 
     def shares(self, change: Change) -> tuple[float, float]:
         """Return the shares of wrong rows that a mistake leads to, and of right ones it keeps."""
@@ -319,7 +319,8 @@ def _spread(rows: Integers, count: int) -> Integers:
     """Return some rows, spread over all by a stride that has nothing in common with sizes."""
     if len(rows) <= count:
         return rows
-    return rows[np.unique((np.arange(count) * 0.6180339887 % 1.0 * len(rows)).astype(int))]
+    at = (np.arange(count) * 0.6180339887 % 1.0 * len(rows)).astype(int)
+    return np.asarray(rows[np.unique(at)])
 
 
 def _repeated(problem: Problem) -> str:
