@@ -287,7 +287,8 @@ class BackwardReport:
                 "pass sees keys that the forward pass did not",
             ]
         at = tuple(int(x) for x in np.argwhere(wrong)[0])
-        column = int(np.nan_to_num(np.abs(found - wanted)[at], nan=np.inf).argmax())
+        slack = self.backward.slack[NAMES.index(name)]
+        column = int(np.nan_to_num(np.abs(found - wanted)[at] - slack[at], nan=np.inf).argmax())
         with np.errstate(all="ignore"):
             ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > ZERO]
             is_scaled = len(ratio) and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()

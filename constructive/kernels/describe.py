@@ -15,6 +15,7 @@ _ALL, _MANY, _FEW = 0.995, 0.1, 0.01  # shares: all but for chance, of a kind, o
 _SAME = 2.0**-7  # of factors that are one
 _TINY = 1e-4  # a part that is shown as one, not as a factor
 _LOST, _MORE = 0.02, 1.06  # of the usual weight: a key with less is lost, one with more counts more
+_TOLD = 0.75  # of the keys that meet a condition
 _LISTED = 4  # entries and keys that are shown
 _HOW = 4  # lines
 Coordinates = dict[str, Integers]
@@ -80,10 +81,6 @@ class Description:
                 found.append(f"{_part(share)} of them {said}" if share < 1.0 else f"they {said}")
         return tuple(found[:_HOW])
 
-    def share_of(self, kind: str) -> float:
-        """Return the share of wrong rows of a kind of `facts`."""
-        return float(np.mean(self.facts.kind == kind))
-
     @property
     def example(self) -> str:
         """One wrong row: what it is, and what it should be."""
@@ -121,11 +118,9 @@ class Description:
 
     def _odd(self, _: Integers) -> Iterator[str]:
         yield "are NaN or infinite"
-        problem = self.facts.problem
-        level = problem.draft.level * problem.spec.factor
-        if level > LARGEST:
-            yield f"the largest logit is {level:.4g}: exp overflows where it is not subtracted"
-        elif level <= 0.0:
+        if self._level > LARGEST:
+            yield f"the largest logit is {self._level:.4g}: exp overflows unless it is subtracted"
+        elif self._level <= 0.0:
             yield "no visible key has a logit above 0, so nothing overflows"
             yield "they come from memory that must not be read (padding, unused pages) or 0 / 0"
 
@@ -135,6 +130,12 @@ class Description:
 
     def _zero(self, _: Integers) -> Iterator[str]:
         yield "are zero"
+        if self._level < -LARGEST:
+            yield f"logits are about {self._level:.4g}: exp underflows unless the largest is found"
+
+    @property
+    def _level(self) -> float:
+        return self.facts.problem.draft.level * self.facts.problem.spec.factor
 
     def _rounded(self, rows: Integers) -> Iterator[str]:
         most = float(np.abs(self.facts.ratio[rows] - 1.0).max())
@@ -257,8 +258,9 @@ class Description:
             part = len(np.unique(row[meant])) / len(np.unique(row))
             is_lost, is_read = words.startswith("lack"), words.startswith("read")
             said = words if is_lost else f"{words}, with {span(ratio[meant])} of the usual weight"
-            said += f", those with {those}" if those else ""
-            said += f" ({share:.0%} of such keys)" if those and share < _ALL else ""
+            if those and share >= _TOLD:
+                said += f", those with {those}"
+                said += f" ({share:.0%} of such keys)" if share < _ALL else ""
             yield said + (f", in {part:.0%} of rows" if part < 1.0 else "")
             if is_read:
                 yield from self._hidden(where[meant], {name: x[meant] for name, x in right.items()})

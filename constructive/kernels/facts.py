@@ -142,6 +142,8 @@ class Facts:
             solved, first = _solved(out, v.reshape(-1, v.shape[3]), right, wanted), 0
         if solved is None:
             return None
+        if solved.min() < -CLOSE * np.abs(solved).max():  # a sum by chance: weights are positive
+            return None
         keys = np.flatnonzero((np.abs(solved) > CLOSE * np.abs(solved).max()) | (right > 0))
         expected = right[keys] > 0
         ratio = solved[keys] / np.where(expected, right[keys], 1.0)

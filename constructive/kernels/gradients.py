@@ -406,7 +406,16 @@ def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Boole
     with np.errstate(all="ignore"):
         close = 2.0 ** (2 - min(matrices.problem.spec.output.digits, _MOST_DIGITS))
         same = partial(_is_same, close=close)
-        said = [name for name, made in written(matrices) if all(map(same, found, made, slack))]
+        bad = [wrong[name] for name in NAMES]
+
+        def leads(made: Three) -> bool:
+            every = zip(found, made, matrices.right, bad, strict=True)
+            nearer = all(
+                _is_nearer(one[rows], x[rows], wanted[rows]) for one, x, wanted, rows in every
+            )
+            return nearer and all(map(same, found, made, slack))
+
+        said = [name for name, made in written(matrices) if leads(made)]
         rows = Rows(matrices.problem, _tried(matrices, wrong), shared=matrices.rows.shared)
         few, near = rows.of(found[0]), rows.of(slack[0])
         scale, left = matrices.problem.spec.factor, dict[str, Step]()
@@ -420,8 +429,7 @@ def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Boole
                 left[name] = step
         for name, step in list(left.items())[:_WHOLE]:
             parts = step.computed(matrices, matrices.rows)
-            made = matrices.made(*map(matrices.whole, parts))
-            if all(map(same, found, made, slack)):
+            if leads(matrices.made(*map(matrices.whole, parts))):
                 said.append(name)
     return said
 
@@ -435,6 +443,12 @@ def _tried(matrices: Matrices, wrong: dict[str, Booleans]) -> Integers:
     return np.concatenate(
         [x[np.linspace(0, len(x) - 1, _ROWS).astype(int)] for x in parts if len(x)]
     )
+
+
+def _is_nearer(found: Array, made: Array, wanted: Array) -> bool:
+    """Return whether a mistake leads nearer than what is right does: else it explains nothing."""
+    away = np.abs(found - wanted).max(initial=0.0)
+    return not np.abs(found - made).max(initial=0.0) > away / 2.0
 
 
 def _is_same(found: Array, made: Array, slack: Array, close: float) -> bool:

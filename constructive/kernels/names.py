@@ -107,6 +107,25 @@ def diagonals(rows: Rows) -> Named:
     yield from _masked("the causal mask", mask, _up_to(ends))
 
 
+def blocks_of_masks(rows: Rows) -> Named:
+    """Blocks that masks hide as a whole or not at all."""
+    if rows.problem.mask is not None:
+        for q, k in TILES:
+            words = f"masks hide whole blocks alone (blocks of {q} queries and {k} keys)"
+            yield words, Change(visible=partial(_whole_blocks, q=q, k=k))
+
+
+def _whole_blocks(rows: Rows, q: int, k: int) -> Booleans:
+    def found() -> Booleans:
+        seen = rows.problem.visible
+        seen = np.logical_or.reduceat(seen, np.arange(0, seen.shape[2], q), axis=2)
+        return np.logical_or.reduceat(seen, np.arange(0, seen.shape[3], k), axis=3)
+
+    blocks: Booleans = rows.once(("blocks", q, k), found)
+    ends = zip((rows.b, rows.h, rows.i // q), blocks.shape, strict=False)
+    return blocks[(*(np.minimum(x, n - 1) for x, n in ends), rows.j // k)]
+
+
 def _in_tiles(q: int, k: int, last: int) -> Of:
     """Return ends of a causal mask that are wrong in tiles of q queries and k keys."""
     size = f"(blocks of {q} queries and {k} keys)"
@@ -118,9 +137,6 @@ def _in_tiles(q: int, k: int, last: int) -> Of:
         return r.at - r.i + np.minimum(r.i // q * q + q - 1, last)
 
     return {
-        f"hides whole blocks alone, nothing inside of the last one {size}": lambda r: (
-            end(r) // k * k + k - 1
-        ),
         f"is that of the last row of each block of queries {size}": end,
         f"is that of the first row of each block of queries {size}": first,
         f"ends before the block of the diagonal {size}": lambda r: np.minimum(
@@ -865,6 +881,6 @@ def _taken(rows: Rows, x: Array, at: Array) -> Array:
 
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
-    diagonals, windows, lengths, scores, biases, largest_logits, denominators, sinks,
-    blocks_and_splits, memory, keys_elsewhere, rows_elsewhere, sets_of_keys, precision,
+    blocks_of_masks, diagonals, windows, lengths, scores, biases, largest_logits, denominators,
+    sinks, blocks_and_splits, memory, keys_elsewhere, rows_elsewhere, sets_of_keys, precision,
 )  # fmt: skip

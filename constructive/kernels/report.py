@@ -161,6 +161,10 @@ class Report:
                     found.add(stem)
         return found | (stems - known if self.passed else set())
 
+    def share_of(self, kind: str) -> float:
+        """Return the share of wrong rows of a kind of `facts`."""
+        return float(np.mean(self.description.facts.kind == kind))
+
     @cached_property
     def _real(self) -> tuple[Booleans, Booleans]:
         """Wrong rows and right ones that see a key, (B, H, T_q) each."""
@@ -281,7 +285,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
         tried: set[str] = set()
         for report in spread:
             stems = {_stem(each.sentence): each.sentence for each in report.leading
-                     if not is_whole or (each.is_whole and not each.where)}  # fmt: skip
+                     if is_whole == (each.is_whole and not each.where)}  # fmt: skip
             agreed = set(stems) - tried
             for other in given:
                 agreed = other.agrees(agreed, is_whole=is_whole) if agreed else agreed
@@ -294,7 +298,9 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
             tried |= set(stems)
     if not failed:
         return ()
-    plainest = min(failed, key=lambda each: (each.is_odd, each.description.share_of("sum")))
+    plainest = min(
+        failed, key=lambda each: (each.is_odd, -each.description.place.share, each.share_of("sum"))
+    )
     return (f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how))
 
 
