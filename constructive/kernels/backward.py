@@ -119,7 +119,7 @@ class Backward:
             dv: (B, G, T_k, d_v)
 
         Raises:
-            KernelError: with the diagnosis
+            KernelError: saying which gradient is wrong, where and how
             ParameterError: if a gradient has another shape
         """
         found = []

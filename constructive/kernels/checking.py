@@ -68,7 +68,7 @@ def check(
             `Paged` that it read, or what was passed as `placed=`
 
     Raises:
-        KernelError: an `AssertionError` with the diagnosis
+        KernelError: an `AssertionError` that says where and how it is wrong
         ParameterError: if the output has another shape, or `memory` or `model` is not known
 
     Example:

@@ -17,7 +17,7 @@ _TINY = 1e-4  # a part that is shown as one, not as a factor
 _LOST, _MORE = 0.02, 1.06  # of the usual weight: a key with less is lost, one with more counts more
 _TOLD = 0.75  # of the keys that meet a condition
 _LISTED = 4  # entries and keys that are shown
-_HOW = 4  # lines
+_HOW = 3  # lines
 Coordinates = dict[str, Integers]
 
 

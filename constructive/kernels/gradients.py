@@ -410,9 +410,7 @@ def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Boole
 
         def leads(made: Three) -> bool:
             every = zip(found, made, matrices.right, bad, strict=True)
-            nearer = all(
-                _is_nearer(one[rows], x[rows], wanted[rows]) for one, x, wanted, rows in every
-            )
+            nearer = all(_is_nearer(x[at], y[at], wanted[at]) for x, y, wanted, at in every)
             return nearer and all(map(same, found, made, slack))
 
         said = [name for name, made in written(matrices) if leads(made)]

@@ -123,7 +123,8 @@ def _whole_blocks(rows: Rows, q: int, k: int) -> Booleans:
 
     blocks: Booleans = rows.once(("blocks", q, k), found)
     ends = zip((rows.b, rows.h, rows.i // q), blocks.shape, strict=False)
-    return blocks[(*(np.minimum(x, n - 1) for x, n in ends), rows.j // k)]
+    found: Booleans = blocks[(*(np.minimum(x, n - 1) for x, n in ends), rows.j // k)]
+    return found
 
 
 def _in_tiles(q: int, k: int, last: int) -> Of:

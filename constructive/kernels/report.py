@@ -7,20 +7,20 @@ from functools import cached_property
 
 import numpy as np
 
+from constructive.exact.formats import Format
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
 from constructive.kernels.describe import Description
 from constructive.kernels.facts import Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.problem import Problem
-from constructive.kernels.same import same_rows
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
 
 _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
 _PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
-_SHOWN, MOST_KINDS = 3, 8  # names that are shown; if more kinds lead to an output, none is said
+_SHOWN, MOST_KINDS = 2, 8  # names that are shown; if more kinds lead to an output, none is said
 _ASKED = 6  # reports whose names are tried on all others
 _NUMBER = re.compile(r"-?\d[\d.e+]*")
 _SIZE = re.compile(r" \([^)]*\)$")
@@ -261,9 +261,22 @@ class _Sample:
             nearer = ~(np.abs(other - self.out).max(-1) >= self.away / 2.0)
             if np.count_nonzero(nearer & wrong) < _PART * np.count_nonzero(wrong):
                 return 0.0, 0.0
-            same, _ = same_rows(self.out, other, self.rows.problem.spec.output)
+            same = _same_rows(self.out, other, self.rows.problem.spec.output)
         kept = float(same[~wrong].mean()) if not wrong.all() else 1.0
         return float((same & nearer)[wrong].mean()) if wrong.any() else 1.0, kept
+
+
+def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
+    """Return rows that a mistake leads to, but for a few roundings.
+
+    Where it leads to NaN, a kernel may have 0: many ask for a sum > 0 before they divide.
+    """
+    close = 2.0 ** (2 - min(form.digits, 20))
+    near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
+    odd = ~np.isfinite(other)
+    same = ((~odd & near) | (odd & ~np.isfinite(out))).all(-1)
+    return np.asarray(same | (odd.all(-1) & (out == 0.0).all(-1)))
 
 
 def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:

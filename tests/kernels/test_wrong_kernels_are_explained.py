@@ -184,7 +184,9 @@ BUGS = {
     "causal, blocks of 11": (
         edged(lambda at: (at // 11 + 1) * 11 - 1), RIGHT | FEW, "hidden by the mask 'causal",
     ),
-    "causal, five short": (edged(lambda at: at - 5), RIGHT | FEW, "visible keys behind the one to be read <= 4"),
+    "causal, five short": (
+        edged(lambda at: at - 5), RIGHT | FEW, "visible keys behind the one to be read <= 4",
+    ),
     "causal, in whole blocks": (of_blocks, RIGHT, "masks hide whole blocks alone (blocks of 16"),
     "window, in whole blocks": (
         of_blocks, LEFT | FEW | {"window": (9, 0)}, "masks hide whole blocks alone (blocks of 16",
@@ -381,7 +383,7 @@ def test_memory_is_a_place_or_pages():
 
 def test_nothing_is_named_from_nan_alone():
     for case in ("last", "level", "ties"):
-        problem = Problem.build(Spec(queries=30, keys=44, head_dim=32, masks=(Causal(),)), case)
+        problem = Problem.build(Spec(queries=30, keys=44, head_dim=32, masks=(Causal("top-left"),)), case)
         out = plain(problem)
         out[:, :, 7:] = np.nan
         report = examine(problem, out)
@@ -416,7 +418,7 @@ def test_what_is_something_else_has_no_name():
 
 def test_a_name_has_to_lead_to_all_outputs():
     """Two bugs, each in one case: neither name is said of both, and a right output refutes one."""
-    spec = Spec(heads=(4, 2), queries=30, keys=30, head_dim=32, masks=(Causal(),))
+    spec = Spec(heads=(4, 2), queries=30, keys=30, head_dim=32, masks=(Causal("top-left"),))
     one, other = (Problem.build(spec, case) for case in ("random", "last"))
     ahead, turned = examine(one, shifted_diagonal(one, 1)), examine(other, plain(other)[:, ::-1])
     assert any("future" in line for line in diagnose([ahead]))
@@ -459,7 +461,7 @@ def test_rows_are_decoded():
 
 
 def test_sums_are_solved_for_weights_of_keys():
-    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal(),)), "random")
+    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal("top-left"),)), "random")
     out = problem.expected.copy()
     out[0, 0, 3] = (problem.expected[0, 0, 3] * 3 + problem.v[0, 0, 8]) / 4
     report = examine(problem, out)
@@ -493,7 +495,7 @@ def test_conditions_and_relations():
 
 
 def test_the_error_is_an_assertion_with_a_report():
-    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal(), Window(2, 0, "top-left"))))
+    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal("top-left"), Window(2, 0, "top-left"))))
     with pytest.raises(AssertionError) as caught:
         check(problem, problem.expected * 0)
     error = caught.value
@@ -530,7 +532,7 @@ def test_rows_without_keys_have_a_convention():
     assert "fully_masked=" in line
 
 
-GRADIENTS = Spec(batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal(),))
+GRADIENTS = Spec(batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal("top-left"),))
 
 
 class Steps:
