@@ -18,6 +18,8 @@ _LOST, _MORE = 0.02, 1.06  # of the usual weight: a key with less is lost, one w
 _TOLD = 0.75  # of the keys that meet a condition
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
+_FLOAT16 = 65504.0  # its largest number
+_UNKNOWN = "are not a sum of a few values"
 Coordinates = dict[str, Integers]
 
 
@@ -82,6 +84,11 @@ class Description:
         return tuple(found[:_HOW])
 
     @property
+    def is_obscure(self) -> bool:
+        """Whether some rows are not decoded."""
+        return any(_UNKNOWN in line for line in self.how)
+
+    @property
     def example(self) -> str:
         """One wrong row: what it is, and what it should be."""
         facts, spec = self.facts, self.facts.problem.spec
@@ -120,6 +127,8 @@ class Description:
         yield "are NaN or infinite"
         if self._level > LARGEST:
             yield f"the largest logit is {self._level:.4g}: exp overflows unless it is subtracted"
+        elif (most := self.facts.problem.v.max()) > _FLOAT16:
+            yield f"values are up to {most:.4g}, more than float16 holds"
         elif self._level <= 0.0:
             yield "no visible key has a logit above 0, so nothing overflows"
             yield "they come from memory that must not be read (padding, unused pages) or 0 / 0"
@@ -220,7 +229,7 @@ class Description:
             yield from self._weights(rows)
 
     def _sum(self, rows: Integers) -> Iterator[str]:
-        yield from list(self._weights(rows)) or ["are not a sum of a few values"]
+        yield from list(self._weights(rows)) or [_UNKNOWN]
 
     def _hidden(self, where: Integers, right: Coordinates) -> Iterator[str]:
         """Say which masks hide keys that are read."""

@@ -882,6 +882,6 @@ def _taken(rows: Rows, x: Array, at: Array) -> Array:
 
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
-    blocks_of_masks, diagonals, windows, lengths, scores, biases, largest_logits, denominators,
+    diagonals, windows, lengths, blocks_of_masks, scores, biases, largest_logits, denominators,
     sinks, blocks_and_splits, memory, keys_elsewhere, rows_elsewhere, sets_of_keys, precision,
 )  # fmt: skip

@@ -21,9 +21,10 @@ _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes r
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
 _PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
 _SHOWN, MOST_KINDS = 2, 8  # names that are shown; if more kinds lead to an output, none is said
+_MANY = 16  # wrong rows that are described better than a few
 _ASKED = 6  # reports whose names are tried on all others
 _NUMBER = re.compile(r"-?\d[\d.e+]*")
-_SIZE = re.compile(r" \([^)]*\)$")
+_SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ class Report:
 
     @property
     def where(self) -> str:
-        """Which rows are wrong, in words."""
-        return self.description.where
+        """Which rows are wrong, in words; "" if every row is right."""
+        return "" if self.passed else self.description.where
 
     @property
     def how(self) -> tuple[str, ...]:
@@ -160,10 +161,6 @@ class Report:
                 if wrong >= least and (right == 1.0 or not is_whole):
                     found.add(stem)
         return found | (stems - known if self.passed else set())
-
-    def share_of(self, kind: str) -> float:
-        """Return the share of wrong rows of a kind of `facts`."""
-        return float(np.mean(self.description.facts.kind == kind))
 
     @cached_property
     def _real(self) -> tuple[Booleans, Booleans]:
@@ -311,10 +308,14 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
             tried |= set(stems)
     if not failed:
         return ()
-    plainest = min(
-        failed, key=lambda each: (each.is_odd, -each.description.place.share, each.share_of("sum"))
-    )
+    plainest = min(failed, key=_obscurity)
     return (f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how))
+
+
+def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
+    """Return what is small where facts say much: of many rows that conditions tell."""
+    is_rare = bool(report.wrong.sum() < _MANY)
+    return report.is_odd, report.description.is_obscure, is_rare, -report.description.place.share
 
 
 def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
@@ -330,7 +331,7 @@ def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _stem(name: str) -> str:
-    """Return a sentence without the size of blocks at its end: other shapes may have others."""
+    """Return a sentence without sizes of blocks and splits: other shapes may have others."""
     return _SIZE.sub("", name)
 
 

@@ -383,7 +383,9 @@ def test_memory_is_a_place_or_pages():
 
 def test_nothing_is_named_from_nan_alone():
     for case in ("last", "level", "ties"):
-        problem = Problem.build(Spec(queries=30, keys=44, head_dim=32, masks=(Causal("top-left"),)), case)
+        problem = Problem.build(
+            Spec(queries=30, keys=44, head_dim=32, masks=(Causal("top-left"),)), case
+        )
         out = plain(problem)
         out[:, :, 7:] = np.nan
         report = examine(problem, out)
@@ -495,7 +497,9 @@ def test_conditions_and_relations():
 
 
 def test_the_error_is_an_assertion_with_a_report():
-    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal("top-left"), Window(2, 0, "top-left"))))
+    problem = Problem.build(
+        Spec(queries=5, keys=9, masks=(Causal("top-left"), Window(2, 0, "top-left")))
+    )
     with pytest.raises(AssertionError) as caught:
         check(problem, problem.expected * 0)
     error = caught.value
@@ -532,7 +536,9 @@ def test_rows_without_keys_have_a_convention():
     assert "fully_masked=" in line
 
 
-GRADIENTS = Spec(batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal("top-left"),))
+GRADIENTS = Spec(
+    batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal("top-left"),)
+)
 
 
 class Steps:
