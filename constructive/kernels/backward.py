@@ -297,8 +297,8 @@ class BackwardReport:
             more = "; all of these rows are zero"
         elif is_scaled:
             more = f"; all of these rows are right, times {ratio.mean():.4g}"
-        elif name == "dv":
-            more = self._row(at)
+        if name == "dv":
+            more += self._row(at)
         return [
             *lines,
             f"HOW: {name} of sequence {at[0]}, {head} {at[1]}, {token} {at[2]}, column {column} is "

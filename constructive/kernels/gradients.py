@@ -13,7 +13,8 @@ import numpy as np
 
 from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels.formula import Change, Part, Rows, largest, masked, softmax, summed
-from constructive.kernels.names import BLOCKS, mistakes, places_of_rows
+from constructive.kernels.names import mistakes
+from constructive.kernels.names_of_places import BLOCKS, places_of_rows
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -21,6 +22,7 @@ Three = tuple[Array, Array, Array]  # dq, dk, dv
 NAMES = ("dq", "dk", "dv")
 _LARGEST = float(np.finfo(np.float32).max)
 _ROWS, _WHOLE = 6, 100  # rows of dq on which mistakes are tried; mistakes that are computed in all
+_NEAR = 2.0**-6  # of the distance from what is right: mistakes that are as near as any
 _MOST_DIGITS = 18  # of a gradient, which is a sum of many roundings
 
 
@@ -399,37 +401,45 @@ def _with(right: Three, others: dict[int, Array]) -> Three:
 
 
 def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Booleans]) -> list[str]:
-    """Return the mistakes that lead to gradients."""
-    told = [np.isfinite(x[wrong[name]]).all(-1).any() for name, x in zip(NAMES, found, strict=True)]
+    """Return the mistakes that lead to gradients, the nearest first."""
+    bad = [wrong[name] for name in NAMES]
+    told = (np.isfinite(x[at]).all(-1).any() for x, at in zip(found, bad, strict=True))
     if not any(told):  # much leads to NaN
         return []
     with np.errstate(all="ignore"):
         close = 2.0 ** (2 - min(matrices.problem.spec.output.digits, _MOST_DIGITS))
         same = partial(_is_same, close=close)
-        bad = [wrong[name] for name in NAMES]
+        distances: dict[str, float] = {}
+        for name, made in _made(matrices, rows_of=found[0], slack=slack[0], wrong=wrong, same=same):
+            if all(map(same, found, made, slack)):
+                every = zip(found, made, matrices.right, bad, strict=True)
+                distances[name] = max(_distance(x[at], y[at], z[at]) for x, y, z, at in every)
+    most = min(0.5, max(4.0 * min(distances.values(), default=0.0), _NEAR))
+    return [
+        name for name in sorted(distances, key=distances.__getitem__) if distances[name] <= most
+    ]
 
-        def leads(made: Three) -> bool:
-            every = zip(found, made, matrices.right, bad, strict=True)
-            nearer = all(_is_nearer(x[at], y[at], wanted[at]) for x, y, wanted, at in every)
-            return nearer and all(map(same, found, made, slack))
 
-        said = [name for name, made in written(matrices) if leads(made)]
-        rows = Rows(matrices.problem, _tried(matrices, wrong), shared=matrices.rows.shared)
-        few, near = rows.of(found[0]), rows.of(slack[0])
-        scale, left = matrices.problem.spec.factor, dict[str, Step]()
-        known = dict(steps(matrices))
-        for name, change in mistakes(rows).items():
-            if not (change.weights or change.rows or change.output):
-                known[f"in the backward pass, {name}"] = Step(change)
-        for name, step in known.items():
-            dq = step.computed(matrices, rows)[0] * scale
-            if same(few, dq, near):
-                left[name] = step
-        for name, step in list(left.items())[:_WHOLE]:
-            parts = step.computed(matrices, matrices.rows)
-            if leads(matrices.made(*map(matrices.whole, parts))):
-                said.append(name)
-    return said
+def _made(
+    matrices: Matrices, rows_of: Array, slack: Array, wrong: dict[str, Booleans],
+    same: Callable[..., bool],
+) -> Iterator[tuple[str, Three]]:  # fmt: skip
+    """Yield gradients of mistakes, as far as they lead to some rows of dq."""
+    yield from written(matrices)
+    rows = Rows(matrices.problem, _tried(matrices, wrong), shared=matrices.rows.shared)
+    found, near, scale = rows.of(rows_of), rows.of(slack), matrices.problem.spec.factor
+    known = dict(steps(matrices))
+    for name, change in mistakes(rows).items():
+        if not (change.weights or change.rows or change.output):
+            known[f"in the backward pass, {name}"] = Step(change)
+    left = [
+        name
+        for name, step in known.items()
+        if same(found, step.computed(matrices, rows)[0] * scale, near)
+    ]
+    for name in left[:_WHOLE]:
+        parts = known[name].computed(matrices, matrices.rows)
+        yield name, matrices.made(*map(matrices.whole, parts))
 
 
 def _tried(matrices: Matrices, wrong: dict[str, Booleans]) -> Integers:
@@ -443,10 +453,11 @@ def _tried(matrices: Matrices, wrong: dict[str, Booleans]) -> Integers:
     )
 
 
-def _is_nearer(found: Array, made: Array, wanted: Array) -> bool:
-    """Return whether a mistake leads nearer than what is right does: else it explains nothing."""
+def _distance(found: Array, made: Array, wanted: Array) -> float:
+    """Return how far a mistake leads from wrong rows, over how far what is right is."""
     away = np.abs(found - wanted).max(initial=0.0)
-    return not np.abs(found - made).max(initial=0.0) > away / 2.0
+    left = np.nan_to_num(np.abs(found - made), nan=0.0, posinf=0.0).max(initial=0.0)
+    return float(left / away) if 0.0 < away < np.inf else 0.0
 
 
 def _is_same(found: Array, made: Array, slack: Array, close: float) -> bool:
