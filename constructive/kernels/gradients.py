@@ -412,8 +412,10 @@ def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Boole
         distances: dict[str, float] = {}
         for name, made in _made(matrices, rows_of=found[0], slack=slack[0], wrong=wrong, same=same):
             if all(map(same, found, made, slack)):
+                # Of what is a difference of large sums, roundings alone may be left of a mistake.
                 every = zip(found, made, matrices.right, bad, strict=True)
-                distances[name] = max(_distance(x[at], y[at], z[at]) for x, y, z, at in every)
+                away = (_distance(x[at], y[at], z[at]) for x, y, z, at in every if at.any())
+                distances[name] = min(away)
     most = min(0.5, max(4.0 * min(distances.values(), default=0.0), _NEAR))
     return [
         name for name in sorted(distances, key=distances.__getitem__) if distances[name] <= most

@@ -15,8 +15,15 @@ import numpy as np
 from constructive.exact.formats import FORMATS, Format, nearest
 from constructive.kernels.formula import Change, Rows, exp, fading, largest, of_splits, softmax
 from constructive.kernels.names_of_places import (
-    BLOCKS, OF_PLACES, At, Named, Of, Weighed, places_of_rows, splits,
-)  # fmt: skip
+    BLOCKS,
+    OF_PLACES,
+    At,
+    Named,
+    Of,
+    Weighed,
+    places_of_rows,
+    splits,
+)
 from constructive.support.arrays import Array
 
 LOG2E = float(np.log2(np.e))
