@@ -23,35 +23,21 @@ _KINDS = (
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights of keys in rows that are sums, one line for each row and key, (N,) each.
+    """Weights of keys in rows that are sums, one line for each row and key, (N,) each."""
 
-    Attributes:
-        row: which of the decoded rows
-        key: address of the key among those of all sequences and KV heads
-        ratio: its weight over the one it should have (or over 1), in units of the usual ratio
-        expected: whether it should have weight
-    """
-
-    row: Integers
-    key: Integers
-    ratio: Array
-    expected: Booleans
+    row: Integers  # of the decoded rows
+    key: Integers  # address among the keys of all sequences and KV heads
+    ratio: Array  # the weight over the one it should have, or over 1, in units of the usual ratio
+    expected: Booleans  # whether it should have weight
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Wrong rows of an output, decoded.
-
-    Attributes:
-        problem: what was computed
-        out: (B, H, T_q, d_v)
-        wrong: (B, H, T_q)
-        most: how many rows are decoded
-    """
+    """Wrong rows of an output, decoded: `most` of them, spread over all."""
 
     problem: Problem
-    out: Array
-    wrong: Booleans
+    out: Array  # (B, H, T_q, d_v)
+    wrong: Booleans  # (B, H, T_q)
     most: int = _DECODED
 
     @cached_property

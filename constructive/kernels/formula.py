@@ -149,33 +149,20 @@ class Rows:
 
 @dataclass(frozen=True)
 class Change:
-    """What a mistake does differently, each a function of rows; None: what it should.
+    """What a mistake does differently, each a function of rows; None: what it should."""
 
-    Attributes:
-        rows: the rows whose output is written
-        query: the rows whose query is used
-        k, v: keys or values as they are read, (B, G, T_k, ..)
-        keys, values: the addresses of keys or values that are read, (R, T_k)
-        bias: what is added to logits, (R, T_k)
-        visible: which keys are read, (R, T_k)
-        sinks: logits of sinks, (R, 1)
-        logits: also of products; logits before the mask
-        weights: also of logits; weights and what their sum is divided by
-        output: also of the output; what is written, (R, d_v)
-    """
-
-    rows: Part = None
-    query: Part = None
-    k: Part = None
-    v: Part = None
-    keys: Part = None
-    values: Part = None
-    bias: Part = None
-    visible: Part = None
-    sinks: Part = None
-    logits: Part = None
-    weights: Part = None
-    output: Part = None
+    rows: Part = None  # the rows whose output is written
+    query: Part = None  # the rows whose query is used
+    k: Part = None  # keys as they are read, (B, G, T_k, d)
+    v: Part = None  # values as they are read, (B, G, T_k, d_v)
+    keys: Part = None  # the addresses of keys that are read, (R, T_k)
+    values: Part = None  # the addresses of values that are read, (R, T_k)
+    bias: Part = None  # what is added to logits, (R, T_k)
+    visible: Part = None  # which keys are read, (R, T_k)
+    sinks: Part = None  # logits of sinks, (R, 1)
+    logits: Part = None  # also of products: logits before the mask, (R, T_k)
+    weights: Part = None  # also of logits: weights, and what their sum is divided by
+    output: Part = None  # also of the output: what is written, (R, d_v)
 
 
 def attention(rows: Rows, change: Change) -> Array:

@@ -28,15 +28,10 @@ _MOST_DIGITS = 18  # of a gradient, which is a sum of many roundings
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """What a right backward pass computes, for all rows of a problem.
-
-    Attributes:
-        problem: the forward problem
-        d_out: (B, H, T_q, d_v) gradient of the output
-    """
+    """What a right backward pass computes, for all rows of a problem."""
 
     problem: Problem
-    d_out: Array
+    d_out: Array  # (B, H, T_q, d_v) gradient of the output
 
     @cached_property
     def rows(self) -> Rows:
@@ -138,30 +133,18 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Step:
-    """What a backward pass does differently, each a function of rows; None: what it should.
+    """What a backward pass does differently, each a function of rows; None: what it should."""
 
-    Attributes:
-        change: what it computes weights from
-        lse: log-sum-exps, (R, 1)
-        alone: D, (R, 1)
-        slope: of the soft cap, (R, T_k)
-        scores: of P, dP, D and the slope: dS
-        weights: of P: what is used as P
-        kept: which rows and keys add to dk and dv, (R, T_k)
-        asked: which rows and keys add to dq, (R, T_k)
-        of_query, of_key: what dq and dk are multiplied by
-    """
-
-    change: Change = field(default_factory=Change)
-    lse: Part = None
-    alone: Part = None
-    slope: Part = None
-    scores: Part = None
-    weights: Part = None
-    kept: Part = None
-    asked: Part = None
-    of_query: float = 1.0
-    of_key: float = 1.0
+    change: Change = field(default_factory=Change)  # what it computes weights from
+    lse: Part = None  # log-sum-exps, (R, 1)
+    alone: Part = None  # D, (R, 1)
+    slope: Part = None  # of the soft cap, (R, T_k)
+    scores: Part = None  # of P, dP, D and the slope: dS
+    weights: Part = None  # of P: what is used as P
+    kept: Part = None  # which rows and keys add to dk and dv, (R, T_k)
+    asked: Part = None  # which rows and keys add to dq, (R, T_k)
+    of_query: float = 1.0  # what dq is multiplied by
+    of_key: float = 1.0  # what dk is multiplied by
 
     def computed(self, matrices: Matrices, rows: Rows) -> Three:
         """Return dq before the scale, dS and P, as far as they add to gradients, of rows."""
