@@ -53,12 +53,12 @@ except ImportError as error:
 
 Made = TypeVar("Made")
 
+# Nodes of the moment curve for so many examples or fewer; a prime: entries are at most 15 then.
 _NODES = 31
-"""Nodes of the moment curve for so many examples or fewer; a prime: entries are at most 15 then."""
+# Tokens of a triangular block of a context: entries of the inverse of one grow up to 3^7.
 _TRIANGLE = 8
-"""Tokens of a triangular block of a context: entries of the inverse of one grow up to 3^7."""
+# Rank-one heads on contexts of more tokens often have readouts that float64 cannot carry.
 _RANK_ONE_TOKENS = 8
-"""Rank-one heads on contexts of more tokens often have readouts that float64 cannot carry."""
 
 
 class Problem(NamedTuple):

@@ -158,6 +158,58 @@ def test_what_has_no_line_would_be_seen():
     assert odd_errors(undocumented) == {"CapacityError"}
 
 
+def shown(paths):
+    """Module and qualified name of what pages show, with the methods that it inherits."""
+    found = {("constructive.data.generators", "_Generator.__call__")}  # shown as each generator
+    for path in paths:
+        module, _, name = path.rpartition(".")
+        found |= {
+            (module, name),
+            (module.rpartition(".")[0], f"{module.rpartition('.')[2]}.{name}"),
+        }
+        thing = inspect.unwrap(paths[path])
+        found.add((thing.__module__, getattr(thing, "__qualname__", name)))
+        for owner in inspect.getmro(thing) if inspect.isclass(thing) else ():
+            found |= {
+                (owner.__module__, f"{owner.__qualname__}.{member}") for member in vars(owner)
+            }
+    return found
+
+
+def sectioned(source, module):
+    """What has sections in its docstring that only the pages of the API have a reader for."""
+
+    def visit(node, prefix):
+        for child in ast.iter_child_nodes(node):
+            inner = prefix
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                inner = f"{prefix}{child.name}."
+                text = ast.get_docstring(child) or ""
+                if re.search(r"^(Args|Raises|Returns|Yields|Attributes):$", text, re.MULTILINE):
+                    yield module, inner[:-1]
+            yield from visit(child, inner)
+
+    return set(visit(ast.parse(source), ""))
+
+
+def test_internals_have_no_sections():
+    package = ROOT / "constructive"
+    rooms = [path for path in package.iterdir() if path.name not in {"cli", "proofs"}]
+    island = package / "certificates" / "checker"
+    found = {
+        name
+        for room in rooms
+        for path in (room.rglob("*.py") if room.is_dir() else [room])
+        if island not in path.parents and path.suffix == ".py"
+        for name in sectioned(
+            path.read_text(),
+            ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"),
+        )
+    }
+    assert len(found) > 100
+    assert sorted(found - shown(PUBLIC)) == []
+
+
 def test_there_are_many():
     assert len(CALLED) > 100
     assert "constructive.Memorizer.save" in CALLED

@@ -16,8 +16,8 @@ FORMAT = "constructive certificate 1"
 PAIRED_FORMAT = "constructive paired certificate 1"
 SEQUENCE_FORMAT = "constructive sequence certificate 1"
 DECODER_FORMAT = "constructive decoder certificate 1"
+# What a certificate may be; the checker takes another path for each.
 FORMATS = FORMAT, PAIRED_FORMAT, SEQUENCE_FORMAT, DECODER_FORMAT
-"""What a certificate may be; the checker takes another path for each."""
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -190,8 +190,8 @@ def _about_decoders(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str,
     return about, (("data", described), ("weights", stored))
 
 
+# What certificates other than those of layers are about.
 _ABOUT = {SEQUENCE_FORMAT: _about_sequences, DECODER_FORMAT: _about_decoders}
-"""What certificates other than those of layers are about."""
 
 
 def _frozen(value: object) -> object:

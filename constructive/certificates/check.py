@@ -22,8 +22,8 @@ from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.progress import listened, report
 from constructive.support.verdict import Verdict, no_boolean
 
+# The folder that Python runs. It imports nothing of this package.
 CHECKER = Path(__file__).with_name("checker")
-"""The folder that Python runs. It imports nothing of this package."""
 
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
@@ -32,12 +32,10 @@ _KINDS = {
     SequenceDataset.FORMAT: _DATA,
     corpus.FORMAT: _DATA,
 }
+# A line of the checker that tells what it is at (`checker/steps.py`).
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
-"""A line of the checker that tells what it is at (`checker/steps.py`)."""
-_HEAD = 4096
-"""Bytes of a file that say what it is."""
-_LENGTH = 8
-"""Bytes before the JSON of a .safetensors file."""
+_HEAD = 4096  # Bytes of a file that say what it is
+_LENGTH = 8  # Bytes before the JSON of a .safetensors file.
 _ORDER = "three files in this order: certificate, memorizer, data (two for an upper bound)"
 
 

@@ -150,6 +150,7 @@ class AllWeightsFamily(ClaimFamily):
 LAYERS = LayerFamily()
 DECODERS = DecoderFamily()
 ALL_WEIGHTS = AllWeightsFamily()
+# By the type of a memorizer's layer, or of the weights where they have none.
 FAMILIES: dict[type, ClaimFamily] = {
     AttentionLayer: LAYERS,
     ExtendedLayer: LAYERS,
@@ -157,7 +158,6 @@ FAMILIES: dict[type, ClaimFamily] = {
     SequenceMemorizer: SequenceFamily(),
     Decoder: DECODERS,
 }
-"""By the type of a memorizer's layer, or of the weights where they have none."""
 
 
 def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:

@@ -15,24 +15,16 @@ from constructive.certificates.claims.registry import CLAIMS
 from constructive.data.dataset import Dataset
 from constructive.support.verdict import Claim
 
-Description = dict[str, Any]
-"""What a certificate says of data or of weights, with their SHA-256."""
+Description = dict[str, Any]  # What a certificate says of data or of weights, with their SHA-256
 
 
 class ClaimFamily(ABC):
-    """One type of weights.
+    """One type of weights."""
 
-    Attributes:
-        name: of its row in the registry of claims
-        words: what its claims are about, as errors name it
-        data: the type of data that such weights have
-        format: of its certificates
-    """
-
-    name: ClassVar[str]
-    words: ClassVar[str]
-    data: ClassVar[type | UnionType]
-    format: ClassVar[str]
+    name: ClassVar[str]  # of its row in the registry of claims
+    words: ClassVar[str]  # what its claims are about, as errors name it
+    data: ClassVar[type | UnionType]  # the type of data that such weights have
+    format: ClassVar[str]  # of its certificates
 
     @abstractmethod
     def describe(self, weights: Any, data: Any) -> tuple[Description, Description]:  # noqa: ANN401

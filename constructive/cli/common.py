@@ -26,20 +26,20 @@ from constructive.support.files import way_out
 from constructive.support.foreign import as_ours
 from constructive.support.progress import progress_to
 
+# Every command that writes a file has this, and calls `one_output` or `several_outputs`.
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
-"""Every command that writes a file has this, and calls `one_output` or `several_outputs`."""
+# Every command that takes long has this, and gives it to `progress_bar`.
 Quiet = Annotated[
     bool,
     typer.Option(
         "--quiet", "-q", help="Show no progress, and print nothing about files that are written."
     ),
 ]
-"""Every command that takes long has this, and gives it to `progress_bar`."""
+# Commands with this print by `print_json`.
 Json = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON document for programs instead of the text."),
 ]
-"""Commands with this print by `print_json`."""
 
 Data = Annotated[
     Path, typer.Argument(help=".npz file or folder with contexts, queries and targets.")
@@ -67,16 +67,14 @@ HeadsOrFewest = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes to run.")]
+# How many processes `processes` has.
 Pieces = Annotated[
     int,
     typer.Option("--jobs", "-j", min=1, help="Number of processes to run (paired heads only)."),
 ]
-"""How many processes `processes` has."""
 
-_INTERRUPTED = 130
-"""The status with which typer ends a command after Ctrl-C, as shells do."""
-_SILENCE = 30.0
-"""Seconds after which work says how far it is where no bar can be drawn."""
+_INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
+_SILENCE = 30.0  # Seconds after which work says how far it is where no bar can be drawn
 
 app = typer.Typer(
     name="constructive",

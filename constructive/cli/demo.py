@@ -25,10 +25,8 @@ from constructive.support.tables import new_table
 IMAGES = 1797
 WIDTH = 64
 CLASSES = 10
-FEWEST = 17
-"""More than the n images of the first head, so that there is one that saturates."""
-CLOSE = 1e-6
-"""A real-valued target counts as reproduced within this."""
+FEWEST = 17  # More than the n images of the first head, so that there is one that saturates
+CLOSE = 1e-6  # A real-valued target counts as reproduced within this
 
 
 @dataclass(frozen=True, eq=False)

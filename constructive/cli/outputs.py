@@ -20,12 +20,13 @@ from constructive.support.files import (
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate
 
+# How such a command speaks: on standard output, unless a file goes there.
 Say = Callable[[str | Table], None]
-"""How such a command speaks: on standard output, unless a file goes there."""
 
 Output = TypeVar("Output", Path, Path | None)
 
 _DASH = Path("-")
+# Endings of names that promise something; any others are up to the user.
 _FORMATS = {
     ".csv": "a table",
     ".json": "a JSON file",
@@ -38,7 +39,6 @@ _FORMATS = {
     ".safetensors": "a file of safetensors",
     ".svg": "a picture",
 }
-"""Endings of names that promise something; any others are up to the user."""
 
 
 def one_output(

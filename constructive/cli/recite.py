@@ -14,12 +14,9 @@ from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.progress import report
 from constructive.support.reading import read_file
 
-_PIECE = 256
-"""Tokens that are decoded between two looks at the progress bar."""
-_DIGITS = 18
-"""Digits of a number that fits into 64 bits."""
-_QUOTED = 72
-"""Characters of the text that are printed."""
+_PIECE = 256  # Tokens that are decoded between two looks at the progress bar
+_DIGITS = 18  # Digits of a number that fits into 64 bits
+_QUOTED = 72  # Characters of the text that are printed
 
 Limit = Annotated[
     int | None,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import typer
 
+# An argument of a function: its name without `num_`, and its value as Python writes it.
 _ARGUMENT = re.compile(
     r"(?<!-)\b(?:num_)?(?P<name>[a-z_]+)="
     r"(?P<value>"
@@ -17,11 +18,9 @@ _ARGUMENT = re.compile(
     r"|(?=[\s,;:.)]|$)"  # nothing: an argument that is only named
     r")"
 )
-"""An argument of a function: its name without `num_`, and its value as Python writes it."""
 
 
-_OTHERWISE = {"executor": "--jobs"}
-"""Options that have another name than the argument."""
+_OTHERWISE = {"executor": "--jobs"}  # Options that have another name than the argument
 
 
 def options_of(app: typer.Typer, words: Sequence[str]) -> frozenset[str]:

@@ -40,8 +40,7 @@ from constructive.theory.bounds import Plan
 from constructive.theory.many_heads import require_heads
 from constructive.theory.values import require_room
 
-_LADDER = (106, 212, 424, 848)
-"""Bits that precision="auto" tries beyond float64."""
+_LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
 
 
 @in_three_parts

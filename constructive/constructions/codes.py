@@ -5,14 +5,12 @@ import numpy as np
 from constructive.support.arrays import Array, row_chunks
 
 _STEPS = 200
-_PRODUCTS = 1 << 28
-"""Inner products in all steps together, unless these are only a few steps."""
+_PRODUCTS = 1 << 28  # Inner products in all steps together, unless these are only a few steps
 _FEWEST = 20
 _STEP = 0.3
+# Of repulsion, at the beginning and what is added until the end: only near points count.
 _SHARP = 20.0, 400.0
-"""Of repulsion, at the beginning and what is added until the end: only near points count."""
-_ENTRIES = 1 << 22
-"""Of the inner products that are in memory at once."""
+_ENTRIES = 1 << 22  # Of the inner products that are in memory at once
 
 
 def spread_codes(rng: np.random.Generator, count: int, width: int) -> Array:

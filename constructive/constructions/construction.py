@@ -32,32 +32,22 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A layer, and what was found on the way.
+    """A layer, and what was found on the way."""
 
-    Attributes:
-        layer: heads with their readout
-        residuals: (d_out,), the largest `|f - y|` for each entry of the targets, as measured
-        condition: estimated condition number of Z, or the largest one among the systems solved
-        heads: a record for each head
-        shared_keys: whether all heads score tokens along one key direction
-        order: the examples in the order in which heads take them; empty where it is as given
-        coupled: entries beside the groups that are not saturated, and were solved for
-        fraction: share of the examples on which heads had to saturate
-    """
-
-    layer: Layer
-    residuals: Array
-    condition: float
-    heads: tuple[HeadRecord, ...]
-    shared_keys: bool = False
+    layer: Layer  # heads with their readout
+    residuals: Array  # (d_out,), the largest `|f - y|` for each entry of the targets, as measured
+    condition: float  # estimated condition number of Z, or the largest one among the systems solved
+    heads: tuple[HeadRecord, ...]  # a record for each head
+    shared_keys: bool = False  # whether all heads score tokens along one key direction
+    # the examples in the order in which heads take them; empty where it is as given
     order: tuple[int, ...] = ()
-    coupled: int = 0
-    fraction: float = 0.0
+    coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
+    fraction: float = 0.0  # share of the examples on which heads had to saturate
 
 
+# What was built; or what the data do not meet, as a value: "auto" goes on to another construction,
+# and otherwise it is raised.
 Outcome = Built | AssumptionError
-"""What was built; or what the data do not meet, as a value: "auto" goes on to another construction,
-and otherwise it is raised."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +58,17 @@ class Construction(ABC):
     the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
     reaches any of them (`refusals.refusal`).
-
-    Attributes:
-        name: what users ask for
-        formula: how many examples it holds
-        theorem: where that is proved
-        has_min_norm_readout: whether its readout is the shortest one, by a dense factorization of
-            Z; "auto" takes the first such construction as long as it is cheap
-        grouped: whether its groups are those of the theorems, of which the claim *grouping* speaks
-        options: names of the options that it takes, for each arithmetic that it has
     """
 
-    name: str
-    formula: str
-    theorem: str
+    name: str  # what users ask for
+    formula: str  # how many examples it holds
+    theorem: str  # where that is proved
+    # whether its readout is the shortest one, by a dense factorization of Z; "auto" takes the first
+    # such construction as long as it is cheap
     has_min_norm_readout: bool = False
+    # whether its groups are those of the theorems, of which the claim *grouping* speaks
     grouped: bool = False
+    # names of the options that it takes, for each arithmetic that it has
     options: Takes = field(default_factory=lambda: {FLOAT: USUAL}, hash=False)
 
     @property

@@ -17,8 +17,8 @@ HOMES = {
     "few": "constructive.constructions.compact.build:FEW",
 }
 
+# All constructions of decoders, by name. A new one is a file, and a line above.
 DECODERS: Registry[DecoderKind] = Registry(HOMES)
-"""All constructions of decoders, by name. A new one is a file, and a line above."""
 
 
 @in_three_parts

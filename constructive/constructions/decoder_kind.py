@@ -31,15 +31,10 @@ class DecoderOptions:
 
 
 class DecoderKind(ABC):
-    """A construction of decoders.
+    """A construction of decoders."""
 
-    Attributes:
-        parameters: its name, the argument `parameters` of `build_decoder`
-        takes: the names of the options it has
-    """
-
-    parameters: ClassVar[str]
-    takes: ClassVar[frozenset[str]]
+    parameters: ClassVar[str]  # its name, the argument `parameters` of `build_decoder`
+    takes: ClassVar[frozenset[str]]  # the names of the options it has
 
     @abstractmethod
     def build(self, text: Text, options: DecoderOptions) -> Decoder:

@@ -34,13 +34,9 @@ TAKES = {FLOAT: USUAL, RATIONAL: frozenset({WIDE})}
 
 @dataclass(frozen=True)
 class Dense(Construction):
-    """Heads of a theorem, and a readout by a dense factorization of Z.
+    """Heads of a theorem, and a readout by a dense factorization of Z."""
 
-    Attributes:
-        of: what the theorem says of its heads
-    """
-
-    of: TheoremHeads = bounds.SATURATED
+    of: TheoremHeads = bounds.SATURATED  # what the theorem says of its heads
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
         """Plan as the theorem says."""

@@ -44,14 +44,13 @@ from constructive.support.progress import report
 from constructive.theory.bounds import Plan, group_sizes
 from constructive.theory.values import require_room
 
+# Standard deviations of logits that are tried, the likely best first.
 _DEVIATIONS = (3.0, 1.5, 6.0)
-"""Standard deviations of logits that are tried, the likely best first."""
-_SAMPLE = 256
-"""Examples on which standard deviations are measured."""
+_SAMPLE = 256  # Examples on which standard deviations are measured
+# Condition numbers from which on floats are not asked for ranks: a Gram matrix shows 1e8 or so.
 DOUBTFUL = 1e7
-"""Condition numbers from which on floats are not asked for ranks: a Gram matrix shows 1e8 or so."""
+# Operations of a solve up to which each is tried twice, and beyond which only the first is.
 _SMALL, _LARGE = 1e8, 1e12
-"""Operations of a solve up to which each is tried twice, and beyond which only the first is."""
 
 
 class Generic(Construction):

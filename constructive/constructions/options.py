@@ -11,53 +11,41 @@ from pathlib import Path
 
 from constructive.layers.shapes import FLOAT64_BITS
 
-FLOAT, RATIONAL = "float", "rational"
-"""Kinds of arithmetic."""
+FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 
+# Values that any readout fits into (Lemma 5.1), which is what is built where nobody asks for d_v;
+# and narrower ones.
 WIDE, NARROW = "value_dim >= d_out", "value_dim < d_out"
-"""Values that any readout fits into (Lemma 5.1), which is what is built where nobody asks for d_v;
-and narrower ones."""
 
+# What a construction in floats takes, or has no use for.
 USUAL = frozenset({WIDE, "value_dim", "shared_keys", "saturated_fraction", "precision"})
-"""What a construction in floats takes, or has no use for."""
 
+# What planning asks for; the others say how a plan is built.
 PLANNED = frozenset({WIDE, NARROW, "exact_logits", "lengths"})
-"""What planning asks for; the others say how a plan is built."""
 
+# What a construction takes that is built in independent pieces.
 PIECES = frozenset({"executor", "checkpoint"})
-"""What a construction takes that is built in independent pieces."""
 
+# The options of a construction, for each arithmetic that it has.
 Takes = Mapping[str, frozenset[str]]
-"""The options of a construction, for each arithmetic that it has."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of a construction, beside the number of heads.
+    """What is asked of a construction, beside the number of heads."""
 
-    Attributes:
-        head_dim: d_h, or None for what suits the construction
-        value_dim: d_v, or None for d_out
-        arithmetic: "float" or "rational"
-        exact_logits: W_Q and W_K of so few bits that float32 makes no error in logits
-        shared_keys: all heads score tokens along one key direction
-        saturated_fraction: share of the examples off its group on which a head has to saturate
-        precision: bits of the readout; those beyond a float are added to what is built
-        executor: where pieces of the work are done, or None for here
-        checkpoint: a folder in which finished pieces are kept, or None
-        lengths: contexts have different lengths
-    """
-
-    head_dim: int | None = None
-    value_dim: int | None = None
-    arithmetic: str = FLOAT
-    exact_logits: bool = False
-    shared_keys: bool = False
+    head_dim: int | None = None  # d_h, or None for what suits the construction
+    value_dim: int | None = None  # d_v, or None for d_out
+    arithmetic: str = FLOAT  # "float" or "rational"
+    exact_logits: bool = False  # W_Q and W_K of so few bits that float32 makes no error in logits
+    shared_keys: bool = False  # all heads score tokens along one key direction
+    # share of the examples off its group on which a head has to saturate
     saturated_fraction: float = 0.99
+    # bits of the readout; those beyond a float are added to what is built
     precision: int | str = FLOAT64_BITS
-    executor: Executor | None = None
-    checkpoint: Path | None = None
-    lengths: bool = False
+    executor: Executor | None = None  # where pieces of the work are done, or None for here
+    checkpoint: Path | None = None  # a folder in which finished pieces are kept, or None
+    lengths: bool = False  # contexts have different lengths
 
     @property
     def inner_dim(self) -> int:

@@ -26,12 +26,11 @@ from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
 
 AUTO = "auto"
+# Up to these a dense readout is taken: some seconds on two cores.
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
-"""Up to these a dense readout is taken: some seconds on two cores."""
 
 
-_QUICK = 1e10
-"""Operations of an elimination that may be done to print a table: about a second."""
+_QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,9 @@ from constructive.theory.assumptions.group_search import Regrouping
 from constructive.theory.assumptions.wide_groups import WideGroups
 from constructive.theory.bounds import Plan, consecutive, group_sizes
 
-_NOTHING = Assumptions(least_token_distance=0.0)
-"""What Theorem 10 asks of single contexts."""
+_NOTHING = Assumptions(least_token_distance=0.0)  # What Theorem 10 asks of single contexts
 
-_SHOWN = 16
-"""Examples of a witness that a message shows."""
+_SHOWN = 16  # Examples of a witness that a message shows
 
 
 class RankOne(Dense):

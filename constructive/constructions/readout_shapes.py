@@ -18,8 +18,7 @@ from constructive.constructions.multihead.readout import Readout
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import Array, Integers
 
-Product = Callable[[Array, Array], Array]
-"""`left @ right`, in floats or modulo a prime."""
+Product = Callable[[Array, Array], Array]  # `left @ right`, in floats or modulo a prime
 
 
 class Shape(ABC):

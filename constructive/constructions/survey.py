@@ -21,19 +21,14 @@ from constructive.theory.context_capacity import (
 )
 from constructive.theory.heads import FewestHeads, with_room
 
-_SEED = 0
-"""Of eliminations modulo a prime."""
+_SEED = 0  # Of eliminations modulo a prime
 
 
 @dataclass(frozen=True)
 class Survey:
-    """Facts about T examples.
+    """Facts about T examples."""
 
-    Attributes:
-        dataset: a `Dataset`; a `RationalDataset` or mere shapes, of which it knows nothing else
-    """
-
-    dataset: Any
+    dataset: Any  # a `Dataset`; a `RationalDataset` or mere shapes, of which it knows nothing else
     _capacities: dict[int, ContextCapacity] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -39,23 +39,18 @@ from constructive.support.errors import CapacityError, DataError, ParameterError
 from constructive.support.progress import report
 from constructive.theory.many_heads import require_heads
 
-_DEVIATION = 8.0
-"""Standard deviation of logits which is aimed at."""
-_LARGEST_ENTRY = 3
-"""Of the integers in W_Q."""
-_SAMPLE = 128
-"""Positions on which the deviation is measured."""
+_DEVIATION = 8.0  # Standard deviation of logits which is aimed at
+_LARGEST_ENTRY = 3  # Of the integers in W_Q
+_SAMPLE = 128  # Positions on which the deviation is measured
+# Heads which are tried: multiples of R / d, and some more.
+#
+# A single sharp head may see nothing but the last token, whose rows are nearly equal then.
 _ROOM = ((1.15, 0), (1.4, 1), (1.8, 3), (2.4, 7))
-"""Heads which are tried: multiples of R / d, and some more.
-
-A single sharp head may see nothing but the last token, whose rows are nearly equal then.
-"""
 
 _DEFAULTS = {"head_dim": 1, "window": 16, "code_width": 16}
+# Of heads of rank one, where no width is given: the first one whose margins bear float32.
 _DEFAULT_WIDTHS = (32, 64, 128)
-"""Of heads of rank one, where no width is given: the first one whose margins bear float32."""
-_LAST_WIDTH = 256
-"""Of heads of full rank, where none of these does."""
+_LAST_WIDTH = 256  # Of heads of full rank, where none of these does
 
 
 class Many(DecoderKind):

@@ -34,8 +34,8 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
             raise FormatError(message, witness=str(path), suggestion=_HOW) from error
 
 
+# Bytes of ASCII, with which tables and JSON begin.
 _TEXT = frozenset(b"\t\r\n") | frozenset(range(0x20, 0x7F))
-"""Bytes of ASCII, with which tables and JSON begin."""
 
 
 def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:

@@ -12,40 +12,24 @@ from constructive.support.arrays import Integers
 from constructive.support.errors import DataError
 
 _END = -1
-_WIDEST = 1 << 12
-"""The longest window that is tried."""
+_WIDEST = 1 << 12  # The longest window that is tried
 
 
 @dataclass(frozen=True, eq=False)
 class TextExamples:
-    """Sequences of a text, with their labels.
+    """Sequences of a text, with their labels."""
 
-    Attributes:
-        tokens: (N, n, 2), position and byte
-        labels: of each sequence, the number of the line, from 1, or the next byte
-    """
-
-    tokens: Integers
+    tokens: Integers  # (N, n, 2), position and byte
+    # of each sequence, the number of the line, from 1, or the next byte
     labels: list[int] | list[bytes]
 
     def first(self, total: int) -> "TextExamples":
-        """Return the first sequences.
-
-        Args:
-            total: how many
-        """
+        """Return the first sequences."""
         return TextExamples(self.tokens[:total], self.labels[:total])
 
 
 def encode(text: bytes, size: int) -> Integers:
     """Return a text as one sequence of tokens (n, 2), filled up with -1.
-
-    Args:
-        text: at most n bytes
-        size: n
-
-    Raises:
-        DataError: if the text is longer than n
 
     Example:
         >>> encode(b"ab", 3).tolist()

@@ -23,8 +23,7 @@ from constructive.support.reading import reading
 
 FORMAT = "constructive text 1"
 
-_BATCH = 1 << 14
-"""Tokens of texts that are put side by side, unless a single one is longer."""
+_BATCH = 1 << 14  # Tokens of texts that are put side by side, unless a single one is longer
 
 
 class Position(NamedTuple):
@@ -35,17 +34,11 @@ class Position(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Texts of about one length, side by side.
+    """Texts of about one length, side by side."""
 
-    Attributes:
-        ids: their tokens (s, n), filled up with the token 0
-        places: where these are in `Text.ids` (s, n), -1 where filled up
-        following: the number of what has to follow (s, n), -1 where nothing has to
-    """
-
-    ids: Integers
-    places: Integers
-    following: Integers
+    ids: Integers  # their tokens (s, n), filled up with the token 0
+    places: Integers  # where these are in `Text.ids` (s, n), -1 where filled up
+    following: Integers  # the number of what has to follow (s, n), -1 where nothing has to
 
 
 @dataclass(frozen=True, eq=False)

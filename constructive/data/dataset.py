@@ -377,9 +377,6 @@ def owning(
 
     They become read-only, and are not copied.
 
-    Raises:
-        DataError: as `Dataset` does
-
     Example:
         >>> made = np.eye(2)
         >>> np.shares_memory(owning([[1, 0]], made, [1, 2]).queries, made)

@@ -36,8 +36,7 @@ from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.foreign import in_three_parts
 from constructive.support.memory import require_memory
 
-_DRAWN_BYTES = 1 << 20
-"""Size of the numbers that are drawn at a time."""
+_DRAWN_BYTES = 1 << 20  # Size of the numbers that are drawn at a time
 
 
 class _Shapes(NamedTuple):
@@ -284,14 +283,6 @@ def moment_curve_points(nodes: Integers, width: int) -> Array:
 
     The prime p is the smallest above the largest node; any min(T, d) points are independent (the
     proof is in `moment_curve`).
-
-    Args:
-        nodes: (T,)
-        width: d
-
-    Raises:
-        ParameterError: for a width that is not a positive integer
-        DataError: for nodes that are none, negative or not all different
     """
     require_positive(width=width)
     if not len(nodes) or nodes.min() < 0 or len(np.unique(nodes)) < len(nodes):

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from constructive.support.arrays import Array
 from constructive.support.errors import DataError, shown
 
-Label = str | int | bool
-"""The name of a class: all those of a data set are of one of these types."""
+Label = str | int | bool  # The name of a class: all those of a data set are of one of these types
 
 _WAYS = "labels that are all strings, all integers or all Booleans, one for each example"
 _INTEGERS = np.iinfo(np.int64)
@@ -24,9 +23,6 @@ _INTEGERS = np.iinfo(np.int64)
 
 def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
     """Return a unit vector for each label, (T, C), and what the C columns stand for, sorted.
-
-    Raises:
-        DataError: for what is not a list of labels (the witness is the first place of another type)
 
     Example:
         >>> one_hot(["dog", "cat", "dog"])
@@ -44,9 +40,6 @@ def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
 
 def require_classes(classes: object, columns: int | None = None) -> tuple[Label, ...]:
     """Return the names of classes, if they have one type, differ, and are as many as columns.
-
-    Raises:
-        DataError: for anything else
 
     Example:
         >>> require_classes(np.array([3, 5]))

@@ -120,8 +120,7 @@ class Padded:
         return f"Padded(T={total}, n={self.lengths.min()} to {size}, d={width}, {self.dtype})"
 
 
-Contexts = Array | Padded
-"""(T, n, d), one shared (n, d), or contexts of different lengths."""
+Contexts = Array | Padded  # (T, n, d), one shared (n, d), or contexts of different lengths
 
 
 def padded(contexts: object, mask: object) -> Contexts:

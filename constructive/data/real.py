@@ -14,23 +14,16 @@ from constructive.support.arrays import Array, Integers
 from constructive.support.errors import DataError, ParameterError
 from constructive.support.extras import require
 
-PATCH = 2
-"""Pixels along the side of a patch."""
+PATCH = 2  # Pixels along the side of a patch
 
 
 @dataclass(frozen=True, eq=False)
 class DigitImages:
-    """1,797 images of handwritten digits, 8 x 8 pixels from 0 to 1.
+    """1,797 images of handwritten digits, 8 x 8 pixels from 0 to 1."""
 
-    Attributes:
-        patches: (T, 16, 4), the 2 x 2 patches row by row
-        pixels: (T, 64), row by row
-        labels: (T,), 0 to 9
-    """
-
-    patches: Array
-    pixels: Array
-    labels: Integers
+    patches: Array  # (T, 16, 4), the 2 x 2 patches row by row
+    pixels: Array  # (T, 64), row by row
+    labels: Integers  # (T,), 0 to 9
 
 
 def digit_images() -> DigitImages:
@@ -108,15 +101,6 @@ def text_windows(count: int, size: int) -> Integers:
 
 def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array:
     """Apply a self-attention layer with random weights and a skip connection: (T, n, d).
-
-    Args:
-        tokens: T sequences of n tokens, (T, n, d)
-        num_heads: H, at most d; the head dimension is d // H
-        seed: of the weights
-
-    Raises:
-        ParameterError: for H that is not a positive integer or is more than d, and for a seed
-            that is not a non-negative integer
 
     Example:
         >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape

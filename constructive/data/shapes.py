@@ -9,10 +9,8 @@ from constructive.data.labels import Label, same_classes
 from constructive.support.arrays import Integers, Rebuilt
 from constructive.support.errors import DataError, ParameterError
 
-ARRAYS = "contexts", "queries", "targets"
-"""The arrays of a data set, by their names in files."""
-LENGTHS = "lengths"
-"""The array of how many tokens each context has, where these are different."""
+ARRAYS = "contexts", "queries", "targets"  # The arrays of a data set, by their names in files
+LENGTHS = "lengths"  # The array of how many tokens each context has, where these are different
 
 
 class ExampleShapes(Rebuilt):

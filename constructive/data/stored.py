@@ -26,11 +26,9 @@ from constructive.support.files import replacing_folder
 from constructive.support.fingerprint import Fingerprint
 from constructive.support.stored import StoredArray
 
-FILES = tuple(f"{name}.npy" for name in ARRAYS)
-"""The files that every folder has."""
+FILES = tuple(f"{name}.npy" for name in ARRAYS)  # The files that every folder has
 _CLASSES = "classes.npy"
-NAMES = (*FILES, _CLASSES)
-"""These, and one that some folders have."""
+NAMES = (*FILES, _CLASSES)  # These, and one that some folders have
 
 
 @dataclass(frozen=True)
@@ -116,16 +114,7 @@ class Folder(NamedTuple):
 
 
 def read_folder(path: str | Path) -> Folder:
-    """Read the folder of a data set; contexts are read once, and stay on disk.
-
-    Args:
-        path: the folder
-
-    Raises:
-        FormatError: for a folder that is not one of a data set, and for files that are cut off
-        DataError: for arrays that are not a data set
-        OSError: where they cannot be read
-    """
+    """Read the folder of a data set; contexts are read once, and stay on disk."""
     folder = as_path(path).resolve()
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
@@ -163,19 +152,7 @@ def write_folder(
     *,
     classes: tuple[Label, ...] = (),
 ) -> None:
-    """Write the folder of a data set, whole or not at all, from contexts that come in blocks.
-
-    Args:
-        path: the folder; an old one is replaced if it holds nothing else
-        shape: of the contexts
-        dtype: of the contexts
-        blocks: rows of the contexts, one after the other
-        others: queries and targets; it is called after the last block
-        classes: names of the entries of targets; by default none
-
-    Raises:
-        OutputError: where it cannot be written, as `replacing_folder` says
-    """
+    """Write the folder of a data set, whole or not at all, from contexts that come in blocks."""
     little = dtype.newbyteorder("<")
     with replacing_folder(path, NAMES) as folder:
         with (folder / FILES[0]).open("xb") as file:

@@ -33,8 +33,7 @@ import numpy as np
 from constructive.exact.upward import gamma, up
 from constructive.support.arrays import Array
 
-EXPONENTIAL_ERROR = 2.0**-49
-"""Relative error of `exponential`."""
+EXPONENTIAL_ERROR = 2.0**-49  # Relative error of `exponential`
 
 _SPLITTER = 2.0**27 + 1.0
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
@@ -47,13 +46,6 @@ def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
     """Return products x.y along the last axis as high + low, and bounds of their errors.
 
     `high` is high + low rounded. Bounds are NaN after an overflow.
-
-    Args:
-        left: x (..., d), with d <= 2^40
-        right: y (..., d), which may be broadcast but for the last axis
-
-    Returns:
-        `high`, `low` and the bounds of `|high + low - x.y|`, each (...)
 
     Example:
         >>> high, low, bound = dot(np.array([1e16, 1.0, -1e16]), np.array([1.0, 1.0, 1.0]))
@@ -97,9 +89,6 @@ def _leading(x: Array) -> Array:
 
 def exponential(x: Array) -> Array:
     """Return exp(x) with a relative error of at most 2^-49; 0 below -700, NaN above 700.
-
-    Args:
-        x: exponents, of any shape
 
     Example:
         >>> float(exponential(np.array([-1.0]))[0]) - math.exp(-1.0) < 1e-15

@@ -24,42 +24,21 @@ from constructive.support.arrays import Array
 
 
 class Contraction(ABC):
-    """How the arrays of a layer or of a decoder may be contracted.
+    """How the arrays of a layer or of a decoder may be contracted."""
 
-    Attributes:
-        name: as models are called
-        free: whether any set of the arrays may be multiplied before anything is summed
-        projects: whether logits are products of queries and keys, and of nothing else
-        of_layers: what it allows for layers, in words
-        of_decoders: what it allows for decoders, in words
-    """
-
-    name: str
-    free: bool
-    projects: bool = False
-    of_layers: str
-    of_decoders: str
+    name: str  # as models are called
+    free: bool  # whether any set of the arrays may be multiplied before anything is summed
+    projects: bool = False  # whether logits are products of queries and keys, and of nothing else
+    of_layers: str  # what it allows for layers, in words
+    of_decoders: str  # what it allows for decoders, in words
 
     @abstractmethod
     def logits(self, width: int, head_dim: int) -> int:
-        """Count the roundings of a path of a logit x^T W_K W_Q^T e.
-
-        Args:
-            width: d, the entries of x and e
-            head_dim: d_h
-        """
+        """Count the roundings of a path of a logit x^T W_K W_Q^T e."""
 
     @abstractmethod
     def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
-        """Count those of a path of an output sum_h a_h X W_V W_O W_D, but for softmax.
-
-        Args:
-            heads: H
-            tokens: n, of a context
-            width: d
-            value_dim: d_v
-            between: d_o, the columns of W_O
-        """
+        """Count those of a path of an output sum_h a_h X W_V W_O W_D, but for softmax."""
 
     @abstractmethod
     def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
@@ -67,11 +46,6 @@ class Contraction(ABC):
 
         A tree that does not sum over the rows of U first has all of them in the first count: its
         errors are then bounded by sums of `|z| |U| |o_v|`.
-
-        Args:
-            tokens: n, which a position sees, of any shape
-            rows: K, of U
-            outputs: d_out, its columns
         """
 
 

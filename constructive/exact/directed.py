@@ -12,19 +12,14 @@ from fractions import Fraction
 
 from flint import arb
 
-_TOP, _BOTTOM = 1100, -1200
-"""Exponents of two beyond which a number is beyond all floats."""
-_DIGITS = 17
-"""Digits that tell any two floats apart."""
+_TOP, _BOTTOM = 1100, -1200  # Exponents of two beyond which a number is beyond all floats
+_DIGITS = 17  # Digits that tell any two floats apart
 
 Exact = arb | Fraction | int | float
 
 
 def upper(x: Exact) -> float:
     """Return the least float that is at least x; infinite if there is none, or x is not a number.
-
-    Args:
-        x: a number or a ball
 
     Example:
         >>> upper(Fraction(1, 3)) > Fraction(1, 3), upper(arb(10) ** -340), upper(arb(10) ** 340)
@@ -35,9 +30,6 @@ def upper(x: Exact) -> float:
 
 def lower(x: Exact) -> float:
     """Return the largest float that is at most x; minus infinity if there is none, or x is NaN.
-
-    Args:
-        x: a number or a ball
 
     Example:
         >>> lower(Fraction(1, 3)) < Fraction(1, 3), lower(arb(10) ** -340), lower(arb.nan())
@@ -50,13 +42,6 @@ def lower(x: Exact) -> float:
 def at_most(x: Exact, limit: float | None = None) -> str:
     """Write two digits of a non-negative number, rounded up; more where that passes a limit.
 
-    Args:
-        x: a number or a ball, not negative
-        limit: what is not to be passed, as far as 17 digits can tell; by default none
-
-    Returns:
-        decimal text; "inf" where x is not finite
-
     Example:
         >>> at_most(1.21e-9), at_most(0), at_most(5.8213e-6, 5.82131e-6)
         ('1.3e-09', '0', '5.8213e-06')
@@ -67,13 +52,6 @@ def at_most(x: Exact, limit: float | None = None) -> str:
 def at_least(x: Exact, limit: float | None = None) -> str:
     """Write two digits of a non-negative number, rounded down; more where it exceeds a limit.
 
-    Args:
-        x: a number or a ball, not negative
-        limit: what is to stay below the text, as far as 17 digits can tell; by default none
-
-    Returns:
-        decimal text; "0" where x is not finite
-
     Example:
         >>> at_least(0.489), at_least(5.8213e-6, 5.82e-6), at_least(arb.nan())
         ('4.8e-01', '5.821e-06', '0')
@@ -83,9 +61,6 @@ def at_least(x: Exact, limit: float | None = None) -> str:
 
 def short_bound(x: Exact) -> float:
     """Return a float of two digits that is at least x >= 0; infinite if there is none.
-
-    Args:
-        x: a number or a ball
 
     Example:
         >>> short_bound(4.71e-8), short_bound(Fraction(1, 10**400)), short_bound(arb.nan())
@@ -98,14 +73,6 @@ def short_bound(x: Exact) -> float:
 
 def fixed(x: Exact, digits: int, *, above: bool) -> str:
     """Return decimal text with so many digits after the point, rounded away from what it bounds.
-
-    Args:
-        x: a number or a ball
-        digits: after the point, 0 or more
-        above: whether the text is at least x; else it is at most x
-
-    Returns:
-        decimal text; "inf" or "-inf" where x is not finite
 
     Example:
         >>> fixed(0.1251, 2, above=True), fixed(0.1259, 2, above=False), fixed(3, 1, above=True)
@@ -124,11 +91,6 @@ def fixed(x: Exact, digits: int, *, above: bool) -> str:
 
 def percent(x: Exact, digits: int = 1, *, above: bool = True) -> str:
     """Return a share in percent, rounded away from what it bounds.
-
-    Args:
-        x: a number or a ball, finite
-        digits: after the point, 0 or more
-        above: whether the text is at least x, as for what something may take; else it is at most x
 
     Example:
         >>> percent(0.000186), percent(0.28), percent(0.9996, 0, above=False)

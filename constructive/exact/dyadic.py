@@ -23,17 +23,12 @@ import numpy.typing as npt
 from constructive.exact import gram, modular
 from constructive.support.arrays import Array, Booleans, Integers, checked_array, row_chunks
 
-_ATTEMPTS = 4
-"""Random mixtures that are tried on a matrix before python-flint decides."""
-BATCHED = 48
-"""Rows of a matrix up to which a batch is eliminated at once."""
-_SHOWN = 8
-"""Terms of a dependency that are printed."""
-_DIGITS = 24
-"""Of a fraction that is printed in full."""
+_ATTEMPTS = 4  # Random mixtures that are tried on a matrix before python-flint decides
+BATCHED = 48  # Rows of a matrix up to which a batch is eliminated at once
+_SHOWN = 8  # Terms of a dependency that are printed
+_DIGITS = 24  # Of a fraction that is printed in full
 _SIGNIFICAND = 53
-_AT_ONCE = 1 << 18
-"""Entries that are looked at together."""
+_AT_ONCE = 1 << 18  # Entries that are looked at together
 
 
 @dataclass(frozen=True)
@@ -82,30 +77,16 @@ class Dependency:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """What is known of each matrix of a batch: neither of the two is "not decided".
+    """What is known of each matrix of a batch: neither of the two is "not decided"."""
 
-    Attributes:
-        independent: whose rows are proved to be independent (B,)
-        dependent: whose rows are proved to be dependent (B,)
-    """
-
-    independent: Booleans
-    dependent: Booleans
+    independent: Booleans  # whose rows are proved to be independent (B,)
+    dependent: Booleans  # whose rows are proved to be dependent (B,)
 
 
 def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
     """Return integers M and exponents e with row i of the matrix equal to 2^(e_i) M_i.
 
     Rows are scaled one by one, so that rows of very different sizes cost nothing.
-
-    Args:
-        matrix: (N, d), of floats
-
-    Returns:
-        M (N, d) and N exponents
-
-    Raises:
-        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> integers(np.array([[0.5, 1.0]]))
@@ -215,13 +196,6 @@ def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency |
 def independent(blocks: Array, rng: np.random.Generator) -> Booleans:
     """Return which matrices of a batch (B, k, d) have independent rows, exactly: (B,).
 
-    Args:
-        blocks: (B, k, d), of floats
-        rng: what is drawn changes the time it takes, not the answer
-
-    Raises:
-        DataError: for entries that are not finite numbers of 64 bits at most
-
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
         >>> independent(blocks, np.random.default_rng(0))
@@ -241,15 +215,6 @@ def decide(
 
     In this order: a Cholesky factorization (`gram`), a reason to be dependent that can be seen,
     elimination modulo a prime, and exact elimination.
-
-    Args:
-        blocks: (B, k, d), of floats
-        rng: what is drawn changes the time it takes, and no verdict
-        scaled: the same matrices, scaled by `gram.scaled`; by default they are scaled here
-        most: how many matrices may be decided by exact elimination; by default all
-
-    Raises:
-        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
@@ -289,9 +254,6 @@ def has_full_rank(matrix: Array) -> bool:
     """Return whether the rows of a matrix of floats (k, d) are independent, exactly.
 
     Rows that seem dependent may be few, and are decided sooner than all.
-
-    Args:
-        matrix: (k, d), of floats
 
     Example:
         >>> has_full_rank(np.array([[0.1, 0.3], [0.3, 0.9]]))
@@ -333,16 +295,6 @@ def _repeating(blocks: Array) -> Booleans:
 
 def span_members(matrix: Array, rows: npt.ArrayLike) -> Integers:
     """Return all rows of a matrix (T, d) that lie in the span of some of them, exactly.
-
-    Args:
-        matrix: (T, d), of floats
-        rows: indices of those that span
-
-    Returns:
-        indices of rows, ascending
-
-    Raises:
-        DataError: for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> span_members(np.array([[1.0, 0, 0], [0, 1, 0], [3, 2, 0], [0, 0, 1]]), [0, 1])

@@ -84,52 +84,33 @@ from constructive.exact.formats import Format
 from constructive.exact.upward import up
 from constructive.support.arrays import Array
 
-MOST_TERMS = 1 << 20
-"""Terms of a sum for which bounds are finite."""
-STRETCH = 2.0**16
-"""Products of constants, on the way, are from its inverse to this."""
-_HALF = 0.5
-"""Beyond it a relative error is not small."""
-_LOADS = 4
-"""Factors of a path that are rounded before it starts."""
-_DIFFERENCE = 2
-"""Roundings of l - m, in units of a bound of both."""
-_MERGES = 6
-"""More of them where parts are merged by logsumexp."""
-OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}
-"""By their unit roundoff."""
+MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite
+STRETCH = 2.0**16  # Products of constants, on the way, are from its inverse to this
+_HALF = 0.5  # Beyond it a relative error is not small
+_LOADS = 4  # Factors of a path that are rounded before it starts
+_DIFFERENCE = 2  # Roundings of l - m, in units of a bound of both
+_MERGES = 6  # More of them where parts are merged by logsumexp
+OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}  # By their unit roundoff
 
 
 @dataclass(frozen=True)
 class FloatModel:
-    """How evaluation rounds.
+    """How evaluation rounds."""
 
-    Attributes:
-        name: as `certify` and `bounds` take it
-        storage: the format of what is stored between steps
-        unit: u of additions, products and divisions
-        exp_error: relative error of exponentials that are at least twice the smallest normal
-            number, and of logarithms
-        block: tokens of a block of softmax, at least
-        smallest: the smallest normal number of the operations
-        overflow: the largest number of the operations
-        contraction: what may be multiplied at once
-        constants: roundings by constants on the way to an exponential
-        merged: whether parts may be divided and merged by logsumexp
-        factors: the format that factors of products are rounded to; None where they are not.
-            Bounds here are of programs that do not round them.
-    """
-
-    name: str
-    storage: Format
-    unit: float
+    name: str  # as `certify` and `bounds` take it
+    storage: Format  # the format of what is stored between steps
+    unit: float  # u of additions, products and divisions
+    # relative error of exponentials that are at least twice the smallest normal number, and of
+    # logarithms
     exp_error: float
-    block: int
-    smallest: float
-    overflow: float
+    block: int  # tokens of a block of softmax, at least
+    smallest: float  # the smallest normal number of the operations
+    overflow: float  # the largest number of the operations
     contraction: Contraction = Pairwise()  # noqa: RUF009 - it has no state
-    constants: int = 0
-    merged: bool = False
+    constants: int = 0  # roundings by constants on the way to an exponential
+    merged: bool = False  # whether parts may be divided and merged by logsumexp
+    # the format that factors of products are rounded to; None where they are not. Bounds here are
+    # of programs that do not round them.
     factors: Format | None = None
 
     @property
@@ -364,9 +345,6 @@ class FloatModel:
 
 def power(number: float) -> str:
     """Write a number as a power of two.
-
-    Args:
-        number: a positive one
 
     Example:
         >>> power(0.125)

@@ -10,21 +10,14 @@ from constructive.support.errors import ParameterError
 
 @dataclass(frozen=True)
 class Format:
-    """A format of floating-point numbers.
+    """A format of floating-point numbers."""
 
-    Attributes:
-        name: as numpy and ml_dtypes call it
-        digits: bits of a significand: integers up to 2^digits are exact
-        smallest: its smallest normal number
-        largest: its largest number
-        tiny: the absolute error of storing a number that is nearly zero, underflow to zero
-            included where machines do that
-    """
-
-    name: str
-    digits: int
-    smallest: float
-    largest: float
+    name: str  # as numpy and ml_dtypes call it
+    digits: int  # bits of a significand: integers up to 2^digits are exact
+    smallest: float  # its smallest normal number
+    largest: float  # its largest number
+    # the absolute error of storing a number that is nearly zero, underflow to zero included where
+    # machines do that
     tiny: float
 
     @property
@@ -45,6 +38,7 @@ class Format:
         return bool((nearest(exact, self) == exact).all())
 
 
+# By name.
 FORMATS = {
     each.name: each
     for each in (
@@ -56,9 +50,8 @@ FORMATS = {
         Format("float8_e5m2", 3, 2.0**-14, 57344.0, 2.0**-17),
     )
 }
-"""By name."""
+# What tensor cores make of float32 factors. No array has this type.
 TF32 = Format("TF32", 11, 2.0**-126, (2.0 - 2.0**-10) * 2.0**127, 2.0**-126)
-"""What tensor cores make of float32 factors. No array has this type."""
 
 
 def nearest(values: Array, form: Format) -> Array:

@@ -50,26 +50,16 @@ import numpy as np
 from constructive.exact.upward import UNIT
 from constructive.support.arrays import Array, Booleans
 
-_ROOM = 1.125
-"""More than all terms of second order, and roundings of c itself."""
-_LARGEST = 1 << 21
-"""k + d of a lemma."""
-_LEAST = 2.0**-100
-"""The least entry of the diagonal of a factor."""
-_FAR = 1 << 12
-"""More than the exponents of any two floats differ by."""
+_ROOM = 1.125  # More than all terms of second order, and roundings of c itself
+_LARGEST = 1 << 21  # k + d of a lemma
+_LEAST = 2.0**-100  # The least entry of the diagonal of a factor
+_FAR = 1 << 12  # More than the exponents of any two floats differ by
 
 
 def scaled(vectors: Array) -> Array:
     """Scale vectors by powers of two, for each column and each vector, to sizes below one.
 
     The largest entry of a vector is 1/2 or more, but of a zero vector. What underflows is rounded.
-
-    Args:
-        vectors: (..., d), finite floats
-
-    Returns:
-        float64, of the same shape
 
     Example:
         >>> scaled(np.array([[5e-324, 2.0], [0.0, 1e300]])).tolist()
@@ -88,9 +78,6 @@ def scaled(vectors: Array) -> Array:
 
 def independent(blocks: Array) -> Booleans:
     """Return which matrices of a batch (B, k, d) are proved to have independent rows: (B,).
-
-    Args:
-        blocks: rows that `scaled` has made
 
     Example:
         >>> rows = np.random.default_rng(0).random((3, 9))

@@ -26,12 +26,10 @@ from constructive.exact.models import EXP_ULPS, SMALL_BLOCK
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 
-_ENTRIES = 2
-"""Roundings of entries of q and k by constants, q and k together."""
+_ENTRIES = 2  # Roundings of entries of q and k by constants, q and k together
+# Roundings on the way from the sum that is a logit to an exponent: three constants (two for the
+# scale, log2 e), two products with them, a bias, l - m, and a difference of maxima and its product.
 _EXPONENTS = 9
-"""Roundings on the way from the sum that is a logit to an exponent: three constants (two for the
-scale, log2 e), two products with them, a bias, l - m, and a difference of maxima and its product.
-"""
 
 
 @dataclass(frozen=True)
@@ -162,17 +160,14 @@ class KernelModel(FloatModel):
         yield "underflow to zero or gradual"
 
 
+# Two quanta of tensor cores that keep 23 bits behind the first of the largest operand.
 _TENSOR = 2.0**-22
-"""Two quanta of tensor cores that keep 23 bits behind the first of the largest operand."""
-_HOPPER = 2.0**-12
-"""Of 13 bits, as products of float8 are summed on Hopper."""
-_CUT = 2.0**-10
-"""Operands cut off to the 11 bits of TF32."""
+_HOPPER = 2.0**-12  # Of 13 bits, as products of float8 are summed on Hopper
+_CUT = 2.0**-10  # Operands cut off to the 11 bits of TF32
+# exp where weights have 16 bits or fewer: by a polynomial of degree 3 in FlashAttention 4
+# (2^-13.5), and off by 2^-14.1 at least in PyTorch on CPUs (tests/benchmarks/exponentials.py).
 _SHORT_EXP = 2.0**-13
-"""exp where weights have 16 bits or fewer: by a polynomial of degree 3 in FlashAttention 4
-(2^-13.5), and off by 2^-14.1 at least in PyTorch on CPUs (tests/benchmarks/exponentials.py)."""
-_LAZY = math.log(256.0)
-"""FlashAttention 4 rescales when the maximum has grown by more."""
+_LAZY = math.log(256.0)  # FlashAttention 4 rescales when the maximum has grown by more
 
 
 def _rows() -> Iterator[KernelModel]:
@@ -226,18 +221,12 @@ def _rows() -> Iterator[KernelModel]:
         yield replace(short, name=name, matrix_unit=_HOPPER)
 
 
+# By name: "flash bfloat16", "eager float16", "tf32" and so on.
 KERNEL_MODELS = {model.name: model for model in _rows()}
-"""By name: "flash bfloat16", "eager float16", "tf32" and so on."""
 
 
 def kernel_model_named(name: object) -> KernelModel:
     """Return a model of kernels.
-
-    Args:
-        name: of `KERNEL_MODELS`
-
-    Raises:
-        ParameterError: for another name
 
     Example:
         >>> kernel_model_named("flash bfloat16").stored_unit == 2**-8

@@ -14,17 +14,15 @@ from constructive.exact.float_model import MOST_TERMS, FloatModel
 from constructive.exact.formats import FORMATS, TF32
 from constructive.support.errors import ParameterError, shown
 
-EXP_ULPS = 32
-"""Units in the last place by which exponentials in float32 may be off: 64 u."""
+EXP_ULPS = 32  # Units in the last place by which exponentials in float32 may be off: 64 u
+# Tokens of a block of softmax, at least: in usual libraries, and in fused kernels.
 BLOCK, SMALL_BLOCK = 512, 16
-"""Tokens of a block of softmax, at least: in usual libraries, and in fused kernels."""
+# Roundings by constants: a scale on W_Q and its inverse on queries and keys (two for a constant,
+# one for a product, each twice), log2 e and its product.
 SCALES = 8
-"""Roundings by constants: a scale on W_Q and its inverse on queries and keys (two for a constant,
-one for a product, each twice), log2 e and its product."""
 
 
-STORAGES = "float32", "bfloat16", "float16"
-"""Formats in which decoders may be stored."""
+STORAGES = "float32", "bfloat16", "float16"  # Formats in which decoders may be stored
 
 
 def _rows() -> Iterator[FloatModel]:
@@ -47,10 +45,11 @@ def _rows() -> Iterator[FloatModel]:
             yield replace(small, name="float32, any contraction", contraction=AnyContraction())
 
 
+# By name: "float32, pairwise", "float32, any contraction" and so on; sums and products are in
+# float32 in all, whatever is stored.
 MODELS = {model.name: model for model in _rows()}
-"""By name: "float32, pairwise", "float32, any contraction" and so on; sums and products are in
-float32 in all, whatever is stored."""
 
+# Models of decoders whose weights are integers: "float32, TF32 products" and so on.
 INTEGER_MODELS = {
     model.name: model
     for form in (TF32, FORMATS["bfloat16"], FORMATS["float16"])
@@ -63,26 +62,17 @@ INTEGER_MODELS = {
         ),
     )
 }
-"""Models of decoders whose weights are integers: "float32, TF32 products" and so on."""
 
 FLOAT32 = MODELS["float32, pairwise"]
 
+# Our own evaluation, with exponentials from a table that arb made.
 FLOAT64 = FloatModel(
     "float64", FORMATS["float64"], 2.0**-53, 2.0**-51, MOST_TERMS, 2.0**-1022, 2.0**1023
 )
-"""Our own evaluation, with exponentials from a table that arb made."""
 
 
 def model_named(name: object, storage: str = "float32", *, decoder: bool = False) -> FloatModel:
     """Return a model of certificates.
-
-    Args:
-        name: of `MODELS`; None for the pairwise one of a storage
-        storage: the format of what is evaluated
-        decoder: whether it is a decoder, which has more models
-
-    Raises:
-        ParameterError: for another name, or a model of another storage
 
     Example:
         >>> model_named(None).name, model_named("float32, scaled").constants

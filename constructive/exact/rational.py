@@ -8,8 +8,7 @@ import flint
 import numpy as np
 import numpy.typing as npt
 
-Fractions = npt.NDArray[Any]
-"""An object array of `fractions.Fraction`."""
+Fractions = npt.NDArray[Any]  # An object array of `fractions.Fraction`.
 
 
 def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:

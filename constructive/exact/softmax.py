@@ -17,8 +17,7 @@ from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.upward import TINY, UNIT, gamma, up
 from constructive.support.arrays import Array, Integers
 
-_SMALL = 0.01
-"""Errors up to which first-order bounds hold with a few percent to spare."""
+_SMALL = 0.01  # Errors up to which first-order bounds hold with a few percent to spare
 
 
 def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[Array, Array]:

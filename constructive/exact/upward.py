@@ -27,19 +27,14 @@ import numpy as np
 from constructive.support.arrays import Array
 
 UNIT = 2.0**-53
-LONGEST = 1 << 22
-"""Terms of a sum that `up` covers."""
+LONGEST = 1 << 22  # Terms of a sum that `up` covers
 
 _SLACK = 1.0 + 2.0**-30
-TINY = 2.0**-1000
-"""More than LONGEST products lose by underflow."""
+TINY = 2.0**-1000  # More than LONGEST products lose by underflow
 
 
 def up(values: Array) -> Array:
     """Raise sums of at most LONGEST products above what they would be without rounding.
-
-    Args:
-        values: sums of products that are not negative, as float64 computed them, of any shape
 
     Example:
         >>> up(np.array([1e-200]) * 1e-200) > 0
@@ -53,9 +48,6 @@ def gamma(terms: int) -> float:
     """Return gamma_k, rounded up: a sum of k products is off by `gamma_k sum |a| |b|` at most.
 
     But for underflow, which `up` covers. gamma_k = k u / (1 - k u).
-
-    Args:
-        terms: k
     """
     return terms * UNIT / (1.0 - terms * UNIT) * _SLACK
 
@@ -64,12 +56,6 @@ def lengths(vectors: Array) -> Array:
     """Bound the lengths of vectors along the last axis, of at most LONGEST entries.
 
     Squares that underflow add at most 2^22 2^-1075 < 2^-1052 to a square of a length.
-
-    Args:
-        vectors: (..., d)
-
-    Returns:
-        bounds (...)
 
     Example:
         >>> lengths(np.array([[3.0, 4.0], [1e-300, 0.0]])) > [5.0, 1e-300]
@@ -83,9 +69,6 @@ def lengths(vectors: Array) -> Array:
 
 def exponent_of(values: Array) -> int:
     """Return the least e with all entries below 2^e in size, and 0 for zeros.
-
-    Args:
-        values: finite floats, of any shape
 
     Example:
         >>> exponent_of(np.array([-4.0, 3.0])), exponent_of(np.zeros(2))

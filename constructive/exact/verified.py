@@ -19,10 +19,8 @@ from scipy.linalg import lapack
 from constructive.exact.upward import LONGEST, gamma, up
 from constructive.support.arrays import Array
 
-_NEAR = 0.1
-"""q above which R is too far from a right inverse: its norm may be any number then."""
-_STEPS = 3
-"""Candidates R that are tried, each a step of Newton's iteration from the one before."""
+_NEAR = 0.1  # q above which R is too far from a right inverse: its norm may be any number then
+_STEPS = 3  # Candidates R that are tried, each a step of Newton's iteration from the one before
 
 
 def right_inverse_bound(midpoints: Array, error: float) -> float:
@@ -30,10 +28,6 @@ def right_inverse_bound(midpoints: Array, error: float) -> float:
 
     Infinite if float64 proves nothing, as for an ill-conditioned Z. It proves most where the rows
     of Z are of size one, and nothing false elsewhere.
-
-    Args:
-        midpoints: (T, m)
-        error: the largest difference of an entry of Z, not negative
 
     Example:
         >>> 1.0 <= right_inverse_bound(np.eye(3), 0.0) < 1.000001

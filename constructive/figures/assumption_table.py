@@ -22,15 +22,11 @@ NAME = "table-1-assumptions.txt"
 
 @dataclass(frozen=True)
 class AssumptionTable(Figure):
-    """Every stage of both data, as text.
+    """Every stage of both data, as text."""
 
-    Attributes:
-        subsets: that are sampled
-        budget: of the search; by default little, for at these stages dependent subsets are small,
-            or there are none to be found
-    """
-
-    subsets: int = 1000
+    subsets: int = 1000  # that are sampled
+    # of the search; by default little, for at these stages dependent subsets are small, or there
+    # are none to be found
     budget: float = 0.01
 
     title = "Table 1: the assumptions on real data"

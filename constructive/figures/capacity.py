@@ -34,6 +34,7 @@ from constructive.theory.capacity_map import MapPoint, capacity_map
 CLASSES = 10
 CLOSE = 1e-6
 
+# Marker, colour and what a legend adds, for what is built.
 MARKS = {
     "Theorem 1": ("x", drawing.BLUE, ""),
     "Theorem 2": ("+", drawing.ORANGE, ""),
@@ -41,28 +42,18 @@ MARKS = {
     "Theorem 10": (6, drawing.VERMILLION, ": H(d - 1) + 1"),
     "generic": ("D", drawing.GREEN, ", as many as proved"),
 }
-"""Marker, colour and what a legend adds, for what is built."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A column of panels: one of the sizes takes values, and the others are fixed.
+    """A column of panels: one of the sizes takes values, and the others are fixed."""
 
-    Attributes:
-        label: what is swept
-        title: what is fixed
-        values: of what is swept
-        sizes: H, n, d_h and d at each value
-        ticks: whether each value is named on the axis
-        logarithmic: whether the axis is, and each value is named on it
-    """
-
-    label: str
-    title: str
-    values: tuple[int, ...]
-    sizes: tuple[tuple[int, int, int, int], ...]
-    ticks: bool = False
-    logarithmic: bool = False
+    label: str  # what is swept
+    title: str  # what is fixed
+    values: tuple[int, ...]  # of what is swept
+    sizes: tuple[tuple[int, int, int, int], ...]  # H, n, d_h and d at each value
+    ticks: bool = False  # whether each value is named on the axis
+    logarithmic: bool = False  # whether the axis is, and each value is named on it
 
 
 @dataclass(frozen=True)
@@ -84,20 +75,13 @@ class Built:
 
 @dataclass(frozen=True)
 class Capacity(Picture):
-    """A row for own contexts, one for a shared one; a column for each sweep.
+    """A row for own contexts, one for a shared one; a column for each sweep."""
 
-    Attributes:
-        width: d, where it is not swept
-        heads: H, where it is not swept
-        tokens: n, and d_h, where they are not swept
-        swept: the values of H, n, d and d_h. H and n are those of the authors' program, and n = 2,
-            from where on own contexts hold Hd; d starts at n, as contexts of Theorems 1 and 2 have
-            rank n
-    """
-
-    width: int = 64
-    heads: int = 20
-    tokens: int = 32
+    width: int = 64  # d, where it is not swept
+    heads: int = 20  # H, where it is not swept
+    tokens: int = 32  # n, and d_h, where they are not swept
+    # the values of H, n, d and d_h. H and n are those of the authors' program, and n = 2, from
+    # where on own contexts hold Hd; d starts at n, as contexts of Theorems 1 and 2 have rank n
     swept: tuple[tuple[int, ...], ...] = (
         (1, 5, 10, 20, 30, 40, 50, 60),
         (1, 2, 5, 10, 20, 30, 40, 50, 60),

@@ -27,6 +27,7 @@ from constructive.support.files import replacing
 from constructive.support.progress import report
 
 _RANK_ONE = {"width": 32, "head_dim": 1, "window": 16}
+# Options of `build_decoder`, from many numbers to few.
 KINDS: dict[str, dict[str, Any]] = {
     "full heads, d = 256": {"width": 256},
     "full heads, d = 128": {"width": 128},
@@ -39,28 +40,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "inequalities, 2 integers": {"parameters": "few", "outputs": 2},
     "inequalities, 1 integer": {"parameters": "few", "outputs": 1},
 }
-"""Options of `build_decoder`, from many numbers to few."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a decoder takes for each token of its text.
+    """What a decoder takes for each token of its text."""
 
-    Attributes:
-        kind: which decoder
-        heads: H
-        readout: numbers of the readout that are not zero, a token
-        stored: all numbers that a file stores, without those that a formula gives, a token
-        bits: of these, a token
-        share: of a margin that float32 may take, at most; below 1 every program recites
-    """
-
-    kind: str
-    heads: int
-    readout: float
-    stored: float
-    bits: float
-    share: float
+    kind: str  # which decoder
+    heads: int  # H
+    readout: float  # numbers of the readout that are not zero, a token
+    stored: float  # all numbers that a file stores, without those that a formula gives, a token
+    bits: float  # of these, a token
+    share: float  # of a margin that float32 may take, at most; below 1 every program recites
 
 
 def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[Cost]:
@@ -86,17 +77,11 @@ def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[Cost]:
 
 @dataclass(frozen=True)
 class Limits:
-    """What nothing goes below, and what files take, a token.
+    """What nothing goes below, and what files take, a token."""
 
-    Attributes:
-        bits: for any text
-        listed: bits of a list of tokens
-        packed: bits of the text under xz
-    """
-
-    bits: float
-    listed: int
-    packed: float
+    bits: float  # for any text
+    listed: int  # bits of a list of tokens
+    packed: float  # bits of the text under xz
 
 
 def limits_of(text: Text) -> Limits:
@@ -133,15 +118,10 @@ def render(text: Text, found: list[Cost]) -> str:
 
 @dataclass(frozen=True)
 class Curve(Figure):
-    """The curve for the beginning of an English text, as a picture and as a table.
+    """The curve for the beginning of an English text, as a picture and as a table."""
 
-    Attributes:
-        tokens: of the text
-        kinds: of decoders, names in `KINDS`
-    """
-
-    tokens: int = 1000
-    kinds: tuple[str, ...] = tuple(KINDS)
+    tokens: int = 1000  # of the text
+    kinds: tuple[str, ...] = tuple(KINDS)  # of decoders, names in `KINDS`
 
     title = "What recitation costs, down to the limit (not of that paper)"
     files = (*drawing.both("curve"), "curve.txt")

@@ -7,11 +7,10 @@ from constructive.support.errors import OutputError
 from constructive.support.extras import require
 from constructive.support.files import replacing
 
+# Colours of Okabe and Ito (2008), which readers with any colour vision tell apart.
 BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
-"""Colours of Okabe and Ito (2008), which readers with any colour vision tell apart."""
 
-COLOUR_MAP = "cividis"
-"""Dark to bright in equal steps, for the same readers."""
+COLOUR_MAP = "cividis"  # Dark to bright in equal steps, for the same readers
 
 
 def require_matplotlib() -> None:

@@ -14,13 +14,10 @@ class Figure(ABC):
 
     The laws: `draw` writes `files` into the folder and nothing else, the same bytes each time; and
     nothing is computed where `require` raises.
-
-    Attributes:
-        title: what it shows
-        needs: the modules of the extra `demo` that it takes
     """
 
-    title: str
+    title: str  # what it shows
+    # the modules of the extra `demo` that it takes
     needs: ClassVar[tuple[str, ...]] = ("matplotlib",)
 
     @property
@@ -39,15 +36,10 @@ class Figure(ABC):
 
 
 class Picture(Figure):
-    """A figure of matplotlib, as PNG and as SVG.
+    """A figure of matplotlib, as PNG and as SVG."""
 
-    Attributes:
-        name: of its files
-        inches: width and height
-    """
-
-    name: str
-    inches: ClassVar[tuple[float, float]]
+    name: str  # of its files
+    inches: ClassVar[tuple[float, float]]  # width and height
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -30,22 +30,14 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class Independence(Picture):
-    """Shares of independent subsets, for images of digits and for text.
+    """Shares of independent subsets, for images of digits and for text."""
 
-    Attributes:
-        title: what it shows
-        name: of its files
-        vectors: which subsets are of; the queries of digits are a class token, those of text the
-            last byte
-        subsets: that are sampled for each k
-        candidates: the values of k
-    """
-
-    title: str
-    name: str
+    title: str  # what it shows
+    name: str  # of its files
+    # which subsets are of; the queries of digits are a class token, those of text the last byte
     vectors: Literal["queries", "tokens"]
-    subsets: int = 1000
-    candidates: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
+    subsets: int = 1000  # that are sampled for each k
+    candidates: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)  # the values of k
 
     inches = 11, 4.4
     needs = "matplotlib", "sklearn"

@@ -26,16 +26,11 @@ from constructive.layers.recital import recital
 from constructive.layers.views import Causal
 from constructive.support.arrays import Array, Integers
 
-LAST = 100
-"""Positions whose attention is drawn, at most."""
-HEADS = 3
-"""Heads whose attention is drawn, at most."""
-SIZE = 11.0, 8.0
-"""Inches."""
-_COLUMNS = 100
-"""Of an image of attention, at most: each is a few tokens side by side."""
-_TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])
-"""Attention weights that the colour bar names."""
+LAST = 100  # Positions whose attention is drawn, at most
+HEADS = 3  # Heads whose attention is drawn, at most
+SIZE = 11.0, 8.0  # Inches
+_COLUMNS = 100  # Of an image of attention, at most: each is a few tokens side by side
+_TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])  # Attention weights that the colour bar names
 
 
 def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) -> Array:
@@ -73,15 +68,10 @@ def draw_recital(
 
 @dataclass(frozen=True)
 class RecitalPicture(Picture):
-    """A decoder for the beginning of an English text.
+    """A decoder for the beginning of an English text."""
 
-    Attributes:
-        tokens: of the text
-        width: d
-    """
-
-    tokens: int = 1000
-    width: int = 128
+    tokens: int = 1000  # of the text
+    width: int = 128  # d
 
     title = "A decoder which recites (not of that paper)"
     name = "recital"

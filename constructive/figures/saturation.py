@@ -25,8 +25,7 @@ from constructive.support.arrays import Array
 from constructive.support.extras import require
 from constructive.theory.bounds import rank_one_capacity
 
-_FLOOR = 1e-12
-"""Attention below this is drawn as this."""
+_FLOOR = 1e-12  # Attention below this is drawn as this
 _SHOWN = 20
 _SIZE, _WIDTH = 6, 64
 
@@ -48,12 +47,9 @@ class Saturation(Picture):
     """Heads at the theorem's bound: the first examples, and histograms of all.
 
     The first head has no examples before it, so that it need not saturate.
-
-    Attributes:
-        heads: H of each row
     """
 
-    heads: tuple[int, ...] = (8, 4)
+    heads: tuple[int, ...] = (8, 4)  # H of each row
 
     title = "Figure 3: softmax saturation"
     name = "figure-3-saturation"

@@ -57,13 +57,9 @@ def multihead_parameters(total: int, context_size: int) -> int:
 
 @dataclass(frozen=True)
 class Parameters(Picture):
-    """Memorizers of 64 to 4096 sequences by the two constructions of the fewest weights.
+    """Memorizers of 64 to 4096 sequences by the two constructions of the fewest weights."""
 
-    Attributes:
-        largest: N of the last point
-    """
-
-    largest: int = 4096
+    largest: int = 4096  # N of the last point
 
     title = "Sequences: parameters against N (not of that paper)"
     name = "sequences-parameters"

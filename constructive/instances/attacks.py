@@ -17,13 +17,11 @@ from constructive.instances.properties import Property
 from constructive.support.arrays import Array, Rebuilt
 from constructive.support.errors import ParameterError, shown
 
+# From gradients (N, d) and the number of the step to directions (N, d), of sizes about one.
 Step = Callable[[Array, int], Array]
-"""From gradients (N, d) and the number of the step to directions (N, d), of sizes about one."""
 
-_STARTS = 1000
-"""Points that walk together."""
-_STEPS = 100
-"""Of a walk. The first is a tenth of the box long, and each is shorter by this factor."""
+_STARTS = 1000  # Points that walk together
+_STEPS = 100  # Of a walk. The first is a tenth of the box long, and each is shorter by this factor.
 _FIRST, _SHRINK = 0.1, 0.955
 _NOTHING = 1e-300
 
@@ -57,29 +55,24 @@ def _adam() -> Step:
     return step
 
 
+# The searches by name. Each walk has a step function of its own; random points do not walk.
 STEPS: dict[str, Callable[[], Step] | None] = {
     "random": None,
     "sign": _signs,
     "normalised": _normalised,
     "adam": _adam,
 }
-"""The searches by name. Each walk has a step function of its own; random points do not walk."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt(Rebuilt):
-    """The best point that a search has seen.
+    """The best point that a search has seen."""
 
-    Attributes:
-        point: x (d,), in float64
-        slack: how far the outputs at x are inside of the best disjunct, as float64 evaluates them;
-            negative if outside
-        evaluations: of f, until a witness was found or the budget was spent
-    """
-
-    point: Array
+    point: Array  # x (d,), in float64
+    # how far the outputs at x are inside of the best disjunct, as float64 evaluates them; negative
+    # if outside
     slack: float
-    evaluations: int
+    evaluations: int  # of f, until a witness was found or the budget was spent
 
 
 def search(

@@ -35,15 +35,14 @@ from constructive.support.files import replacing_folder
 from constructive.support.progress import report
 from constructive.support.version import DISTRIBUTION, __version__
 
-FORMAT = "constructive instance 1"
-"""In proof files."""
+FORMAT = "constructive instance 1"  # In proof files
+# The folders of properties, as `--vnnlib` takes them; instances.csv has the first one.
 VNNLIB = {"1": ("vnnlib",), "2": ("vnnlib2",), "both": ("vnnlib", "vnnlib2")}
-"""The folders of properties, as `--vnnlib` takes them; instances.csv has the first one."""
+# The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "family", "network", "inputs", "margin", "rounding",
     "found by a random point", "found by a step along signs",
 )  # fmt: skip
-"""The columns of expected.csv."""
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _README = """# Instances for verifiers of neural networks, with proved answers

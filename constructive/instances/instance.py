@@ -36,8 +36,7 @@ class Hardness(NamedTuple):
     sign: float | None = None
 
 
-UNKNOWN = Hardness()
-"""Nothing is known of how hard an instance is."""
+UNKNOWN = Hardness()  # Nothing is known of how hard an instance is
 
 
 @dataclass(frozen=True, eq=False)

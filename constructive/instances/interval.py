@@ -45,25 +45,18 @@ from constructive.instances.properties import Atom, Box
 from constructive.support.arrays import Array, Rebuilt
 from constructive.support.errors import ParameterError
 
-_LARGEST = 700.0
-"""Exponents up to which `exponential` is one."""
+_LARGEST = 700.0  # Exponents up to which `exponential` is one
 _EXPONENTIAL_SLACK = 2.0**-40
 _DOWN = 1.0 - 2.0**-30
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionRanges(Rebuilt):
-    """Proved bounds of the attention of every token of every head, for all inputs of a box.
+    """Proved bounds of the attention of every token of every head, for all inputs of a box."""
 
-    Attributes:
-        network: whose attention it is
-        least: P- (H, n)
-        most: P+ (H, n)
-    """
-
-    network: Network
-    least: Array
-    most: Array
+    network: Network  # whose attention it is
+    least: Array  # P- (H, n)
+    most: Array  # P+ (H, n)
 
     def upper_bounds(self, coefficients: Array) -> Array:
         """Return an upper bound of w . f for each head on its own: (H,).

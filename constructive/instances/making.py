@@ -16,8 +16,8 @@ from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
 
 _SEEDS = 2**31
+# The families of twins with a planted maximum.
 KINDS = tuple(name for name, family in FAMILIES.items() if issubclass(family, Planted))
-"""The families of twins with a planted maximum."""
 
 
 class _Task(NamedTuple):

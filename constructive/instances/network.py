@@ -24,8 +24,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import Array, Rebuilt, frozen, private
 from constructive.support.errors import ParameterError, shown
 
-_BITS = 200
-"""Of enclosures."""
+_BITS = 200  # Of enclosures
 
 
 def float32_numbers(name: str, values: object, axes: int) -> Array:

@@ -27,20 +27,14 @@ from constructive.support.arrays import Array
 Found = TypeVar("Found")
 Disjuncts = tuple[tuple[Atom, ...], ...]
 
-TOLERANCE = 1e-4
-"""How far outside of the box, and of the property, VNN-COMP accepts a witness."""
-CLEARANCE = 1e-3
-"""The least margin of an answer."""
+TOLERANCE = 1e-4  # How far outside of the box, and of the property, VNN-COMP accepts a witness
+CLEARANCE = 1e-3  # The least margin of an answer
+# Radii are found up to so many float32 numbers: factors of 1 + 2^-7, and of 1 + 2^-4 by search.
 _STEPS, _COARSE = 1 << 16, 1 << 19
-"""Radii are found up to so many float32 numbers: factors of 1 + 2^-7, and of 1 + 2^-4 by search."""
-_OCTAVE = 1 << 23
-"""As many float32 numbers as there are up to twice a number."""
-_LEAST, _MOST = 1e-6, 64.0
-"""Radii that are tried."""
-_BUDGET = 3000
-"""Evaluations of f by a search in one box."""
-_ROOM = 1.25
-"""Searches end at this multiple of the margin."""
+_OCTAVE = 1 << 23  # As many float32 numbers as there are up to twice a number
+_LEAST, _MOST = 1e-6, 64.0  # Radii that are tried
+_BUDGET = 3000  # Evaluations of f by a search in one box
+_ROOM = 1.25  # Searches end at this multiple of the margin
 
 
 def around(point: Array, radius: float) -> Box:

@@ -20,8 +20,7 @@ from constructive.support.arrays import Array
 from constructive.support.errors import FormatError
 from constructive.support.extras import require
 
-DIFFERENCE = 1e-3
-"""By which part the outputs of a witness may differ from those of onnxruntime."""
+DIFFERENCE = 1e-3  # By which part the outputs of a witness may differ from those of onnxruntime
 _PAIR = re.compile(r"\(\s*([XY])(?:_|\[0,\s*)(\d+)\]?\s+([-+0-9.eE]+|[-+]?(?:inf|nan))\s*\)")
 
 
@@ -34,15 +33,10 @@ class Grade(Enum):
 
 
 class Replay(NamedTuple):
-    """What a replay showed.
+    """What a replay showed."""
 
-    Attributes:
-        grade: of the witness
-        reason: in words
-    """
-
-    grade: Grade
-    reason: str
+    grade: Grade  # of the witness
+    reason: str  # in words
 
 
 def read_witness(text: str, inputs: int, outputs: int) -> tuple[Array, Array | None]:

@@ -31,10 +31,8 @@ from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
 from constructive.support.arrays import Array
 
-MODEL = FLOAT32
-"""The model of floating-point programs that answers hold for."""
-_FLUSHED_LOGIT = 2.0**-120
-"""More than underflow takes from a term of a logit."""
+MODEL = FLOAT32  # The model of floating-point programs that answers hold for
+_FLUSHED_LOGIT = 2.0**-120  # More than underflow takes from a term of a logit
 
 
 def logit_sizes(head: Head, box: Box) -> Array:

@@ -15,12 +15,12 @@ from constructive.instances.replaying import Grade, replayed
 from constructive.support.errors import FormatError
 from constructive.support.progress import report
 
+# Words of results files. A word with "error" or "crash" in it is an error.
 SAYS = {
     "sat": ("sat", "violated", "unsafe", "falsified"),
     "unsat": ("unsat", "holds", "safe", "verified"),
     "unknown": ("unknown", "timeout", "run_instance_timeout"),
 }
-"""Words of results files. A word with "error" or "crash" in it is an error."""
 _DECADES = 2, 4, 6, 9
 _FOLDERS = "vnnlib", "vnnlib2"
 

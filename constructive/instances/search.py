@@ -22,33 +22,22 @@ from constructive.instances.properties import Atom, Box
 from constructive.instances.slabs import HeadBound, Slab, Slabs, reach
 from constructive.support.arrays import Array, Integers
 
-_WEIGHTS = 2.0**30
-"""Of the integers that weights are rounded to."""
+_WEIGHTS = 2.0**30  # Of the integers that weights are rounded to
 _TILTS = 2.0**24
-_BOUNDS = 2.0**40
-"""The grids of tilts, and of bounds of heads."""
-_PAD = 2.0**-18
-"""What is added to bounds that are meant to be attained; grids of tilts cost less."""
-_DEPTH = 16
-"""How often the box is halved along g, at most."""
+_BOUNDS = 2.0**40  # The grids of tilts, and of bounds of heads
+_PAD = 2.0**-18  # What is added to bounds that are meant to be attained; grids of tilts cost less
+_DEPTH = 16  # How often the box is halved along g, at most
 _HALVINGS = 60
-_FLAT = 1e-300
-"""More than the width of a box along an axis in which it is flat."""
+_FLAT = 1e-300  # More than the width of a box along an axis in which it is flat
 
 
 @dataclass(frozen=True, eq=False)
 class FloatHead:
-    """A head with one output, in float64.
+    """A head with one output, in float64."""
 
-    Attributes:
-        slopes: A (n, d)
-        offsets: b (n,)
-        values: v (n,)
-    """
-
-    slopes: Array
-    offsets: Array
-    values: Array
+    slopes: Array  # A (n, d)
+    offsets: Array  # b (n,)
+    values: Array  # v (n,)
 
     @classmethod
     def of(cls, head: Head, atom: Atom) -> "FloatHead":

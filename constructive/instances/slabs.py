@@ -34,32 +34,20 @@ BITS = 128
 
 @dataclass(frozen=True, eq=False)
 class HeadBound:
-    """That a head is at most c on a slab.
+    """That a head is at most c on a slab."""
 
-    Attributes:
-        bound: c
-        weights: integers in proportion to lambda (n,), 0 where a token is not used
-        tilts: mu (n,), 0 where a token is not used
-    """
-
-    bound: Fraction
-    weights: Integers
-    tilts: Array
+    bound: Fraction  # c
+    weights: Integers  # integers in proportion to lambda (n,), 0 where a token is not used
+    tilts: Array  # mu (n,), 0 where a token is not used
 
 
 @dataclass(frozen=True, eq=False)
 class Slab:
-    """The part a <= g . x <= b of a box, with a bound of each head.
+    """The part a <= g . x <= b of a box, with a bound of each head."""
 
-    Attributes:
-        start: a
-        end: b
-        heads: one bound for each head
-    """
-
-    start: Fraction
-    end: Fraction
-    heads: tuple[HeadBound, ...]
+    start: Fraction  # a
+    end: Fraction  # b
+    heads: tuple[HeadBound, ...]  # one bound for each head
 
 
 class BallHead:
@@ -112,19 +100,13 @@ class BallHead:
 
 @dataclass(frozen=True, eq=False)
 class Slabs(Refutation):
-    """Slabs that cover the box, with bounds of all heads on each.
-
-    Attributes:
-        atom: the index of the atom that is refuted
-        direction: g (d,)
-        slabs: in order along g
-    """
+    """Slabs that cover the box, with bounds of all heads on each."""
 
     kind = "slabs"
 
-    atom: int
-    direction: Array
-    slabs: tuple[Slab, ...]
+    atom: int  # the index of the atom that is refuted
+    direction: Array  # g (d,)
+    slabs: tuple[Slab, ...]  # in order along g
 
     def margin(self, network: Network, box: Box, atom: Atom) -> float:
         """Return the least c - sum_h c_h over the slabs, if all of it is proved."""

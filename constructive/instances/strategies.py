@@ -25,7 +25,7 @@ _FRACTION = 8.0
 
 
 @st.composite
-def softmax_networks(  # noqa: D417 - Hypothesis fills in draw
+def softmax_networks(
     draw: st.DrawFn,
     /,
     *,
@@ -36,13 +36,6 @@ def softmax_networks(  # noqa: D417 - Hypothesis fills in draw
     largest: int = 64,
 ) -> Network:
     """Small networks whose entries are multiples of 1/8.
-
-    Args:
-        max_inputs: of d
-        max_tokens: of n, which is 2 or more
-        max_heads: of H
-        outputs: k
-        largest: size of entries
 
     Example:
         >>> from hypothesis import given
@@ -74,11 +67,6 @@ def twins(
     *, max_inputs: int = 8, scales: tuple[float, float] = (4.0, 256.0), margin: float = 0.05
 ) -> st.SearchStrategy[Twins]:
     """Twins of all kinds with a planted maximum: one network, two thresholds, opposite answers.
-
-    Args:
-        max_inputs: of d
-        scales: the range of slopes of the sharpest logits
-        margin: distance of the thresholds from the maximum
 
     Example:
         >>> from hypothesis import given, settings

@@ -24,12 +24,6 @@ def model(
     refuse ids of V or more, and more tokens than there are positions, unless these are periodic;
     ids from -V to -1 they count from the end, as ONNX has it.
 
-    Args:
-        tensors: `Decoder.tensors`, which are copied
-        window: how many tokens a position sees, itself among them; None for all up to itself
-        float_model: `Decoder.float_model`
-        longest: `Decoder.longest`, where positions are periodic
-
     Example:
         >>> from constructive import Text, build_decoder
         >>> decoder = build_decoder(Text.words("the cat sat"), width=32)

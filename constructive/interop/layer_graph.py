@@ -16,11 +16,6 @@ def model(
     (d, H k). Its metadata name the model of floating-point programs that it belongs to in float32,
     as `float_model`. It has passed onnx's own checker.
 
-    Args:
-        layer: its dtype is that of the model
-        scalar_targets: whether predictions are (T,) rather than (T, d_out), where d_out is 1
-        shared_context: whether contexts are one (n, d) rather than (T, n, d)
-
     Example:
         >>> layer = AttentionLayer.from_effective_readout(
         ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.ones((2, 1))

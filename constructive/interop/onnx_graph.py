@@ -12,30 +12,19 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-OPSET, IR_VERSION = 18, 9
-"""Of ONNX 1.13 (2022), old enough for every runtime in use."""
+OPSET, IR_VERSION = 18, 9  # Of ONNX 1.13 (2022), old enough for every runtime in use.
 
 
 class Value(NamedTuple):
-    """An input or an output of a model.
+    """An input or an output of a model."""
 
-    Attributes:
-        name: as runtimes take it
-        dtype: of its entries
-        shape: lengths of its axes, or names of those that are free
-    """
-
-    name: str
-    dtype: npt.DTypeLike
-    shape: Sequence[int | str]
+    name: str  # as runtimes take it
+    dtype: npt.DTypeLike  # of its entries
+    shape: Sequence[int | str]  # lengths of its axes, or names of those that are free
 
 
 class Graph:
     """Nodes and constants, in the order in which they are added.
-
-    Args:
-        opset: the version of the operators
-        ir_version: of the file format
 
     Example:
         >>> graph = Graph()
@@ -53,37 +42,18 @@ class Graph:
         self._constants: list[onnx.TensorProto] = []
 
     def constant(self, name: str, array: npt.ArrayLike) -> str:
-        """Add an initializer, and return its name.
-
-        Args:
-            name: of the constant
-            array: its value, which is copied
-        """
+        """Add an initializer, and return its name."""
         self._constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def node(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as onnx takes them
-        """Add a node, and return the name of its only output, which is also its own name.
-
-        Args:
-            operator: as the ONNX standard calls it
-            inputs: names of constants, of inputs of the model or of other nodes
-            name: of the node; by default the operator and the number of the node
-            attributes: of the operator
-        """
+        """Add a node, and return the name of its only output, which is also its own name."""
         name = name or f"{operator}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
 
     def split(self, value: str, sizes: Sequence[int], names: Sequence[str], *, axis: int) -> None:
-        """Add a node that cuts a value into parts.
-
-        Args:
-            value: the name of a node or an input
-            sizes: of the parts along the axis, all of it together
-            names: of the parts
-            axis: along which the value is cut
-        """
+        """Add a node that cuts a value into parts."""
         at = self.constant(f"{value}_sizes", np.array(sizes, np.int64))
         made = helper.make_node("Split", [value, at], list(names), name=f"{value}_cut", axis=axis)
         self._nodes.append(made)
@@ -91,14 +61,7 @@ class Graph:
     def model(
         self, name: str, inputs: Sequence[Value], output: Value, **properties: str
     ) -> onnx.ModelProto:
-        """Return the model, which has passed onnx's own checker.
-
-        Args:
-            name: of the graph
-            inputs: in the order in which runtimes list them
-            output: the node of that name
-            properties: metadata of the model
-        """
+        """Return the model, which has passed onnx's own checker."""
         graph = helper.make_graph(
             self._nodes, name, [*map(_info, inputs)], [_info(output)], self._constants
         )

@@ -143,14 +143,7 @@ class MultiheadModule(nn.Module):
 
 
 def check_dtype(dtype: torch.dtype | None) -> None:
-    """Raise ParameterError for what weights cannot be rounded to.
-
-    Args:
-        dtype: of torch, or None for weights as they are
-
-    Raises:
-        ParameterError: if it is no `torch.dtype` of real numbers
-    """
+    """Raise ParameterError for what weights cannot be rounded to."""
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ParameterError(
             f"dtype={dtype!r} is not a torch.dtype of real numbers",
@@ -164,13 +157,6 @@ def multihead_module(layer: AttentionLayer, *, scalar_targets: bool) -> Multihea
 
     Queries are multiplied by sqrt(d_h), as the module divides by it: in float32 it belongs to the
     model "float32, scaled", unless d_h is a power of 16 (`MultiheadModule.float_model`).
-
-    Args:
-        layer: its weights are copied
-        scalar_targets: whether outputs are (T,) rather than (T, 1)
-
-    Raises:
-        ParameterError: unless H d_h = d, d_v = d_h and d_o <= d
     """
     heads, width = layer.num_heads, layer.width
     between, target_dim = layer.readout_weights.shape

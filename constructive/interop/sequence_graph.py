@@ -26,18 +26,6 @@ def model(
 
     It has passed onnx's own checker.
 
-    Args:
-        embedding: of the `SequenceMemorizer`
-        attention: of the `SequenceMemorizer`
-        classifier: of the `SequenceMemorizer`
-        task: of the `SequenceMemorizer`
-        context_size: n
-        dtype: of all numbers of the model; float64, the default, or float32
-
-    Raises:
-        PrecisionError: where a weight is not a number of `dtype`
-        ParameterError: for another dtype
-
     Example:
         >>> from constructive import build_sequence_memorizer
         >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"])

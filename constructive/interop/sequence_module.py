@@ -18,17 +18,6 @@ _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 class TokenwiseModule(nn.Module):
     """A ReLU network of linear layers with skip connections.
 
-    Args:
-        network: its weights are copied, and become parameters
-        dtype: torch.float64 or torch.float32
-
-    Attributes:
-        weights: of each layer (outputs, inputs), as `torch.nn.Linear` has them
-        biases: of each layer (outputs,)
-
-    Raises:
-        PrecisionError: where a weight is not a number of that dtype
-
     Example:
         >>> from constructive.sequences.network import Affine, Program
         >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
@@ -45,11 +34,7 @@ class TokenwiseModule(nn.Module):
         self.biases = nn.ParameterList(torch.tensor(bias) for _, bias in layers)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Evaluate tokens: (..., inputs) to (..., outputs).
-
-        Args:
-            values: (..., inputs), in the dtype of the weights
-        """
+        """Evaluate tokens: (..., inputs) to (..., outputs)."""
         start, *inner, last = zip(self.weights, self.biases, strict=True)
         values = linear(values, *start)
         for first, second in zip(inner[::2], inner[1::2], strict=True):

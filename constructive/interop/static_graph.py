@@ -13,8 +13,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import Array, as_array
 from constructive.support.errors import ParameterError, shown
 
-OPSET, IR_VERSION = 13, 8
-"""Of ONNX 1.8 (2020), which all verifiers read."""
+OPSET, IR_VERSION = 13, 8  # Of ONNX 1.8 (2020), which all verifiers read.
 
 
 def static_model(
@@ -23,14 +22,6 @@ def static_model(
     """Return the model with input `X` and output `Y` (1, d_out), in the dtype of the weights.
 
     Products of weights, and with a fixed context, are computed in float64 and rounded once.
-
-    Args:
-        layer: H heads
-        context_size: n, where the context is an input
-        context: E (n, d), where it is fixed
-
-    Raises:
-        ParameterError: for neither a context nor its size, or a context of another shape
 
     Example:
         >>> layer = AttentionLayer.from_effective_readout(

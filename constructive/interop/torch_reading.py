@@ -25,26 +25,19 @@ from constructive.support.arrays import Array, row_chunks, with_one
 from constructive.support.errors import DataError, ParameterError
 
 _NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"
+# Tokens, and their size, of random examples on which a module is compared with its layer.
 _PROBES = ((4, 1.0), (1, 1.0), (7, 1e-2), (5, 30.0))
-"""Tokens, and their size, of random examples on which a module is compared with its layer."""
 _EXAMPLES = 16
 _AT_ONCE = 256
-_MEANINGFUL = 1e-3
-"""Relative rounding from which on a comparison says nothing."""
+_MEANINGFUL = 1e-3  # Relative rounding from which on a comparison says nothing
 
 
 class ReadModule(NamedTuple):
-    """What a module was read as: a layer, and how its data are to be shaped.
+    """What a module was read as: a layer, and how its data are to be shaped."""
 
-    Attributes:
-        layer: with one entry more for each token where biases need it
-        constant: whether tokens and queries need an entry 1 appended (`Dataset.with_constant`)
-        scalar_targets: whether outputs are (T,) rather than (T, 1)
-    """
-
-    layer: AttentionLayer
-    constant: bool
-    scalar_targets: bool
+    layer: AttentionLayer  # with one entry more for each token where biases need it
+    constant: bool  # whether tokens and queries need an entry 1 appended (`Dataset.with_constant`)
+    scalar_targets: bool  # whether outputs are (T,) rather than (T, 1)
 
 
 def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
@@ -53,15 +46,6 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
     The module must hold one `AttentionModule`, or one `MultiheadAttention` and one `Linear`, and
     its `forward(contexts, queries)` must be just these. That is tested in float64: on random tokens
     of several sizes and numbers, and on all examples of the data, if there are any.
-
-    Args:
-        module: on any device; it is not changed
-        dataset: what any but an unchanged `AttentionModule`, which is known, is tested on besides
-            random tokens; by default nothing
-
-    Raises:
-        ParameterError: for a module that is or does something else
-        DataError: for data whose shapes do not fit, whatever the module is
     """
     _check_parameters(module)
     name = type(module).__name__
@@ -251,17 +235,6 @@ def _compared(
 
     They may differ by a bound of the rounding in float64: each of the numbers that are added up
     is off by a few units in its last place, and a logit that is off changes attention as much.
-
-    Args:
-        twin: a copy of the module in float64
-        name: of the kind of module, for messages
-        found: what it was read as
-        contexts: (T, n, d)
-        queries: (T, d)
-        first: the index of the first example in the data; None for random examples
-
-    Raises:
-        ParameterError: unless the layer gives it as well
     """
     try:
         device = next(twin.parameters()).device

@@ -14,45 +14,31 @@ from constructive.kernels.encoding import exponent_of_values
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
-LOGIT_ERROR = 2.0**-4
-"""A logit is off by at most this part of the sum of sizes of its products."""
-EXP_ERROR = 2.0**-6
-"""What is assumed of exponentials where two keys share the weight."""
+LOGIT_ERROR = 2.0**-4  # A logit is off by at most this part of the sum of sizes of its products
+EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the weight
+# Products of a logit that is far below have sizes of at most this many times its own.
 _SAME_SIGN = 3.0
-"""Products of a logit that is far below have sizes of at most this many times its own."""
+# Of a weight that is normalised by the logarithm of a sum, delta of Theorem 14.
 _LOGARITHM = {"float64": 2.0**-48, "float32": 2.0**-20}
-"""Of a weight that is normalised by the logarithm of a sum, delta of Theorem 14."""
-_ROUNDINGS = 3.0
-"""Of an average, beside additions: a product, a division, the output."""
+_ROUNDINGS = 3.0  # Of an average, beside additions: a product, a division, the output
+# Of a winner far from 0, where exp may be fused with the subtraction of the maximum.
 _LEVELLED = {"float64": 2.0**-36, "float32": 2.0**-12}
-"""Of a winner far from 0, where exp may be fused with the subtraction of the maximum."""
-_FUSED = 2.0**10
-"""Beyond this level 2^-24 |L| is not small in 16 bits either."""
+_FUSED = 2.0**10  # Beyond this level 2^-24 |L| is not small in 16 bits either
 _FAR = 2.0**-8
-_CUT = 2.0**-10
-"""Operands of TF32 are cut off."""
+_CUT = 2.0**-10  # Operands of TF32 are cut off
 _EXACT_FLOAT32 = 2.0**24
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What every admissible kernel returns.
+    """What every admissible kernel returns."""
 
-    Attributes:
-        weights: (B, H, T_q, T_k) weights of keys before normalisation: 1 for winners
-        expected: (B, H, T_q, d_v) the answer; NaN in rows that are not checked
-        slack: (B, H, T_q, 1 or d_v) how far an admissible output may be away; 0: bit for bit
-        checked: (B, H, T_q) rows for which the hypotheses hold
-        empty: (B, H, T_q) rows that see no key
-        guards: (B, H, T_q, T_k) hidden keys whose leak changes the answer
-    """
-
-    weights: Array
-    expected: Array
-    slack: Array
-    checked: Booleans
-    empty: Booleans
-    guards: Booleans
+    weights: Array  # (B, H, T_q, T_k) weights of keys before normalisation: 1 for winners
+    expected: Array  # (B, H, T_q, d_v) the answer; NaN in rows that are not checked
+    slack: Array  # (B, H, T_q, 1 or d_v) how far an admissible output may be away; 0: bit for bit
+    checked: Booleans  # (B, H, T_q) rows for which the hypotheses hold
+    empty: Booleans  # (B, H, T_q) rows that see no key
+    guards: Booleans  # (B, H, T_q, T_k) hidden keys whose leak changes the answer
 
 
 def products(spec: Spec, draft: Draft) -> tuple[Array, Array]:
@@ -95,16 +81,7 @@ def averaged(weights: Array, v: Array) -> Array:
 def answer(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None, sinks: Array | None
 ) -> Answer:
-    """Return the answer of a draft.
-
-    Args:
-        spec: shapes and options
-        draft: queries and keys
-        v: (B, G, T_k, d_v) values
-        visible: (B, 1 or H, T_q, T_k)
-        bias: what is added to logits after the scale, broadcastable to (B, H, T_q, T_k), or None
-        sinks: (H,) logits of sinks, or None
-    """
+    """Return the answer of a draft."""
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
     zero: Booleans = size == 0.0
@@ -164,15 +141,7 @@ def _stored(spec: Spec) -> float:
 def far_below(
     spec: Spec, draft: Draft, raw: Array, size: Array, bias: Array | None = None
 ) -> Booleans:
-    """Return where a logit is so far below the winner that its key has no weight.
-
-    Args:
-        spec: scale and soft cap
-        draft: its level
-        raw: logits before the scale, less the level
-        size: sums of sizes of the products
-        bias: what is added to logits, or None; it may take a key as far down as products do
-    """
+    """Return where a logit is so far below the winner that its key has no weight."""
     gap = usual = GAP.get(spec.dtype, 64.0)
     if spec.soft_cap is not None:
         gap = 6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor

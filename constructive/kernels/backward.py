@@ -28,10 +28,8 @@ from constructive.kernels.report import MOST_KINDS, of_kinds
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
-ZERO = 2.0**-60
-"""What is as good as zero: weights exp(-64), times products of inputs."""
-_TANH = 2.0**-8
-"""How far the slope of a soft cap may be off by the error of its tanh."""
+ZERO = 2.0**-60  # What is as good as zero: weights exp(-64), times products of inputs
+_TANH = 2.0**-8  # How far the slope of a soft cap may be off by the error of its tanh
 _MOST_NAMES = 3
 
 
@@ -215,19 +213,12 @@ def _total(problem: Problem) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class BackwardReport:
-    """What is wrong with gradients.
+    """What is wrong with gradients."""
 
-    Attributes:
-        backward: what was computed
-        dq: (B, H, T_q, d)
-        dk: (B, G, T_k, d)
-        dv: (B, G, T_k, d_v)
-    """
-
-    backward: Backward
-    dq: Array
-    dk: Array
-    dv: Array
+    backward: Backward  # what was computed
+    dq: Array  # (B, H, T_q, d)
+    dk: Array  # (B, G, T_k, d)
+    dv: Array  # (B, G, T_k, d_v)
 
     @cached_property
     def wrong(self) -> dict[str, Booleans]:

@@ -14,10 +14,9 @@ from constructive.kernels.suite import SIZES
 from constructive.support.arguments import is_integer, require_known, require_pair
 from constructive.support.errors import ParameterError
 
+# Cases that are drawn again, until all hidden keys are guarded.
 _MORE = ("last", "first", "random", "ties", "uniform")
-"""Cases that are drawn again, until all hidden keys are guarded."""
-MOST_DRAWS, STEP = 8, 1000
-"""How often cases are drawn, and how far seeds of draws are apart."""
+MOST_DRAWS, STEP = 8, 1000  # How often cases are drawn, and how far seeds of draws are apart
 
 
 def battery(

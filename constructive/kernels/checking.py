@@ -128,16 +128,7 @@ def examine(
 
 
 def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
-    """Return an output in the layout (B, H, T_q, d_v).
-
-    Args:
-        problem: what was computed
-        out: the output
-        layout: "BHTd", "BTHd", "packed", or None for the first of them whose shape it has
-
-    Raises:
-        ParameterError: if the output has another shape
-    """
+    """Return an output in the layout (B, H, T_q, d_v)."""
     spec = problem.spec
     tokens = int(spec.rows().sum())
     shapes = {

@@ -14,29 +14,19 @@ from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import ParameterError
 
-MOST_DIGITS = 4
-"""Nonzero products of a logit: the theorems count their roundings."""
-_LEVELS = (1, 3)
-"""The largest exponents of values that are tried."""
-_SHARE = 4
-"""Reserved coordinates are at most this part of all."""
+MOST_DIGITS = 4  # Nonzero products of a logit: the theorems count their roundings
+_LEVELS = (1, 3)  # The largest exponents of values that are tried
+_SHARE = 4  # Reserved coordinates are at most this part of all
 
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """The digits of all keys.
+    """The digits of all keys."""
 
-    Attributes:
-        offsets: (B, G) number of the first key
-        digits: (B, G, T_k, m) digits, the lowest first
-        radix: r
-        reserved: coordinates that no digit uses
-    """
-
-    offsets: Integers
-    digits: Integers
-    radix: int
-    reserved: int
+    offsets: Integers  # (B, G) number of the first key
+    digits: Integers  # (B, G, T_k, m) digits, the lowest first
+    radix: int  # r
+    reserved: int  # coordinates that no digit uses
 
     @property
     def count(self) -> int:
@@ -56,9 +46,6 @@ class Encoding:
 
 def encode(spec: Spec, reserved: int = 0) -> Encoding:
     """Return digits for all keys.
-
-    Raises:
-        ParameterError: if head_dim is too small for so many keys
 
     Example:
         >>> encode(Spec(keys=100, head_dim=32)).radix
@@ -87,11 +74,7 @@ def encode(spec: Spec, reserved: int = 0) -> Encoding:
 
 
 def exponent_of_values(spec: Spec) -> int:
-    """Return b: values are powers of two from 1 to 2^b.
-
-    Raises:
-        ParameterError: if value_dim is too small for so many keys
-    """
+    """Return b: values are powers of two from 1 to 2^b."""
     count = (1 if spec.shared else spec.batch) * spec.heads[1] * spec.keys
     for exponent in _LEVELS:
         if spec.d_v * math.log2(exponent + 1) >= math.log2(count):
@@ -105,9 +88,6 @@ def exponent_of_values(spec: Spec) -> int:
 
 def codes(spec: Spec) -> Array:
     """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike.
-
-    Raises:
-        ParameterError: if value_dim is too small for so many keys
 
     Example:
         >>> values = codes(Spec(keys=100))
@@ -130,10 +110,6 @@ def codes(spec: Spec) -> Array:
 
 def factors(product: float, largest: float) -> tuple[float, float]:
     """Return powers of two (of a query, of a key) whose product is `product` or more.
-
-    Args:
-        product: what is needed
-        largest: the largest multiple of the query's number that is used
 
     Example:
         >>> factors(512.0, 1.0)

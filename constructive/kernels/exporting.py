@@ -26,6 +26,7 @@ from constructive.support.progress import report
 from constructive.support.tensors import serialized
 
 INDEX = "problems.json"
+# Tensors of a file, and what they are.
 _TENSORS = {
     "q": "queries (batch, heads, queries, head_dim)",
     "k": "keys (batch, kv_heads, keys, head_dim)",
@@ -37,7 +38,6 @@ _TENSORS = {
     "tolerance": "how far outputs may be off (last axis value_dim or 1); 0 is bit for bit",
     "checked": "1 for rows that have an answer (batch, heads, queries)",
 }
-"""Tensors of a file, and what they are."""
 _MEANING = (
     "softmax(cap(scale q k^T) + bias) v over visible keys, cap(x) = soft_cap tanh(x / soft_cap); "
     "query head h reads KV head h / (heads / kv_heads); a sink is a logit without a value; "
@@ -53,20 +53,6 @@ def export(
     cases: Iterable[str] | None = None,
 ) -> int:
     """Write the problems of several specs into a folder, whole or not at all.
-
-    Args:
-        folder: the folder; one that an export has written is replaced
-        specs: shapes, masks and options by name
-        file_format: "safetensors", or "npz" with q, k and v in float32 or float64
-        cases: names of cases; all that apply by default
-
-    Returns:
-        how many problems there are
-
-    Raises:
-        ParameterError: for another format, or if no case applies
-        OutputError: if the folder cannot be written
-        MissingExtraError: if a format of numbers needs ml_dtypes, which is not installed
 
     Example:
         >>> import tempfile
@@ -103,12 +89,7 @@ def export(
 
 
 def file_names(specs: Iterable[str], file_format: str) -> list[str]:
-    """Return the names that files of an export may have.
-
-    Args:
-        specs: names of specs
-        file_format: "safetensors" or "npz"
-    """
+    """Return the names that files of an export may have."""
     return [INDEX] + [
         f"{_name(shape, case, draw)}.{file_format}"
         for shape in specs
@@ -179,8 +160,8 @@ def _npz(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
     return content.getvalue()
 
 
+# Formats of files. A new one is a function and a line here.
 WRITERS: dict[str, Callable[[Mapping[str, npt.NDArray[Any]]], bytes]] = {
     "safetensors": _safetensors,
     "npz": _npz,
 }
-"""Formats of files. A new one is a function and a line here."""

@@ -16,16 +16,13 @@ DTYPES = {name: FORMATS[name] for name in ("float64", "float32")}
 DTYPES["tf32"] = _TF32
 DTYPES |= {name: FORMATS[name] for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")}
 """Formats of q, k and v by name. TF32 is stored as float32."""
+# Of formats in which no output is: float8 is storage.
 _OUTPUTS = {"tf32": "float32", "float8_e4m3fn": "bfloat16", "float8_e5m2": "bfloat16"}
-"""Of formats in which no output is: float8 is storage."""
 _OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def format_of(name: str) -> Format:
     """Return a format by its name.
-
-    Raises:
-        ParameterError: for another name
 
     Example:
         >>> format_of("bfloat16").digits
@@ -67,9 +64,6 @@ def stored_name(name: str) -> str:
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the numpy type of a format; ml_dtypes is imported if it has it.
 
-    Raises:
-        MissingExtraError: if ml_dtypes is needed and not installed
-
     Example:
         >>> numpy_dtype("tf32")
         dtype('float32')
@@ -97,9 +91,6 @@ def holds(numbers: Format, values: npt.ArrayLike) -> bool:
 
 def as_float64(values: object) -> Array:
     """Return the numbers of an array or tensor of any library in float64; nothing is rounded.
-
-    Raises:
-        ParameterError: for what numpy cannot read
 
     Example:
         >>> as_float64([[1, 2]]).dtype

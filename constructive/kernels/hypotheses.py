@@ -14,35 +14,24 @@ from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError
 
 MOST_KEYS = 2**18
-LARGEST_VALUE = 8.0
-"""Over the smallest one."""
+LARGEST_VALUE = 8.0  # Over the smallest one
+# Formats in which a kernel may keep logits, of another range than float32.
 _WITH_LOGITS = ("float64", "float16")
-"""Formats in which a kernel may keep logits, of another range than float32."""
-_BELOW = 64.0
-"""How far a sink without weight is below the winner, and both errors of its logit."""
+_BELOW = 64.0  # How far a sink without weight is below the winner, and both errors of its logit
+# Of the cap: what a logit of -6 caps is at most, with an error of the hyperbolic tangent.
 _CAPPED = 0.999
-"""Of the cap: what a logit of -6 caps is at most, with an error of the hyperbolic tangent."""
 
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """What was checked.
+    """What was checked."""
 
-    Attributes:
-        rows: rows whose answer follows from the theorems
-        one_winner: rows with one winner at 0 (Theorem A1)
-        ties: rows with several winners (A2, A4)
-        levelled: rows whose winner is not at 0 (A3)
-        shared: rows in which a second key keeps a part of the weight: an interval
-        empty: rows without a visible key: a convention, not a theorem
-    """
-
-    rows: int
-    one_winner: int
-    ties: int
-    levelled: int
-    shared: int
-    empty: int
+    rows: int  # rows whose answer follows from the theorems
+    one_winner: int  # rows with one winner at 0 (Theorem A1)
+    ties: int  # rows with several winners (A2, A4)
+    levelled: int  # rows whose winner is not at 0 (A3)
+    shared: int  # rows in which a second key keeps a part of the weight: an interval
+    empty: int  # rows without a visible key: a convention, not a theorem
 
 
 def soft_cap_reason(spec: Spec) -> str | None:
@@ -65,11 +54,7 @@ def soft_cap_reason(spec: Spec) -> str | None:
 
 
 def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
-    """Return rows in which a kernel may overflow that keeps logits in float32, or in float16.
-
-    Returns:
-        (B, H, T_q)
-    """
+    """Return rows in which a kernel may overflow that keeps logits in float32, or in float16."""
     kept = spec.inputs if spec.dtype in _WITH_LOGITS else format_of("float32")
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.abs(draft.q).max() * np.abs(draft.k).max() * spec.head_dim
@@ -85,11 +70,7 @@ def require_hypotheses(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
     sinks: Array | None, answer: Answer,
 ) -> Hypotheses:  # fmt: skip
-    """Check that the answer follows from the theorems, with no trust in how the numbers were made.
-
-    Raises:
-        AssumptionError: with the first row or array for which a hypothesis fails
-    """
+    """Check that the answer follows from the theorems, however the numbers were made."""
     _require_numbers(spec, draft, v)
     _require("q k overflows", overflows(spec, draft, visible))
     raw, size = products(spec, draft)

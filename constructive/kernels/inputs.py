@@ -15,17 +15,7 @@ from constructive.support.arrays import Array, Booleans
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Inputs of an attention kernel, as adapters hand them to libraries.
-
-    Attributes:
-        spec: shapes, masks and options
-        case: its name, a key of `cases.CASES`
-        draft: queries and keys
-        v: (B, G, T_k, d_v) values
-        visible: (B, 1 or H, T_q, T_k) which keys may be seen
-        slopes: (H,) of ALiBi, or None
-        sinks: (H,) logits of sinks, or None
-    """
+    """Inputs of an attention kernel, as adapters hand them on; `Problem` says its fields."""
 
     spec: Spec
     case: str

@@ -66,8 +66,7 @@ from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError
 
-_DIGITS = range(4, 18)
-"""Digits of numbers in a message: so many that they differ."""
+_DIGITS = range(4, 18)  # Digits of numbers in a message: so many that they differ
 
 
 @dataclass(frozen=True, eq=False)

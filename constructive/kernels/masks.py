@@ -18,35 +18,18 @@ Alignment = Literal["top-left", "bottom-right"]
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The positions that a mask decides about.
+    """The positions that a mask decides about."""
 
-    Attributes:
-        batch: number of sequences B
-        heads: number of query heads H
-        queries: queries of the longest sequence, T_q
-        keys: keys of the longest sequence, T_k
-        query_lengths: (B,) queries of each sequence
-        key_lengths: (B,) keys of each sequence
-    """
-
-    batch: int
-    heads: int
-    queries: int
-    keys: int
-    query_lengths: Integers
-    key_lengths: Integers
+    batch: int  # number of sequences B
+    heads: int  # number of query heads H
+    queries: int  # queries of the longest sequence, T_q
+    keys: int  # keys of the longest sequence, T_k
+    query_lengths: Integers  # (B,) queries of each sequence
+    key_lengths: Integers  # (B,) keys of each sequence
 
     @classmethod
     def of(cls, masks: Iterable["Mask"], batch: int, heads: int, queries: int, keys: int) -> "Grid":
-        """Return the positions of sequences that are as long as masks say.
-
-        Args:
-            masks: masks of lengths, and others
-            batch: B
-            heads: H
-            queries: T_q
-            keys: T_k
-        """
+        """Return the positions of sequences that are as long as masks say."""
         of_queries = np.full(batch, queries, dtype=np.int64)
         of_keys = np.full(batch, keys, dtype=np.int64)
         for mask in masks:
@@ -55,11 +38,7 @@ class Grid:
         return cls(batch, heads, queries, keys, of_queries, of_keys)
 
     def visible(self, masks: Iterable["Mask"]) -> Booleans:
-        """Return what all masks let queries see, of a shape that broadcasts to (B, H, T_q, T_k).
-
-        Args:
-            masks: each may hide keys
-        """
+        """Return what all masks let queries see, of a shape that broadcasts to (B, H, T_q, T_k)."""
         found: Booleans = np.ones((1, 1, self.queries, self.keys), dtype=np.bool_)
         for mask in masks:
             found = found & mask.visible(self)
@@ -76,12 +55,7 @@ class Grid:
         return np.arange(self.keys)
 
     def diagonal(self, alignment: Alignment) -> Integers:
-        """Return the key that belongs to each query, (B, 1, T_q, 1).
-
-        Args:
-            alignment: "top-left" pairs the first query with the first key, "bottom-right" the last
-                query with the last key of each sequence
-        """
+        """Return the key that belongs to each query, (B, 1, T_q, 1)."""
         shift = np.zeros(self.batch, dtype=np.int64)
         if alignment == "bottom-right":
             shift = self.key_lengths - self.query_lengths
@@ -346,13 +320,13 @@ class Given(Mask):
         return "given mask"
 
 
+# Kinds of masks by name; `Boolean(additive=True)` is the additive one.
 MASKS: dict[str, type[Mask]] = {
     kind.name: kind
     for kind in (
         Causal, Window, RightPadding, LeftPadding, VariableLengths, Prefix, Boolean, Given,
     )
 }  # fmt: skip
-"""Kinds of masks by name; `Boolean(additive=True)` is the additive one."""
 
 
 def _per_sequence(name: str, values: tuple[int, ...], batch: int, most: int) -> Integers:

@@ -21,21 +21,7 @@ def tensors(
     spec: Spec, arrays: tuple[Array, Array, Array], *, library: str, layout: str, device: str,
     dtype: str, placed: str, poison: bool,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Return q, k and v as a kernel gets them.
-
-    Args:
-        spec: the shapes
-        arrays: q, k and v, (B, heads, tokens, d) each
-        library: "numpy", "torch" or "jax"
-        layout: one of `LAYOUTS`
-        device: of torch or jax
-        dtype: a key of `formats.DTYPES`
-        placed: a key of `places.PLACES`
-        poison: whether keys and values beyond the end of a sequence are NaN
-
-    Raises:
-        ParameterError: for another layout or place, or a format that does not hold the numbers
-    """
+    """Return q, k and v as a kernel gets them."""
     require_known("layout", layout, LAYOUTS)
     place = place_named(placed)
     chosen = format_of(dtype)
@@ -81,23 +67,13 @@ def from_layout(spec: Spec, out: Array, layout: str) -> Array:
 
 
 def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) -> Any:  # noqa: ANN401
-    """Return an array of a library; torch and jax are imported when they are asked for.
-
-    Raises:
-        ParameterError: for another library
-        MissingExtraError: if the library is not installed
-    """
+    """Return an array of a library; torch and jax are imported when they are asked for."""
     require_known("library", library, _LIBRARIES)
     return _LIBRARIES[library](np.ascontiguousarray(array), device, dtype)
 
 
 def require_device(library: str, device: str) -> None:
-    """Check that a device is there, once for all problems.
-
-    Raises:
-        ParameterError: if the library cannot put an array there
-        MissingExtraError: if the library is not installed
-    """
+    """Check that a device is there, once for all problems."""
     try:
         converted(np.zeros(1), library, device, "float32")
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts

@@ -19,30 +19,17 @@ _UNUSED = -1
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Pages as numbers, whatever library a kernel gets them in.
+    """Pages as numbers, whatever library a kernel gets them in."""
 
-    Attributes:
-        k: (pages, page size, G, d)
-        v: (pages, page size, G, d_v)
-        table: (B, most pages of a sequence): the page of each block of keys, -1 where there is none
-        lengths: (B,) keys of each sequence
-    """
-
-    k: Array
-    v: Array
+    k: Array  # (pages, page size, G, d)
+    v: Array  # (pages, page size, G, d_v)
+    # (B, most pages of a sequence): the page of each block of keys, -1 where there is none
     table: Integers
-    lengths: Integers
+    lengths: Integers  # (B,) keys of each sequence
 
     @classmethod
     def of(cls, problem: Problem, page_size: int, spare: int, *, stale: bool) -> "Pool":
-        """Return the keys and values of a problem in pages.
-
-        Args:
-            problem: the problem
-            page_size: keys of a page
-            spare: pages of no sequence
-            stale: whether what no kernel may read is of other tokens, not NaN
-        """
+        """Return the keys and values of a problem in pages."""
         spec, lengths = problem.spec, problem.spec.lengths[1]
         random = np.random.default_rng((spec.seed, 17))
         counts = -(-lengths // page_size)

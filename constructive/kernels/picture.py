@@ -28,11 +28,6 @@ def draw(
     """Draw a head: visible keys white, keys to be read as rings, keys that were read as dots.
 
     Rows that are wrong have a red mark in front of them; what is not a key's code has no dot.
-
-    Raises:
-        ParameterError: if there is no such sequence or head
-        MissingExtraError: if matplotlib is not installed
-        OutputError: if the file cannot be written
     """
     figures = require("matplotlib.figure", extra="demo", purpose="a picture of a report")
     spec = problem.spec

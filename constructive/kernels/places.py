@@ -13,30 +13,21 @@ import numpy as np
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 
-_MARGIN = 3
-"""Places around an array that is surrounded, on each side of each axis."""
-_PARTS = 3
-"""Of an array that is interleaved: q, k and v of one product."""
+_MARGIN = 3  # Places around an array that is surrounded, on each side of each axis
+_PARTS = 3  # Of an array that is interleaved: q, k and v of one product
 
 
 @dataclass(frozen=True)
 class Place:
-    """A way in which an array lies in memory.
+    """A way in which an array lies in memory."""
 
-    Attributes:
-        whole: returns the memory of an array: a contiguous array that contains it
-        view: returns the array, of memory in numpy or torch; or a copy of it in jax
-    """
-
+    # returns the memory of an array: a contiguous array that contains it
     whole: Callable[[Array], Array]
+    # returns the array, of memory in numpy or torch; or a copy of it in jax
     view: Callable[[Any], Any]
 
     def flat(self, array: Array, *, from_start: bool = False) -> Array:
         """Return what a kernel reads that takes an array as contiguous, whatever its strides.
-
-        Args:
-            array: of any shape; NaN stands for what is behind the memory
-            from_start: whether it reads from the start of the memory, not of the array
 
         Example:
             >>> PLACES["spread"].flat(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
@@ -53,9 +44,6 @@ class Place:
 
 def place_named(name: str) -> Place:
     """Return a place.
-
-    Raises:
-        ParameterError: for another name
 
     Example:
         >>> place_named("contiguous").flat(np.ones(2))
@@ -104,6 +92,8 @@ def _turned(whole: Any) -> Any:  # noqa: ANN401
     return whole.swapaxes(1, 2) if whole.ndim > 3 else whole
 
 
+# A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
+# other row; axes of heads and tokens swapped. A new place is two functions and a line here.
 PLACES: dict[str, Place] = {
     "contiguous": Place(np.ascontiguousarray, _alone),
     "surrounded": Place(_surrounded, _inner),
@@ -111,5 +101,3 @@ PLACES: dict[str, Place] = {
     "spread": Place(_spread, _every_other),
     "swapped": Place(_swapped, _turned),
 }
-"""A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
-other row; axes of heads and tokens swapped. A new place is two functions and a line here."""

@@ -23,8 +23,7 @@ from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
-_NO_SINK = -128.0
-"""The logit of a sink that takes nothing, beside a winner at 0."""
+_NO_SINK = -128.0  # The logit of a sink that takes nothing, beside a winner at 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +33,13 @@ class Problem(Inputs):
     Use `Problem.build` or `battery`.
 
     Attributes:
+        spec: shapes, masks and options
+        case: its name, a key of `cases.CASES`
+        draft: queries and keys
+        v: (B, G, T_k, d_v) values
+        visible: (B, 1 or H, T_q, T_k) which keys may be seen
+        slopes: (H,) of ALiBi, or None
+        sinks: (H,) logits of sinks, or None
         answer: expected rows, and how exact they are
     """
 

@@ -29,17 +29,11 @@ _SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
 
 @dataclass(frozen=True)
 class Explanation:
-    """A mistake that leads to every wrong row of an output.
+    """A mistake that leads to every wrong row of an output."""
 
-    Attributes:
-        sentence: which mistake
-        right: the share of right rows that it leaves right
-        where: the rows that it is confined to, or ""
-    """
-
-    sentence: str
-    right: float
-    where: str = ""
+    sentence: str  # which mistake
+    right: float  # the share of right rows that it leaves right
+    where: str = ""  # the rows that it is confined to, or ""
 
     @property
     def is_whole(self) -> bool:
@@ -147,6 +141,10 @@ class Report:
 
         If they are about some rows alone, right ones may be others, so nothing is asked of these.
         Nothing is asked of a right output for which a mistake has no meaning, either.
+
+        Args:
+            stems: sentences without sizes
+            is_whole: whether mistakes are about all rows
         """
         if self.passed and not is_whole:
             return stems

@@ -19,21 +19,13 @@ Outcome = Literal["exact", "wrong", "refused", "error"]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A problem, and what became of it.
+    """A problem, and what became of it."""
 
-    Attributes:
-        shape: name of the shape, a key of `suite.SUITE`
-        problem: what was to be computed
-        outcome: "exact", "wrong", "refused" or "error"
-        report: on the output, if there is one
-        reason: why it was refused, or the error
-    """
-
-    shape: str
-    problem: Problem
-    outcome: Outcome
-    report: Report | None = None
-    reason: str = ""
+    shape: str  # name of the shape, a key of `suite.SUITE`
+    problem: Problem  # what was to be computed
+    outcome: Outcome  # "exact", "wrong", "refused" or "error"
+    report: Report | None = None  # on the output, if there is one
+    reason: str = ""  # why it was refused, or the error
 
     @property
     def is_diagnosed(self) -> bool:
@@ -56,24 +48,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many runs there were of each outcome.
+    """How many runs there were of each outcome."""
 
-    Attributes:
-        cases: problems that were run or refused
-        exact: outputs that are what every admissible kernel returns
-        diagnosed: wrong outputs that one mistake explains in every row
-        wrong: other wrong outputs
-        refused: problems that the library or its adapter refuses
-        errors: exceptions of the library
-        coverage: share of hidden keys, over shapes with an output, whose leak changes an answer
-    """
-
-    cases: int
-    exact: int
-    diagnosed: int
-    wrong: int
-    refused: int
-    errors: int
+    cases: int  # problems that were run or refused
+    exact: int  # outputs that are what every admissible kernel returns
+    diagnosed: int  # wrong outputs that one mistake explains in every row
+    wrong: int  # other wrong outputs
+    refused: int  # problems that the library or its adapter refuses
+    errors: int  # exceptions of the library
+    # share of hidden keys, over shapes with an output, whose leak changes an answer
     coverage: float
 
     @property
@@ -96,11 +79,7 @@ def run_all(
     device: str = "cpu",
     cases: Iterable[str] | None = None,
 ) -> Iterator[Run]:
-    """Yield a run for each problem of each spec.
-
-    Yields:
-        the runs, in order
-    """
+    """Yield a run for each problem of each spec."""
     chosen = None if cases is None else tuple(cases)
     for shape, spec in specs.items():
         for problem in problems(spec, cases=chosen):

@@ -26,12 +26,6 @@ Kind = TypeVar("Kind", bound=Mask)
 def require_factors(**factors: object) -> None:
     """Raise for what is neither None nor a positive finite number.
 
-    Args:
-        factors: by the name of the argument
-
-    Raises:
-        ParameterError: with that name
-
     Example:
         >>> require_factors(scale=None, soft_cap=30)
     """

@@ -31,30 +31,17 @@ except ImportError as error:
     ) from error
 
 _WIDTHS = (16, 24, 32, 40, 64)
-_MOST_KEYS = 200
-"""With heads of 16 coordinates: 4^4 numbers of keys."""
+_MOST_KEYS = 200  # With heads of 16 coordinates: 4^4 numbers of keys
 _KINDS = ("causal", "window", "left padding", "right padding", "prefix", "boolean")
 
 
 @st.composite
-def specs(  # noqa: D417 - Hypothesis fills in draw
+def specs(
     draw: st.DrawFn, /, *, max_batch: int = 3, max_heads: int = 4, max_queries: int = 40,
     max_keys: int = 40, masks: tuple[str, ...] = _KINDS, dtypes: tuple[str, ...] = ("float32",),
     **fixed: Any,  # noqa: ANN401
 ) -> Spec:  # fmt: skip
     """Specs of small problems.
-
-    Args:
-        max_batch: of sequences
-        max_heads: of query heads
-        max_queries: of queries
-        max_keys: of keys, at most 200
-        masks: kinds of masks that may occur, at most one of them in a spec
-        dtypes: formats
-        fixed: fields of `Spec` that are the same in all
-
-    Raises:
-        ParameterError: for too many keys, or a kind of mask that is not known
 
     Example:
         >>> from hypothesis import given, settings
@@ -107,20 +94,13 @@ def _masks(draw: st.DrawFn, kind: str, batch: int, keys: int) -> tuple[Mask, ...
 
 
 @st.composite
-def problems(  # noqa: D417 - Hypothesis fills in draw
+def problems(
     draw: st.DrawFn,
     of: st.SearchStrategy[Spec] | None = None,
     *,
     cases: tuple[str, ...] | None = None,
 ) -> Problem:
     """Problems of specs.
-
-    Args:
-        of: a strategy for specs, `specs()` by default
-        cases: names of cases that may occur; all that apply by default
-
-    Raises:
-        ParameterError: if no case applies to a spec that is drawn
 
     Example:
         >>> from hypothesis import given

@@ -17,14 +17,16 @@ from constructive.kernels.masks import (
 )  # fmt: skip
 from constructive.kernels.spec import Spec
 
+# Queries and keys: squares, a decoding step, more keys, fewer keys. Most are no multiples of the
+# blocks of kernels.
 SIZES = ((77, 77), (1, 130), (130, 130), (40, 200), (90, 40), (256, 256))
-"""Queries and keys: squares, a decoding step, more keys, fewer keys. Most are no multiples of the
-blocks of kernels."""
 
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
 _large = partial(Spec, queries=65, keys=65, heads=(8, 2))
 _small = partial(Spec, queries=40, head_dim=32)
 
+# By the names of `constructive kernels run --shape`, in float32. What a library does not have, its
+# adapter refuses.
 SUITE: dict[str, Spec] = {
     "plain": Spec(queries=77, keys=77),
     "one query": Spec(queries=1, keys=130),
@@ -71,5 +73,3 @@ SUITE: dict[str, Spec] = {
     "sink": Spec(queries=60, keys=60, sink=True, masks=(TOP,)),
     "ALiBi": Spec(heads=(4, 4), queries=60, keys=60, alibi=True, masks=(TOP,)),
 }
-"""By the names of `constructive kernels run --shape`, in float32. What a library does not have, its
-adapter refuses."""

@@ -15,17 +15,11 @@ from constructive.support.arrays import Array
 
 
 class Chunk(NamedTuple, Generic[Matrices]):
-    """Some queries, after attention.
+    """Some queries, after attention."""
 
-    Attributes:
-        block: the queries, and the tokens that they see
-        attention: a matrix (H, n) for each query
-        representation: a matrix z (H, d) for each query
-    """
-
-    block: Block
-    attention: Matrices
-    representation: Matrices
+    block: Block  # the queries, and the tokens that they see
+    attention: Matrices  # a matrix (H, n) for each query
+    representation: Matrices  # a matrix z (H, d) for each query
 
     @property
     def rows(self) -> Any:  # noqa: ANN401 - what numpy takes for an index

@@ -30,39 +30,23 @@ class _Enclosable(Protocol):
 
 
 class Enclosed(NamedTuple):
-    """One example in balls.
+    """One example in balls."""
 
-    Attributes:
-        example: its index
-        representation: z as a row, (1, H d)
-        output: f(E, e), (1, d_out)
-    """
-
-    example: int
-    representation: arb_mat
-    output: arb_mat
+    example: int  # its index
+    representation: arb_mat  # z as a row, (1, H d)
+    output: arb_mat  # f(E, e), (1, d_out)
 
 
 @dataclass(frozen=True, eq=False)
 class BallLayer:
-    """A layer ready for evaluation in balls of `prec` bits. Use `enclose`.
+    """A layer ready for evaluation in balls of `prec` bits. Use `enclose`."""
 
-    Attributes:
-        layer: the floats of what is enclosed, with all of W_Q and W_K
-        prec: bits of the balls
-        readout: U, (H d, d_out), with f = U^T z
-    """
-
-    layer: AttentionLayer
-    prec: int
-    readout: arb_mat
+    layer: AttentionLayer  # the floats of what is enclosed, with all of W_Q and W_K
+    prec: int  # bits of the balls
+    readout: arb_mat  # U, (H d, d_out), with f = U^T z
 
     def __call__(self, dataset: Dataset) -> Iterator[Enclosed]:
-        """Enclose the layer on each example of a data set.
-
-        Args:
-            dataset: T examples that fit it
-        """
+        """Enclose the layer on each example of a data set."""
         weights = self.layer.query_weights, self.layer.key_weights
         view = examples(dataset.contexts, dataset.queries)
         for chunk in attend(Balls(self.prec), weights, view):
@@ -74,15 +58,7 @@ class BallLayer:
 
 
 def enclose(layer: _Enclosable, prec: int) -> BallLayer:
-    """Return the layer in balls, all bits of its readout included.
-
-    Args:
-        layer: weights of float64 or float32, and what is added to its values
-        prec: bits of the balls
-
-    Raises:
-        ParameterError: for a layer that is exact anyway
-    """
+    """Return the layer in balls, all bits of its readout included."""
     with working_precision(prec):
         readout = effective_readout(layer)
     return BallLayer(layer.leading, prec, readout)
@@ -103,12 +79,7 @@ def effective_readout(layer: _Enclosable) -> arb_mat:
 
 
 def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
-    """Return Z in balls: (T, H d).
-
-    Args:
-        enclosed: the layer in balls
-        dataset: T examples that fit it
-    """
+    """Return Z in balls: (T, H d)."""
     entries: list[arb] = []
     for row in enclosed(dataset):
         entries += row.representation.entries()

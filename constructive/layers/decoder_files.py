@@ -26,33 +26,21 @@ Made = TypeVar("Made")
 FORM = Form(
     "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
 )
-PACKED = "constructive decoder 2"
-"""The format of packed files."""
+PACKED = "constructive decoder 2"  # The format of packed files
 
-_MOST_BYTES = 1 << 28
-"""Of JSON that a packed file may have, and entries of its weights."""
+_MOST_BYTES = 1 << 28  # Of JSON that a packed file may have, and entries of its weights
 
 
 class Sizes(NamedTuple):
-    """Bytes of a decoder and of what it recites.
+    """Bytes of a decoder and of what it recites."""
 
-    Attributes:
-        file: of the file that `Decoder.save` writes, the vocabulary included
-        text: of the text itself
-        xz: of the text, compressed by xz at its best preset
-    """
-
-    file: int
-    text: int
-    xz: int
+    file: int  # of the file that `Decoder.save` writes, the vocabulary included
+    text: int  # of the text itself
+    xz: int  # of the text, compressed by xz at its best preset
 
 
 def sizes(file: int, content: bytes) -> Sizes:
     """Compare the file of a decoder with the text that it recites.
-
-    Args:
-        file: bytes of it
-        content: the text
 
     Example:
         >>> sizes(700, b"the cat sat")
@@ -63,12 +51,7 @@ def sizes(file: int, content: bytes) -> Sizes:
 
 
 def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
-    """Return the content of a file: packed where all weights are integers.
-
-    Args:
-        tensors: the weights by name
-        about: what is not an array, as JSON values
-    """
+    """Return the content of a file: packed where all weights are integers."""
     if not packable(tensors):
         return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
     packed = pack(tensors, about["record"]["seed"])
@@ -82,17 +65,7 @@ def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> byte
 
 
 def read(path: str | Path, make: Callable[..., Made]) -> Made:
-    """Read a file of either kind.
-
-    Args:
-        path: the file
-        make: called with embedding, positions, layer, unembedding, vocabulary, unit, record, and
-            the longest text or None
-
-    Raises:
-        FormatError: if it is not one
-        OSError: if it cannot be read
-    """
+    """Read a file of either kind."""
 
     def made(arrays: dict[str, Array], content: dict[str, Any]) -> Made:
         tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}

@@ -17,14 +17,13 @@ from constructive.layers.programs import Program, Scale
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]
 
+# Arrays of a logit with their indices, but for those of examples, in the order of pairs.
 LOGITS = {"x": "nd", "W_K": "hdk", "W_Q": "hek", "e": "e"}
-"""Arrays of a logit with their indices, but for those of examples, in the order of pairs."""
-PROJECTED: Tree = (("x", "W_K"), ("W_Q", "e"))
-"""The tree of a logit of a query and a key."""
-OUTPUTS = {"a": "hn", "x": "nd", "W_V": "hdv", "W_O": "hvb", "W_D": "bo"}
-"""Arrays of an output."""
+PROJECTED: Tree = (("x", "W_K"), ("W_Q", "e"))  # The tree of a logit of a query and a key
+OUTPUTS = {"a": "hn", "x": "nd", "W_V": "hdv", "W_O": "hvb", "W_D": "bo"}  # Arrays of an output
+# Trees of the next token's logits: readout of all that a position has, or of heads and itself.
 READOUTS: tuple[Tree, ...] = ((("z", "U"), "O"), ((("a", "x"), "U"), "O"))
-"""Trees of the next token's logits: readout of all that a position has, or of heads and itself."""
+# The same where any arrays may be multiplied first.
 FREE_READOUTS: tuple[Tree, ...] = (
     *READOUTS,
     ("z", ("U", "O")),
@@ -36,11 +35,9 @@ FREE_READOUTS: tuple[Tree, ...] = (
     (("a", "x"), "U", "O"),
     ("a", "x", "U", "O"),
 )
-"""The same where any arrays may be multiplied first."""
 
 _SEEDS = range(1000)
-_WIDER = (1, 1, 1, 2)
-"""Blocks are usually as small as they may be."""
+_WIDER = (1, 1, 1, 2)  # Blocks are usually as small as they may be
 _CONSTANTS = (1.0, 2.0**0.5, 0.3, 3.7, 64.0)
 
 

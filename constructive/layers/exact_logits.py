@@ -50,23 +50,17 @@ from constructive.exact.upward import up
 from constructive.layers.views import BLOCK_BYTES, Causal, View
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 
-PATH = 2.0**-120
-"""What underflow takes from a path of factors, each of size one."""
+PATH = 2.0**-120  # What underflow takes from a path of factors, each of size one
+# Sums that float64 represents, with a bit to spare.
 _TABLE = Format("a table of float64", 52, 2.0**-900, 2.0**900, 2.0**-900)
-"""Sums that float64 represents, with a bit to spare."""
 _LARGEST_TABLE = 1 << 20
 
 
 class Sums(NamedTuple):
-    """Sums of short integers times a power of two, in whatever order they are taken.
+    """Sums of short integers times a power of two, in whatever order they are taken."""
 
-    Attributes:
-        exponents: of that power, the unit, for each head (H,) or for all
-        largest: bounds of the sizes of all partial sums, (..., H) or one for all
-    """
-
-    exponents: npt.ArrayLike
-    largest: npt.ArrayLike
+    exponents: npt.ArrayLike  # of that power, the unit, for each head (H,) or for all
+    largest: npt.ArrayLike  # bounds of the sizes of all partial sums, (..., H) or one for all
 
     @property
     def bits(self) -> Integers:
@@ -84,27 +78,17 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ExactLogits:
-    """What is known of the logits of all heads on some data.
+    """What is known of the logits of all heads on some data."""
 
-    Attributes:
-        stored: numbers that are rounded to the format of storage, if it has fewer bits
-        summed: all that is summed on the way to logits, if products are pairwise
-        free: what else may be summed if any arrays may be multiplied first
-        exponents: of the units of logits (H,)
-        sizes: bounds of |x|^T |W_K| |W_Q|^T |e| of any token and query (H,)
-        paths: d^2 d_h times the largest sizes of all factors, or 1
-        width: d
-        head_dim: d_h
-    """
-
+    # numbers that are rounded to the format of storage, if it has fewer bits
     stored: tuple[Sums, ...]
-    summed: tuple[Sums, ...]
-    free: tuple[Sums, ...]
-    exponents: Integers
-    sizes: Array
-    paths: float
-    width: int
-    head_dim: int
+    summed: tuple[Sums, ...]  # all that is summed on the way to logits, if products are pairwise
+    free: tuple[Sums, ...]  # what else may be summed if any arrays may be multiplied first
+    exponents: Integers  # of the units of logits (H,)
+    sizes: Array  # bounds of |x|^T |W_K| |W_Q|^T |e| of any token and query (H,)
+    paths: float  # d^2 d_h times the largest sizes of all factors, or 1
+    width: int  # d
+    head_dim: int  # d_h
 
     def logits(self, sizes: Array | None = None) -> Sums:
         """Return differences of two logits, for sizes as the attribute (..., H)."""

@@ -26,10 +26,9 @@ from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError
 
 _GUARD_BITS = 64
+# Bits that a readout may have. A solve starts with twice as many and more (`solve`).
 MOST_BITS = 1 << 12
-"""Bits that a readout may have. A solve starts with twice as many and more (`solve`)."""
-_WIDEST = 1 << 14
-"""Bits of working precision after which a solve is given up."""
+_WIDEST = 1 << 14  # Bits of working precision after which a solve is given up
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,12 +31,7 @@ def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) ->
 
 
 def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], Made]) -> Made:
-    """Return what `make` makes of the layer and the record in a file.
-
-    Raises:
-        FormatError: if it is not such a file
-        OSError: if it cannot be read
-    """
+    """Return what `make` makes of the layer and the record in a file."""
 
     def made(arrays: dict[str, Array], fields: dict[str, Any]) -> Made:
         record = read_record(fields)

@@ -30,34 +30,22 @@ import numpy as np
 from constructive.support.arrays import Array, Integers
 
 _POWERS = 0.125, 0.25, 0.5, 2.0, 4.0, 8.0
-_MARGIN = 2.0**10
-"""More than products of three of these powers."""
+_MARGIN = 2.0**10  # More than products of three of these powers
 
 
 class Outputs(NamedTuple):
-    """Weights after attention.
+    """Weights after attention."""
 
-    Attributes:
-        values: W_V (H, d, d_v); several arrays where W_V is their sum
-        output: W_O (H d_v, d_o)
-        readout: W_D (d_o, d_out)
-    """
-
-    values: tuple[Array, ...]
-    output: Array
-    readout: Array
+    values: tuple[Array, ...]  # W_V (H, d, d_v); several arrays where W_V is their sum
+    output: Array  # W_O (H d_v, d_o)
+    readout: Array  # W_D (d_o, d_out)
 
 
 class SignedCycles(NamedTuple):
-    """Matrices P (k, m, m) whose row i has one entry that is not zero.
+    """Matrices P (k, m, m) whose row i has one entry that is not zero."""
 
-    Attributes:
-        columns: where that is (k, m)
-        entries: what it is, a power of two with a sign (k, m)
-    """
-
-    columns: Integers
-    entries: Array
+    columns: Integers  # where that is (k, m)
+    entries: Array  # what it is, a power of two with a sign (k, m)
 
     @classmethod
     def draw(

@@ -29,39 +29,17 @@ LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True)
 class Scale:
-    """Constants on the way to exponentials.
+    """Constants on the way to exponentials."""
 
-    Attributes:
-        weights: what W_Q is multiplied by; 1 for nothing
-        inverse: which arrays are multiplied by its inverse: "e", "x" or "logits", or two of them,
-            each by a root of it
-    """
-
-    weights: float = 1.0
+    weights: float = 1.0  # what W_Q is multiplied by; 1 for nothing
+    # which arrays are multiplied by its inverse: "e", "x" or "logits", or two of them, each by a
+    # root of it
     inverse: tuple[str, ...] = ("logits",)
 
 
 @dataclass(frozen=True)
 class Program:
     """What one program does.
-
-    Attributes:
-        model: the name of its model, of `exact.models`
-        logits: the tree of a logit
-        outputs: the tree of an output
-        logit_order: of sums on the way to logits
-        average_order: of sums over tokens
-        output_order: of all other sums
-        apart: indices that are summed alone, after all others: "h" for heads
-        form: blocks and divisions of softmax
-        scale: constants
-        stored: what else is stored in fewer bits: "outputs", "logits"
-        fused: whether products and additions are rounded together
-        flush: whether small numbers become zeros
-        edge: whether each operation is off by the most that is allowed (`exact.programs.machine`)
-        signs: of errors: 1, -1, or 0 where each is drawn
-        exp_share: how much of the allowed error exponentials have
-        seed: of directions that are drawn
 
     Example:
         >>> from constructive import build_memorizer, generators
@@ -71,22 +49,23 @@ class Program:
         True
     """
 
-    model: str = "float32, pairwise"
-    logits: Tree = (("x", "W_K"), ("W_Q", "e"))
-    outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")
-    logit_order: Order = field(default_factory=Order)
-    average_order: Order = field(default_factory=Order)
-    output_order: Order = field(default_factory=Order)
-    apart: str = ""
-    form: Softmax = field(default_factory=Softmax)
-    scale: Scale = field(default_factory=Scale)
-    stored: tuple[str, ...] = ()
-    fused: bool = False
-    flush: bool = False
+    model: str = "float32, pairwise"  # the name of its model, of `exact.models`
+    logits: Tree = (("x", "W_K"), ("W_Q", "e"))  # the tree of a logit
+    outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")  # the tree of an output
+    logit_order: Order = field(default_factory=Order)  # of sums on the way to logits
+    average_order: Order = field(default_factory=Order)  # of sums over tokens
+    output_order: Order = field(default_factory=Order)  # of all other sums
+    apart: str = ""  # indices that are summed alone, after all others: "h" for heads
+    form: Softmax = field(default_factory=Softmax)  # blocks and divisions of softmax
+    scale: Scale = field(default_factory=Scale)  # constants
+    stored: tuple[str, ...] = ()  # what else is stored in fewer bits: "outputs", "logits"
+    fused: bool = False  # whether products and additions are rounded together
+    flush: bool = False  # whether small numbers become zeros
+    # whether each operation is off by the most that is allowed (`exact.programs.machine`)
     edge: bool = False
-    signs: int = 0
-    exp_share: float = 1.0
-    seed: int = 0
+    signs: int = 0  # of errors: 1, -1, or 0 where each is drawn
+    exp_share: float = 1.0  # how much of the allowed error exponentials have
+    seed: int = 0  # of directions that are drawn
 
     def machine(self) -> Machine:
         """Make the machine, with directions from the seed."""
@@ -95,12 +74,7 @@ class Program:
         return Machine(model, rng, self.fused, self.flush, self.edge, self.signs, self.exp_share)
 
     def of_layer(self, layer: AttentionLayer, dataset: Dataset) -> Array:
-        """Evaluate a layer on all examples: (T, d_out), not finite where sums overflow.
-
-        Args:
-            layer: in float32 or float64
-            dataset: T examples
-        """
+        """Evaluate a layer on all examples: (T, d_out), not finite where sums overflow."""
         with np.errstate(all="ignore"):
             machine = self.machine()
             w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
@@ -116,13 +90,7 @@ class Program:
             return _turned(self._contractor(machine).evaluate(self.outputs, arrays, "to"), "to")
 
     def of_decoder(self, layer: CausalLayer, unembedding: Array, tokens: Array) -> Array:
-        """Evaluate the logits of all next tokens, at all positions: (S, N, V).
-
-        Args:
-            layer: with the skip connection or without it
-            unembedding: (V, d_out)
-            tokens: (S, N, d)
-        """
+        """Evaluate the logits of all next tokens, at all positions: (S, N, V)."""
         with np.errstate(all="ignore"):
             machine = self.machine()
             w_q, w_k, readout, outputs = (

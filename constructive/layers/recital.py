@@ -17,18 +17,7 @@ from constructive.support.progress import report
 
 
 def exact_tokens(decoder: Decoder, text: Text, model: FloatModel) -> ExactLogits:
-    """What is known of the logits of the heads at all positions of texts.
-
-    Args:
-        decoder: which has the tokens of the text
-        text: one text or several
-        model: how evaluation rounds
-
-    Raises:
-        PrecisionError: where tokens and positions do not add up exactly in float32, or where
-            logits of heads are not exact in float64, or multiples of so small a number that there
-            is not a table of their exponentials
-    """
+    """What is known of the logits of the heads at all positions of texts."""
     layer = decoder.layer
     weights = layer.query_weights, layer.key_weights
     known = exact_positions(weights, added_tokens(decoder, text), model)
@@ -47,16 +36,6 @@ def added_tokens(decoder: Decoder, text: Text) -> Array:
 
     Float64 may round as float32 does; the sum is exact where each part is what is left of it
     without the other (Knuth's TwoSum).
-
-    Args:
-        decoder: which has the tokens of the text
-        text: one text or several
-
-    Returns:
-        (R, d), float32
-
-    Raises:
-        PrecisionError: where it does not; or where what fills up shorter texts overflows
     """
     places = np.arange(len(text)) - np.repeat(text.starts, text.lengths)
     pairs = np.unique(np.stack([text.ids, places]), axis=1)
@@ -91,16 +70,6 @@ def recital(decoder: Decoder, text: Text, *, model: FloatModel | None = None) ->
     Rounding is infinite where logits of heads are far from exact, or weights, tokens, queries or
     keys are not numbers of the model's storage, or where logits depend on subnormal weights, which
     some machines read as zeros.
-
-    Args:
-        decoder: which has the tokens of the text
-        text: one text or several
-        model: how evaluation rounds (`exact.models`), of the decoder's storage; by default the
-            pairwise one
-
-    Raises:
-        DataError: for another vocabulary, or a text which is too long
-        PrecisionError: as `exact_tokens` does
     """
     decoder.require_same_tokens(text)
     if model is None:

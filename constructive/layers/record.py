@@ -11,8 +11,8 @@ from constructive.layers.shapes import FLOAT64_BITS
 
 Facts = tuple[tuple[str, str], ...]
 
+# Constructions with groups of the theorems, in files that do not say so themselves.
 _GROUPED_BEFORE = "saturated", "rank_one", "schur"
-"""Constructions with groups of the theorems, in files that do not say so themselves."""
 
 
 @dataclass(frozen=True)
@@ -191,11 +191,7 @@ def _sizes(layer: Layer, heads: str) -> str:
 
 
 def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
-    """Return a record from the fields of its JSON.
-
-    Raises:
-        TypeError, ValueError, KeyError, OverflowError: for anything else
-    """
+    """Return a record from the fields of its JSON."""
     if not isinstance(fields, dict):
         raise TypeError("its record is not an object")
     if "source" in fields:

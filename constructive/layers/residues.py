@@ -32,31 +32,22 @@ from constructive.layers.views import View, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
 _PRIMES = 3
-_VANISHING = 20
-"""Points that are tried for one prime before it is given up."""
+_VANISHING = 20  # Points that are tried for one prime before it is given up
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What elimination found at random points.
+    """What elimination found at random points."""
 
-    Attributes:
-        rank: the largest rank of Z(a) modulo p that was seen, so a lower bound of rank Z
-        point: where it was seen; None if the denominators vanished at all points
-        columns: so many independent columns of Z(a), as indices into its H d columns; all of them
-            if the denominators vanished at all points
-        factors: of the columns of Z(a) that were eliminated; None if the denominators vanished at
-            all points
-        tried: the number of matrices eliminated
-        retries: the number of points at which a denominator vanished, and of primes given up
-    """
-
-    rank: int
-    point: Point | None
+    rank: int  # the largest rank of Z(a) modulo p that was seen, so a lower bound of rank Z
+    point: Point | None  # where it was seen; None if the denominators vanished at all points
+    # so many independent columns of Z(a), as indices into its H d columns; all of them if the
+    # denominators vanished at all points
     columns: Integers
+    # of the columns of Z(a) that were eliminated; None if the denominators vanished at all points
     factors: modular.Factors | None
-    tried: int
-    retries: int
+    tried: int  # the number of matrices eliminated
+    retries: int  # the number of points at which a denominator vanished, and of primes given up
 
 
 def attended(
@@ -92,19 +83,7 @@ def intermediate(
     dtype: type[np.floating[Any]] = np.float64,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Array:
-    """Return some columns of Z(a), times one power of two, as balanced residues: (T, len(columns)).
-
-    Args:
-        layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples that fit the layer
-        point: p and a
-        columns: indices into the H d columns of Z, in any order. Only they are computed to the end
-        dtype: of the result; float32 holds residues, too, but no sums of their products
-        chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
-
-    Raises:
-        VanishingDenominatorError: where a softmax denominator is 0 modulo p
-    """
+    """Return some columns of Z(a), times a power of two, as balanced residues: (T, columns)."""
     weights = layer.query_weights, layer.key_weights
     view = examples(dataset.contexts, dataset.queries)
     units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
@@ -120,11 +99,6 @@ def search(layer: AttentionLayer, dataset: Dataset, rng: np.random.Generator) ->
     """Look for a point at which Z has rank T, a few times.
 
     Beside the data it takes one T x T array of float32.
-
-    Args:
-        layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples that fit the layer
-        rng: of the points, and of the columns taken first
     """
     return search_rows(
         lambda point, columns: intermediate(layer, dataset, point, columns, dtype=np.float32),
@@ -187,15 +161,7 @@ def evaluate(
     columns: Integers,
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
-    """Return Z at a random point without a vanishing denominator (else None), and how many had one.
-
-    Args:
-        layer: its W_Q and W_K, (H, d, d_h)
-        dataset: T examples that fit the layer
-        prime: p
-        columns: indices into the H d columns of Z
-        rng: of the points
-    """
+    """Return Z at a random point where no denominator vanishes, or None, and how many had one."""
     return _at_random(
         lambda point, chosen: intermediate(layer, dataset, point, chosen), prime, columns, rng
     )

@@ -42,26 +42,19 @@ from constructive.layers.views import examples
 from constructive.support.arrays import CHUNK_BYTES, Array
 from constructive.support.progress import report
 
+# Errors up to which merged parts have a bound: times exp(500), the 2^-1000 that `up` adds is
+# nothing still, so that a checker, who adds it more often, finds as much.
 _MERGED = 250.0
-"""Errors up to which merged parts have a bound: times exp(500), the 2^-1000 that `up` adds is
-nothing still, so that a checker, who adds it more often, finds as much."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rounding:
-    """Bounds of what rounding does to the outputs; infinite where nothing is bounded.
+    """Bounds of what rounding does to the outputs; infinite where nothing is bounded."""
 
-    Attributes:
-        logits: by the rounding of logits (T, d_out)
-        sums: by everything else (T, d_out)
-        logit_errors: eps of the head whose logits are off most (T,)
-        exact: the share of logits of heads on examples that are exact, 1 where all are
-    """
-
-    logits: Array
-    sums: Array
-    logit_errors: Array
-    exact: float
+    logits: Array  # by the rounding of logits (T, d_out)
+    sums: Array  # by everything else (T, d_out)
+    logit_errors: Array  # eps of the head whose logits are off most (T,)
+    exact: float  # the share of logits of heads on examples that are exact, 1 where all are
 
     @property
     def bounds(self) -> Array:

@@ -10,8 +10,7 @@ from constructive.data.shapes import ExampleShapes
 from constructive.support.arrays import Rebuilt, first_place
 from constructive.support.errors import DataError, ParameterError
 
-FLOAT64_BITS = 53
-"""Bits of a float64, and so of a readout that is not a sum of several."""
+FLOAT64_BITS = 53  # Bits of a float64, and so of a readout that is not a sum of several
 
 
 class HeadShapes(Rebuilt):

@@ -11,8 +11,7 @@ from constructive.layers.views import examples
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import DataError
 
-_MOST_BITS = 8
-"""Of entries of W_Q and W_K: more are of no use."""
+_MOST_BITS = 8  # Of entries of W_Q and W_K: more are of no use
 
 
 def shortened(weights: tuple[Array, Array], dataset: Dataset) -> tuple[Array, Array]:

@@ -20,26 +20,20 @@ from constructive.support.arrays import CHUNK_BYTES, Booleans, Integers, row_chu
 Numbers = npt.NDArray[Any]
 Rows = slice | tuple[slice, slice]
 
+# About the size of the logits of a block of positions, in bytes: large, so that products are.
 BLOCK_BYTES = 1 << 25
-"""About the size of the logits of a block of positions, in bytes: large, so that products are."""
-_MOST_ROWS = 256
-"""Beyond this a block computes more of what it does not see than it gains."""
+_MOST_ROWS = 256  # Beyond this a block computes more of what it does not see than it gains
 
 
 class Block(NamedTuple):
-    """Queries that are computed together, and the tokens that they see.
+    """Queries that are computed together, and the tokens that they see."""
 
-    Attributes:
-        rows: where the queries are, in an array that has the axes of the queries of the view first
-        groups: which groups of tokens they see
-        keys: which tokens of each group any of them sees: n
-        hidden: (b, n), which of these a query does not see, for the b queries of each group, or
-            for all b queries where each group has one; None if all see all
-    """
-
+    # where the queries are, in an array that has the axes of the queries of the view first
     rows: Rows
-    groups: slice
-    keys: slice
+    groups: slice  # which groups of tokens they see
+    keys: slice  # which tokens of each group any of them sees: n
+    # (b, n), which of these a query does not see, for the b queries of each group, or for all b
+    # queries where each group has one; None if all see all
     hidden: Booleans | None
 
     @property
@@ -52,18 +46,14 @@ class Block(NamedTuple):
 
 
 class View(ABC):
-    """Which tokens each query sees.
+    """Which tokens each query sees."""
 
-    Attributes:
-        queries: (T, d), or (S, N, d) where each group has several queries
-        tokens: (G, n, d), G groups: one for each along the first axis of queries, or one for all
-        chunk_bytes: about the size of temporary arrays, in bytes, unless another is given
-        is_shared: whether all queries see the same tokens, so that these can be part of the weights
-    """
-
-    queries: Numbers
+    queries: Numbers  # (T, d), or (S, N, d) where each group has several queries
+    # (G, n, d), G groups: one for each along the first axis of queries, or one for all
     tokens: Numbers
+    # about the size of temporary arrays, in bytes, unless another is given
     chunk_bytes: ClassVar[int] = CHUNK_BYTES
+    # whether all queries see the same tokens, so that these can be part of the weights
     is_shared: ClassVar[bool] = False
 
     @property
@@ -81,22 +71,11 @@ class View(ABC):
 
     @abstractmethod
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Cover all queries once. All blocks of some groups come one after the other.
-
-        Args:
-            num_heads: H
-            chunk_bytes: about the size of temporary arrays, in bytes
-            itemsize: that of a number, in bytes
-        """
+        """Cover all queries once. All blocks of some groups come one after the other."""
 
 
 class Own(View):
-    """Each query sees a context of its own.
-
-    Args:
-        contexts: (T, n, d)
-        queries: (T, d)
-    """
+    """Each query sees a context of its own."""
 
     def __init__(self, contexts: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = contexts, queries
@@ -119,12 +98,7 @@ class Own(View):
 
 
 class OfLengths(Own):
-    """Each query sees the first tokens of a context of its own, as many as that has.
-
-    Args:
-        contexts: of different lengths
-        queries: (T, d)
-    """
+    """Each query sees the first tokens of a context of its own, as many as that has."""
 
     def __init__(self, contexts: Padded, queries: Numbers) -> None:
         super().__init__(contexts.tokens, queries)
@@ -148,12 +122,7 @@ class OfLengths(Own):
 
 
 class Shared(View):
-    """All queries see one context.
-
-    Args:
-        context: (n, d)
-        queries: (T, d)
-    """
+    """All queries see one context."""
 
     is_shared = True
 
@@ -175,10 +144,6 @@ class Causal(View):
 
     A block of b positions sees the tokens up to its last one, n of them. Its logits are H b n
     numbers for each sequence, never H N N.
-
-    Args:
-        tokens: (S, N, d)
-        window: how many tokens a position sees, itself among them; None for all up to itself
     """
 
     chunk_bytes = BLOCK_BYTES
@@ -223,12 +188,7 @@ class Causal(View):
                 yield Block(rows, sequences, slice(begin, stop), hidden)
 
     def hides(self, rows: Integers, keys: Integers) -> Booleans:
-        """Return which tokens positions do not see: (b, n).
-
-        Args:
-            rows: positions (b,)
-            keys: tokens (n,)
-        """
+        """Return which tokens positions do not see: (b, n)."""
         later: Booleans = keys > rows[:, np.newaxis]
         if self.window is not None:
             later |= keys <= rows[:, np.newaxis] - self.window
@@ -236,12 +196,7 @@ class Causal(View):
 
 
 def examples(contexts: Numbers | Padded, queries: Numbers) -> Own | Shared:
-    """View examples with a context each, or with one for all.
-
-    Args:
-        contexts: (T, n, d) or one shared (n, d), or of different lengths
-        queries: (T, d)
-    """
+    """View examples with a context each, or with one for all."""
     if isinstance(contexts, Padded):
         return OfLengths(contexts, queries)
     return Shared(contexts, queries) if contexts.ndim == 2 else Own(contexts, queries)

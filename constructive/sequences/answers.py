@@ -4,8 +4,7 @@ from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from math import isfinite
 
-_MET = Fraction(1, 8)
-"""How near to a label an output of floats has to be."""
+_MET = Fraction(1, 8)  # How near to a label an output of floats has to be
 
 
 def expected_outputs(
@@ -33,10 +32,6 @@ def _integer(label: Hashable) -> int | None:
 
 def met(output: float, label: int | None) -> bool:
     """Return whether an output is a label, within 1/8.
-
-    Args:
-        output: a float
-        label: what is to be put out, or None where that cannot be
 
     Example:
         >>> met(2.1, 2), met(2.2, 2), met(2.0, None)

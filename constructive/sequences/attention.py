@@ -22,15 +22,6 @@ WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
 class UniformAttention:
     """One head of dimension 1: `x_i <- x_i + W_O softmax(...) W_V x`, on a stream of some width.
 
-    Attributes:
-        query_weights: W_Q (width,), all zero
-        key_weights: W_K (width,), all zero
-        value_weights: W_V (width,), which reads a number from each token
-        output_weights: W_O (width,), which adds their mean to each
-
-    Raises:
-        ParameterError: where W_Q or W_K are not zero, and for weights of several lengths
-
     Example:
         >>> attention = UniformAttention.summing(3, width=2)
         >>> attention.value_weights, attention.output_weights
@@ -40,10 +31,10 @@ class UniformAttention:
         ([[1, 1, 5]], [[7, 7, 7]])
     """
 
-    query_weights: tuple[Number, ...]
-    key_weights: tuple[Number, ...]
-    value_weights: tuple[Number, ...]
-    output_weights: tuple[Number, ...]
+    query_weights: tuple[Number, ...]  # W_Q (width,), all zero
+    key_weights: tuple[Number, ...]  # W_K (width,), all zero
+    value_weights: tuple[Number, ...]  # W_V (width,), which reads a number from each token
+    output_weights: tuple[Number, ...]  # W_O (width,), which adds their mean to each
 
     def __post_init__(self) -> None:
         moved = [weight for weight in (*self.query_weights, *self.key_weights) if weight]
@@ -57,25 +48,12 @@ class UniformAttention:
 
     @classmethod
     def summing(cls, context_size: int, width: int) -> "UniformAttention":
-        """Make attention that writes the sum of the first entries into the last: W_V is n there.
-
-        Args:
-            context_size: n
-            width: the number of entries of the stream
-        """
+        """Make attention that writes the sum of the first entries into the last: W_V is n there."""
         zero, rest = (0,) * width, (0,) * (width - 1)
         return cls(zero, zero, (context_size, *rest), (*rest, 1))
 
     def __call__(self, stream: Sequence[Column], ids: Integers) -> list[Column]:
-        """Attend within sequences.
-
-        Args:
-            stream: for each entry a column (V,), of the tokens
-            ids: (N, n), each token's index
-
-        Returns:
-            for each entry an array (N, n)
-        """
+        """Attend within sequences."""
         count, size = ids.shape
         values = combination(stream, self.value_weights, 0)[ids]
         total = combination([values[:, j] for j in range(size)], [1] * size, 0)
@@ -111,15 +89,7 @@ class UniformAttention:
 
     @classmethod
     def from_content(cls, content: Json) -> "UniformAttention":
-        """Return the attention of which `content` is the content.
-
-        Args:
-            content: weights by name
-
-        Raises:
-            ParameterError: where it is not uniform
-            ValueError: for what are not numbers
-        """
+        """Return the attention of which `content` is the content."""
         return cls(*(tuple(map(number, content[name])) for name in WEIGHTS))
 
     def numbers(self) -> Iterable[Number]:

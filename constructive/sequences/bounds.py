@@ -24,31 +24,18 @@ from math import isqrt
 
 @dataclass(frozen=True)
 class Sizes:
-    """The numbers in the bound; those that may be long by their bits.
+    """The numbers in the bound; those that may be long by their bits."""
 
-    Attributes:
-        keys: M, of the examples
-        width: d
-        label_bits: of C, the range of what is put out
-        token_bits: of U, above projections of tokens
-        residue_bits: of q
-        prime_bits: of P, of a power hash; 0 for others
-        kept: S, of a separating set; 0 for others
-        weight_bits: of W, of a separating set; 0 for others
-        sum_bits: of R, above keys before they are reduced
-        key_bits: of Q, above keys after that
-    """
-
-    keys: int
-    width: int
-    label_bits: int
-    token_bits: int
-    residue_bits: int
-    prime_bits: int
-    kept: int
-    weight_bits: int
-    sum_bits: int
-    key_bits: int
+    keys: int  # M, of the examples
+    width: int  # d
+    label_bits: int  # of C, the range of what is put out
+    token_bits: int  # of U, above projections of tokens
+    residue_bits: int  # of q
+    prime_bits: int  # of P, of a power hash; 0 for others
+    kept: int  # S, of a separating set; 0 for others
+    weight_bits: int  # of W, of a separating set; 0 for others
+    sum_bits: int  # of R, above keys before they are reduced
+    key_bits: int  # of Q, above keys after that
 
     @property
     def bound(self) -> int:

@@ -21,33 +21,21 @@ from typing import ClassVar
 
 from constructive.sequences.network import Affine, Number, Step
 
+# Steps, units of the step after them, and a sum of these units that is 0 or 1.
 Indicator = tuple[list[Step], dict[str, Affine], Affine]
-"""Steps, units of the step after them, and a sum of these units that is 0 or 1."""
 
 
 class Comparison(ABC):
-    """One way to compare a register with an integer, exact at integers.
+    """One way to compare a register with an integer, exact at integers."""
 
-    Attributes:
-        forgiving: whether it is also right for registers within 1/3 of an integer
-        weights: how many that are not zero it takes, beside two for each register that is changed,
-            for thresholds beyond 1
-    """
-
-    forgiving: ClassVar[bool]
+    forgiving: ClassVar[bool]  # whether it is also right for registers within 1/3 of an integer
+    # how many that are not zero it takes, beside two for each register that is changed, for
+    # thresholds beyond 1
     weights: ClassVar[int]
 
     @abstractmethod
     def indicator(self, register: str, threshold: int) -> Indicator:
-        """Return what makes 1 where `register` >= threshold, and 0 elsewhere.
-
-        Args:
-            register: the name of what is compared
-            threshold: an integer
-
-        Returns:
-            steps that come first, units of the last step, and the 0 or 1 as a sum of these
-        """
+        """Return what makes 1 where `register` >= threshold, and 0 elsewhere."""
 
     def where_at_least(
         self,
@@ -57,12 +45,6 @@ class Comparison(ABC):
         start: Mapping[str, Affine] | None = None,
     ) -> list[Step]:
         """Return steps that add changes[name] to each named register where `register` >= threshold.
-
-        Args:
-            register: the name of what is compared
-            threshold: an integer
-            changes: what is added, by the names of registers
-            start: what is added to, where that is not the register as it is
 
         Example:
             >>> RAMP.where_at_least("r", 5, {"r": -5})[0].updates["r"]
@@ -84,11 +66,6 @@ class Comparison(ABC):
     def remainder(self, register: str, modulus: int, below: int) -> list[Step]:
         """Return steps that leave register mod modulus, for 0 <= register < below.
 
-        Args:
-            register: its name
-            modulus: q
-            below: above all that it holds
-
         Example:
             >>> len(RAMP.remainder("r", 3, below=12))
             2
@@ -106,10 +83,6 @@ class Comparison(ABC):
         """Return steps that leave the integer, for 0 <= register < below.
 
         What the register lacks of an integer stays, as units copy what is not negative.
-
-        Args:
-            register: its name; at most 1/3 above an integer, where comparisons forgive that
-            below: above that integer
 
         Example:
             >>> len(SATURATING.rounded("r", below=12))

@@ -35,35 +35,24 @@ from constructive.sequences.network import Affine, Program, Step
 from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError
 
-ENTRY = 10
-"""Weights that are not zero for looking whether X is a label."""
+ENTRY = 10  # Weights that are not zero for looking whether X is a label
 _LARGEST_DOMAIN = 1 << 62
-_QUIET = 49
-"""Bits below which W times the noise, in units of 2^-53, is less than 1/16."""
+_QUIET = 49  # Bits below which W times the noise, in units of 2^-53, is less than 1/16
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The set of a table, in order, cut into blocks.
+    """The set of a table, in order, cut into blocks."""
 
-    Attributes:
-        keys: the first key of each block
-        members: s = W (key + 1) - label, for each block
-        entries: k, the length of the longest block
-        scale: W, above all labels
-        digit_bits: of the differences in a block
-        first_bits: of the first s of a block, where it stands in the code word; 0 where it does
-            not, and X jumps with T
-        domain: Q
-    """
-
-    keys: tuple[int, ...]
-    members: tuple[tuple[int, ...], ...]
-    entries: int
-    scale: int
-    digit_bits: int
+    keys: tuple[int, ...]  # the first key of each block
+    members: tuple[tuple[int, ...], ...]  # s = W (key + 1) - label, for each block
+    entries: int  # k, the length of the longest block
+    scale: int  # W, above all labels
+    digit_bits: int  # of the differences in a block
+    # of the first s of a block, where it stands in the code word; 0 where it does not, and X jumps
+    # with T
     first_bits: int
-    domain: int
+    domain: int  # Q
 
     @property
     def answer_bits(self) -> int:
@@ -95,15 +84,6 @@ def plan(
     max_word_bits: int | None = None,
 ) -> Blocks:
     """Cut the set of a table such that weights are the fewest (Lemma 14.2).
-
-    Args:
-        table: labels, not negative, by keys in the domain
-        domain: Q, at most 2^62
-        comparison: by which blocks are found and bits are read
-        max_word_bits: of code words, as far as no label alone is longer; by default any number
-
-    Raises:
-        ParameterError: for no keys, keys outside of the domain, and negative labels
 
     Example:
         >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).members[:2]
@@ -150,14 +130,7 @@ def plan(
 def _cheapest(
     lengths: Integers, first_bits: int, comparison: Comparison, most: int | None
 ) -> tuple[int, int, bool]:
-    """k, the bits of a digit, and whether first members are in the word, of the fewest weights.
-
-    Args:
-        lengths: bits of the differences of neighbours (M - 1,)
-        first_bits: of the longest member
-        comparison: of blocks and bits
-        most: bits of a code word, without the place for an answer; None for any number
-    """
+    """k, the bits of a digit, and whether first members are in the word, of the fewest weights."""
     best: tuple[int, tuple[int, int, bool]] | None = None
     longest = 4 * int(np.sqrt(len(lengths) + 1)) + 1
     for digit_bits in range(1, int(lengths.max(initial=1)) + 1):
@@ -179,14 +152,7 @@ def _cheapest(
 
 
 def steps(blocks: Blocks, comparison: Comparison, noise: int = 0) -> list[Step]:
-    """Return the steps that read register z and leave the table's value in register T.
-
-    Args:
-        blocks: the table (`plan`)
-        comparison: by which blocks are found and bits are read
-        noise: of z, in last bits of a float64; by default 0. Where comparisons forgive it, but
-            labels, which are differences of W z, would not, z is rounded first
-    """
+    """Return the steps that read register z and leave the table's value in register T."""
     loud = comparison.forgiving and blocks.scale * noise >> _QUIET
     first = comparison.rounded("z", blocks.domain) if loud else []
     return [*first, *_find(blocks, comparison), *_read(blocks, comparison)]
@@ -239,15 +205,6 @@ def program(
     max_word_bits: int | None = None,
 ) -> Program:
     """Return a program with input z and output table.get(z, 0), for every integer 0 <= z < domain.
-
-    Args:
-        table: non-negative integers by keys in the domain
-        domain: Q, at most 2^62
-        comparison: by which blocks are found and bits are read; by default the ramp
-        max_word_bits: of code words, as far as no label alone is longer; by default any number
-
-    Raises:
-        ParameterError: for no keys, keys outside of the domain, and negative labels
 
     Example:
         >>> network = program({2: 7, 3: 1, 11: 4}, domain=16).network()

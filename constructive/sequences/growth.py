@@ -18,19 +18,12 @@ _SMALLEST = 64
 
 @dataclass(frozen=True)
 class GrowthPoint:
-    """The first N sequences, memorized.
+    """The first N sequences, memorized."""
 
-    Attributes:
-        num_sequences: N
-        memorizer: as it was built
-        exact: whether it predicts every label
-        seconds: to build, and to predict
-    """
-
-    num_sequences: int
-    memorizer: SequenceMemorizer
-    exact: bool
-    seconds: tuple[float, float]
+    num_sequences: int  # N
+    memorizer: SequenceMemorizer  # as it was built
+    exact: bool  # whether it predicts every label
+    seconds: tuple[float, float]  # to build, and to predict
 
     @property
     def num_keys(self) -> int:
@@ -40,9 +33,6 @@ class GrowthPoint:
 
 def prefixes(total: int) -> tuple[int, ...]:
     """Return 64, 256, 1024, ... below a number, and the number itself.
-
-    Args:
-        total: the number, at least 1
 
     Example:
         >>> prefixes(1000)
@@ -103,14 +93,6 @@ def growth(
 
 def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = False) -> float:
     """Return the slope of log(counts) against log(keys), by least squares.
-
-    Args:
-        keys: M of each point
-        counts: of weights, one for each M
-        after_log: divide counts by sqrt(log2(keys)) before
-
-    Raises:
-        ParameterError: for fewer than two different numbers of keys, and for numbers below 2
 
     Example:
         >>> round(exponent([64, 256, 1024], [80, 160, 320]), 3)

@@ -21,13 +21,7 @@ SPARE = 8
 def largest_sizes(
     memorizer: SequenceMemorizer, dataset: SequenceDataset, sizes: Sizes
 ) -> dict[str, int]:
-    """Return the largest possible value of each size but for `keys`, `width` and `label_bits`.
-
-    Args:
-        memorizer: the network
-        dataset: the data
-        sizes: of the record; the limits of some depend on others
-    """
+    """Return the largest possible value of each size but for `keys`, `width` and `label_bits`."""
     columns, ids = memorizer.encode_dataset(dataset)
     contexts, _ = dataset.keys(np.arange(len(dataset.tokens)))
     hashes = _bits_of_hashes(memorizer, columns)

@@ -18,28 +18,24 @@ import numpy as np
 import numpy.typing as npt
 
 Number = int | Fraction
+# One quantity for all examples (N,), int64, or objects where numbers are long or fractions.
 Column = npt.NDArray[Any]
-"""One quantity for all examples (N,), int64, or objects where numbers are long or fractions."""
 
-_WORD = 1 << 62
-"""Integers up to this size are computed in int64."""
+_WORD = 1 << 62  # Integers up to this size are computed in int64
 
 
 @dataclass(frozen=True)
 class Affine:
     """A sum of coefficients times named quantities, and a constant.
 
-    Attributes:
-        terms: coefficients by the names of quantities; those that are zero are left out
-        constant: by default 0
-
     Example:
         >>> Affine({"x": 2, "y": 0}, 1)
         Affine(terms={'x': 2}, constant=1)
     """
 
+    # coefficients by the names of quantities; those that are zero are left out
     terms: Mapping[str, Number] = field(default_factory=dict)
-    constant: Number = 0
+    constant: Number = 0  # by default 0
 
     def __post_init__(self) -> None:
         kept = {name: value for name, value in self.terms.items() if value}
@@ -51,33 +47,23 @@ class Step:
     """A hidden layer: units relu(...) of registers, and registers made of units.
 
     Registers that do not change are kept.
-
-    Attributes:
-        units: what goes into each relu, by the name of the unit
-        updates: registers that change, as sums of units and of registers; other registers than the
-            changed one itself, and that one where its coefficient is not 1, are copied by units
-            relu(r) of their own, so that they must not be negative
     """
 
-    units: Mapping[str, Affine]
+    units: Mapping[str, Affine]  # what goes into each relu, by the name of the unit
+    # registers that change, as sums of units and of registers; other registers than the changed one
+    # itself, and that one where its coefficient is not 1, are copied by units relu(r) of their own,
+    # so that they must not be negative
     updates: Mapping[str, Affine]
 
 
 @dataclass(frozen=True)
 class Program:
-    """Registers from inputs, steps, and outputs from registers.
+    """Registers from inputs, steps, and outputs from registers."""
 
-    Attributes:
-        inputs: names of the inputs, in order
-        start: registers as affine functions of the inputs
-        steps: hidden layers, in order
-        outputs: affine functions of the registers, in order
-    """
-
-    inputs: tuple[str, ...]
-    start: Mapping[str, Affine]
-    steps: tuple[Step, ...]
-    outputs: tuple[Affine, ...]
+    inputs: tuple[str, ...]  # names of the inputs, in order
+    start: Mapping[str, Affine]  # registers as affine functions of the inputs
+    steps: tuple[Step, ...]  # hidden layers, in order
+    outputs: tuple[Affine, ...]  # affine functions of the registers, in order
 
     def network(self) -> "Network":
         """Return the network that computes what this program does: a coordinate for each register.
@@ -110,28 +96,16 @@ class Program:
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """`x -> W x + b`, the non-zero weights row by row.
+    """`x -> W x + b`, the non-zero weights row by row."""
 
-    Attributes:
-        columns: for each row the places of its weights
-        values: for each row its weights
-        biases: a number a row
-        width: the length of x
-    """
-
-    columns: tuple[tuple[int, ...], ...]
-    values: tuple[tuple[Number, ...], ...]
-    biases: tuple[Number, ...]
-    width: int
+    columns: tuple[tuple[int, ...], ...]  # for each row the places of its weights
+    values: tuple[tuple[Number, ...], ...]  # for each row its weights
+    biases: tuple[Number, ...]  # a number a row
+    width: int  # the length of x
 
     @classmethod
     def of(cls, rows: Iterable[Affine], names: Sequence[str]) -> "SparseMatrix":
-        """Return rows that are affine functions of quantities with these names, in this order.
-
-        Args:
-            rows: one for each entry of W x + b
-            names: one for each entry of x
-        """
+        """Return rows that are affine functions of quantities with these names, in this order."""
         index = {name: place for place, name in enumerate(names)}
         listed = list(rows)
         return cls(
@@ -151,12 +125,7 @@ class SparseMatrix:
         ]
 
     def added_to(self, before: Sequence[Column], inputs: Sequence[Column]) -> list[Column]:
-        """Return `before` + W x + b; where a row is empty, the column itself.
-
-        Args:
-            before: a column (count,) for each row
-            inputs: a column (count,) for each entry of x
-        """
+        """Return `before` + W x + b; where a row is empty, the column itself."""
         sizes, found = self._sizes(inputs), list(before)
         for place, (row, values, bias) in enumerate(
             zip(self.columns, self.values, self.biases, strict=True)
@@ -191,16 +160,10 @@ class SparseMatrix:
 
 @dataclass(frozen=True)
 class Network:
-    """A ReLU network with skip connections.
+    """A ReLU network with skip connections."""
 
-    Attributes:
-        layers: affine maps: the first makes x of the inputs, the last reads the outputs of x, and
-            between them are the pairs W_1, W_2 of blocks `x <- x + W_2 relu(W_1 x)`
-
-    Raises:
-        ValueError: for layers that do not fit together, and rows that name an input twice
-    """
-
+    # affine maps: the first makes x of the inputs, the last reads the outputs of x, and between
+    # them are the pairs W_1, W_2 of blocks `x <- x + W_2 relu(W_1 x)`
     layers: tuple[SparseMatrix, ...]
 
     def __post_init__(self) -> None:
@@ -276,9 +239,6 @@ class Network:
 def bits(number: Number) -> int:
     """Return the length of an integer, or of numerator and denominator less one.
 
-    Args:
-        number: an integer or a Fraction
-
     Example:
         >>> bits(-5), bits(Fraction(1, 4))
         (3, 3)
@@ -299,15 +259,6 @@ def combination(
     columns: Sequence[Column], values: Sequence[Number], bias: Number, *, divided_by: int = 1
 ) -> Column:
     """Sum values times columns (of one length) and a bias; then divide by an integer.
-
-    Args:
-        columns: one at least, each (N,)
-        values: one for each column
-        bias: what is added to each entry
-        divided_by: by default 1
-
-    Returns:
-        a column (N,)
 
     Example:
         >>> combination([np.array([1, 3]), np.array([5, 6])], [2, -1], 10, divided_by=2).tolist()

@@ -16,31 +16,20 @@ from constructive.sequences.examples import SequenceDataset
 from constructive.support.arrays import Integers
 from constructive.support.errors import PrecisionError
 
-TRIES = 32
-"""Random choices of one size before a larger one is tried."""
-MOST_BITS = 61
-"""Of a modulus, so that remainders fit into int64."""
-_WIDEST = 1 << 40
-"""Of the entries of a projection."""
+TRIES = 32  # Random choices of one size before a larger one is tried
+MOST_BITS = 61  # Of a modulus, so that remainders fit into int64
+_WIDEST = 1 << 40  # Of the entries of a projection
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """Tokens as integers z in 0, ..., size - 1, and z mod q, which still tells examples apart.
+    """Tokens as integers z in 0, ..., size - 1, and z mod q, which still tells examples apart."""
 
-    Attributes:
-        weights: (d,), of z = weights.x + offset, with x as it was given
-        offset: what makes all z of the examples 0 or more
-        size: U, above all z
-        modulus: q
-        residues: z mod q of each token (V,)
-    """
-
-    weights: tuple[Any, ...]
-    offset: int
-    size: int
-    modulus: int
-    residues: Integers
+    weights: tuple[Any, ...]  # (d,), of z = weights.x + offset, with x as it was given
+    offset: int  # what makes all z of the examples 0 or more
+    size: int  # U, above all z
+    modulus: int  # q
+    residues: Integers  # z mod q of each token (V,)
 
     @property
     def bits(self) -> int:
@@ -49,16 +38,7 @@ class Projection:
 
 
 def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
-    """Return random integer combinations of the entries, then the smallest modulus that was found.
-
-    Args:
-        examples: whose tokens are projected
-        rng: of all random choices
-
-    Raises:
-        PrecisionError: where no projection of weights up to 2^40 tells the examples apart, or no
-            modulus that fits into int64
-    """
+    """Return random integer combinations of the entries, and the smallest modulus found."""
     width = examples.tokens.shape[1]
     unit = lcm(*(x.denominator for x in examples.tokens.ravel()))
     whole = np.frompyfunc(int, 1, 1)(examples.tokens * unit)
@@ -91,20 +71,7 @@ def smallest_modulus(
     suits: Callable[[Integers], bool],
     rng: np.random.Generator,
 ) -> tuple[int, Integers]:
-    """Find a modulus of few bits whose residues suit; all values suit as they are.
-
-    Args:
-        values: integers (V,), not negative
-        size: above all values
-        suits: says whether residues (V,) will do
-        rng: of all random choices
-
-    Returns:
-        the modulus, and the residues (V,)
-
-    Raises:
-        PrecisionError: where none was found that fits into int64, or the values do not suit
-    """
+    """Find a modulus of few bits whose residues suit; all values suit as they are."""
     if size.bit_length() <= MOST_BITS:
         values = values.astype(np.int64)  # quicker than objects
     for bits in chain(range(2, MOST_BITS), repeat(MOST_BITS, 1000)):
@@ -123,12 +90,7 @@ def smallest_modulus(
 
 
 def none_found(what: str, bits: int) -> PrecisionError:
-    """Return an error that is hardly ever raised: nearly all numbers of so many bits will do.
-
-    Args:
-        what: was not found
-        bits: up to which it was sought
-    """
+    """Return an error that is hardly ever raised: nearly all numbers of so many bits will do."""
     return PrecisionError(
         f"no {what} of up to {bits} bits tells the examples apart",
         witness=bits,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from constructive.sequences.bounds import Sizes
 from constructive.sequences.storage import Json
 
-_LARGEST = 1 << 32
-"""Of the sizes in a record."""
+_LARGEST = 1 << 32  # Of the sizes in a record
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,6 @@ Floats = npt.NDArray[np.floating[Any]]
 class RoundedNetwork:
     """`x -> W x + b` for each layer, in floats, with relu and skip connections as in `Network`.
 
-    Attributes:
-        layers: pairs of W (outputs, inputs) and b (outputs,)
-
     Example:
         >>> from constructive.sequences.network import Affine, Program
         >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
@@ -35,19 +32,11 @@ class RoundedNetwork:
         array([[7.]], dtype=float32)
     """
 
-    layers: tuple[tuple[Floats, Floats], ...]
+    layers: tuple[tuple[Floats, Floats], ...]  # pairs of W (outputs, inputs) and b (outputs,)
 
     @classmethod
     def of(cls, network: Network, dtype: npt.DTypeLike) -> "RoundedNetwork":
-        """Round the weights of a network; those beyond all floats become infinite.
-
-        Args:
-            network: with exact weights
-            dtype: float64 or float32
-
-        Raises:
-            ParameterError: for another dtype
-        """
+        """Round the weights of a network; those beyond all floats become infinite."""
         kind = float_type(dtype)
         return cls(tuple(_dense(layer, kind) for layer in network.layers))
 
@@ -69,19 +58,7 @@ def rounded_outputs(
     *,
     every: bool,
 ) -> Floats:
-    """Return what a memorizer gives if all is computed in floats, as exported models compute it.
-
-    Args:
-        embedding: of the `SequenceMemorizer`
-        attention: of the `SequenceMemorizer`; the mean is a sum of rounded shares 1/n
-        classifier: of the `SequenceMemorizer`
-        tokens: (V, d), in the type in which all is computed
-        ids: (N, n), the tokens of each sequence
-        every: whether every position has an output, and not the last one alone
-
-    Returns:
-        outputs (N,), or (N n,)
-    """
+    """Return what a memorizer gives if all is computed in floats, as exported models compute it."""
     kind = tokens.dtype
     with np.errstate(all="ignore"):  # what overflows is not reproduced
         stream = RoundedNetwork.of(embedding, kind)(tokens)
@@ -97,16 +74,7 @@ def rounded_outputs(
 
 
 def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
-    """Raise PrecisionError where a weight is not a number of that type.
-
-    Args:
-        weights: exact ones
-        dtype: float64 or float32
-
-    Raises:
-        PrecisionError: where a weight is not finite or rounded
-        ParameterError: for other types than float64 and float32
-    """
+    """Raise PrecisionError where a weight is not a number of that type."""
     kind = float_type(dtype)
     for weight in weights:
         (rounded,) = floats([weight], kind)
@@ -123,10 +91,6 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
 def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
     """Round numbers; to infinity where they are beyond all floats.
 
-    Args:
-        numbers: integers and Fractions
-        dtype: of floats
-
     Example:
         >>> floats([Fraction(1, 2), 10**400], np.float64)
         array([0.5, inf])
@@ -136,15 +100,7 @@ def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
 
 
 def rows_of_floats(columns: Sequence[Column], dtype: npt.DTypeLike) -> Floats:
-    """Return rounded columns side by side: (V, d).
-
-    Args:
-        columns: numbers (V,), one for each entry of tokens
-        dtype: float64 or float32
-
-    Raises:
-        ParameterError: for another dtype
-    """
+    """Return rounded columns side by side: (V, d)."""
     kind = float_type(dtype)
     return np.stack([floats(column.tolist(), kind) for column in columns], axis=-1)
 

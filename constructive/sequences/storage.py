@@ -18,15 +18,11 @@ from constructive.support.errors import ParameterError
 from constructive.support.files import replacing
 from constructive.support.reading import reading
 
-Json = Any
-"""What the json module reads and writes."""
+Json = Any  # What the json module reads and writes
 
 
 def written(number: Number) -> str:
     """Return a number in base 16.
-
-    Args:
-        number: an integer or a Fraction
 
     Example:
         >>> written(-31), written(Fraction(3, 16))
@@ -39,12 +35,6 @@ def written(number: Number) -> str:
 
 def number(text: str) -> Number:
     """Return the number that `written` wrote.
-
-    Args:
-        text: what it wrote
-
-    Raises:
-        ValueError: for any other text
 
     Example:
         >>> number("3/10"), number("-1f")
@@ -61,12 +51,6 @@ def number(text: str) -> Number:
 
 def encoded(value: Hashable) -> Json:
     """Return a symbol or class as a kind and a value.
-
-    Args:
-        value: a string, bytes, a number, None, or a tuple of these
-
-    Raises:
-        ParameterError: for kinds it does not know
 
     Example:
         >>> encoded(("a", b"b", 0.5, None))
@@ -85,12 +69,6 @@ def encoded(value: Hashable) -> Json:
 
 def decoded(content: Json) -> Hashable:
     """Return the value that `encoded` encoded.
-
-    Args:
-        content: what it returned
-
-    Raises:
-        ValueError, TypeError, KeyError: for others
 
     Example:
         >>> decoded(["tuple", [["str", "a"], ["int", "-1f"]]])
@@ -130,11 +108,7 @@ _DECODERS: dict[str, Callable[[Any], Hashable]] = {
 
 
 def network_content(network: Network) -> Json:
-    """Describe a network: for each layer its inputs, and rows of columns, values and a bias.
-
-    Args:
-        network: any network
-    """
+    """Describe a network: for each layer its inputs, and rows of columns, values and a bias."""
     return {
         "residual": True,
         "layers": [
@@ -153,14 +127,7 @@ def network_content(network: Network) -> Json:
 
 
 def network_from(content: Json) -> Network:
-    """Return the network of `network_content`.
-
-    Args:
-        content: what it returned
-
-    Raises:
-        ValueError, TypeError, KeyError: for others
-    """
+    """Return the network of `network_content`."""
     return Network(
         tuple(
             SparseMatrix(
@@ -177,9 +144,6 @@ def network_from(content: Json) -> Network:
 def digest(content: Json) -> str:
     """Return SHA-256 of JSON, however it is laid out in a file.
 
-    Args:
-        content: what the json module writes
-
     Example:
         >>> digest({"a": 1})[:16]
         '015abd7f5cc57a2d'
@@ -189,13 +153,9 @@ def digest(content: Json) -> str:
 
 
 class JsonFile(ABC):
-    """What is kept in a JSON file, which is read again to the same content.
+    """What is kept in a JSON file, which is read again to the same content."""
 
-    Attributes:
-        FORMAT: the text under "format"
-    """
-
-    FORMAT: ClassVar[str]
+    FORMAT: ClassVar[str]  # the text under "format"
 
     @abstractmethod
     def content(self) -> Json:

@@ -42,9 +42,6 @@ def codes(count: int) -> npt.NDArray[Any]:
 def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
     """Return the different tokens, and the index of each (N, n).
 
-    Raises:
-        DataError: for unhashable ones
-
     Example:
         >>> numbered([["a", "b"], ["b", "b"]])
         (('a', 'b'), array([[0, 1],
@@ -65,9 +62,6 @@ def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
 
 def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
     """Return tokens as integers and Fractions (V, d), or None if some are not numbers.
-
-    Raises:
-        DataError: for vectors of different lengths, and numbers that are not finite
 
     Example:
         >>> exact_vectors((0.5, 2))
@@ -97,11 +91,7 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
 def known_vectors(
     tokens: tuple[Hashable, ...], symbols: tuple[Hashable, ...] | None, width: int
 ) -> npt.NDArray[Any]:
-    """Return different tokens as a network reads them (V, d), or places of symbols (V, 1).
-
-    Raises:
-        DataError: for a token that is not among the symbols, or not a vector of d numbers
-    """
+    """Return different tokens as a network reads them (V, d), or places of symbols (V, 1)."""
     if symbols is not None:
         known = {symbol: place for place, symbol in enumerate(symbols)}
         unknown = [token for token in tokens if token not in known]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from constructive.support.errors import ParameterError, shown
 
-_LARGEST = (1 << 63) - 1
-"""The largest size of an array."""
+_LARGEST = (1 << 63) - 1  # The largest size of an array
 
 
 def require_positive(**counts: int) -> None:

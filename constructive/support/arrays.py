@@ -14,25 +14,20 @@ Single = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
+# Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache.
 CHUNK_BYTES = 4 << 20
-"""Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache."""
 
+# What `as_array` raises: exceptions of numpy, or of what is converted.
 UNREADABLE = ValueError, TypeError, RuntimeError, BufferError
-"""What `as_array` raises: exceptions of numpy, or of what is converted."""
 
 _LARGEST_EXACT_INTEGER = 2**53
 
+# Dtypes of PyTorch and of ml_dtypes, by the start of their names. All of them are in float32.
 _SHORT = "bfloat16", "float8"
-"""Dtypes of PyTorch and of ml_dtypes, by the start of their names. All of them are in float32."""
 
 
 def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[slice]:
     """Cut rows into pieces of about one size in memory; a piece has at least one row.
-
-    Args:
-        total: how many rows there are
-        bytes_per_row: what a row takes, with all that is computed of it at once
-        chunk_bytes: what a piece may take
 
     Example:
         >>> list(row_chunks(5, 8, chunk_bytes=16))
@@ -81,9 +76,6 @@ def readable_array(
 def private(name: str, values: object) -> npt.NDArray[Any]:
     """Return a read-only copy as an array; also of what only looks like one, such as a tensor.
 
-    Raises:
-        ParameterError: for what numpy cannot hold in an array
-
     Example:
         >>> given = np.zeros(2)
         >>> kept = private("weights", given)
@@ -113,9 +105,6 @@ def first_place(wrong: Booleans) -> tuple[int, ...]:
 
 def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Return float32 or float64, as numpy calls it.
-
-    Raises:
-        ParameterError: for another dtype, and for what is none
 
     Example:
         >>> float_type("float32")
@@ -172,9 +161,6 @@ class Rebuilt:
 def checked_matrix(name: str, values: object) -> Array:
     """Read `values` as a finite matrix with at least one entry.
 
-    Raises:
-        DataError: for what is none
-
     Example:
         >>> checked_matrix("vectors", [[1, 2], [3, 4]]).dtype
         dtype('float64')
@@ -193,9 +179,6 @@ def checked_array(name: str, values: object) -> Array:
     """Read `values` as a finite, read-only array of float32 or float64.
 
     It may be a view of what was given, for a computation at once; a `Dataset` keeps a copy.
-
-    Raises:
-        DataError: for what is none
     """
     view = finite_array(name, values, copy=False).view()
     view.flags.writeable = False

@@ -2,17 +2,11 @@
 
 from typing import Any
 
-_LONGEST = 200
-"""Bits of an integer, or characters, which a message shows whole."""
+_LONGEST = 200  # Bits of an integer, or characters, which a message shows whole
 
 
 class ConstructiveError(Exception):
     """Base of all errors raised on purpose by this package.
-
-    Attributes:
-        problem: what failed, with the value that failed
-        witness: the smallest evidence (indices of examples, a shape, a name), or None
-        suggestion: what to try
 
     Example:
         >>> raise CapacityError("9 examples do not fit", witness=9, suggestion="use 3 heads")

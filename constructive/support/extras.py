@@ -10,9 +10,6 @@ from constructive.support.errors import MissingExtraError
 def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
     """Import an optional module.
 
-    Raises:
-        MissingExtraError: which names the extra to install
-
     Example:
         >>> require("no_such_module", extra="demo", purpose="the demo")
         Traceback (most recent call last):
@@ -31,9 +28,6 @@ def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
 
 def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
     """Import modules that none of our extras brings; what to install for each is its value.
-
-    Raises:
-        MissingExtraError: for the first that is not installed
 
     Example:
         >>> require_packages({"no_such_module": "no-such-thing"}, purpose="the adapter")

@@ -20,8 +20,7 @@ from typing import BinaryIO, NamedTuple
 from constructive.support.arguments import as_path
 from constructive.support.errors import OutputError
 
-STANDARD_OUTPUT = Path("/dev/stdout")
-"""For every function that takes a path."""
+STANDARD_OUTPUT = Path("/dev/stdout")  # For every function that takes a path
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -32,22 +31,15 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _STREAMS = stat.S_IFIFO, stat.S_IFCHR
-_ANYBODY = 0o222
-"""The permissions to write: of the owner, the group, and others."""
+_ANYBODY = 0o222  # The permissions to write: of the owner, the group, and others
 
 
 class Target(NamedTuple):
-    """What a path stands for as an output.
+    """What a path stands for as an output."""
 
-    Attributes:
-        path: as it was given
-        name: the same behind all links
-        status: what is there, or None
-    """
-
-    path: Path
-    name: Path
-    status: os.stat_result | None
+    path: Path  # as it was given
+    name: Path  # the same behind all links
+    status: os.stat_result | None  # what is there, or None
 
     @property
     def is_standard_output(self) -> bool:
@@ -88,11 +80,6 @@ class Target(NamedTuple):
 
 def require_writable(path: str | Path) -> Target:
     """Check that a file of this name can be written; worth a call before long work.
-
-    Raises:
-        OutputError: if its folder does not exist or is not writable, for a file that is
-            write-protected (also for root), and for a folder, a block device, a socket or a loop
-            of links
 
     Example:
         >>> require_writable("/no such folder/weights.bin")
@@ -146,10 +133,6 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     A reader sees the old file or the new one, never half of one, also after an interrupt. The new
     file has the permissions of the old one. A pipe or a device gets all bytes at the end.
-
-    Raises:
-        OutputError: as `require_writable` does, and where the disk refuses
-        BrokenPipeError: if nobody reads a pipe
 
     Example:
         >>> target = Path(tempfile.mkdtemp()) / "weights.bin"
@@ -210,17 +193,7 @@ def _sent(target: Target) -> Iterator[BinaryIO]:
 
 
 def require_folder(path: str | Path, names: Sequence[str]) -> bool:
-    """Check that a folder of this name can be written; return whether one would be replaced.
-
-    Args:
-        path: the folder
-        names: the files that it will have; `/` is between a folder in it and a file
-
-    Raises:
-        OutputError: for a name that is a file, a link or a device, a folder with other files,
-            links or write-protected files in it, and where the folder around it does not exist or
-            is not writable
-    """
+    """Check that a folder of this name can be written; return whether one would be replaced."""
     path = as_path(path)
     real = _real(path)
     _require_around(path, real.parent, "the folder around it is read-only")
@@ -263,13 +236,6 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
 
     An old folder is replaced only if it holds nothing but files of these names. A reader sees the
     old folder, none for an instant, or the new one, and never half of one.
-
-    Args:
-        path: the folder
-        names: the files that will be written; folders within it, as in `"proofs/a.json"`, are made
-
-    Raises:
-        OutputError: as `require_folder` does, and where the disk refuses
 
     Example:
         >>> target = Path(tempfile.mkdtemp()) / "data"

@@ -15,12 +15,7 @@ from typing import Any
 def attach(
     package: str, source: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, by the imports in its text.
-
-    Args:
-        package: its `__name__`
-        source: its `__file__`
-    """
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, by the imports in its text."""
     tree = ast.parse(Path(source).read_text(encoding="utf-8"))
     homes = {
         alias.name: node.module

@@ -30,11 +30,10 @@ from constructive.support.progress import report
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Arrays = Mapping[str, npt.NDArray[Any]]
-Place = Arrays | str
-"""The arrays themselves, or a folder with a file of each."""
+Place = Arrays | str  # The arrays themselves, or a folder with a file of each
 
+# What dask says of a task whose workers died; by name, as dask is optional.
 _LOST = ("KilledWorker", "FutureCancelledError", "CommClosedError")
-"""What dask says of a task whose workers died; by name, as dask is optional."""
 _ABOUT = "about.json"
 _SHA256 = "sha256"
 
@@ -115,12 +114,6 @@ def _elsewhere(
 def require_executor(executor: object) -> None:
     """Check what was given as an executor.
 
-    Args:
-        executor: what was given
-
-    Raises:
-        ParameterError: for what is not an executor
-
     Example:
         >>> require_executor(4)
         Traceback (most recent call last):
@@ -140,13 +133,6 @@ def require_executor(executor: object) -> None:
 @contextmanager
 def shared(arrays: Arrays, folder: Path | None = None) -> Iterator[str]:
     """Write arrays to a folder of their own, and remove it in the end.
-
-    Args:
-        arrays: by name
-        folder: where that folder is made; by default where temporary files are
-
-    Raises:
-        OutputError: where it cannot be written
 
     Example:
         >>> with shared({"order": np.arange(3)}) as place:
@@ -172,14 +158,7 @@ def shared(arrays: Arrays, folder: Path | None = None) -> Iterator[str]:
 
 
 def arrays_at(place: Place) -> Arrays:
-    """Return the arrays themselves, in any process.
-
-    Args:
-        place: what `shared` gave, or the arrays
-
-    Raises:
-        ParameterError: where this process cannot read that folder
-    """
+    """Return the arrays themselves, in any process."""
     return _opened(place) if isinstance(place, str) else place
 
 
@@ -193,14 +172,7 @@ def _opened(place: str) -> Arrays:
 
 
 def require_seen(path: str | Path) -> None:
-    """Check that this process can read a file, which may be one on another machine.
-
-    Args:
-        path: the file
-
-    Raises:
-        ParameterError: where it cannot
-    """
+    """Check that this process can read a file, which may be one on another machine."""
     try:
         Path(path).open("rb").close()
     except OSError as error:

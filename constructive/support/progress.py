@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+# Called with (step, done, total) while long work goes on.
 Progress = Callable[[str, int, int], None]
-"""Called with (step, done, total) while long work goes on."""
 
+# A context and no global state: each thread and each task of asyncio has its own.
 _LISTENER: ContextVar[Progress | None] = ContextVar("progress", default=None)
-"""A context and no global state: each thread and each task of asyncio has its own."""
 
 
 @contextmanager
@@ -34,11 +34,6 @@ def progress_to(listener: Progress | None) -> Iterator[None]:
 
 def report(step: str, done: int, total: int) -> None:
     """Tell the listener of this context, if there is one, what has been done.
-
-    Args:
-        step: what is being done, in words
-        done: how much of it
-        total: of how much
 
     Example:
         >>> report("solve", 1, 2)

@@ -7,11 +7,11 @@ from pathlib import Path
 from constructive.support.arguments import as_path
 from constructive.support.errors import FormatError
 
+# What a reader raises for content that is spoilt.
 _SPOILT = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError,
     ZeroDivisionError,
 )  # fmt: skip
-"""What a reader raises for content that is spoilt."""
 
 
 def read_file(path: str | Path) -> bytes:
@@ -27,15 +27,6 @@ def read_file(path: str | Path) -> bytes:
 @contextmanager
 def reading(path: str | Path, what: str, written_by: str) -> Iterator[bytes]:
     """Read a file; what its content then makes a reader raise becomes a FormatError.
-
-    Args:
-        path: the file
-        what: what it should be, with an article
-        written_by: who writes such files
-
-    Raises:
-        FormatError: if it is not what it should be
-        OSError: if it cannot be read
 
     Example:
         >>> with reading(__file__, "a number", "print") as content:

@@ -12,9 +12,6 @@ class Registry(Mapping[str, Entry]):
 
     A new kind is a file, and a line among the homes.
 
-    Args:
-        homes: where each lives, as `"module:attribute"`
-
     Example:
         >>> numbers = Registry({"pi": "math:pi"})
         >>> list(numbers), numbers["pi"]

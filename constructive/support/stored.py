@@ -19,11 +19,10 @@ import numpy.typing as npt
 from constructive.support.arrays import row_chunks
 from constructive.support.errors import FormatError
 
-BLOCK_BYTES = 16 << 20
-"""Size of the blocks in which a whole array is read."""
+BLOCK_BYTES = 16 << 20  # Size of the blocks in which a whole array is read
 
+# What tells whether a file is still the one that was opened.
 _KEPT = "device", "inode", "size", "time of the last change"
-"""What tells whether a file is still the one that was opened."""
 
 _WRITE_ANEW = "write it anew with numpy.save, or Dataset.save_folder"
 
@@ -36,31 +35,18 @@ class StoredArray:
     change are compared. This does not see a program that changes bytes and sets that time back, nor
     one that writes through a mapping of the file, which need not change its time at once. A file
     that is cut off while its rows are in use ends the process, as it does for every mapping.
-
-    Attributes:
-        path: the file
-        dtype: as it is stored
-        shape: (T, ...), of one axis at least
-        start: bytes before the first entry
-        identity: device, inode, size and time of the last change; None for what is not compared
     """
 
-    path: Path
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    start: int
+    path: Path  # the file
+    dtype: np.dtype[Any]  # as it is stored
+    shape: tuple[int, ...]  # (T, ...), of one axis at least
+    start: int  # bytes before the first entry
+    # device, inode, size and time of the last change; None for what is not compared
     identity: tuple[int | None, ...]
 
     @classmethod
     def at(cls, path: str | Path) -> "StoredArray":
         """Read the header of a file, and compare its size with that.
-
-        Args:
-            path: a .npy file with a header of version 1.0, in C order
-
-        Raises:
-            FormatError: for what is no such file, or longer or shorter than its header says
-            OSError: if it cannot be read
 
         Example:
             >>> import tempfile
@@ -104,12 +90,7 @@ class StoredArray:
         return replace(self, identity=(None, None, *self.identity[2:]))
 
     def mapped(self) -> npt.NDArray[Any]:
-        """Map the whole array, read-only: (T, ...). Memory is taken by the rows that are read.
-
-        Raises:
-            FormatError: if the file is not the one that was opened, or is gone
-            OSError: if it cannot be read
-        """
+        """Map the whole array, read-only: (T, ...). Memory is taken by the rows that are read."""
         with self._opened() as file:
             # A plain array, as what is computed from a mapped one should be in memory.
             return np.asarray(np.memmap(file, self.dtype, "r", self.start, self.shape))

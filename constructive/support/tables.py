@@ -14,11 +14,6 @@ from rich.table import Table
 def new_table(*headings: str, left: Collection[str] | None = None, fold: bool = False) -> Table:
     """Return a table without lines and rows.
 
-    Args:
-        headings: of its columns
-        left: those whose columns are flush left, by default all; the others are flush right
-        fold: continue long texts in the next line, and do not cut them
-
     Example:
         >>> [column.justify for column in new_table("name", "number", left=("name",)).columns]
         ['left', 'right']
@@ -98,13 +93,9 @@ class Sheet:
 
 
 class Shown(ABC):
-    """What shows itself as a sheet, as text and in notebooks.
+    """What shows itself as a sheet, as text and in notebooks."""
 
-    Attributes:
-        sheet_width: characters of a line of its table
-    """
-
-    sheet_width: ClassVar[int] = 100
+    sheet_width: ClassVar[int] = 100  # characters of a line of its table
 
     @abstractmethod
     def _sheet(self) -> Sheet:

@@ -20,8 +20,7 @@ from constructive.support.reading import reading
 
 Made = TypeVar("Made")
 
-_LENGTH = 8
-"""Bytes that say how long the header is; and what its end is a multiple of."""
+_LENGTH = 8  # Bytes that say how long the header is; and what its end is a multiple of
 
 
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
@@ -42,19 +41,12 @@ def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> byt
 
 
 class Form(NamedTuple):
-    """What a kind of file is.
+    """What a kind of file is."""
 
-    Attributes:
-        name: its format, as the metadata have it
-        key: of the description in the metadata
-        what: what is in it, in words
-        written_by: who writes such files
-    """
-
-    name: str
-    key: str
-    what: str
-    written_by: str
+    name: str  # its format, as the metadata have it
+    key: str  # of the description in the metadata
+    what: str  # what is in it, in words
+    written_by: str  # who writes such files
 
 
 def require_only(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
@@ -77,14 +69,7 @@ def load(
     make: Callable[[dict[str, Array], Any], Made],
     others: Mapping[str, Callable[[dict[str, Array], Any], Made]] | None = None,
 ) -> Made:
-    """Return what `make` makes of the arrays and the description in a file.
-
-    Args:
-        path: the file
-        form: which kind it has to be
-        make: called with arrays by name and the JSON, inside `reading`
-        others: the same for other formats of such files, by name; they may have no description
-    """
+    """Return what `make` makes of the arrays and the description in a file."""
     with reading(path, form.what, form.written_by) as content:
         if content.startswith(b"PK"):
             raise ValueError("it is a zip archive, as data sets are")

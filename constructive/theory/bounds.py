@@ -12,10 +12,8 @@ from typing import Literal
 from constructive.support.arguments import require_positive
 from constructive.support.errors import CapacityError
 
-Theorem = Literal["saturated", "rank_one"]
-"""The heads of Theorem 1, and those of Theorem 2."""
-Groups = tuple[tuple[int, int], ...]
-"""Groups (start, stop) of examples."""
+Theorem = Literal["saturated", "rank_one"]  # The heads of Theorem 1, and those of Theorem 2
+Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
 
 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
@@ -202,38 +200,23 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
 
 @dataclass(frozen=True)
 class Plan:
-    """Which construction is used, with which head dimension, and how many examples it holds.
+    """Which construction is used, with which head dimension, and how many examples it holds."""
 
-    Attributes:
-        construction: its name
-        num_heads: H
-        head_dim: d_h
-        capacity: the number of examples it holds
-        rank_one: whether heads are of rank one, and use one column of W_Q and W_K
-    """
-
-    construction: str
-    num_heads: int
-    head_dim: int
-    capacity: int
-    rank_one: bool
+    construction: str  # its name
+    num_heads: int  # H
+    head_dim: int  # d_h
+    capacity: int  # the number of examples it holds
+    rank_one: bool  # whether heads are of rank one, and use one column of W_Q and W_K
 
 
 @dataclass(frozen=True)
 class TheoremHeads:
-    """The heads of a theorem, and what it says of them.
+    """The heads of a theorem, and what it says of them."""
 
-    Attributes:
-        name: what users ask for
-        formula: how many examples H heads hold
-        theorem: where that is proved
-        rank_one: whether every W_K W_Q^T is of rank one, and d_h does not matter
-    """
-
-    name: Theorem
-    formula: str
-    theorem: str
-    rank_one: bool
+    name: Theorem  # what users ask for
+    formula: str  # how many examples H heads hold
+    theorem: str  # where that is proved
+    rank_one: bool  # whether every W_K W_Q^T is of rank one, and d_h does not matter
 
     def capacity(self, num_heads: int, context_size: int, head_dim: int) -> int:
         """Return how many examples H such heads hold.
@@ -294,5 +277,5 @@ class TheoremHeads:
 
 SATURATED = TheoremHeads("saturated", "H(min(n, d_h) - 1) + 1", "Theorem 1", rank_one=False)
 RANK_ONE = TheoremHeads("rank_one", "H(n - 1) + 1", "Theorem 2", rank_one=True)
+# The theorems' heads by their names.
 THEOREMS: dict[Theorem, TheoremHeads] = {heads.name: heads for heads in (SATURATED, RANK_ONE)}
-"""The theorems' heads by their names."""

@@ -35,30 +35,22 @@ from constructive.exact import modular
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.theory.context_spans import Spans, spans_of
 
-_PRIMES = 4
-"""Primes that are tried as long as the bounds differ."""
+_PRIMES = 4  # Primes that are tried as long as the bounds differ
+# Random combinations of the dependencies that were found, whose supports are taken together.
 _MIXTURES = 8
-"""Random combinations of the dependencies that were found, whose supports are taken together."""
 
 
 @dataclass(frozen=True, eq=False)
 class ContextCapacity:
-    """Bounds of c(E; H), and the set J that gives the upper one.
+    """Bounds of c(E; H), and the set J that gives the upper one."""
 
-    Attributes:
-        lower: the rank of random elements of all L_t, modulo a prime
-        upper: T - |J| + k_J + (H - 1) delta_J, for T different inputs
-        num_heads: H
-        blamed: J, ascending; empty where none was found whose bound is below the number of
-            different inputs: that is c(E; H) if the bounds agree
-        spans: k_J and delta_J, with vectors that prove them
-    """
-
-    lower: int
-    upper: int
-    num_heads: int
+    lower: int  # the rank of random elements of all L_t, modulo a prime
+    upper: int  # T - |J| + k_J + (H - 1) delta_J, for T different inputs
+    num_heads: int  # H
+    # J, ascending; empty where none was found whose bound is below the number of different inputs:
+    # that is c(E; H) if the bounds agree
     blamed: Integers
-    spans: Spans
+    spans: Spans  # k_J and delta_J, with vectors that prove them
 
     @property
     def exact(self) -> bool:
@@ -165,19 +157,13 @@ def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Intege
 
 
 class LeastHeads(NamedTuple):
-    """The smallest H that contexts allow for all different inputs, and why.
+    """The smallest H that contexts allow for all different inputs, and why."""
 
-    Attributes:
-        heads: H; None where no number of heads will do
-        below: what was found with one head less (with H = 1: with that), whose J says why
-        decided: whether c(E; H) is proved to be the number of different inputs
-        different: one example of each input
-    """
-
-    heads: int | None
+    heads: int | None  # H; None where no number of heads will do
+    # what was found with one head less (with H = 1: with that), whose J says why
     below: ContextCapacity
-    decided: bool
-    different: Integers
+    decided: bool  # whether c(E; H) is proved to be the number of different inputs
+    different: Integers  # one example of each input
 
 
 def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:

@@ -23,21 +23,15 @@ Vectors = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Spans:
-    """Two spaces of contexts: that of their tokens, and that of differences within them.
+    """Two spaces of contexts: that of their tokens, and that of differences within them."""
 
-    Attributes:
-        tokens: k, the dimension that all tokens span
-        differences: delta, the dimension that the differences of tokens of one context span
-        orthogonal: d - delta integer vectors, the first d - k orthogonal to all tokens, the others
-            constant within each context; entry `pivots[i]` of vector i is not zero, and that of all
-            later ones is, so that they are independent
-        pivots: an entry of each vector
-    """
-
-    tokens: int
-    differences: int
+    tokens: int  # k, the dimension that all tokens span
+    differences: int  # delta, the dimension that the differences of tokens of one context span
+    # d - delta integer vectors, the first d - k orthogonal to all tokens, the others constant
+    # within each context; entry `pivots[i]` of vector i is not zero, and that of all later ones is,
+    # so that they are independent
     orthogonal: Vectors
-    pivots: tuple[int, ...]
+    pivots: tuple[int, ...]  # an entry of each vector
 
 
 def spans_of(contexts: Array) -> Spans:

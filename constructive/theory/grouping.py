@@ -29,8 +29,7 @@ STATEMENT = (
     "but the first has another query in its span"
 )
 _ATTEMPTS = 8
-_AT_ONCE = 1 << 20
-"""Products of queries and normals that are held at a time."""
+_AT_ONCE = 1 << 20  # Products of queries and normals that are held at a time
 _OTHER = "certify the data that the memorizer was built for"
 
 
@@ -84,13 +83,6 @@ def separate(
 
     groups: (start, stop) of consecutive examples
     earlier: whether others are those of the groups before alone
-
-    Returns:
-        (H, d), zero for empty groups and the first one
-
-    Raises:
-        RefutedError: for a dependent group, and for another query in the span of one
-        UndecidedError: where that is so modulo p only
     """
     queries = modular.residues(dataset.queries, prime)
     normals = np.zeros((len(groups), dataset.width))

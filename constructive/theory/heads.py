@@ -13,8 +13,8 @@ from constructive.support.foreign import in_three_parts
 from constructive.theory import bounds
 from constructive.theory.context_capacity import LeastHeads, least_heads
 
+# Dimensions whose mean squares are below this part of the largest ones are there by a hair.
 _HAIR = 1e-14
-"""Dimensions whose mean squares are below this part of the largest ones are there by a hair."""
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,11 @@ all, k + (H - 1) delta >= T for H >= T, so that c(E; H) = c(E; T).
 from constructive.support.errors import ParameterError
 from constructive.support.memory import physical_memory
 
-MOST = 10**5
-"""Heads that nobody needs for fewer examples; as many take a minute or two to build."""
+MOST = 10**5  # Heads that nobody needs for fewer examples; as many take a minute or two to build
 
-_COPIES = 4
-"""Arrays of the size of weights and Z that are in memory together, about."""
+_COPIES = 4  # Arrays of the size of weights and Z that are in memory together, about
 
-_SHORT = 10**30
-"""Numbers below it are printed in full."""
+_SHORT = 10**30  # Numbers below it are printed in full
 
 
 def require_heads(num_heads: int, num_examples: int, each: int) -> None:

@@ -85,14 +85,6 @@ class Ledger:
 def holds(kind: Kind, condition: object) -> None:
     """Check an instance as the pages do, which import this; run by `run`, they count it, too.
 
-    Args:
-        kind: "symbolic", "exact" or "certificate"
-        condition: what has to be True, or PROVED
-
-    Raises:
-        ParameterError: for another kind
-        ValueError: for any other condition, be it merely truthy
-
     Example:
         >>> holds("exact", 1 + 1 == 2)
     """
@@ -111,11 +103,7 @@ def holds(kind: Kind, condition: object) -> None:
 
 
 def pages(folder: Path | None = None) -> list[Path]:
-    """Return the pages of proofs in reading order, of the package or of the checkout.
-
-    Raises:
-        ParameterError: where there are none
-    """
+    """Return the pages of proofs in reading order, of the package or of the checkout."""
     here = Path(__file__).parent.parent
     for candidate in [folder] if folder else [here / "proofs", here.parent / "proofs"]:
         found = sorted(candidate.glob("*.md"), key=_reading_order)

@@ -50,9 +50,10 @@ class PublishedBound:
     units: tuple[int, ...] = ()
 
 
+# The fields of a `PublishedBound`; units are those that the count would be of.
 _Row = tuple[str, int | None, tuple[int, ...], str, str, str]
-"""The fields of a `PublishedBound`; units are those that the count would be of."""
 
+# Transformers with feed-forward layers, and other labels: networks, orders, data, sources.
 _TRANSFORMERS = (
     ("transformer of many layers", "O~(d + n + sqrt(n N)), n labels a sequence",
      "separated tokens", "Kim, Kim, Mozafari, ICLR 2023"),
@@ -77,7 +78,6 @@ _TRANSFORMERS = (
      "different sequences, d >= 2",
      "Alcalde, Fantuzzi, Zuazua, 2025 (arXiv 2502.02270)"),
 )  # fmt: skip
-"""Transformers with feed-forward layers, and other labels: networks, orders, data, sources."""
 
 
 def published_bounds(
@@ -197,23 +197,14 @@ def three_layer_widths(num_examples: int, inputs: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Need:
-    """What a theorem needs to memorize T examples with real labels.
+    """What a theorem needs to memorize T examples with real labels."""
 
-    Attributes:
-        head_dim: d_h
-        theorem: its name
-        num_heads: the smallest H
-        capacity: how many examples these heads memorize
-        parameters: the entries of all weights
-        nonzero_parameters: those of them that are not zero
-    """
-
-    head_dim: int
-    theorem: str
-    num_heads: int
-    capacity: int
-    parameters: int
-    nonzero_parameters: int
+    head_dim: int  # d_h
+    theorem: str  # its name
+    num_heads: int  # the smallest H
+    capacity: int  # how many examples these heads memorize
+    parameters: int  # the entries of all weights
+    nonzero_parameters: int  # those of them that are not zero
 
 
 def needs(*, num_examples: int, context_size: int, width: int) -> Iterator[Need]:

@@ -19,11 +19,11 @@ from constructive.support.errors import MissingExtraError, OutputError
 from constructive.support.progress import report
 from constructive.theory import proofs
 
+# What Debian calls Rocq and its libraries.
 PACKAGES = (
     "coq", "make", "libcoq-mathcomp-analysis", "libcoq-mathcomp-algebra-tactics",
     "libcoq-mathcomp-zify",
 )  # fmt: skip
-"""What Debian calls Rocq and its libraries."""
 
 _INSTALL = f"Rocq 8.16 with mathcomp 1.15; on Debian 12: apt-get install {' '.join(PACKAGES)}"
 _GROUP = re.compile(
@@ -32,23 +32,16 @@ _GROUP = re.compile(
 )
 _STATED = re.compile(r"^(\w+)\n {5}: (.*?)\n(?=^\w+\n {5}: |\Z)", re.MULTILINE | re.DOTALL)
 _BESIDE = "Makefile", "_CoqProject", "main_theorems.txt", "sources.awk"
-_LAST_LINES = 30
-"""Of the output of `make`, where it fails."""
+_LAST_LINES = 30  # Of the output of `make`, where it fails
 
 
 @dataclass(frozen=True)
 class Theorem:
-    """A theorem that Rocq has checked.
+    """A theorem that Rocq has checked."""
 
-    Attributes:
-        name: its name in the sources
-        statement: what it says, by the name of a definition in `statements/` or in full
-        axioms: all axioms that the proofs of its group rest on, with their modules
-    """
-
-    name: str
-    statement: str
-    axioms: tuple[str, ...]
+    name: str  # its name in the sources
+    statement: str  # what it says, by the name of a definition in `statements/` or in full
+    axioms: tuple[str, ...]  # all axioms that the proofs of its group rest on, with their modules
 
 
 @dataclass(frozen=True)
@@ -105,10 +98,6 @@ def check(folder: Path | None = None) -> Report:
 
     folder: a new or empty one, which gets a copy of the sources and of what was built; nothing is
         read from it
-
-    Raises:
-        MissingExtraError: where Rocq, its libraries or make are not installed
-        OutputError: for a folder that is not empty, or cannot be written
     """
     _require_programs()
     require_new(folder)
@@ -128,10 +117,6 @@ def compiled(*names: str) -> Iterator[Path]:
     Compiled files and makefiles that were there before would be believed, so none is reused.
 
     names: of the files in the folder, without `.v`
-
-    Raises:
-        MissingExtraError: where Rocq, its libraries or make are not installed
-        OutputError: where a file does not compile
     """
     _require_programs()
     with _copy() as copy:

@@ -34,23 +34,16 @@ STATEMENT = (
     "of an earlier group is in the span of a later one; any k examples of a group have contexts "
     "whose differences of tokens, or in the first group whose tokens, span k dimensions or more"
 )
-_ATTEMPTS = 3
-"""Primes that are tried."""
+_ATTEMPTS = 3  # Primes that are tried
 
 
 @dataclass(frozen=True)
 class TooNarrow:
-    """A part of a group whose contexts span less than it has examples.
+    """A part of a group whose contexts span less than it has examples."""
 
-    Attributes:
-        examples: J
-        dimension: what their differences span, or of the first group their tokens
-        tokens: whether it is tokens
-    """
-
-    examples: tuple[int, ...]
-    dimension: int
-    tokens: bool
+    examples: tuple[int, ...]  # J
+    dimension: int  # what their differences span, or of the first group their tokens
+    tokens: bool  # whether it is tokens
 
     def __str__(self) -> str:
         what = "tokens" if self.tokens else "differences of tokens"

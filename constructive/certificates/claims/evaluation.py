@@ -28,31 +28,21 @@ from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 
 BOUNDED = "float64 with a-priori bounds"
-_READOUT_BITS = 128
-"""Bits in which W_V W_O W_D is multiplied, before it is rounded."""
+_READOUT_BITS = 128  # Bits in which W_V W_O W_D is multiplied, before it is rounded
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Residuals f(E_t, e_t) - y_t in balls, and scaled rows of Z in float64.
+    """Residuals f(E_t, e_t) - y_t in balls, and scaled rows of Z in float64."""
 
-    Attributes:
-        prec: bits with which residuals were computed; 53 in float64
-        residuals: (T, d_out) balls
-        readout: bounds every entry of the effective readout U; 0 only if all of them are
-        exponents: e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in
-            size
-        midpoints: Z, with row t times 2^(-e_t), near enough; (T, H d), or None if it was not asked
-            for
-        radius: bounds every entry of the difference; infinite if balls are not finite
-    """
-
-    prec: int
-    residuals: arb_mat
-    readout: arb
+    prec: int  # bits with which residuals were computed; 53 in float64
+    residuals: arb_mat  # (T, d_out) balls
+    readout: arb  # bounds every entry of the effective readout U; 0 only if all of them are
+    # e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in size
     exponents: Integers
+    # Z, with row t times 2^(-e_t), near enough; (T, H d), or None if it was not asked for
     midpoints: Array | None
-    radius: float
+    radius: float  # bounds every entry of the difference; infinite if balls are not finite
 
     @property
     def bounded(self) -> bool:

@@ -36,14 +36,14 @@ from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
 STATEMENT = "max |fl(f(E_t, e_t)) - y_t| <= {!r}{} for every program fl of the model {!r}: {}"
+# What is said of a bound that is no less than the targets.
 VACUOUS = " (vacuous, as no target is larger than {!r})"
-"""What is said of a bound that is no less than the targets."""
+# The statement where nothing is bounded.
 UNKNOWN = "fl(f(E_t, e_t)) is near y_t for every program fl of the model {!r}"
-"""The statement where nothing is bounded."""
+# Part of the bound of rounding by which others, who check it, may round it up.
 _OTHERS = Fraction(1, 1 << 10)
-"""Part of the bound of rounding by which others, who check it, may round it up."""
+# Of a margin may be taken, so that other ways to bound it find less than one.
 _MARGIN_ROOM = 1.0 - 2.0**-20
-"""Of a margin may be taken, so that other ways to bound it find less than one."""
 
 
 class Executed(ClaimKind):

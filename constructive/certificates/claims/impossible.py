@@ -22,13 +22,9 @@ from constructive.theory.context_spans import count_spans
 
 @dataclass(frozen=True)
 class AllWeights:
-    """All weights of some heads, of which *impossible* speaks.
+    """All weights of some heads, of which *impossible* speaks."""
 
-    Attributes:
-        num_heads: H
-    """
-
-    num_heads: int
+    num_heads: int  # H
 
 
 class Impossible(ClaimKind):

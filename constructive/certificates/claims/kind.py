@@ -21,27 +21,16 @@ Shared = TypeVar("Shared")
 
 @dataclass(frozen=True, eq=False)
 class Subject(Generic[Weights, Data]):
-    """Weights and data that claims are judged on, with the options of `certify`.
+    """Weights and data that claims are judged on, with the options of `certify`."""
 
-    Attributes:
-        weights: a memorizer, a decoder, a sequence memorizer, or all weights of some heads
-        data: of the type that such weights have
-        options: checked
-        asked: the kinds of claims that are asked for, in their order
-        fingerprints: the SHA-256 of the data, followed by that of the weights
-        rng: of primes' points
-        judged: the claims before this one, by name
-        shared: what `once` has computed, by type
-    """
-
-    weights: Weights
-    data: Data
-    options: CertifyOptions
-    asked: tuple["ClaimKind", ...]
-    fingerprints: bytes
-    rng: np.random.Generator
-    judged: dict[str, Claim] = field(default_factory=dict)
-    shared: dict[type[Any], Any] = field(default_factory=dict)
+    weights: Weights  # a memorizer, a decoder, a sequence memorizer, or all weights of some heads
+    data: Data  # of the type that such weights have
+    options: CertifyOptions  # checked
+    asked: tuple["ClaimKind", ...]  # the kinds of claims that are asked for, in their order
+    fingerprints: bytes  # the SHA-256 of the data, followed by that of the weights
+    rng: np.random.Generator  # of primes' points
+    judged: dict[str, Claim] = field(default_factory=dict)  # the claims before this one, by name
+    shared: dict[type[Any], Any] = field(default_factory=dict)  # what `once` has computed, by type
 
     def once(self, kind: type[Shared], compute: Callable[[], Shared]) -> Shared:
         """Return what several claims share, computed by the first one that needs it."""
@@ -52,21 +41,13 @@ class Subject(Generic[Weights, Data]):
 
 
 class ClaimKind(ABC):
-    """One kind of claim.
+    """One kind of claim."""
 
-    Attributes:
-        name: by which `certify` is asked for it
-        statement: its sentence, with places for numbers; the checker has the same one
-        options: the fields of `CertifyOptions` that it takes
-        needs_rows: whether it needs Z, and not outputs alone
-        usual: whether certificates make it by default
-    """
-
-    name: ClassVar[str]
-    statement: ClassVar[str]
-    options: ClassVar[frozenset[str]] = frozenset()
-    needs_rows: ClassVar[bool] = False
-    usual: ClassVar[bool] = True
+    name: ClassVar[str]  # by which `certify` is asked for it
+    statement: ClassVar[str]  # its sentence, with places for numbers; the checker has the same one
+    options: ClassVar[frozenset[str]] = frozenset()  # the fields of `CertifyOptions` that it takes
+    needs_rows: ClassVar[bool] = False  # whether it needs Z, and not outputs alone
+    usual: ClassVar[bool] = True  # whether certificates make it by default
 
     def applies(self, weights: Any) -> bool:  # noqa: ANN401, ARG002 - weights of any kind
         """Return whether there is such a claim about these weights."""

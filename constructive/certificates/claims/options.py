@@ -11,36 +11,24 @@ from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import require_executor
 
-MOST_BITS = 4096
-"""Bits after which an undecided claim stays so, by default."""
+MOST_BITS = 4096  # Bits after which an undecided claim stays so, by default
 _FEWEST_BITS = 2
 
 
 @dataclass(frozen=True)
 class CertifyOptions:
-    """What claims are judged with; each claim says which of these it takes.
+    """What claims are judged with; each claim says which of these it takes."""
 
-    Attributes:
-        epsilon: the largest error that is allowed, or None for the usual one
-        delta: the largest distance to an exact readout, or None for what can be shown
-        max_prec: bits after which an undecided claim stays so
-        seed: of the primes' points
-        model: the name of a model of `exact.models`, or None for the usual one
-        executor: where pieces of the work are done, or None for this process
-    """
-
-    epsilon: float | None = None
+    epsilon: float | None = None  # the largest error that is allowed, or None for the usual one
+    # the largest distance to an exact readout, or None for what can be shown
     delta: float | None = None
-    max_prec: int = MOST_BITS
-    seed: int = 0
-    model: str | None = None
-    executor: Executor | None = None
+    max_prec: int = MOST_BITS  # bits after which an undecided claim stays so
+    seed: int = 0  # of the primes' points
+    model: str | None = None  # the name of a model of `exact.models`, or None for the usual one
+    executor: Executor | None = None  # where pieces of the work are done, or None for this process
 
     def checked(self) -> "CertifyOptions":
         """Return the same options with bounds and bits as Python's own numbers.
-
-        Raises:
-            ParameterError: for an option that makes no sense
 
         Example:
             >>> CertifyOptions(epsilon=1).checked().epsilon

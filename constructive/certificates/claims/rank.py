@@ -51,22 +51,17 @@ from constructive.support.verdict import Claim, Verdict, pack
 ROUNDS = 12
 STATEMENT = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
 
-Refutation = tuple[str, object]
-"""A detail and a witness."""
+Refutation = tuple[str, object]  # A detail and a witness
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of Z that have to be independent.
+    """The rows of Z that have to be independent."""
 
-    Attributes:
-        count: how many
-        refuted: why they are dependent for all weights of this shape; None if they need not be
-        search: looks for a prime at which they are independent; may raise PrecisionError
-    """
-
-    count: int
+    count: int  # how many
+    # why they are dependent for all weights of this shape; None if they need not be
     refuted: Refutation | None
+    # looks for a prime at which they are independent; may raise PrecisionError
     search: Callable[[], Search]
 
 
@@ -75,8 +70,7 @@ class Rank(ClaimKind):
 
     name = "rank"
     options = frozenset({"seed"})
-    advice: ClassVar[str]
-    """What to try where it is undecided."""
+    advice: ClassVar[str]  # What to try where it is undecided
 
     @abstractmethod
     def rows(self, subject: Subject[Any, Any]) -> Rows:

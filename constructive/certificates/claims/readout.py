@@ -36,14 +36,13 @@ STATEMENT = (
     "some U' with Z U' = Y is within {!r} of the stored effective readout U (H d, d_out), "
     "entry by entry"
 )
+# The statement where no distance is shown.
 UNKNOWN = "some U' with Z U' = Y is near the stored effective readout U (H d, d_out)"
-"""The statement where no distance is shown."""
+# Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so).
 LARGEST_IN_BALLS = 2_000_000
-"""Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so)."""
-_ROOM = 1.25
-"""What is claimed is this much more than what is shown, as a checker has another R."""
+_ROOM = 1.25  # What is claimed is this much more than what is shown, as a checker has another R
+# A distance of exactly 0 is claimed as this part of the readout, for he rounds, too.
 _LEAST = 2.0**-100
-"""A distance of exactly 0 is claimed as this part of the readout, for he rounds, too."""
 
 
 def judge(

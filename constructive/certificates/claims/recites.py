@@ -16,8 +16,8 @@ from constructive.layers.recital import recital
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
+# Of the margin is left, so that other ways to bound it reach what is stated.
 _ROOM = 1.0 - 2.0**-20
-"""Of the margin is left, so that other ways to bound it reach what is stated."""
 
 
 class Recites(ClaimKind):

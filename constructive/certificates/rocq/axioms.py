@@ -8,9 +8,9 @@ import re
 
 from constructive.certificates.rocq.definitions import MAIN
 
-NAME = "axioms"
-"""The file that asks."""
+NAME = "axioms"  # The file that asks
 
+# Three axioms of mathcomp, and Rocq's machine integers.
 AXIOMS = {
     *(f"mathcomp.classical.boolp.{name}" for name in (
         "constructive_indefinite_description", "functional_extensionality_dep",
@@ -24,7 +24,6 @@ AXIOMS = {
         "lsr_spec", "ltb_spec", "mod_spec", "mul_spec", "of_to_Z", "sub_spec",
     )),
 }  # fmt: skip
-"""Three axioms of mathcomp, and Rocq's machine integers."""
 
 _MEANING = re.compile(r"^Expands to: Constant\s+([\w.]+)$", re.MULTILINE)
 

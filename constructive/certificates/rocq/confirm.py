@@ -40,8 +40,8 @@ class _Kind:
 
 
 _LAYERS = _Kind(Dataset.open, Memorizer.load, {"rank": rank, "error": error})
+# By the formats of certificates; all others are of layers.
 _KINDS = {DECODER_FORMAT: _Kind(Text.load, Decoder.load, {"recites": recites})}
-"""By the formats of certificates; all others are of layers."""
 _LAST_LINES = 12
 _UNKNOWN = "not a claim that Rocq proves of these files"
 
@@ -64,29 +64,6 @@ def confirm(
     and every number compared with the stored one. Of the certificate only p, a, columns, epsilon
     and the margin are taken, or H, J and vectors, and Rocq believes none of them. The theory is
     copied from this package and compiled each time, in a temporary folder of its own.
-
-    Args:
-        certificate: file with a claim *rank*, *error* or *recites* that is PROVED, or *impossible*
-        weights: .safetensors file of a `Memorizer` or of a `Decoder`; None for *impossible*
-        data: .npz file of a `Dataset`, or .json file of a `Text`
-        folder: a new or empty folder, which gets a copy of all that Rocq read and compiled, also
-            where it refuses: `theory`, and one by the name of each claim. Nothing is ever read
-            from it
-        max_memory: GB which Rocq may take: what it needs is estimated from the sizes, and what is
-            more is refused; by default 8
-
-    Returns:
-        PROVED, about the claims in the last line of the report if it names any, or else about all
-        of the certificate; UNDECIDED where Rocq refuses
-
-    Raises:
-        FormatError: for files which are something else, or without that claim
-        DataError: for data which do not fit the weights
-        ParameterError: for weights and data of which the claim does not hold, and for what would
-            take more memory
-        NotConfirmableError: for weights of which Rocq can confirm no claim of the certificate
-        MissingExtraError: where Rocq is not installed
-        OutputError: for a folder that is not empty, or cannot be written
     """
     loaded = Certificate.load(certificate)
     if weights is None:
@@ -115,13 +92,7 @@ def confirm_instances(
     folder: Path | None = None,
     others: Mapping[str, str] | None = None,
 ) -> Checked:
-    """Write the files of each claim, read them back, and have Rocq compile them.
-
-    Args:
-        pairs: what the files of a claim are about, and the numbers of which they have to speak
-        folder: as for `confirm`
-        others: other claims by their names, and why they are not confirmed
-    """
+    """Write the files of each claim, read them back, and have Rocq compile them."""
     rocq.require_new(folder)
     lines: list[str] = []
     with (

@@ -15,9 +15,9 @@ from constructive.exact import modular
 from constructive.support.arrays import Array, Integers
 
 MANTISSA = 53
-MAIN = "stored"
-"""The file with the theorems: the last, which needs all others."""
+MAIN = "stored"  # The file with the theorems: the last, which needs all others
 SCALARS = {"int63": "{}%uint63", "nat": "{}%N", "exponent": "({}%:Z)%R"}
+# Types of lists, and how Rocq is to read their entries.
 SCOPES = {
     "array": "%uint63",
     "arrays": "%uint63",
@@ -27,38 +27,26 @@ SCOPES = {
     "numbers": "%N",
     "masks": "",
 }
-"""Types of lists, and how Rocq is to read their entries."""
-SIGNED = "integers", "blocks"
-"""Those of integers: rows, and lists of rows."""
+SIGNED = "integers", "blocks"  # Those of integers: rows, and lists of rows
 
-_PIECE = 1 << 18
-"""Characters of a list that stays whole."""
-_FILE = 1 << 21
-"""Characters of the pieces in one file."""
+_PIECE = 1 << 18  # Characters of a list that stays whole
+_FILE = 1 << 21  # Characters of the pieces in one file
 
 
 @dataclass(frozen=True)
 class Theory:
-    """What files of one kind say, whatever their numbers are.
+    """What files of one kind say, whatever their numbers are."""
 
-    Attributes:
-        name: the theory which has to be compiled, without `.v`
-        modules: those parts of it which files need
-        definitions: the types of all definitions by their names, in their order
-        tail: the theorems
-        shares: arrays which have no power of two of their own, but that of another one
-        claim: the name of the claim that they prove
-        conclusion: the name of what has all theorems as its parts, whose axioms are asked for
-        confirmed: says in lines what is proved where Rocq accepts the files
-    """
-
-    name: str
-    modules: str
-    definitions: Mapping[str, str]
-    tail: str
+    name: str  # the theory which has to be compiled, without `.v`
+    modules: str  # those parts of it which files need
+    definitions: Mapping[str, str]  # the types of all definitions by their names, in their order
+    tail: str  # the theorems
+    # arrays which have no power of two of their own, but that of another one
     shares: Mapping[str, str] = field(default_factory=dict)
-    claim: str = ""
+    claim: str = ""  # the name of the claim that they prove
+    # the name of what has all theorems as its parts, whose axioms are asked for
     conclusion: str = ""
+    # says in lines what is proved where Rocq accepts the files
     confirmed: Callable[["Instance"], list[str]] = lambda _: []
 
     @property
@@ -76,31 +64,22 @@ class Theory:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A theory, and its numbers.
+    """A theory, and its numbers."""
 
-    Attributes:
-        theory: what is said of them
-        values: by the names of its definitions: integers, floats (arrays), or lists in lists;
-            powers of two follow from the arrays
-    """
-
-    theory: Theory
+    theory: Theory  # what is said of them
+    # by the names of its definitions: integers, floats (arrays), or lists in lists; powers of two
+    # follow from the arrays
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """The numbers of which a theorem has to speak.
+    """The numbers of which a theorem has to speak."""
 
-    Attributes:
-        arrays: as they are in files of weights and data, by their names in the files for Rocq
-        sizes: of these arrays, by their names there
-        more: how many other numbers take memory, such as those of a witness
-    """
-
+    # as they are in files of weights and data, by their names in the files for Rocq
     arrays: Mapping[str, Array]
-    sizes: Mapping[str, int]
-    more: int = 0
+    sizes: Mapping[str, int]  # of these arrays, by their names there
+    more: int = 0  # how many other numbers take memory, such as those of a witness
 
 
 def write(instance: Instance) -> dict[str, str]:

@@ -19,13 +19,11 @@ ARRAYS = (
     "contexts", "queries", "query_weights", "key_weights", "value_weights", "output_weights",
     "readout_weights", "targets", "epsilon",
 )  # fmt: skip
+# How exp is enclosed, and averages: what Rocq proves does not depend on them.
 PRECISION = "digits", "halvings", "terms", "places"
-"""How exp is enclosed, and averages: what Rocq proves does not depend on them."""
-DIGIT = 31
-"""Bits of a digit of the integers of Rocq's program."""
+DIGIT = 31  # Bits of a digit of the integers of Rocq's program
 _MATRICES = {"queries", "readout_weights", "targets", "epsilon"}
-_GUARD = 24
-"""Bits beyond those that the sizes of tokens and weights need."""
+_GUARD = 24  # Bits beyond those that the sizes of tokens and weights need
 _MOST_BITS = 1 << 14
 
 

@@ -15,8 +15,7 @@ from constructive.support.components import components
 from constructive.support.errors import ParameterError
 
 ARRAYS = "contexts", "queries"
-MODULUS = (1 << 31) - 1
-"""Of fingerprints, which tell inputs apart."""
+MODULUS = (1 << 31) - 1  # Of fingerprints, which tell inputs apart
 _ATTEMPTS = 32
 
 

@@ -6,10 +6,8 @@ from constructive.certificates.check import require_gigabytes
 from constructive.certificates.rocq.definitions import Stored
 from constructive.support.errors import ParameterError
 
-_LEAST = 1.1
-"""GB: its libraries, and one file of numbers as it is read."""
-_EACH = 400e-9
-"""GB for each stored number, and for each entry of a right inverse."""
+_LEAST = 1.1  # GB: its libraries, and one file of numbers as it is read
+_EACH = 400e-9  # GB for each stored number, and for each entry of a right inverse
 
 
 def gigabytes(known: Stored) -> float:

@@ -14,8 +14,8 @@ from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError
 
+# Additions of integers that a head makes for a token, over all: hours of Rocq's machine.
 _MOST_STEPS = 10**10
-"""Additions of integers that a head makes for a token, over all: hours of Rocq's machine."""
 _WHOLE = 2.0**53
 
 

@@ -15,17 +15,11 @@ from constructive.support.arrays import Array
 
 
 class Part(NamedTuple):
-    """Positions that are one system of equations, and their integers.
+    """Positions that are one system of equations, and their integers."""
 
-    Attributes:
-        seen: contexts; the first entry of each row is 1
-        entries: of U for the columns of Z (K, k)
-        condition: of Z, an estimate
-    """
-
-    seen: Contexts
-    entries: Array
-    condition: float
+    seen: Contexts  # contexts; the first entry of each row is 1
+    entries: Array  # of U for the columns of Z (K, k)
+    condition: float  # of Z, an estimate
 
 
 def assembled(

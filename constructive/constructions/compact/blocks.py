@@ -22,8 +22,8 @@ from constructive.layers.decoder import Decoder
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 
+# Spacings of all blocks that are tried, relative to the least one of the first block.
 _ROOMS = 1.25, 1.6, 2.2
-"""Spacings of all blocks that are tried, relative to the least one of the first block."""
 
 
 class _Block(NamedTuple):

@@ -25,17 +25,14 @@ from constructive.layers.decoder import Decoder
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.errors import ParameterError, PrecisionError
 
-LARGEST = 6144
-"""Positions of one system of equations; with more of them there are blocks."""
-BLOCK = 11
-"""Binary digits of a position within a block."""
+LARGEST = 6144  # Positions of one system of equations; with more of them there are blocks
+BLOCK = 11  # Binary digits of a position within a block
+# Binary digits of the entries of U; float32 has all integers of 24.
 _FORMATS = {"int8": 7, "int16": 15, "float32": 24}
-"""Binary digits of the entries of U; float32 has all integers of 24."""
+# Of the spacing, as room for what float32 rounds; with more outputs less is needed.
 _LARGEST_SHARE = 0.15
-"""Of the spacing, as room for what float32 rounds; with more outputs less is needed."""
 _MOST_OUTPUTS = 8
-_WINDOW = 8
-"""Tokens that a position sees by default: readouts are shortest for 8."""
+_WINDOW = 8  # Tokens that a position sees by default: readouts are shortest for 8
 _LARGEST_WINDOW = 256
 
 

@@ -20,17 +20,11 @@ from constructive.support.arrays import Array, Booleans, Integers
 
 
 class Cells(NamedTuple):
-    """What each output has to be at each position, in units of the spacing.
+    """What each output has to be at each position, in units of the spacing."""
 
-    Attributes:
-        centres: the point (N,)
-        lower: the least output without rounding (N,), -inf if there is none
-        upper: the largest one (N,), inf if there is none
-    """
-
-    centres: Array
-    lower: Array
-    upper: Array
+    centres: Array  # the point (N,)
+    lower: Array  # the least output without rounding (N,), -inf if there is none
+    upper: Array  # the largest one (N,), inf if there is none
 
     @property
     def equations(self) -> Booleans:

@@ -16,15 +16,10 @@ from constructive.support.progress import report
 
 
 class Contexts(NamedTuple):
-    """Different contexts of texts.
+    """Different contexts of texts."""
 
-    Attributes:
-        rows: Z (R, K), int8
-        following: the token that follows each of them (R,)
-    """
-
-    rows: Signs
-    following: Integers
+    rows: Signs  # Z (R, K), int8
+    following: Integers  # the token that follows each of them (R,)
 
 
 def following_of(text: Text, wanted: Integers) -> Integers:

@@ -12,14 +12,10 @@ from constructive.constructions.compact.readout import Shortest, rounded, shorte
 from constructive.layers.decoder import Decoder
 from constructive.support.progress import report
 
-_CONSTANT = 100
-"""How much cheaper the entries of the constant and of "not the most frequent" are."""
-_CODE = 5
-"""How much cheaper those of the token's own code are."""
-_HOPELESS = 2.0
-"""Times the format: more heads do not make entries so much smaller."""
-_MOST = 4
-"""Columns for each position, at most."""
+_CONSTANT = 100  # How much cheaper the entries of the constant and of "not the most frequent" are
+_CODE = 5  # How much cheaper those of the token's own code are
+_HOPELESS = 2.0  # Times the format: more heads do not make entries so much smaller
+_MOST = 4  # Columns for each position, at most
 
 
 def build_dense(plan: Plan) -> Decoder | None:

@@ -14,26 +14,17 @@ from constructive.constructions.compact.plan import Plan
 from constructive.layers.causal.saturated import EXACT
 from constructive.support.arrays import Array, row_chunks
 
-_UNIT = 2.0**-24
-"""Of rounding to nearest in float32."""
-_MORE = 1.0 + 2.0**-20
-"""For what float64 rounds in the bound itself."""
-_ENTRIES = 1 << 21
-"""Of the logits that are in memory at once."""
-_SPARE = 1.1
-"""For outputs that grow when the readout is rounded."""
+_UNIT = 2.0**-24  # Of rounding to nearest in float32
+_MORE = 1.0 + 2.0**-20  # For what float64 rounds in the bound itself
+_ENTRIES = 1 << 21  # Of the logits that are in memory at once
+_SPARE = 1.1  # For outputs that grow when the readout is rounded
 
 
 class Margins(NamedTuple):
-    """How a readout recites.
+    """How a readout recites."""
 
-    Attributes:
-        least: the smallest margin, an integer
-        share: what rounding may take of a margin, at most; 0 where logits are exact
-    """
-
-    least: float
-    share: float
+    least: float  # the smallest margin, an integer
+    share: float  # what rounding may take of a margin, at most; 0 where logits are exact
 
 
 def margins(contexts: Contexts, readout: Array, unembedding: Array) -> Margins:

@@ -16,26 +16,17 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from constructive.constructions.compact.cells import Cells
 from constructive.support.arrays import Array, Booleans
 
-_STEPS = 20
-"""Cholesky factors, at most: with enough heads there are 8 to 14."""
-_TOLERANCE = 1e-6
-"""By which outputs may miss a bound, in units of the spacing."""
+_STEPS = 20  # Cholesky factors, at most: with enough heads there are 8 to 14
+_TOLERANCE = 1e-6  # By which outputs may miss a bound, in units of the spacing
 
 
 class Solved(NamedTuple):
-    """A solution.
+    """A solution."""
 
-    Attributes:
-        multipliers: a (N,)
-        outputs: f = Z u (N,)
-        active: which positions have an active bound (N,), booleans
-        pivots: the ratio of the largest pivot of the last factor and the smallest one
-    """
-
-    multipliers: Array
-    outputs: Array
-    active: Booleans
-    pivots: float
+    multipliers: Array  # a (N,)
+    outputs: Array  # f = Z u (N,)
+    active: Booleans  # which positions have an active bound (N,), booleans
+    pivots: float  # the ratio of the largest pivot of the last factor and the smallest one
 
 
 def solve_cells(product: Array, cells: Cells, columns: int, ridge: float) -> Solved | None:

@@ -7,34 +7,22 @@ from constructive.constructions.compact.tokens import Layout
 from constructive.data.corpus import Text
 from constructive.support.arrays import Array, Integers
 
-ATTEMPTS = 12
-"""Numbers of heads that are tried."""
-MORE_HEADS = 1.08
-"""Factor from one of them to the next one."""
+ATTEMPTS = 12  # Numbers of heads that are tried
+MORE_HEADS = 1.08  # Factor from one of them to the next one
+# Columns for a position with an equation, with an inequality, and where all have equations.
 _FOR_EQUATIONS, _FOR_OTHERS, _FOR_EVERY = 1.2, 0.4, 1.1
-"""Columns for a position with an equation, with an inequality, and where all have equations."""
 
 
 class Plan(NamedTuple):
-    """Tokens, their points, and what is asked of the readout.
+    """Tokens, their points, and what is asked of the readout."""
 
-    Attributes:
-        text: one text or several
-        wanted: places of the different contexts (R,)
-        order: places of the V + 1 tokens
-        layout: of tokens
-        points: of tokens (V + 1, k)
-        every: whether all positions have equations
-        largest: what entries of U have to be smaller than
-    """
-
-    text: Text
-    wanted: Integers
-    order: Integers
-    layout: Layout
-    points: Integers
-    every: bool
-    largest: float
+    text: Text  # one text or several
+    wanted: Integers  # places of the different contexts (R,)
+    order: Integers  # places of the V + 1 tokens
+    layout: Layout  # of tokens
+    points: Integers  # of tokens (V + 1, k)
+    every: bool  # whether all positions have equations
+    largest: float  # what entries of U have to be smaller than
 
     @property
     def embedding(self) -> Array:

@@ -11,38 +11,23 @@ from constructive.constructions.compact.pivoting import Solved, solve_cells
 from constructive.constructions.compact.rounding import nearest_plane, polished
 from constructive.support.arrays import Array
 
-_RIDGE = 1e-9
-"""Of the equations, relative to K: G is exact."""
-_METRIC_RIDGE = 1e-3
-"""Of the metric of rounding, relative to K."""
-_LEAST_WEIGHT = 1e-4
-"""In that metric, of a position that is far from its bound."""
-_SPACINGS = 8
-"""Spacings that are tried at once."""
-_FINER = 0.96
-"""Ratio of spacings when entries are changed singly."""
-_PASSES = 3
-"""Of the search for the spacing; the distance of those that are tried shrinks."""
-_LARGEST = 1 << 14
-"""Spacing that is tried."""
-_SPREAD = 0.2
-"""Errors of the nearest plane are about this, times sqrt(K)."""
+_RIDGE = 1e-9  # Of the equations, relative to K: G is exact
+_METRIC_RIDGE = 1e-3  # Of the metric of rounding, relative to K
+_LEAST_WEIGHT = 1e-4  # In that metric, of a position that is far from its bound
+_SPACINGS = 8  # Spacings that are tried at once
+_FINER = 0.96  # Ratio of spacings when entries are changed singly
+_PASSES = 3  # Of the search for the spacing; the distance of those that are tried shrinks
+_LARGEST = 1 << 14  # Spacing that is tried
+_SPREAD = 0.2  # Errors of the nearest plane are about this, times sqrt(K)
 
 
 class Shortest(NamedTuple):
-    """The shortest real readout of one output, in units of the spacing.
+    """The shortest real readout of one output, in units of the spacing."""
 
-    Attributes:
-        rows: Z, integers (R, K)
-        cells: of the output
-        entries: u (K,)
-        solved: how it was found
-    """
-
-    rows: npt.NDArray[Any]
-    cells: Cells
-    entries: Array
-    solved: Solved
+    rows: npt.NDArray[Any]  # Z, integers (R, K)
+    cells: Cells  # of the output
+    entries: Array  # u (K,)
+    solved: Solved  # how it was found
 
 
 def shortest(rows: npt.NDArray[Any], cheap: Array, cells: Cells) -> Shortest | None:

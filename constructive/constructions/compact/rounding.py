@@ -14,15 +14,11 @@ import numpy as np
 from constructive.constructions.compact.cells import Cells
 from constructive.support.arrays import Array
 
-_BLOCK = 64
-"""Entries whose errors are carried on together."""
-_POWER = 10
-"""Of errors in units of what they may be; the largest ones count."""
-_TRIED = 8
-"""Entries that are tried before a step is given up."""
+_BLOCK = 64  # Entries whose errors are carried on together
+_POWER = 10  # Of errors in units of what they may be; the largest ones count
+_TRIED = 8  # Entries that are tried before a step is given up
 _STEPS = 400
-_SMALL = 1e-3
-"""Positions with less than this part of the largest slope do not choose a step."""
+_SMALL = 1e-3  # Positions with less than this part of the largest slope do not choose a step
 
 
 def nearest_plane(factor: Array, readouts: Array) -> Array:

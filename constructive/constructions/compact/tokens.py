@@ -25,33 +25,22 @@ from constructive.layers.packed.drawn import drawn_signs
 from constructive.layers.packed.rules import parity
 from constructive.support.arrays import Array, Integers
 
-SCALE = 64
-"""Of logits: the least product of a query and a difference of keys is 2."""
-_PARITIES = 16
-"""Signs of a position; one more where d would be even."""
-_LEAST_PERIOD = 8
-"""Binary digits of a position: enough for that many different masks."""
+SCALE = 64  # Of logits: the least product of a query and a difference of keys is 2
+_PARITIES = 16  # Signs of a position; one more where d would be even
+_LEAST_PERIOD = 8  # Binary digits of a position: enough for that many different masks
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which entries a token has.
+    """Which entries a token has."""
 
-    Attributes:
-        window: w, a power of two, 2 or more
-        code: signs of a token
-        parities: signs of a position, the lowest log2 w digits among them, the blocks' apart
-        period: the number of binary digits of a position that parities look at, the blocks' apart
-        blocks: the number of binary digits of the number of a block; 0 for one block
-        seed: of masks and heads
-    """
-
-    window: int
-    code: int
-    parities: int
+    window: int  # w, a power of two, 2 or more
+    code: int  # signs of a token
+    parities: int  # signs of a position, the lowest log2 w digits among them, the blocks' apart
+    # the number of binary digits of a position that parities look at, the blocks' apart
     period: int
-    blocks: int
-    seed: int
+    blocks: int  # the number of binary digits of the number of a block; 0 for one block
+    seed: int  # of masks and heads
 
     @property
     def width(self) -> int:

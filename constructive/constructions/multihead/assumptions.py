@@ -22,15 +22,15 @@ from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
 
+# A Gram matrix loses half the digits, so distances below this are decided by singular values.
 _LOOK_CLOSER = 1e-6
-"""A Gram matrix loses half the digits, so distances below this are decided by singular values."""
 
 
+# Length of a token below which its products are not normal numbers: a Gram matrix says nothing.
 _TINY = 1e-150
-"""Length of a token below which its products are not normal numbers: a Gram matrix says nothing."""
 
+# Largest entry of contexts or queries; squares and products with weights stay within float64.
 _LARGEST = 1e100
-"""Largest entry of contexts or queries; squares and products with weights stay within float64."""
 
 
 @dataclass(frozen=True)

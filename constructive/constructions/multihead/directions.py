@@ -15,23 +15,19 @@ from constructive.data.dataset import Dataset
 from constructive.data.repeats import token_numbers
 from constructive.support.arrays import Array, Integers, row_chunks
 
-TRIALS = 8
-"""Random directions that are scored."""
+TRIALS = 8  # Random directions that are scored
 
-TRIALS_FOR_ALL = 32
-"""The same, where one direction has to do for all heads and examples."""
+TRIALS_FOR_ALL = 32  # The same, where one direction has to do for all heads and examples
 
-_COMPARED = 2048
-"""Examples by which these are compared first."""
+_COMPARED = 2048  # Examples by which these are compared first
 
-KEPT = 4
-"""Directions that the heads take in turn, unless they share one."""
+KEPT = 4  # Directions that the heads take in turn, unless they share one
 
+# Directions are compared by the gap that all but this share of the contexts exceed.
 _QUANTILE = 0.01
-"""Directions are compared by the gap that all but this share of the contexts exceed."""
 
+# Gaps of scores below this, relative to the scores, are looked at again: tokens may be equal.
 TIE = 1e-12
-"""Gaps of scores below this, relative to the scores, are looked at again: tokens may be equal."""
 
 
 @dataclass(frozen=True, eq=False)

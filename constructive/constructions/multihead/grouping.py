@@ -25,8 +25,8 @@ from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
 from constructive.theory.bounds import consecutive
 
+# Unit queries nearer than this to the span of those before them are decided by singular values.
 _LOOK_CLOSER = 1e-10
-"""Unit queries nearer than this to the span of those before them are decided by singular values."""
 
 
 @dataclass(frozen=True, eq=False)

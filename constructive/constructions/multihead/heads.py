@@ -50,24 +50,22 @@ from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import RANK_TOLERANCE
 from constructive.theory.bounds import Plan
 
+# A head is saturated on an example when at most this much attention is off its top token.
 SATURATION_EPS = 1e-6
-"""A head is saturated on an example when at most this much attention is off its top token."""
 
-_TRIALS = 4
-"""Random vectors w that are compared."""
+_TRIALS = 4  # Random vectors w that are compared
 
+# Attention that an example of the group gives to its own token: distinct from the others, and far
+# enough from one-hot to stay in the interior, where the proof chooses.
 _ATTENDED = 0.9
-"""Attention that an example of the group gives to its own token: distinct from the others, and far
-enough from one-hot to stay in the interior, where the proof chooses."""
 
-_JITTER = 0.1
-"""Random part of the logits on the group, which makes them generic."""
+_JITTER = 0.1  # Random part of the logits on the group, which makes them generic
 
+# Rank-one heads: the largest |s|, in nats between neighbours among equally spaced tokens.
 _NATS = 2.0
-"""Rank-one heads: the largest |s|, in nats between neighbours among equally spaced tokens."""
 
+# A unit query whose product with a unit w is below this counts as orthogonal to w.
 _SPAN_TOLERANCE = 1e-11
-"""A unit query whose product with a unit w is below this counts as orthogonal to w."""
 
 
 @dataclass(frozen=True, eq=False)

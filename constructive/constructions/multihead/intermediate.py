@@ -28,8 +28,8 @@ from constructive.layers.views import examples
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.progress import report
 
+# Relative difference below which the two largest shares of attention may be of equal tokens.
 _TIE = 1e-6
-"""Relative difference below which the two largest shares of attention may be of equal tokens."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,7 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from constructive.support.arrays import Array, Integers
 
-_GRAM_RESIDUAL = 1e-9
-"""Relative residual up to which the readout from the Gram matrix is kept."""
+_GRAM_RESIDUAL = 1e-9  # Relative residual up to which the readout from the Gram matrix is kept
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,7 @@ from constructive.support.arrays import Array, Integers
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Weights = tuple[Array, Array]
-"""W_Q and W_K of some heads."""
+Weights = tuple[Array, Array]  # W_Q and W_K of some heads
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,13 +21,13 @@ from constructive.constructions.paired.sweep import NATS
 from constructive.exact.arithmetics.floats import softmax_in_place
 from constructive.support.arrays import Array, Integers, Single
 
+# Attention of a rank-one head to its extreme token, if the others had the mean score.
 _ATTENDED = 0.9
-"""Attention of a rank-one head to its extreme token, if the others had the mean score."""
 
 _DRAWS = 6
+# A block of k examples is drawn anew if its `_condition` is more than so many times k + 1, which is
+# about what random rows have; at most `_DRAWS` times.
 _AMPLE = 1.0
-"""A block of k examples is drawn anew if its `_condition` is more than so many times k + 1, which
-is about what random rows have; at most `_DRAWS` times."""
 
 
 @dataclass(frozen=True, eq=False)

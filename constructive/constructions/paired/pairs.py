@@ -44,14 +44,11 @@ from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, ro
 from constructive.support.errors import AssumptionError
 from constructive.theory.assumptions.numerical import dependency, describe_dependency, unit_rows
 
-TOGETHER = 64
-"""Pairs that are built together."""
+TOGETHER = 64  # Pairs that are built together
 
-_PRODUCT_BYTES = 4 * CHUNK_BYTES
-"""Size of the products of several pairs with some queries."""
+_PRODUCT_BYTES = 4 * CHUNK_BYTES  # Size of the products of several pairs with some queries
 
-_SINGLE = 1 << 19
-"""Examples up to which gaps are wide enough to be seen in float32."""
+_SINGLE = 1 << 19  # Examples up to which gaps are wide enough to be seen in float32
 
 
 @dataclass(frozen=True)

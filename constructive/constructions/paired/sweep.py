@@ -29,36 +29,32 @@ import numpy as np
 
 from constructive.support.arrays import Array, Booleans, Integers
 
+# Gap between the two largest logits of a head of a pair: exp(-45) is far below float64.
 NATS = 45.0
-"""Gap between the two largest logits of a head of a pair: exp(-45) is far below float64."""
 
-SWEEP = 20
-"""Operations an example for each sweep, or so."""
+SWEEP = 20  # Operations an example for each sweep, or so
 
-SAMPLE = 512
-"""Examples, evenly spread, by which c is guessed."""
+SAMPLE = 512  # Examples, evenly spread, by which c is guessed
 
-_CANDIDATES = 16384
-"""Arcs among which a gap is looked for, if there are so many examples."""
+_CANDIDATES = 16384  # Arcs among which a gap is looked for, if there are so many examples
 
+# The part of all directions that a window has at most, so that its ends stay apart.
 _WIDEST = 0.875
-"""The part of all directions that a window has at most, so that its ends stay apart."""
 
+# Directions are counted in so many parts of the half-circle, to see where they are rare.
 _SECTORS = 32
-"""Directions are counted in so many parts of the half-circle, to see where they are rare."""
 
-_COVER = 8.5
-"""How many arcs cover an angle on average at the c that is tried first."""
+_COVER = 8.5  # How many arcs cover an angle on average at the c that is tried first
 
+# So many times that c are tried before examples that count are left unsaturated.
 _FACTORS = tuple(2.0 ** (power / 3) for power in range(10))
-"""So many times that c are tried before examples that count are left unsaturated."""
 
+# So many examples that are not required may stay unsaturated for a smaller c: at so many times the
+# first c so many times the square of that.
 _FEW = 1.5
-"""So many examples that are not required may stay unsaturated for a smaller c: at so many times
-the first c so many times the square of that."""
 
+# What reaches more than so many times what is needed, as float32 has it, is saturated.
 _CLOSE = 1.05
-"""What reaches more than so many times what is needed, as float32 has it, is saturated."""
 
 
 @dataclass(frozen=True, eq=False)

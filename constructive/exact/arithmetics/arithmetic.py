@@ -25,93 +25,50 @@ Weights = TypeVar("Weights")
 Logits = TypeVar("Logits")
 Matrices = TypeVar("Matrices")
 
+# An array of the numbers of an arithmetic, with the shape of the floats that it was read from.
 Numbers = npt.NDArray[Any]
-"""An array of the numbers of an arithmetic, with the shape of the floats that it was read from."""
-Hidden = Booleans
-"""Which tokens a query of a block does not see: (b, n)."""
+Hidden = Booleans  # Which tokens a query of a block does not see: (b, n)
 
 
 class Arithmetic(ABC, Generic[Weights, Logits, Matrices]):
     """Numbers for logits, numbers for values, and a softmax between them.
 
-    Attributes:
-        itemsize: about how many bytes a number takes; blocks are made so large that they fit
-
     Matrices, (H, n) or (H, d), are those of the queries of a block, in their order: an array that
     has the axes of these first, or a sequence that makes them one at a time.
     """
 
-    itemsize: int = 8
+    itemsize: int = 8  # about how many bytes a number takes; blocks are made so large that they fit
 
     def queries(self, array: Numbers) -> Numbers:
-        """Read queries of any shape, for logits; by default they stay as they are.
-
-        Args:
-            array: floats, or rational numbers
-        """
+        """Read queries of any shape, for logits; by default they stay as they are."""
         return array
 
     def keys(self, array: Numbers) -> Numbers:
-        """Read tokens of any shape, for logits; by default they stay as they are.
-
-        Args:
-            array: floats, or rational numbers
-        """
+        """Read tokens of any shape, for logits; by default they stay as they are."""
         return array
 
     def values(self, array: Numbers) -> Numbers:
-        """Read tokens of any shape, for averages; by default they stay as they are.
-
-        Args:
-            array: floats, or rational numbers
-        """
+        """Read tokens of any shape, for averages; by default they stay as they are."""
         return array
 
     def tokens(self, array: Numbers) -> tuple[Numbers, Numbers]:
-        """Read tokens once, for logits and for averages.
-
-        Args:
-            array: floats, or rational numbers
-        """
+        """Read tokens once, for logits and for averages."""
         return self.keys(array), self.values(array)
 
     @abstractmethod
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> Weights:
-        """Multiply the weights of all heads, as `logits` takes them.
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            shared: what `keys` made of the tokens (n, d) that all queries see, if they see the same
-        """
+        """Multiply the weights of all heads, as `logits` takes them."""
 
     @abstractmethod
     def logits(self, weights: Weights, queries: Numbers, keys: Numbers) -> Logits:
-        """Return the logits of a block.
-
-        Args:
-            weights: what the method of that name gave
-            queries: (k, d) or (k, b, d)
-            keys: (k, n, d), or (1, n, d) for all
-        """
+        """Return the logits of a block."""
 
     @abstractmethod
     def softmax(self, logits: Logits, hidden: Hidden | None) -> Matrices:
-        """Return attention (H, n) of each query; `logits` may be used up.
-
-        Args:
-            logits: of a block
-            hidden: which tokens a query does not see (b, n), at most all but one; None if it sees
-                all of them
-        """
+        """Return attention (H, n) of each query; `logits` may be used up."""
 
     @abstractmethod
     def averages(self, attention: Matrices, values: Numbers) -> Matrices:
-        """Return the averages (H, d) of each query.
-
-        Args:
-            attention: of a block
-            values: (k, n, d), or (1, n, d) for all
-        """
+        """Return the averages (H, d) of each query."""

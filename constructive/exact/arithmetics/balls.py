@@ -28,35 +28,21 @@ from constructive.support.arrays import Booleans
 
 
 class BallFactors(NamedTuple):
-    """Weights in float64 with bounds, and products of each head in balls.
+    """Weights in float64 with bounds, and products of each head in balls."""
 
-    Attributes:
-        floats: for the question which tokens matter
-        products: W_Q W_K^T of each head (d, d)
-    """
-
-    floats: Factors
-    products: tuple[arb_mat, ...]
+    floats: Factors  # for the question which tokens matter
+    products: tuple[arb_mat, ...]  # W_Q W_K^T of each head (d, d)
 
 
 class BallLogits(NamedTuple):
-    """Logits in float64 with bounds, and what those in balls are made of.
+    """Logits in float64 with bounds, and what those in balls are made of."""
 
-    Attributes:
-        floats: for the question which tokens matter
-        products: W_Q W_K^T of each head (d, d)
-    """
-
-    floats: BoundedLogits
-    products: tuple[arb_mat, ...]
+    floats: BoundedLogits  # for the question which tokens matter
+    products: tuple[arb_mat, ...]  # W_Q W_K^T of each head (d, d)
 
 
 class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
-    """Balls of python-flint; matrices are made one at a time.
-
-    Args:
-        prec: bits of the balls
-    """
+    """Balls of python-flint; matrices are made one at a time."""
 
     def __init__(self, prec: int) -> None:
         self.prec = prec

@@ -27,56 +27,36 @@ from constructive.exact.softmax import differences, shares
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
 from constructive.support.arrays import Array, Integers, row_chunks
 
+# Error of attention above which logits are computed anew, in twice the precision.
 _GOOD_ENOUGH = 2.0**-44
-"""Error of attention above which logits are computed anew, in twice the precision."""
-_NOTHING = -1e4
-"""A logit, less the largest, whose exponential is nothing: that of a hidden token."""
+_NOTHING = -1e4  # A logit, less the largest, whose exponential is nothing: that of a hidden token
 
 
 class Factors(NamedTuple):
-    """Weights in float64, and products of all heads.
+    """Weights in float64, and products of all heads."""
 
-    Attributes:
-        query_weights: W_Q (H, d, d_h)
-        key_weights: W_K (H, d, d_h)
-        products: W_Q W_K^T of all heads side by side (d, H d)
-        sizes: `|W_Q| |W_K|^T` in the same places
-    """
-
-    query_weights: Array
-    key_weights: Array
-    products: Array
-    sizes: Array
+    query_weights: Array  # W_Q (H, d, d_h)
+    key_weights: Array  # W_K (H, d, d_h)
+    products: Array  # W_Q W_K^T of all heads side by side (d, H d)
+    sizes: Array  # `|W_Q| |W_K|^T` in the same places
 
 
 class BoundedLogits(NamedTuple):
-    """Logits, and what they were made of.
+    """Logits, and what they were made of."""
 
-    Attributes:
-        numbers: (..., H, n)
-        bounds: of their errors
-        factors: of all heads
-        queries: (k, d) or (k, b, d)
-        keys: (k, n, d), or (1, n, d) for all
-    """
-
-    numbers: Array
-    bounds: Array
-    factors: Factors
-    queries: Array
-    keys: Array
+    numbers: Array  # (..., H, n)
+    bounds: Array  # of their errors
+    factors: Factors  # of all heads
+    queries: Array  # (k, d) or (k, b, d)
+    keys: Array  # (k, n, d), or (1, n, d) for all
 
 
 class Enclosure(NamedTuple):
-    """Matrices of the queries of a block, and bounds of their errors.
+    """Matrices of the queries of a block, and bounds of their errors."""
 
-    Attributes:
-        numbers: attention (..., H, n), or averages of scaled tokens (..., H, d)
-        errors: (..., H); of the sum of all errors in a row of attention, and of each entry of a row
-            of averages. What is not known to be bounded is infinite, or not a number
-    """
-
-    numbers: Array
+    numbers: Array  # attention (..., H, n), or averages of scaled tokens (..., H, d)
+    # (..., H); of the sum of all errors in a row of attention, and of each entry of a row of
+    # averages. What is not known to be bounded is infinite, or not a number
     errors: Array
 
 
@@ -126,16 +106,7 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
     def refine(
         self, logits: BoundedLogits, queries: Integers, heads: Integers
     ) -> tuple[Array, Array, Array]:
-        """Compute some logits anew from their factors, in twice the precision.
-
-        Args:
-            logits: of a block
-            queries: numbers of some queries in the block (K,)
-            heads: one for each of them (K,)
-
-        Returns:
-            logits (K, n) as a sum of two, and bounds of its errors
-        """
+        """Compute some logits anew from their factors, in twice the precision."""
         factors = logits.factors
         count = logits.numbers[..., 0, 0].size
         keys = logits.keys
@@ -174,22 +145,13 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
 
 
 class BoundedReadout(NamedTuple):
-    """A readout in float64, with bounds.
+    """A readout in float64, with bounds."""
 
-    Attributes:
-        numbers: U (H, d, d_out)
-        errors: bounds of what its entries are off by
-    """
-
-    numbers: Array
-    errors: Array
+    numbers: Array  # U (H, d, d_out)
+    errors: Array  # bounds of what its entries are off by
 
     def outputs(self, z: Enclosure) -> Enclosure:
-        """Return U^T z (T, d_out), with bounds of the errors of its entries, those of U included.
-
-        Args:
-            z: averages (T, H, d), of sizes below 1
-        """
+        """Return U^T z (T, d_out), with bounds of the errors of its entries, also from U."""
         heads, width, _ = self.numbers.shape
         with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
             turned = z.numbers.transpose(1, 0, 2)

@@ -12,20 +12,13 @@ from constructive.support.arrays import Array
 
 
 class Absorbed(NamedTuple):
-    """W_Q W_K^T of all heads side by side.
+    """W_Q W_K^T of all heads side by side."""
 
-    Attributes:
-        matrix: (d, H d); or (d, H n), times the tokens that all queries share; or W_Q alone,
-            (d, H d_h)
-        heads: H
-        shared: whether these are in it
-        keys: W_K^T (H, d_h, d) where it is not in it, else None
-    """
-
+    # (d, H d); or (d, H n), times the tokens that all queries share; or W_Q alone, (d, H d_h)
     matrix: Numbers
-    heads: int
-    shared: bool
-    keys: Numbers | None = None
+    heads: int  # H
+    shared: bool  # whether these are in it
+    keys: Numbers | None = None  # W_K^T (H, d_h, d) where it is not in it, else None
 
 
 class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
@@ -38,20 +31,11 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
 
     @abstractmethod
     def product(self, left: Numbers, right: Numbers) -> Numbers:
-        """Return `left @ right` in numbers for logits, batched as numpy's matmul is.
-
-        Args:
-            left: (..., i, j)
-            right: (..., j, k)
-        """
+        """Return `left @ right` in numbers for logits, batched as numpy's matmul is."""
 
     @abstractmethod
     def read(self, array: Numbers) -> Numbers:
-        """Read W_Q or W_K (H, d, d_h), for logits.
-
-        Args:
-            array: floats
-        """
+        """Read W_Q or W_K (H, d, d_h), for logits."""
 
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
@@ -72,11 +56,7 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
 
 
 class Floats(Arrays[Array]):
-    """Floats of one dtype, without bounds.
-
-    Attributes:
-        dtype: float32 or float64
-    """
+    """Floats of one dtype, without bounds."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
@@ -113,9 +93,6 @@ class FactoredFloats(Floats):
     """Floats that multiply queries by W_Q, and that by W_K, where it is less work.
 
     Last digits are not those of `Floats`, which multiplies W_Q by W_K first.
-
-    Attributes:
-        dtype: float32 or float64
     """
 
     def weights(

@@ -7,20 +7,14 @@ from constructive.exact.arithmetics.arithmetic import Arithmetic, Hidden
 from constructive.exact.arithmetics.lazy import PerQuery
 from constructive.exact.rational import Fractions, matrix_of
 
-LARGEST_LOGIT = 1 << 12
-"""Largest `|k|`, for numbers of some thousand bits."""
+LARGEST_LOGIT = 1 << 12  # Largest `|k|`, for numbers of some thousand bits
 
 Products = tuple[flint.fmpq_mat, ...]
 Matrices = PerQuery[flint.fmpq_mat]
 
 
 class UnfitLogitsError(ArithmeticError):
-    """Logits of a query that are not integers, or whose powers of two would be too long.
-
-    Attributes:
-        fraction: one that is not an integer, or None
-        spread: by how much two of them differ, if all are
-    """
+    """Logits of a query that are not integers, or whose powers of two would be too long."""
 
     def __init__(self, fraction: flint.fmpq | None, spread: int = 0) -> None:
         super().__init__(fraction, spread)
@@ -56,12 +50,7 @@ class Rationals(Arithmetic[Products, Matrices, Matrices]):
         return matrices
 
     def softmax(self, logits: Matrices, hidden: Hidden | None) -> Matrices:
-        """Return the shares of powers of two: (H, n).
-
-        Raises:
-            UnfitLogitsError: where a matrix is taken whose logits are not integers, or too far
-                from each other
-        """
+        """Return the shares of powers of two: (H, n)."""
 
         def shares(query: int) -> flint.fmpq_mat:
             table = logits[query]

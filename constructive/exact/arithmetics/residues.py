@@ -22,50 +22,27 @@ class VanishingDenominatorError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Point:
-    """A prime p and a value a modulo p at which Z is evaluated.
+    """A prime p and a value a modulo p at which Z is evaluated."""
 
-    Attributes:
-        prime: p
-        value: a
-    """
-
-    prime: int
-    value: int
+    prime: int  # p
+    value: int  # a
 
 
 class Quotients(NamedTuple):
-    """Matrices of the queries of a block, whose rows have one denominator each.
+    """Matrices of the queries of a block, whose rows have one denominator each."""
 
-    Attributes:
-        numerators: balanced residues (..., H, n) or (..., H, d)
-        inverses: of the denominators (..., H)
-        prime: p
-    """
-
-    numerators: Array
-    inverses: Array
-    prime: int
+    numerators: Array  # balanced residues (..., H, n) or (..., H, d)
+    inverses: Array  # of the denominators (..., H)
+    prime: int  # p
 
     def entries(self, heads: Integers, columns: Integers) -> Array:
-        """Return some entries of each matrix as balanced residues: (..., C).
-
-        Args:
-            heads: their rows (C,)
-            columns: their columns (C,)
-        """
+        """Return some entries of each matrix as balanced residues: (..., C)."""
         chosen = self.numerators[..., heads, columns] * self.inverses[..., heads]
         return modular.reduce(chosen, self.prime)
 
 
 class Residues(Arrays[Quotients]):
-    """Residues modulo p - 1 for logits, modulo p for values, and powers of a for exponentials.
-
-    Args:
-        point: p and a
-        token_exponent: all tokens are multiples of 2^this (`modular.least_exponent`); values are
-            times the inverse of that power
-        query_exponent: all queries are multiples of 2^this
-    """
+    """Residues modulo p - 1 for logits, modulo p for values, and powers of a for exponentials."""
 
     def __init__(self, point: Point, token_exponent: int, query_exponent: int) -> None:
         self.prime, self.order = point.prime, point.prime - 1
@@ -93,11 +70,7 @@ class Residues(Arrays[Quotients]):
         return modular.product(left, right, self.order)
 
     def softmax(self, logits: Array, hidden: Hidden | None) -> Quotients:
-        """Return powers of a, and the inverses of their sums.
-
-        Raises:
-            VanishingDenominatorError: where a sum is 0 modulo p
-        """
+        """Return powers of a, and the inverses of their sums."""
         numerators = self.powers(logits)
         if hidden is not None:
             np.copyto(numerators, 0.0, where=hidden[:, np.newaxis])

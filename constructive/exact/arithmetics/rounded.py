@@ -32,46 +32,28 @@ from constructive.exact.compensated import EXPONENTIAL_ERROR, exponential
 from constructive.exact.upward import up
 from constructive.support.arrays import Array
 
-_SMALL = 2.0**-6
-"""Exponents up to which a series is nearer than exp, less one."""
-_LARGEST = 700.0
-"""Exponents up to which there are exponentials."""
+_SMALL = 2.0**-6  # Exponents up to which a series is nearer than exp, less one
+_LARGEST = 700.0  # Exponents up to which there are exponentials
 
 
 class Sized(NamedTuple):
-    """Numbers, and bounds of the sums of sizes that they are made of.
+    """Numbers, and bounds of the sums of sizes that they are made of."""
 
-    Attributes:
-        numbers: W_Q W_K^T of all heads side by side (d, H d); or logits (..., H, n)
-        sizes: |W_Q| |W_K|^T in the same places; or the largest |e|^T |W_Q| |W_K|^T |x| of the
-            tokens x that a query sees (..., H)
-    """
-
-    numbers: Array
+    numbers: Array  # W_Q W_K^T of all heads side by side (d, H d); or logits (..., H, n)
+    # |W_Q| |W_K|^T in the same places; or the largest |e|^T |W_Q| |W_K|^T |x| of the tokens x that
+    # a query sees (..., H)
     sizes: Array
 
 
 class Moved(NamedTuple):
-    """Attention or averages of some queries, with bounds.
+    """Attention or averages of some queries, with bounds."""
 
-    Attributes:
-        bounds: upper bounds of attention (..., H, n), or of how far averages move (..., H, k)
-        errors: eps (..., H)
-    """
-
-    bounds: Array
-    errors: Array
+    bounds: Array  # upper bounds of attention (..., H, n), or of how far averages move (..., H, k)
+    errors: Array  # eps (..., H)
 
 
 class Rounded(Arithmetic[Sized, Sized, Moved]):
-    """Float64, and bounds of what evaluations do whose exponents are off.
-
-    Args:
-        errors: eps of each head (..., H), for bounds of |x|^T |W_K| |W_Q|^T |e| (..., H)
-        readout: matrices (d, H k) side by side, whose products with tokens are the values
-        merged: whether parts are merged by logsumexp
-        itemsize: about how many bytes a number takes, with its values
-    """
+    """Float64, and bounds of what evaluations do whose exponents are off."""
 
     def __init__(
         self,

@@ -15,18 +15,12 @@ from constructive.exact.arithmetics.floats import Absorbed, Floats
 from constructive.exact.precision import working_precision
 from constructive.support.arrays import Array
 
-ENOUGH = 746.0
-"""exp(-746) is less than half of the smallest float64."""
+ENOUGH = 746.0  # exp(-746) is less than half of the smallest float64
 _TABLE_BITS = 80
 
 
 class Tabulated(Floats):
-    """Float64, with exact logits.
-
-    Args:
-        unit: the power of two that all logits are multiples of
-        most: the largest difference of two logits
-    """
+    """Float64, with exact logits."""
 
     def __init__(self, unit: float, most: float) -> None:
         super().__init__(np.float64)

@@ -9,15 +9,13 @@ from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError
 
 LARGEST_MODULUS = 1 << 22
-BLOCK = 1024
-"""Inner dimension of an exact product, as BLOCK (2^21 + 2)^2 + 2^21 + 2 < 2^53 - 2^23."""
+BLOCK = 1024  # Inner dimension of an exact product, as BLOCK (2^21 + 2)^2 + 2^21 + 2 < 2^53 - 2^23
 
-_MANTISSA = 53
-"""Bits of a float64."""
+_MANTISSA = 53  # Bits of a float64
+# Entries that are reduced at a time, so that the passes of a reduction stay in a cache.
 _CACHE = 1 << 14
-"""Entries that are reduced at a time, so that the passes of a reduction stay in a cache."""
+# Entries of a product that are held beside the array from which it is subtracted.
 _AT_ONCE = 1 << 21
-"""Entries of a product that are held beside the array from which it is subtracted."""
 
 
 def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
@@ -25,9 +23,6 @@ def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
 
     Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
     factor of all exponents costs nothing.
-
-    Args:
-        limit: above all of them; by default 2^22
 
     Example:
         >>> next(safe_primes())
@@ -43,9 +38,6 @@ def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
 def prime_from(number: int) -> int:
     """Return the smallest prime that is not below a number.
 
-    Args:
-        number: any
-
     Example:
         >>> prime_from(90)
         97
@@ -60,13 +52,6 @@ def reduce(values: Array, modulus: int) -> Array:
 
     The quotient is off by at most one half and a rounding of 2^-21, so residues are at most
     m/2 + 2 in size; the product and the difference are exact.
-
-    Args:
-        values: integers in float64, of any shape; they are overwritten
-        modulus: m, 2^22 at most
-
-    Returns:
-        the array itself
 
     Example:
         >>> reduce(np.array([7.0, -8.0, 16.0]), 5)
@@ -90,9 +75,6 @@ def reduce(values: Array, modulus: int) -> Array:
 def least_exponent(array: Array) -> int:
     """Return the largest known e with every entry an integer multiple of 2^e (0 for a zero array).
 
-    Args:
-        array: finite floats, of any shape
-
     Example:
         >>> least_exponent(np.array([0.75, 0.0]))
         -53
@@ -107,17 +89,6 @@ def residues(array: Array, modulus: int, exponent: int | None = None) -> Array:
 
     A float is an integer of 53 bits times a power of two, denormal ones too; `exponent` is at most
     `least_exponent(array)`, so no quotient is fractional.
-
-    Args:
-        array: float32 or float64, finite, of any shape
-        modulus: m, 2^22 at most
-        exponent: of the power of two that divides all entries; by default `least_exponent(array)`
-
-    Returns:
-        balanced residues, of the shape of the array
-
-    Raises:
-        ParameterError: if a quotient is fractional
 
     Example:
         >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
@@ -153,14 +124,7 @@ def residues(array: Array, modulus: int, exponent: int | None = None) -> Array:
 def random_residues(
     rng: np.random.Generator, shape: tuple[int, ...], modulus: int, *, least: int = 0
 ) -> Array:
-    """Draw balanced residues, each as likely as any other.
-
-    Args:
-        rng: of what is drawn
-        shape: of the array
-        modulus: m
-        least: 1 for residues that are not zero
-    """
+    """Draw balanced residues, each as likely as any other."""
     return balanced(rng.integers(least, modulus, size=shape), modulus)
 
 
@@ -173,12 +137,6 @@ def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> 
     """Subtract `left @ right` from `target` modulo m, for balanced residues, in place.
 
     Matrices may be stored in float32, parts of larger ones, and transposed; sums are of float64.
-
-    Args:
-        target: (..., i, k); it is overwritten
-        left: (..., i, j)
-        right: (..., j, k)
-        modulus: m, 2^22 at most
     """
     at_once = max(1, _AT_ONCE // max(target.shape[-1], 1))
     for start in range(0, left.shape[-1], BLOCK):
@@ -195,14 +153,6 @@ def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> 
 def product(left: Array, right: Array, modulus: int) -> Array:
     """Multiply `left @ right` modulo m, for balanced residues, batched as numpy's matmul is.
 
-    Args:
-        left: (..., i, j), of float64
-        right: (..., j, k), of float64
-        modulus: m, 2^22 at most
-
-    Returns:
-        balanced residues (..., i, k)
-
     Example:
         >>> product(np.array([[2.0, 3.0]]), np.array([[4.0], [5.0]]), 7)
         array([[2.]])
@@ -217,12 +167,7 @@ def product(left: Array, right: Array, modulus: int) -> Array:
 
 
 def inverse(values: Array, modulus: int) -> Array:
-    """Return 1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat).
-
-    Args:
-        values: x, of any shape
-        modulus: p, a prime of at most 2^22
-    """
+    """Return 1/x modulo a prime for balanced residues x != 0, as x^(p - 2) (Fermat)."""
     result, square = np.ones_like(values), values.copy()
     exponent = modulus - 2
     while exponent:

@@ -25,39 +25,26 @@ from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 
-STEP = "eliminate modulo a prime"
-"""What is said while a matrix is eliminated."""
+STEP = "eliminate modulo a prime"  # What is said while a matrix is eliminated
 
-_SMALL = 48
-"""Matrices of at most this many rows or columns are ranked by python-flint."""
-_NARROW = 8
-"""This many columns are eliminated one by one."""
-_PANEL = 256
-"""Columns of a panel, which has an array of its own."""
-_AT_ONCE = 2048
-"""Columns that are updated at a time."""
-_ROWS = 1024
-"""Rows of which columns are moved at a time."""
+_SMALL = 48  # Matrices of at most this many rows or columns are ranked by python-flint
+_NARROW = 8  # This many columns are eliminated one by one
+_PANEL = 256  # Columns of a panel, which has an array of its own
+_AT_ONCE = 2048  # Columns that are updated at a time
+_ROWS = 1024  # Rows of which columns are moved at a time
 
-Report = Callable[[int], None]
-"""Called with the number of columns that are done."""
+Report = Callable[[int], None]  # Called with the number of columns that are done
 
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """What elimination modulo p finds in a matrix A: A[rows][:, columns] = lower @ upper.
+    """What elimination modulo p finds in a matrix A: A[rows][:, columns] = lower @ upper."""
 
-    Attributes:
-        modulus: p
-        rows: (T,), an order of the rows
-        columns: (rank,), where pivots were found
-        packed: (T, rank), balanced residues in float32 or float64: below the diagonal what `lower`
-            has there, on and above it `upper`
-    """
-
-    modulus: int
-    rows: Integers
-    columns: Integers
+    modulus: int  # p
+    rows: Integers  # (T,), an order of the rows
+    columns: Integers  # (rank,), where pivots were found
+    # (T, rank), balanced residues in float32 or float64: below the diagonal what `lower` has there,
+    # on and above it `upper`
     packed: Array
 
     @property
@@ -82,11 +69,6 @@ def factor(matrix: Array, modulus: int, *, overwrite: bool = False) -> Factors:
     """Eliminate a matrix of balanced residues modulo a prime.
 
     Beside the array in which it works it takes some tens of megabytes.
-
-    Args:
-        matrix: A (T, k), of float32 or float64; it is not changed, unless it may be overwritten
-        modulus: p, a prime of at most 2^22
-        overwrite: whether to work in the array of the matrix, which the factors then keep
 
     Example:
         >>> factor(np.array([[0.0, 2.0, 3.0], [0.0, 4.0, 6.0]]), 1009).columns
@@ -156,13 +138,6 @@ def solve(factors: Factors, right: Array) -> Array:
 def dependencies(factors: Factors, mixtures: Array) -> Array:
     """Express combinations of the rows beside the first `rank` ones in terms of these.
 
-    Args:
-        factors: of A, with its p
-        mixtures: W (k, T - rank), balanced residues
-
-    Returns:
-        X (k, rank) with W A[rows[rank:]] = X A[rows[:rank]], balanced residues
-
     Example:
         >>> factors = factor(np.array([[1.0, 2.0], [3.0, 6.0]]), 1009)
         >>> dependencies(factors, np.array([[1.0]]))
@@ -179,10 +154,6 @@ def dependencies(factors: Factors, mixtures: Array) -> Array:
 def null_vectors(matrix: Array, modulus: int) -> Array:
     """Return a basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank).
 
-    Args:
-        matrix: A (k, d), balanced residues
-        modulus: p, a prime of at most 2^22
-
     Example:
         >>> null_vectors(np.array([[1.0, 2.0]]), 7)
         array([[-2.],
@@ -195,11 +166,6 @@ def null_vectors(matrix: Array, modulus: int) -> Array:
 
 def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[int, Array]:
     """Return the rank of A modulo p, and a random x with A x = 0: (d,).
-
-    Args:
-        matrix: A (k, d), balanced residues
-        modulus: p, a prime of at most 2^22
-        rng: draws it
 
     Example:
         >>> null_vector(np.array([[1.0, 0.0]]), 7, np.random.default_rng(0))
@@ -232,8 +198,7 @@ class _Elimination(ABC):
     columns: Integers
     modulus: int
 
-    width: ClassVar[int]
-    """Of the columns that are not cut into halves."""
+    width: ClassVar[int]  # Of the columns that are not cut into halves
 
     def run(self, top: int, first: int, last: int) -> int:
         """Eliminate columns first, ..., last - 1 below row `top`: how many pivots they hold.

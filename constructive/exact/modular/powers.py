@@ -14,16 +14,11 @@ class PowerTable:
 
     With k = 2048 j + i, a^k is the product of the table entries a^i and (a^2048)^j. Both tables
     stay in a cache. Use `power_table`.
-
-    Attributes:
-        modulus: p
-        low: a^i for i = 0, ..., 2047, as balanced residues (2048,)
-        high: (a^2048)^j for all j up to (p - 1) / 2048, as balanced residues
     """
 
-    modulus: int
-    low: Array
-    high: Array
+    modulus: int  # p
+    low: Array  # a^i for i = 0, ..., 2047, as balanced residues (2048,)
+    high: Array  # (a^2048)^j for all j up to (p - 1) / 2048, as balanced residues
 
     def __call__(self, exponents: Array) -> Array:
         """a^k for balanced residues k modulo p - 1."""
@@ -35,10 +30,6 @@ class PowerTable:
 
 def power_table(base: int, modulus: int) -> PowerTable:
     """Build tables for powers of `base` modulo a prime p <= 2^22.
-
-    Args:
-        base: a, of the powers a^k
-        modulus: p
 
     Example:
         >>> power_table(3, 1009)(np.array([0.0, 2.0, -1.0]))  # 3 * (-336) = 1 modulo 1009

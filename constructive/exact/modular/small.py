@@ -12,11 +12,6 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> Boole
 
     True is a proof. False is not: the matrices are multiplied by one random d x k matrix, which
     loses rank with probability about k/p.
-
-    Args:
-        batch: balanced residues
-        modulus: p, a prime of at most 2^22
-        rng: draws the random matrix
     """
     count, size, width = batch.shape
     work = product(batch, random_residues(rng, (width, size), modulus), modulus)
@@ -37,14 +32,7 @@ def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> Boole
 def have_full_row_rank(
     batch: Array, modulus: int, rng: np.random.Generator, attempts: int
 ) -> Booleans:
-    """Return which matrices of a batch (B, k, d) one of a few attempts proves to have rank k.
-
-    Args:
-        batch: (B, k, d), balanced residues
-        modulus: p, a prime
-        rng: of the mixtures
-        attempts: how often those that are left are tried
-    """
+    """Return which matrices of a batch (B, k, d) one of a few attempts proves to have rank k."""
     found = np.zeros(len(batch), dtype=bool)
     for _ in range(attempts):
         pending = np.flatnonzero(~found)

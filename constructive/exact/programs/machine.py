@@ -25,16 +25,6 @@ from constructive.support.arrays import Array
 class Machine:
     """A machine that computes in float32, and the directions of its errors.
 
-    Attributes:
-        model: whose unit, exponentials and storage it has
-        fused: whether a product and its addition are rounded once
-        flush: whether numbers below the smallest normal one are read and written as zeros
-        edge: whether every operation is off by the most that the standard model allows
-        signs: 1 or -1 where all errors have this direction, 0 where each is drawn
-        exp_share: how much of the error that the model allows exponentials and logarithms have; 2
-            for a machine that the model does not allow
-        rng: of directions that are drawn
-
     Example:
         >>> from constructive.exact.models import FLOAT32
         >>> machine = Machine(FLOAT32, rng=np.random.default_rng(0))
@@ -42,86 +32,50 @@ class Machine:
         1.0
     """
 
-    model: FloatModel
-    rng: np.random.Generator
-    fused: bool = False
+    model: FloatModel  # whose unit, exponentials and storage it has
+    rng: np.random.Generator  # of directions that are drawn
+    fused: bool = False  # whether a product and its addition are rounded once
+    # whether numbers below the smallest normal one are read and written as zeros
     flush: bool = False
-    edge: bool = False
-    signs: int = 0
+    edge: bool = False  # whether every operation is off by the most that the standard model allows
+    signs: int = 0  # 1 or -1 where all errors have this direction, 0 where each is drawn
+    # how much of the error that the model allows exponentials and logarithms have; 2 for a machine
+    # that the model does not allow
     exp_share: float = 1.0
 
     def directions(self, shape: tuple[int, ...]) -> Array:
-        """Draw a direction of errors for each number: 1 or -1.
-
-        Args:
-            shape: of the numbers
-        """
+        """Draw a direction of errors for each number: 1 or -1."""
         if self.signs:
             return np.full(shape, float(self.signs))
         return self.rng.choice((-1.0, 1.0), shape)
 
     def load(self, given: Array) -> Array:
-        """Round numbers as they are given.
-
-        Args:
-            given: of any shape
-        """
+        """Round numbers as they are given."""
         given = given.astype(np.float64)
         return self._rounded(given, self.directions(given.shape), np.inf)
 
     def add(self, a: Array, b: Array, signs: Array) -> Array:
-        """Return a + b.
-
-        Args:
-            a: of any shape
-            b: of that shape
-            signs: directions of errors
-        """
+        """Return a + b."""
         return self._rounded(a + b, signs, np.minimum(np.abs(a), np.abs(b)))
 
     def multiply(self, a: Array, b: Array, signs: Array) -> Array:
-        """Return a b, of factors that the model may round first.
-
-        Args:
-            a: of any shape
-            b: of that shape
-            signs: directions of errors
-        """
+        """Return a b, of factors that the model may round first."""
         a, b = self._factor(a), self._factor(b)
         return self._rounded(a * b, signs, np.inf)
 
     def multiply_add(self, a: Array, b: Array, c: Array, signs: Array) -> Array:
-        """Return a b + c, rounded once or twice.
-
-        Args:
-            a: of any shape
-            b: of that shape
-            c: of that shape
-            signs: directions of errors
-        """
+        """Return a b + c, rounded once or twice."""
         if self.fused:
             product = self._factor(a) * self._factor(b)
             return self._rounded(product + c, signs, np.abs(product))
         return self.add(self.multiply(a, b, signs), c, signs)
 
     def divide(self, a: Array, b: Array, signs: Array) -> Array:
-        """Return a / b.
-
-        Args:
-            a: of any shape
-            b: of that shape
-            signs: directions of errors
-        """
+        """Return a / b."""
         return self._rounded(a / b, signs, np.inf)
 
     def exp(self, x: Array, signs: Array, *, base_two: bool = False) -> Array:
-        """Compute exponentials, as wrong as the model allows: 1 at 0, and 0 at minus infinity.
-
-        Args:
-            x: not positive
-            signs: directions of errors
-            base_two: whether it is 2^x
-        """
+        """Compute exponentials, as wrong as the model allows: 1 at 0, and 0 at minus infinity."""
         exact = np.exp2(x) if base_two else np.exp(x)
         tiny = 2.0 * self.model.smallest
         off = np.where(exact < tiny, tiny, self._relative * exact)
@@ -129,23 +83,13 @@ class Machine:
         return np.where(np.isneginf(x), 0.0, np.where(x == 0.0, 1.0, wrong))
 
     def log(self, x: Array, signs: Array, *, base_two: bool = False) -> Array:
-        """Compute logarithms, natural or binary ones, as wrong as the model allows.
-
-        Args:
-            x: positive
-            signs: directions of errors
-            base_two: whether it is the binary one
-        """
+        """Compute logarithms, natural or binary ones, as wrong as the model allows."""
         exact = np.log2(x) if base_two else np.log(x)
         off = self._relative * (1.0 + np.abs(exact))
         return self._stepped(exact + signs * self.exp_share * off)
 
     def store(self, x: Array) -> Array:
-        """Round numbers to the storage format; infinite beyond its range.
-
-        Args:
-            x: of any shape
-        """
+        """Round numbers to the storage format; infinite beyond its range."""
         kept: Format = self.model.storage
         if not self.model.stored_unit:
             return x

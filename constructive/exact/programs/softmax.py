@@ -25,29 +25,21 @@ MERGES = "log", "parts", "ratios"
 
 @dataclass(frozen=True)
 class Softmax:
-    """How a program computes averages.
+    """How a program computes averages."""
 
-    Attributes:
-        division: of `DIVISIONS`, or of `MERGES` where parts are merged
-        block: tokens of a block
-        first: tokens of the first block, at most as many; so blocks begin anywhere
-        part: blocks of a part
-        onto: whether terms of a block are added one after the other to what there is
-        base_two: whether exponentials are powers of two, and logits were scaled for that
-        stored: which results are stored in fewer bits: "exponentials" or "weights", and "averages"
-        rounded_sum: whether denominators sum stored exponentials, rather than those before
-        again: how often numerators are stored on the way: 0, or 1 where after each block, which
-            no model allows
-    """
-
-    division: str = "before"
-    block: int = 512
-    first: int = 512
-    part: int = 1
-    onto: bool = False
+    division: str = "before"  # of `DIVISIONS`, or of `MERGES` where parts are merged
+    block: int = 512  # tokens of a block
+    first: int = 512  # tokens of the first block, at most as many; so blocks begin anywhere
+    part: int = 1  # blocks of a part
+    onto: bool = False  # whether terms of a block are added one after the other to what there is
+    # whether exponentials are powers of two, and logits were scaled for that
     base_two: bool = False
+    # which results are stored in fewer bits: "exponentials" or "weights", and "averages"
     stored: tuple[str, ...] = ()
+    # whether denominators sum stored exponentials, rather than those before
     rounded_sum: bool = True
+    # how often numerators are stored on the way: 0, or 1 where after each block, which no model
+    # allows
     again: int = 0
 
 

@@ -12,25 +12,20 @@ import numpy as np
 from constructive.exact.programs.machine import Machine
 from constructive.support.arrays import Array
 
+# Names of orders: one after the other, as they are or shuffled; trees of halves or of any pairs;
+# and sorted, one after the other.
 ORDERS = (
     "sequential", "pairwise", "shuffled", "random tree", "descending", "ascending", "positive",
     "adversarial",
 )  # fmt: skip
-"""Names of orders: one after the other, as they are or shuffled; trees of halves or of any pairs;
-and sorted, one after the other."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a sum.
+    """The order of a sum."""
 
-    Attributes:
-        name: of `ORDERS`
-        seed: of what is shuffled
-    """
-
-    name: str = "sequential"
-    seed: int = 0
+    name: str = "sequential"  # of `ORDERS`
+    seed: int = 0  # of what is shuffled
 
 
 def summed(

@@ -15,22 +15,16 @@ from constructive.exact.programs.machine import Machine
 from constructive.exact.programs.sums import Order, summed
 from constructive.support.arrays import Array
 
-ATTENTION = "a"
-"""The name of attention in trees."""
+ATTENTION = "a"  # The name of attention in trees
 
 Tree: TypeAlias = str | tuple["Tree", ...]
 
 
 class Labelled(NamedTuple):
-    """An array whose axes have names.
+    """An array whose axes have names."""
 
-    Attributes:
-        array: of as many axes
-        indices: a letter for each
-    """
-
-    array: Array
-    indices: str
+    array: Array  # of as many axes
+    indices: str  # a letter for each
 
 
 def leaves(tree: Tree) -> Iterator[str]:
@@ -92,19 +86,13 @@ def contract(machine: Machine, parts: list[Labelled], over: str, order: Order) -
 
 @dataclass(frozen=True, eq=False)
 class Contractor:
-    """How the trees of a program are evaluated.
+    """How the trees of a program are evaluated."""
 
-    Attributes:
-        machine: which rounds
-        order: of all sums
-        apart: indices that are summed afterwards, each alone; others at once
-        average: what multiplies arrays with attention (of the name "a", whose array are logits),
-            and sums over some indices
-    """
-
-    machine: Machine
-    order: Order
-    apart: str = ""
+    machine: Machine  # which rounds
+    order: Order  # of all sums
+    apart: str = ""  # indices that are summed afterwards, each alone; others at once
+    # what multiplies arrays with attention (of the name "a", whose array are logits), and sums over
+    # some indices
     average: "Callable[[Labelled, list[Labelled], str], Labelled] | None" = None
 
     def evaluate(self, tree: Tree, arrays: dict[str, Labelled], others: str) -> Labelled:

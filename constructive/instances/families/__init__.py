@@ -3,6 +3,7 @@
 from constructive.instances.families.family import Family
 from constructive.support.registry import Registry
 
+# As `--kind` takes them.
 FAMILIES: Registry[type[Family]] = Registry(
     {
         "needle": "constructive.instances.families.needle:Needle",
@@ -14,4 +15,3 @@ FAMILIES: Registry[type[Family]] = Registry(
         "classes": "constructive.instances.families.classes:Classes",
     }
 )
-"""As `--kind` takes them."""

@@ -22,8 +22,7 @@ class Corner(Peaked):
 
     name = "corner"
     purpose = "a sharp maximum at a corner, which gradients lead away from"
-    shift = -1.0
-    """The decoy starts lower at a corner, as it can only rise from there."""
+    shift = -1.0  # The decoy starts lower at a corner, as it can only rise from there
     two_sided = False
 
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:

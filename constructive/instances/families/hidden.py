@@ -17,17 +17,11 @@ _BITS = 96
 
 @dataclass(frozen=True, eq=False)
 class Decoy:
-    """A head eta sigma(w s . (x - t) + z), which leads away from t.
+    """A head eta sigma(w s . (x - t) + z), which leads away from t."""
 
-    Attributes:
-        height: eta
-        slope: w
-        shift: z, as a ball
-    """
-
-    height: float
-    slope: float
-    shift: arb
+    height: float  # eta
+    slope: float  # w
+    shift: arb  # z, as a ball
 
     def value(self, u: arb) -> arb:
         """Enclose eta sigma(u + z)."""
@@ -40,23 +34,14 @@ class Decoy:
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """A needle at t, whose other tokens have logits of slope beta and offset -gamma, and a decoy.
+    """A needle at t, other tokens with logits of slope beta and offset -gamma, and a decoy."""
 
-    Attributes:
-        box: of inputs
-        point: t (d,)
-        signs: s (d,)
-        beta: slope of the guards
-        gamma: their offset
-        decoy: the other head
-    """
-
-    box: Box
-    point: Array
-    signs: Array
-    beta: float
-    gamma: float
-    decoy: Decoy
+    box: Box  # of inputs
+    point: Array  # t (d,)
+    signs: Array  # s (d,)
+    beta: float  # slope of the guards
+    gamma: float  # their offset
+    decoy: Decoy  # the other head
 
     def range_of_decoy(self) -> tuple[arb, arb]:
         """Enclose the least and the largest u = w s . (x - t) on the box."""

@@ -32,8 +32,8 @@ DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each h
 CONSTRUCTIONS = ("generic", "saturated", "rank_one")
 _TRIES = 12
 
+# From a radius to a box beyond it with a witness, or None.
 Search = Callable[[float], tuple[Property, Witness] | None]
-"""From a radius to a box beyond it with a witness, or None."""
 
 
 def ascent(network: Network, point: Array, bad: Disjuncts, seed: int) -> Search:
@@ -118,9 +118,6 @@ class Memorized(Family):
         """Draw data, memorize them, and make twins around the first example.
 
         Where that fails, other data and another construction are drawn, a dozen times.
-
-        Raises:
-            ParameterError: where none of them gives twins
         """
         for _ in range(_TRIES):
             twins = self._attempt(name, dim, random, options)

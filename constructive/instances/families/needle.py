@@ -21,11 +21,9 @@ from constructive.instances.properties import Box
 from constructive.support.arrays import Array
 
 DECOY = Option(0.5, 0.0, 1.0, "height of the decoy, eta; 0 for none")
-_REST = 2.0
-"""Logits by which guards are below the needle at t, beyond ln of their number."""
+_REST = 2.0  # Logits by which guards are below the needle at t, beyond ln of their number
 _STEEPEST = 0.5
-_REACH = 4.0
-"""About the largest |u| of a decoy on the box."""
+_REACH = 4.0  # About the largest |u| of a decoy on the box
 
 
 def decoy_slope(dim: int) -> float:
@@ -55,16 +53,11 @@ def decoy_head(
 
 
 class Peaked(Planted):
-    """A head with a peak, whose other tokens are guards, and a decoy.
-
-    Attributes:
-        shift: about z of the decoy
-        two_sided: whether guards stand on both sides of each coordinate
-    """
+    """A head with a peak, whose other tokens are guards, and a decoy."""
 
     options = MappingProxyType({**Planted.options, "decoy": DECOY})
-    shift: ClassVar[float]
-    two_sided: ClassVar[bool]
+    shift: ClassVar[float]  # about z of the decoy
+    two_sided: ClassVar[bool]  # whether guards stand on both sides of each coordinate
 
     def peak(
         self, box: Box, point: Array, signs: Array, guards: Array, gamma: float,

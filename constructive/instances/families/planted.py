@@ -27,39 +27,26 @@ from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
 SCALE = Option(64.0, 1.0, 4096.0, "slope of the sharpest logits, beta", drawn=(16.0, 256.0))
+# Significant bits of a slope, so that logits at the planted point are exact in float32.
 _DIGITS = 6
-"""Significant bits of a slope, so that logits at the planted point are exact in float32."""
 _BITS = 96
 _PIECES = 4000
-_FINE = 2.0**-16
-"""How far an enclosed maximum may be from the largest value that was seen."""
-_ROOM = 0.5
-"""The part of the margin that an unsat proof has to leave."""
+_FINE = 2.0**-16  # How far an enclosed maximum may be from the largest value that was seen
+_ROOM = 0.5  # The part of the margin that an unsat proof has to leave
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A network with a planted point, and what is known of it.
+    """A network with a planted point, and what is known of it."""
 
-    Attributes:
-        network: with one output
-        box: of inputs
-        point: t (d,), in the box
-        signs: s (d,), of entries 1 and -1
-        falling: an upper bound of the parts of f that fall with u, at u >= 0
-        rising: an upper bound of those that rise
-        end: u at the end of the box, or above it
-        hardness: of finding f >= c, for a threshold c
-    """
-
-    network: Network
-    box: Box
-    point: Array
-    signs: Array
-    falling: Callable[[arb], arb]
-    rising: Callable[[arb], arb]
-    end: float
-    hardness: Callable[[float], Hardness]
+    network: Network  # with one output
+    box: Box  # of inputs
+    point: Array  # t (d,), in the box
+    signs: Array  # s (d,), of entries 1 and -1
+    falling: Callable[[arb], arb]  # an upper bound of the parts of f that fall with u, at u >= 0
+    rising: Callable[[arb], arb]  # an upper bound of those that rise
+    end: float  # u at the end of the box, or above it
+    hardness: Callable[[float], Hardness]  # of finding f >= c, for a threshold c
 
     def maximum(self) -> tuple[float, float]:
         """Return bounds of the maximum of f on the box, rounded outward."""
@@ -130,11 +117,7 @@ class Planted(Family):
     def draw(
         self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
     ) -> tuple[Instance, ...]:
-        """Draw twins: thresholds a margin below the value at t, and above the maximum.
-
-        Raises:
-            ParameterError: for a margin that is too small for the network
-        """
+        """Draw twins: thresholds a margin below the value at t, and above the maximum."""
         plan = self.plan(dim, random, options)
         least, most = plan.maximum()
         margin = options["margin"]

@@ -23,8 +23,7 @@ from constructive.instances.rounding import property_rounding
 from constructive.support.arrays import Array
 
 DISTANCE = Option(0.1, 0.001, 10.0, "largest distance of an entry of the two queries")
-_THRESHOLD = 0.875
-"""Above which the output is that of label 1."""
+_THRESHOLD = 0.875  # Above which the output is that of label 1
 
 
 class Relabelled(Memorized):

@@ -26,12 +26,7 @@ class Token(Robust):
         return dim + heads
 
     def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
-        """Return the network of the first token of the first example, and the origin.
-
-        Raises:
-            ParameterError: for numbers beyond float32, and values that do not read one direction
-                for each head
-        """
+        """Return the network of the first token of the first example, and the origin."""
         network = network_of_token(memorizer.layer, data.contexts[0], data.queries[0])
         if network.input_dim != data.width - memorizer.layer.num_heads:
             raise ParameterError(

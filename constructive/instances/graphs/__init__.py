@@ -3,6 +3,7 @@
 from constructive.instances.graphs.graph import NetworkGraph
 from constructive.support.registry import Registry
 
+# As `--graph` takes them.
 GRAPHS: Registry[type[NetworkGraph]] = Registry(
     {
         "split": "constructive.instances.graphs.split:Split",
@@ -11,4 +12,3 @@ GRAPHS: Registry[type[NetworkGraph]] = Registry(
         "exp": "constructive.instances.graphs.exponentials:Exponentials",
     }
 )
-"""As `--graph` takes them."""

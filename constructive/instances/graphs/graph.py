@@ -18,8 +18,7 @@ from constructive.support.extras import require
 if TYPE_CHECKING:
     from constructive.interop.onnx_graph import Graph
 
-OPSET, IR_VERSION = 13, 8
-"""Of ONNX 1.8 (2020), which all verifiers read."""
+OPSET, IR_VERSION = 13, 8  # Of ONNX 1.8 (2020), which all verifiers read.
 
 
 class NetworkGraph(ABC):

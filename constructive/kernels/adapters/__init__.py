@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 _HERE = "constructive.kernels.adapters"
 
+# Classes by name; call one without arguments for an adapter.
 ADAPTERS: "Registry[type[Adapter]]" = Registry(
     {
         "torch": f"{_HERE}.torch_sdpa:TorchSdpa",
@@ -46,4 +47,3 @@ ADAPTERS: "Registry[type[Adapter]]" = Registry(
         "flash-attn-kvcache": f"{_HERE}.flash_attention:KeyValueCache",
     }
 )
-"""Classes by name; call one without arguments for an adapter."""

@@ -16,8 +16,8 @@ from constructive.support.extras import require_packages
 SOFT_CAP, SINK, BIAS = "soft cap", "sink", "bias"
 MASK, SCALE = "mask beside those it makes itself", "scale of its own"
 GROUPS, WIDTH = "grouped heads", "values of another width than keys"
+# What a problem may need beyond q, k, v and a format, and not every library has.
 ALL = frozenset({SOFT_CAP, SINK, BIAS, MASK, SCALE, GROUPS, WIDTH})
-"""What a problem may need beyond q, k, v and a format, and not every library has."""
 
 Models = Mapping[str, str]
 Packages = Mapping[str, str]
@@ -28,70 +28,38 @@ class Refused(Exception):  # noqa: N818 - a library that refuses is not at fault
 
 
 class Adapter(ABC):
-    """A problem in the words of one library.
+    """A problem in the words of one library."""
 
-    Attributes:
-        name: of the adapter, a key of `ADAPTERS`
-        packages: names of distributions by the modules that it imports; the first has the version.
-            {} for a kernel of your own
-        library: whose arrays `attend` gets: "numpy", "torch" or "jax"
-        layout: of q, k, v and the output: "BHTd", "BTHd" or "packed"
-        models: the row of the model of floating point that the library claims, by dtype
-        fully_masked: what a row without a visible key is, if `convention` says nothing else
-        can: what the library has of `ALL`
-        devices: where it runs
-    """
-
-    name: ClassVar[str]
+    name: ClassVar[str]  # of the adapter, a key of `ADAPTERS`
+    # names of distributions by the modules that it imports; the first has the version. {} for a
+    # kernel of your own
     packages: ClassVar[Packages]
-    library: ClassVar[str]
-    layout: ClassVar[str]
+    library: ClassVar[str]  # whose arrays `attend` gets: "numpy", "torch" or "jax"
+    layout: ClassVar[str]  # of q, k, v and the output: "BHTd", "BTHd" or "packed"
+    # the row of the model of floating point that the library claims, by dtype
     models: ClassVar[Models]
+    # what a row without a visible key is, if `convention` says nothing else
     fully_masked: ClassVar[FullyMasked]
-    can: ClassVar[frozenset[str]]
-    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    can: ClassVar[frozenset[str]]  # what the library has of `ALL`
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # where it runs
 
     @abstractmethod
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return the keyword arguments of `attend`: mask, scale, soft cap and so on.
-
-        Args:
-            problem: the problem, not refused
-        """
+        """Return the keyword arguments of `attend`: mask, scale, soft cap and so on."""
 
     @abstractmethod
     def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return what the library computes.
-
-        Args:
-            q: queries in the layout of the adapter
-            k: keys
-            v: values
-            options: those of `options`
-
-        Raises:
-            Refused: if the library says that it does not compute this
-        """
+        """Return what the library computes."""
 
     def refuses(self, problem: Inputs) -> str | None:
-        """Return why the library cannot compute a problem, or None.
-
-        Args:
-            problem: the problem
-        """
+        """Return why the library cannot compute a problem, or None."""
         if problem.spec.dtype not in self.models:
             return f"no {problem.spec.dtype}"
         missing = sorted(needs(problem) - self.can)
         return f"no {', no '.join(missing)}" if missing else None
 
     def masked(self, problem: Inputs, name: str, *, additive: bool = False) -> dict[str, Any]:
-        """Return the mask as an option; {} if all keys are seen and nothing is added.
-
-        Args:
-            problem: the problem
-            name: of the option
-            additive: whether it is numbers to add in any case, not only where the problem adds some
-        """
+        """Return the mask as an option; {} if all keys are seen and nothing is added."""
         if problem.added is None and problem.mask is None:
             return {}
         is_added = additive or problem.added is not None
@@ -106,24 +74,12 @@ class Adapter(ABC):
         return problem.added is None and problem.spec.masks == (mask,)
 
     def convention(self, spec: Spec) -> FullyMasked:
-        """Return what a row without a visible key is for a spec: "zeros", "nan" or "mean".
-
-        Args:
-            spec: shapes, masks and options
-        """
+        """Return what a row without a visible key is for a spec: "zeros", "nan" or "mean"."""
         del spec
         return self.fully_masked
 
     def run(self, problem: Inputs, device: str = "cpu") -> Array:
-        """Return the output in float64 in the layout (B, H, T_q, d_v).
-
-        Args:
-            problem: the problem, not refused
-            device: where to compute
-
-        Raises:
-            Refused: if the library says that it does not compute this
-        """
+        """Return the output in float64 in the layout (B, H, T_q, d_v)."""
         q, k, v = problem.tensors(self.library, layout=self.layout, device=device)
         found = self.options(problem)
         if self.library == "torch":
@@ -135,11 +91,7 @@ class Adapter(ABC):
         return from_layout(problem.spec, as_float64(out), self.layout)
 
     def require(self) -> None:
-        """Import the library.
-
-        Raises:
-            MissingExtraError: if it is not installed
-        """
+        """Import the library."""
         require_packages(self.packages, purpose=f"the adapter {self.name}")
 
     def version(self) -> str:
@@ -150,9 +102,6 @@ class Adapter(ABC):
 
 def needs(problem: Inputs) -> frozenset[str]:
     """Return what a problem needs of a library beyond q, k, v and a format.
-
-    Args:
-        problem: the problem
 
     Example:
         >>> from constructive.kernels import Problem, Spec

@@ -17,14 +17,7 @@ _CUSTOM = "com.microsoft"
 def graph(
     operator: str, inputs: dict[str, Any], attributes: dict[str, Any], outputs: int = 1
 ) -> bytes:
-    """Return a model of one operator as bytes.
-
-    Args:
-        operator: its name; all but "Attention" are those of onnxruntime
-        inputs: arrays by name, in order; None for one that is left out
-        attributes: of the operator
-        outputs: how many it has to name
-    """
+    """Return a model of one operator as bytes."""
     from onnx import helper  # noqa: PLC0415 - an extra
 
     named = [name if value is not None else "" for name, value in inputs.items()]

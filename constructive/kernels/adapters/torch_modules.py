@@ -9,16 +9,16 @@ from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
 from constructive.kernels.spec import FullyMasked
 
+# Logits are stored in the format of the inputs, too.
 EAGER: Models = {
     "float64": "flash float64",
     "float32": "flash float32",
     "float16": "eager float16",
     "bfloat16": "eager bfloat16",
 }
-"""Logits are stored in the format of the inputs, too."""
 
+# Of libraries whose softmax is in float32, also where inputs are in float64.
 WITHOUT_FLOAT64: Models = {name: model for name, model in EAGER.items() if name != "float64"}
-"""Of libraries whose softmax is in float32, also where inputs are in float64."""
 
 
 class Multihead(Adapter):

@@ -16,8 +16,8 @@ from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
 from constructive.kernels.spec import FullyMasked
 
+# Logits and sums in float32 or more; weights in the format of the inputs; one rounding.
 FLASH: Models = {name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")}
-"""Logits and sums in float32 or more; weights in the format of the inputs; one rounding."""
 
 
 class TorchSdpa(Adapter):

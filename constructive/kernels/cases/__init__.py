@@ -9,6 +9,7 @@ from constructive.kernels.cases.scale import Scale, SoftCap
 from constructive.kernels.cases.ties import CappedTies, Ties
 from constructive.kernels.cases.uniform import Orthogonal, Uniform
 
+# In the order in which `battery` takes them.
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
@@ -16,4 +17,3 @@ CASES: dict[str, Case] = {
         SoftCap(), CappedTies(), LargeValues(), Batch(),
     )
 }  # fmt: skip
-"""In the order in which `battery` takes them."""

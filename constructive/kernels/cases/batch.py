@@ -10,8 +10,7 @@ from constructive.kernels.spec import Spec
 from constructive.support.arrays import Booleans
 
 _PART = 4
-_FOREIGN = 16.0
-"""More than the digits of a key can take away, in units of the number in queries."""
+_FOREIGN = 16.0  # More than the digits of a key can take away, in units of the number in queries
 
 
 class Batch(Case):

@@ -11,28 +11,20 @@ from constructive.kernels.encoding import Encoding, encode, factors
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
 
+# How far a visible key is below the winner, after the scale; 64 where nothing is said.
 GAP = {"float64": 72.0}
-"""How far a visible key is below the winner, after the scale; 64 where nothing is said."""
-_CAPS = 6.0
-"""A logit of -6 caps is -cap after a soft cap."""
+_CAPS = 6.0  # A logit of -6 caps is -cap after a soft cap
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """Queries and keys that a case proposes.
+    """Queries and keys that a case proposes."""
 
-    Attributes:
-        q: (B, H, T_q, d)
-        k: (B, G, T_k, d)
-        level: logit of the winner before the scale, the same product for all keys
-        level_slot: the coordinate of that product, or None
-        near: logit before the scale of keys that keep a part of the weight, less `level`, or None
-    """
-
-    q: Array
-    k: Array
-    level: float = 0.0
-    level_slot: int | None = None
+    q: Array  # (B, H, T_q, d)
+    k: Array  # (B, G, T_k, d)
+    level: float = 0.0  # logit of the winner before the scale, the same product for all keys
+    level_slot: int | None = None  # the coordinate of that product, or None
+    # logit before the scale of keys that keep a part of the weight, less `level`, or None
     near: float | None = None
 
 
@@ -61,12 +53,7 @@ class Case(ABC):
 
     @abstractmethod
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries and keys.
-
-        Args:
-            spec: the shapes and options
-            visible: (B, 1 or H, T_q, T_k)
-        """
+        """Return queries and keys."""
 
 
 def gap(spec: Spec) -> float:
@@ -77,27 +64,16 @@ def gap(spec: Spec) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Board:
-    """What all cases with one winner share: digits, numbers of queries and keys, the winners.
+    """What all cases with one winner share: digits, numbers of queries and keys, the winners."""
 
-    Attributes:
-        spec: the shapes
-        visible: (B, H, T_q, T_k)
-        encoding: digits of keys
-        winner: (B, H, T_q) the key to be read; 0 where no key is visible
-        digits: (B, H, T_q, m) its digits
-        number: the number in queries
-        key: the number in keys
-        random: for what is drawn
-    """
-
-    spec: Spec
-    visible: Booleans
-    encoding: Encoding
-    winner: Integers
-    digits: Integers
-    number: float
-    key: float
-    random: np.random.Generator
+    spec: Spec  # the shapes
+    visible: Booleans  # (B, H, T_q, T_k)
+    encoding: Encoding  # digits of keys
+    winner: Integers  # (B, H, T_q) the key to be read; 0 where no key is visible
+    digits: Integers  # (B, H, T_q, m) its digits
+    number: float  # the number in queries
+    key: float  # the number in keys
+    random: np.random.Generator  # for what is drawn
 
     @property
     def slots(self) -> Array:
@@ -105,11 +81,7 @@ class Board:
         return np.zeros((*self.digits.shape, self.encoding.radix))
 
     def line(self, position: Integers) -> tuple[Integers, Booleans]:
-        """Return the keys that differ from the winner in one digit alone, and which exist.
-
-        Returns:
-            keys (B, H, T_q, r), one for each value of the digit, and whether there is one
-        """
+        """Return the keys that differ from the winner in one digit alone, and which exist."""
         radix = self.encoding.radix
         digit = np.take_along_axis(self.digits, position[..., None], axis=-1)
         keys = self.winner[..., None] + (np.arange(radix) - digit) * radix ** position[..., None]
@@ -131,13 +103,7 @@ class Board:
         return found
 
     def draft(self, slots: Array, *extra: tuple[Array, Array], **more: float | None) -> Draft:
-        """Return the draft of slots, its coordinates permuted.
-
-        Args:
-            slots: (B, H, T_q, m, r)
-            extra: numbers of one more coordinate, of queries (B, H, T_q) and keys (B, G, T_k)
-            more: `level` and `near` of the draft; a level is the first of `extra`
-        """
+        """Return the draft of slots, its coordinates permuted."""
         spec, used = self.spec, self.encoding.used
         blank = ~self.visible.any(-1)
         q = np.zeros((*self.winner.shape, spec.head_dim))
@@ -161,17 +127,7 @@ def board(
     spec: Spec, visible: Booleans, choice: str, *, reserved: int = 0, times: float = 1.0,
     least: float | None = None,
 ) -> Board:  # fmt: skip
-    """Return the board of a case.
-
-    Args:
-        spec: the shapes
-        visible: (B, 1 or H, T_q, T_k)
-        choice: the winner: "last", "first" or "random" among visible keys
-        reserved: coordinates to leave free
-        times: the largest multiple of the number in queries that is used, but for powers of 4 of
-            the digits
-        least: the smallest product; `gap(spec)` by default
-    """
+    """Return the board of a case."""
     encoding = encode(spec, reserved)
     shape = (spec.batch, spec.heads[0], spec.queries)
     visible = np.broadcast_to(visible, (*shape, spec.keys))

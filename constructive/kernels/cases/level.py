@@ -9,8 +9,8 @@ from constructive.kernels.formats import holds
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Booleans
 
+# Levels before the scale must stay below it where float16 holds the products.
 _HALF_RANGE = 2.0**14
-"""Levels before the scale must stay below it where float16 holds the products."""
 
 
 class Level(Case):
@@ -18,11 +18,6 @@ class Level(Case):
 
     The gap to other keys is the level or more: a logit may be off by a quarter of it. Queries
     between have a winner at 0, so rows of a block do not share a maximum.
-
-    Args:
-        name: of the case
-        level: the winner's logit, about
-        purpose: what it finds
     """
 
     def __init__(self, name: str, level: float, purpose: str) -> None:

@@ -8,10 +8,8 @@ from constructive.kernels.cases.case import Board, Case, Draft, board
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
-_BEYOND = 2.0**17
-"""More than float16 holds."""
-_ENOUGH = 2.0**100
-"""The range of formats in which no sum of such values overflows."""
+_BEYOND = 2.0**17  # More than float16 holds
+_ENOUGH = 2.0**100  # The range of formats in which no sum of such values overflows
 
 
 class Random(Case):

@@ -9,8 +9,7 @@ from constructive.kernels.encoding import exponent_of_values
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Booleans
 
-MOST_WINNERS = 6
-"""The exponent of the largest number of winners."""
+MOST_WINNERS = 6  # The exponent of the largest number of winners
 
 
 def most_winners(spec: Spec) -> int:

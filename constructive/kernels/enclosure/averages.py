@@ -9,16 +9,11 @@ from constructive.kernels.enclosure.rows import Rows, above
 from constructive.kernels.enclosure.weights import FAR, Weights
 from constructive.support.arrays import Array
 
-_HALF = 0.5
-"""Beyond it a relative error is not small."""
+_HALF = 0.5  # Beyond it a relative error is not small
 
 
 def averages(rows: Rows, weights: Weights, model: KernelModel) -> tuple[Array, Array]:
-    """Return averages by our weights, and how far a kernel's may be from them, unrounded.
-
-    Returns:
-        (P, R, d_v) each; what is far from zero by the second is rounded outward
-    """
+    """Return averages by our weights, and how far a kernel's may be from them, unrounded."""
     inverse, unit = 1.0 / weights.total, np.ldexp(1.0, rows.exponents[2])
     center = weights.p @ rows.v
     center *= inverse

@@ -13,11 +13,7 @@ from constructive.support.arrays import Array
 
 
 def enclose(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
-    """Return bounds (B, H, T_q, d_v) of every admissible output; infinite in rows not judged.
-
-    Raises:
-        ParameterError: if a kernel of this model may overflow
-    """
+    """Return bounds (B, H, T_q, d_v) of every admissible output; infinite in rows not judged."""
     batch, heads, queries, _ = given.q.shape
     groups, width = given.k.shape[1], given.v.shape[3]
     split, whole = (batch, groups, heads // groups), (batch, heads, queries, width)

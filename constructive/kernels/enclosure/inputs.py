@@ -14,35 +14,24 @@ from constructive.kernels.spec import require_factors
 from constructive.support.arrays import UNREADABLE, Array, Booleans, as_array
 from constructive.support.errors import DataError
 
-_AXES = 4
-"""Batch, heads, tokens and entries."""
+_AXES = 4  # Batch, heads, tokens and entries
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Inputs of attention.
+    """Inputs of attention."""
 
-    Attributes:
-        q: (B, H, T_q, d), zero in rows that see no key
-        k: (B, G, T_k, d), zero where no query sees the key
-        v: (B, G, T_k, d_v), zero where no query sees the key
-        visible: broadcasts to (B, H, T_q, T_k), True where a key may be seen; None where all may
-        judged: (B, H, T_q) True where a query exists and sees a key
-        added: what is added to logits; each broadcasts to (B, H, T_q, T_k) and is finite
-        sinks: (H,) logits without values, or None
-        scale: factor of logits
-        softcap: c of c tanh(logit / c), or None
-    """
-
-    q: Array
-    k: Array
-    v: Array
+    q: Array  # (B, H, T_q, d), zero in rows that see no key
+    k: Array  # (B, G, T_k, d), zero where no query sees the key
+    v: Array  # (B, G, T_k, d_v), zero where no query sees the key
+    # broadcasts to (B, H, T_q, T_k), True where a key may be seen; None where all may
     visible: Booleans | None
-    judged: Booleans
+    judged: Booleans  # (B, H, T_q) True where a query exists and sees a key
+    # what is added to logits; each broadcasts to (B, H, T_q, T_k) and is finite
     added: tuple[Array, ...]
-    sinks: Array | None
-    scale: float
-    softcap: float | None
+    sinks: Array | None  # (H,) logits without values, or None
+    scale: float  # factor of logits
+    softcap: float | None  # c of c tanh(logit / c), or None
 
 
 def read(
@@ -57,23 +46,7 @@ def read(
     bias: object,
     sinks: object,
 ) -> Inputs:
-    """Read inputs of attention, and check that they make sense.
-
-    Args:
-        q: (B, H, T_q, d)
-        k: (B, G, T_k, d), where G divides H
-        v: (B, G, T_k, d_v)
-        form: whose numbers q, k and v are
-        mask: as `intervals.bounds` takes it
-        scale: factor of logits
-        softcap: c, or None
-        bias: what is added to logits, or None
-        sinks: (H,), or None
-
-    Raises:
-        DataError: for arrays whose shapes do not fit, or that have numbers which `form` lacks
-        ParameterError: for a scale, soft cap or mask that makes no sense
-    """
+    """Read inputs of attention, and check that they make sense."""
     arrays = [exactly(name, given) for name, given in (("q", q), ("k", k), ("v", v))]
     _require_shapes(*arrays)
     queries, keys, values = arrays
@@ -105,13 +78,6 @@ def read(
 
 def exactly(name: str, values: object) -> Array:
     """Return numbers as float64, without rounding.
-
-    Args:
-        name: of the argument, for messages
-        values: an array, of bfloat16 or float8 too, or a tensor
-
-    Raises:
-        DataError: for what is not an array of numbers that float64 has
 
     Example:
         >>> exactly("q", np.float16([0.1])).tolist()

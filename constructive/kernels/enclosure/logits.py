@@ -12,39 +12,23 @@ from constructive.kernels.enclosure.rows import Rows, above
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
-OWN = 2.0**-51
-"""Our roundings of a logit, of a bias and of l - m, relative to the largest of them."""
-OWN_EXP = 2.0**-46
-"""Our exponentials and tanh: 64 units in the last place, far more than numpy's."""
-_LARGE = 2.0**100
-"""In place of what is infinite, as a factor."""
+OWN = 2.0**-51  # Our roundings of a logit, of a bias and of l - m, relative to the largest of them
+OWN_EXP = 2.0**-46  # Our exponentials and tanh: 64 units in the last place, far more than numpy's
+_LARGE = 2.0**100  # In place of what is infinite, as a factor
 
 
 @dataclass(frozen=True, eq=False)
 class Logits:
-    """Our logits, and how far those of a kernel may be from them.
+    """Our logits, and how far those of a kernel may be from them."""
 
-    Attributes:
-        values: (P, R, T), -inf where hidden
-        errors: (P, R, T) but for what a row has in common
-        largest: (P, R, 1) the largest size that is not hidden
-        worst: (P, R, 1) the largest error
-    """
-
-    values: Array
-    errors: Array
-    largest: Array
-    worst: Array
+    values: Array  # (P, R, T), -inf where hidden
+    errors: Array  # (P, R, T) but for what a row has in common
+    largest: Array  # (P, R, 1) the largest size that is not hidden
+    worst: Array  # (P, R, 1) the largest error
 
 
 class LogitErrors:
-    """How errors of logits follow from inputs and a model.
-
-    Attributes:
-        flushed: what underflow and storage near zero add to an error
-        rounded: gamma_k of the roundings by constants
-        last: of roundings after a soft cap or a bias, relative to sizes; with `rounded`
-    """
+    """How errors of logits follow from inputs and a model."""
 
     def __init__(self, given: Inputs, model: KernelModel) -> None:
         self._model, self._cap = model, given.softcap
@@ -79,11 +63,7 @@ class LogitErrors:
         return of_sum + (1.0 + min(order, levels)) * model.term_error + gamma(width + 4), of_logit
 
     def of(self, rows: Rows) -> Logits:
-        """Return logits of rows and their errors.
-
-        Raises:
-            ParameterError: if a kernel of the model may overflow
-        """
+        """Return logits of rows and their errors."""
         hidden = None if rows.visible is None else ~rows.visible
         linear = self._cap is None and not rows.added
         of_sum = self._of_sum * (1.0 + self.last * linear)

@@ -9,41 +9,25 @@ import numpy as np
 from constructive.kernels.enclosure.inputs import Inputs
 from constructive.support.arrays import Array, Booleans, Integers
 
-_ENTRIES = 1 << 18
-"""Of a matrix of logits that is computed at once: two megabytes."""
-_PARTS = 4
-"""Of the queries under a mask: fewer of them see fewer keys, and others are left out."""
+_ENTRIES = 1 << 18  # Of a matrix of logits that is computed at once: two megabytes
+_PARTS = 4  # Of the queries under a mask: fewer of them see fewer keys, and others are left out
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some queries of P pairs (sequence, KV head), and the keys that one of them sees.
+    """Some queries of P pairs (sequence, KV head), and the keys that one of them sees."""
 
-    Attributes:
-        place: where they are in (B, G, H / G, T_q)
-        q: (P, R, d) queries, times the scale
-        k: (P, T, d)
-        v: (P, T, d_v)
-        sizes_of_k: (P, T, d) |k| / 2^e in float32
-        sizes_of_v: (P, T, 2 d_v) |v| / 2^e and its square
-        exponents: e of q, k and v, so that no size is more than 1
-        visible: (P, R, T), or None where all is
-        added: (P, R, T) each
-        sinks: (P, R, 1), or None
-        keys: T_k, seen or not
-    """
-
-    place: tuple[Integers, Integers, slice, slice]
-    q: Array
-    k: Array
-    v: Array
-    sizes_of_k: Array
-    sizes_of_v: Array
-    exponents: tuple[int, int, int]
-    visible: Booleans | None
-    added: tuple[Array, ...]
-    sinks: Array | None
-    keys: int
+    place: tuple[Integers, Integers, slice, slice]  # where they are in (B, G, H / G, T_q)
+    q: Array  # (P, R, d) queries, times the scale
+    k: Array  # (P, T, d)
+    v: Array  # (P, T, d_v)
+    sizes_of_k: Array  # (P, T, d) |k| / 2^e in float32
+    sizes_of_v: Array  # (P, T, 2 d_v) |v| / 2^e and its square
+    exponents: tuple[int, int, int]  # e of q, k and v, so that no size is more than 1
+    visible: Booleans | None  # (P, R, T), or None where all is
+    added: tuple[Array, ...]  # (P, R, T) each
+    sinks: Array | None  # (P, R, 1), or None
+    keys: int  # T_k, seen or not
 
 
 def pieces(given: Inputs) -> Iterator[Rows]:
@@ -91,11 +75,6 @@ def above(left: Array, right: Array, factor: float = 1.0) -> Array:
 
     Each of k products has two factors that are rounded, a rounding of its own and k - 1 additions
     or fewer; what underflows is less than 2^-147.
-
-    Args:
-        left: float64 from 0 to 1
-        right: float32 from 0 to 1
-        factor: not negative
 
     Example:
         >>> bool(above(np.full((1, 9), 0.3), np.full((9, 1), 0.1, dtype=np.float32)) > 0.27)

@@ -11,39 +11,24 @@ from constructive.kernels.enclosure.logits import OWN, OWN_EXP, LogitErrors, Log
 from constructive.kernels.enclosure.rows import Rows
 from constructive.support.arrays import Array
 
-WIDE = 50.0
-"""Where kappa is more, only the hull of values bounds an average."""
-FAR = 100.0
-"""Keys whose exponents are lower by more have no weight that matters."""
-_HALF = 0.5
-"""By which the exponent of the largest logit may be off: beyond it nothing is proved."""
-_NARROW = 0.125
-"""Where kappa is less, exp(kappa) - 1 <= kappa / (1 - kappa / 2) is as good."""
+WIDE = 50.0  # Where kappa is more, only the hull of values bounds an average
+FAR = 100.0  # Keys whose exponents are lower by more have no weight that matters
+_HALF = 0.5  # By which the exponent of the largest logit may be off: beyond it nothing is proved
+_NARROW = 0.125  # Where kappa is less, exp(kappa) - 1 <= kappa / (1 - kappa / 2) is as good
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights of reference, and how far those of a kernel may be from them; rows are (P, R, 1).
+    """Weights of reference, and how far those of a kernel may be from them; rows are (P, R, 1)."""
 
-    Attributes:
-        p: (P, R, T) exponentials of our logits less the largest
-        total: their sum, with that of a sink
-        mean: of kappa, by weight
-        root: G, the root of the mean of (exp(kappa) - 1)^2; infinite where kappa is wide
-        least: a lower bound of a kernel's denominator
-        count: n, visible keys and a sink
-        blocks: R, those with a visible key
-        merges: what merging by logsumexp does to weights, as a part of them
-    """
-
-    p: Array
-    total: Array
-    mean: Array
-    root: Array
-    least: Array
-    count: Array
-    blocks: Array
-    merges: Array
+    p: Array  # (P, R, T) exponentials of our logits less the largest
+    total: Array  # their sum, with that of a sink
+    mean: Array  # of kappa, by weight
+    root: Array  # G, the root of the mean of (exp(kappa) - 1)^2; infinite where kappa is wide
+    least: Array  # a lower bound of a kernel's denominator
+    count: Array  # n, visible keys and a sink
+    blocks: Array  # R, those with a visible key
+    merges: Array  # what merging by logsumexp does to weights, as a part of them
 
 
 def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelModel) -> Weights:

@@ -32,20 +32,13 @@ from constructive.layers.causal.saturated import EXACT, picks
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import PrecisionError
 
-_SMALL_WEIGHT = 2.0**-184
-"""More than e^-128."""
-_HELD = 2.0**52
-"""Float64 holds integers up to it, and differences of two of them."""
-_FEW = 1024
-"""Positions whose logits are computed at a time, or fewer where there are many heads."""
-_MOST_ENTRIES = 1 << 24
-"""Of the rows of Z of these."""
-_MOST_PICKS = 1 << 22
-"""Tokens that heads read, in memory at once."""
-_SPLIT = 128.0
-"""The unit of the high part of a readout."""
-_MOST_TOKENS = 1 << 20
-"""That a position sees: so many weights of 2^-124 are nothing to a 1."""
+_SMALL_WEIGHT = 2.0**-184  # More than e^-128
+_HELD = 2.0**52  # Float64 holds integers up to it, and differences of two of them
+_FEW = 1024  # Positions whose logits are computed at a time, or fewer where there are many heads
+_MOST_ENTRIES = 1 << 24  # Of the rows of Z of these
+_MOST_PICKS = 1 << 22  # Tokens that heads read, in memory at once
+_SPLIT = 128.0  # The unit of the high part of a readout
+_MOST_TOKENS = 1 << 20  # That a position sees: so many weights of 2^-124 are nothing to a 1
 
 
 def require_integers(weights: dict[str, Array], model: FloatModel) -> None:

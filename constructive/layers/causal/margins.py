@@ -43,31 +43,23 @@ from constructive.layers.exact_logits import ExactLogits
 from constructive.layers.views import Block, Causal
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 
-_FEW = 1024
-"""Positions whose logits are computed at a time."""
+_FEW = 1024  # Positions whose logits are computed at a time
+# Of attention weights that are worth to be counted: those of others are summed up.
 _LARGE = 2.0**-24
-"""Of attention weights that are worth to be counted: those of others are summed up."""
+# Up to it exp(2 eps) - 1 is at most 2 eps + 4 eps^2: the series is 2 eps + 2 eps^2 (1 + ...).
 _SMALL = 0.25
-"""Up to it exp(2 eps) - 1 is at most 2 eps + 4 eps^2: the series is 2 eps + 2 eps^2 (1 + ...)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """What is known of some positions.
+    """What is known of some positions."""
 
-    Attributes:
-        places: which ones (R,)
-        least: lower bounds of the true margins (R,)
-        most: upper bounds of the same (R,)
-        error: E_next + E_v, where that is the largest part of the margin (R,)
-        share: that part, rounded up; the next token is the largest for every program where it is
-            less than one, and infinite where no margin is known to be positive (R,)
-    """
-
-    places: Integers
-    least: Array
-    most: Array
-    error: Array
+    places: Integers  # which ones (R,)
+    least: Array  # lower bounds of the true margins (R,)
+    most: Array  # upper bounds of the same (R,)
+    error: Array  # E_next + E_v, where that is the largest part of the margin (R,)
+    # that part, rounded up; the next token is the largest for every program where it is less than
+    # one, and infinite where no margin is known to be positive (R,)
     share: Array
 
     @classmethod
@@ -82,29 +74,17 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Bounds that all positions share.
+    """Bounds that all positions share."""
 
-    Attributes:
-        growth: g, by how large a part of itself attention may move
-        heads_width: d, the entries of what a head gives
-        readout: U (K, d_out), float64
-        readout_sizes: |U|
-        largest: X, the largest |x| or 1
-        columns: bounds of the sums of the columns of |U|, and 1, times X (d_out,)
-        head_columns: bounds of the sums of its columns over the rows of each head (H, d_out)
-        unembedding: O^T (d_out, V), float64
-        unembedding_sizes: |O|^T
-    """
-
-    growth: float
-    heads_width: int
-    readout: Array
-    readout_sizes: Array
-    largest: float
-    columns: Array
-    head_columns: Array
-    unembedding: Array
-    unembedding_sizes: Array
+    growth: float  # g, by how large a part of itself attention may move
+    heads_width: int  # d, the entries of what a head gives
+    readout: Array  # U (K, d_out), float64
+    readout_sizes: Array  # |U|
+    largest: float  # X, the largest |x| or 1
+    columns: Array  # bounds of the sums of the columns of |U|, and 1, times X (d_out,)
+    head_columns: Array  # bounds of the sums of its columns over the rows of each head (H, d_out)
+    unembedding: Array  # O^T (d_out, V), float64
+    unembedding_sizes: Array  # |O|^T
 
 
 def margins(
@@ -250,15 +230,10 @@ def of_the_worst(
 
 @dataclass(frozen=True, eq=False)
 class _Spread:
-    """|U|^T A, and the part of each head in it.
+    """|U|^T A, and the part of each head in it."""
 
-    Attributes:
-        whole: (R, d_out)
-        heads: (H, R, d_out)
-    """
-
-    whole: Array
-    heads: Array
+    whole: Array  # (R, d_out)
+    heads: Array  # (H, R, d_out)
 
     @classmethod
     def of(cls, sizes: Sizes, attended: _Attended) -> "_Spread":

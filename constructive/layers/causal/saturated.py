@@ -27,27 +27,20 @@ from constructive.support.errors import ParameterError, PrecisionError, shown
 
 Signs = npt.NDArray[np.int8]
 
-LEAD = 128
-"""The lead from which the other weights are below 2^-184, and vanish by rounding."""
-EXACT = 1 << 24
-"""Integers up to this one are float32 numbers."""
-_ENTRIES = 1 << 21
-"""Of the logits of one offset that are in memory at once."""
+LEAD = 128  # The lead from which the other weights are below 2^-184, and vanish by rounding
+EXACT = 1 << 24  # Integers up to this one are float32 numbers
+_ENTRIES = 1 << 21  # Of the logits of one offset that are in memory at once
 
 
 class Picks(NamedTuple):
-    """Which tokens saturated heads read.
+    """Which tokens saturated heads read."""
 
-    Attributes:
-        tokens: the index of the token within its sequence, for each position and head (..., N, H)
-        lead: the least difference of the largest logit and the next one, over all positions that
-            see two tokens or more; `LEAD` if there are none
-        size: the largest sum of the sizes of all terms in a difference of two logits, over heads
-    """
-
+    # the index of the token within its sequence, for each position and head (..., N, H)
     tokens: Integers
+    # the least difference of the largest logit and the next one, over all positions that see two
+    # tokens or more; `LEAD` if there are none
     lead: int
-    size: int
+    size: int  # the largest sum of the sizes of all terms in a difference of two logits, over heads
 
 
 def picks(
@@ -59,23 +52,6 @@ def picks(
     first: int = 0,
 ) -> Picks:
     """Return the token that each head reads at each position, from integer arithmetic alone.
-
-    Args:
-        tokens: one sequence (N, d), or several of one length (S, N, d), with entries +1 and -1
-        w_q: W_Q, the query weights (H, d, d_h), integers of any dtype
-        w_k: W_K, the key weights (H, d, d_h), integers of any dtype
-        window: the number of tokens that a position sees, itself among them; None for all
-        first: the first position that is looked at; those before it are only seen
-
-    Returns:
-        what is read from the first position on: (..., N - first, H)
-
-    Raises:
-        ParameterError: if shapes do not fit, for a window that is not a positive integer, and for
-            a first position that is not there
-        PrecisionError: where Proposition 21.2 does not apply: for entries that are not signs or not
-            integers, logits that float32 may round, and leads below 128; the witness is the first
-            such entry, the sum of sizes, or the position, head and lead
 
     Example:
         >>> sequence = [[1, 1, -1], [1, -1, -1], [1, 1, 1]]
@@ -125,12 +101,7 @@ def picks(
 
 
 def read(tokens: npt.ArrayLike, picked: Integers) -> Signs:
-    """Return the rows of Z: each token, and those that the heads read (N, (H + 1) d), as int8.
-
-    Args:
-        tokens: one sequence of signs (N, d)
-        picked: which token each head reads (N, H), as in `Picks.tokens`
-    """
+    """Return the rows of Z: each token, and those that the heads read (N, (H + 1) d), as int8."""
     x = np.asarray(tokens).astype(np.int8)
     rows = np.concatenate([x[:, np.newaxis], x[picked]], axis=1)
     return rows.reshape(len(x), -1)
@@ -141,10 +112,6 @@ def logit_size(w_q: Integers, w_k: Integers) -> int:
 
     No partial sum on the way to a logit, or to a difference of two, is larger, whichever arrays are
     multiplied first.
-
-    Args:
-        w_q: the query weights (H, d, d_h)
-        w_k: the key weights (H, d, d_h)
     """
     columns = [np.abs(w).sum(axis=1).astype(object) for w in (w_q, w_k)]
     return int(2 * (columns[0] * columns[1]).sum(axis=1).max())

@@ -13,11 +13,6 @@ def drawn_signs(name: str, seed: int, shape: tuple[int, ...]) -> Array:
     The n-th entry, in C order, is -1 where the n-th bit of SHAKE-256 of
     "constructive signs 1 NAME SEED" is set, the lowest bit of each byte first.
 
-    Args:
-        name: of the tensor
-        seed: an integer
-        shape: of the array
-
     Example:
         >>> drawn_signs("W_Q", 0, (2, 4)).tolist()
         [[-1.0, 1.0, 1.0, -1.0], [1.0, 1.0, 1.0, 1.0]]

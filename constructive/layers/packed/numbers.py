@@ -5,8 +5,7 @@ import numpy as np
 from constructive.layers.packed.rules import BitArray, Bits, Matrix, Rule, Stored, integers_of
 from constructive.support.arrays import Array, Integers
 
-_FEW_BITS = 26
-"""Fields of integers have fewer."""
+_FEW_BITS = 26  # Fields of integers have fewer
 
 
 class Places(Rule):

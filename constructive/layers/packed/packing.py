@@ -12,27 +12,20 @@ from constructive.layers.packed.rules import LARGEST, BitArray, Bits, Matrix, St
 from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers
 
+# In the order in which they are read: the unembedding gives the order of tokens.
 NAMES = ("unembedding", "embedding", "positions", "W_Q", "W_K", "U")
-"""In the order in which they are read: the unembedding gives the order of tokens."""
-MOST_COLUMNS = 4096
-"""Of a matrix; with more of them weights are not packed."""
+MOST_COLUMNS = 4096  # Of a matrix; with more of them weights are not packed
 
-_PARAMETER_BITS = 32
-"""That a parameter of a rule counts for."""
+_PARAMETER_BITS = 32  # That a parameter of a rule counts for
 
 
 class Packed(NamedTuple):
-    """Weights in few bits.
+    """Weights in few bits."""
 
-    Attributes:
-        rules: by tensor, its shape and runs of columns: how many, the rule and its parameters
-        bits: of all columns, one after the other
-        num_stored: how many numbers are stored, parameters of rules among them
-    """
-
+    # by tensor, its shape and runs of columns: how many, the rule and its parameters
     rules: dict[str, Any]
-    bits: BitArray
-    num_stored: int
+    bits: BitArray  # of all columns, one after the other
+    num_stored: int  # how many numbers are stored, parameters of rules among them
 
     @property
     def num_bits(self) -> int:
@@ -42,11 +35,7 @@ class Packed(NamedTuple):
 
 
 def packable(tensors: Mapping[str, Array]) -> bool:
-    """Whether weights are packed: integers, and not too many columns of them.
-
-    Args:
-        tensors: of a decoder
-    """
+    """Whether weights are packed: integers, and not too many columns of them."""
     return all(
         _matrix_shape(name, array.shape, len(tensors["W_Q"]))[1] <= MOST_COLUMNS
         and bool((np.rint(array) == array).all())
@@ -56,10 +45,6 @@ def packable(tensors: Mapping[str, Array]) -> bool:
 
 def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
     """Store each column of each tensor by the rule that takes the fewest bits.
-
-    Args:
-        tensors: of a decoder, float32
-        seed: of drawn signs
 
     Example:
         >>> signs = np.array([[1.0, -3.0], [-1.0, -3.0]], np.float32)
@@ -94,21 +79,7 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
 
 
 def unpack(rules: Mapping[str, Any], bits: BitArray, seed: int) -> dict[str, Array]:
-    """Read weights that `pack` stored.
-
-    Args:
-        rules: of each tensor
-        bits: of all columns, perhaps filled up with zeros to whole bytes
-        seed: of drawn signs
-
-    Returns:
-        float32 arrays by name
-
-    Raises:
-        ValueError: for rules and bits that do not fit together
-        TypeError: for rules of other types
-        KeyError: for tensors and rules that there are not
-    """
+    """Read weights that `pack` stored."""
     if set(rules) != set(NAMES):
         raise ValueError(f"its tensors are {sorted(rules)}")
     given, order, tensors = Bits(bits), None, {}
@@ -138,9 +109,6 @@ def unpack(rules: Mapping[str, Any], bits: BitArray, seed: int) -> dict[str, Arr
 
 def order_of(values: Array) -> Integers:
     """Return the place of each value in the descending order, the first of equal ones first.
-
-    Args:
-        values: (n,)
 
     Example:
         >>> order_of(np.array([2.0, 5.0, 2.0])).tolist()

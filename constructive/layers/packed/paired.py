@@ -12,9 +12,6 @@ class Paired(Rule):
     """The last half of the rows is plus or minus the rows before it, which another rule gives.
 
     A row in front of both halves, as in U, belongs to those of the other rule.
-
-    Args:
-        rule: of the first rows
     """
 
     def __init__(self, rule: Rule) -> None:

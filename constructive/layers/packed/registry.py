@@ -12,6 +12,7 @@ from constructive.layers.packed.paired import Paired
 from constructive.layers.packed.rules import Rule
 
 FLOATS = Floats()
+# All rules by name, formulas first: of two that take as many bits, the first one is taken.
 RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
@@ -29,4 +30,3 @@ RULES: dict[str, Rule] = {
         FLOATS,
     )
 }
-"""All rules by name, formulas first: of two that take as many bits, the first one is taken."""

@@ -18,25 +18,18 @@ from constructive.support.arrays import Array, Integers
 
 BitArray = npt.NDArray[np.uint8]
 
-LARGEST = 1 << 24
-"""Integers that float32 holds have at most this size."""
+LARGEST = 1 << 24  # Integers that float32 holds have at most this size
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A matrix whose columns are stored.
+    """A matrix whose columns are stored."""
 
-    Attributes:
-        name: of the tensor
-        shape: rows and columns
-        seed: of drawn signs
-        order: the place of each token in the order that the unembedding gives, the first one for
-            the largest entry of its first column; None where that is not known
-    """
-
-    name: str
-    shape: tuple[int, int]
-    seed: int
+    name: str  # of the tensor
+    shape: tuple[int, int]  # rows and columns
+    seed: int  # of drawn signs
+    # the place of each token in the order that the unembedding gives, the first one for the largest
+    # entry of its first column; None where that is not known
     order: Integers | None = None
 
     @cached_property
@@ -81,14 +74,10 @@ class Bits:
 
 
 class Rule(ABC):
-    """One way to store a column.
+    """One way to store a column."""
 
-    Attributes:
-        name: in files
-        numbers: entries of a column that are stored, per row: 0 for a formula, else 1
-    """
-
-    name: str
+    name: str  # in files
+    # entries of a column that are stored, per row: 0 for a formula, else 1
     numbers: ClassVar[int] = 0
 
     def counted(self, rows: int) -> int:
@@ -104,8 +93,7 @@ class Rule(ABC):
         """Return the column, float64 (n,), from parameters and the bits of the file."""
 
 
-NO_BITS = np.zeros(0, np.uint8)
-"""Of a formula."""
+NO_BITS = np.zeros(0, np.uint8)  # Of a formula
 
 
 def integers_of(values: Array) -> Integers | None:

@@ -23,22 +23,15 @@ _FLOAT64, _FLOAT32 = 53, 24
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """A token-wise network: its program, and what it does to the tokens.
+    """A token-wise network: its program, and what it does to the tokens."""
 
-    Attributes:
-        program: from the d entries of a token to the stream (h, t, 0), or (h, 0) where examples
-            need no token of their own
-        hashes: h of each token (V,), long ones as objects
-        prime: P of a power hash, else 0
-        kept: the number of residues of a separating set, else 0
-        heaviest: W above their weights, else 0
-    """
-
+    # from the d entries of a token to the stream (h, t, 0), or (h, 0) where examples need no token
+    # of their own
     program: Program
-    hashes: Column
-    prime: int = 0
-    kept: int = 0
-    heaviest: int = 0
+    hashes: Column  # h of each token (V,), long ones as objects
+    prime: int = 0  # P of a power hash, else 0
+    kept: int = 0  # the number of residues of a separating set, else 0
+    heaviest: int = 0  # W above their weights, else 0
 
 
 class SequenceConstruction(ABC):
@@ -47,14 +40,10 @@ class SequenceConstruction(ABC):
     The laws: sums of `hashes` over contexts, beside the residues of own tokens, tell examples with
     different labels apart (`SequenceDataset.told_apart`); the program computes these hashes
     exactly; and two embeddings from one state of `rng` are one.
-
-    Attributes:
-        name: what users ask for
-        comparison: by which its networks compare
     """
 
-    name: ClassVar[str]
-    comparison: ClassVar[Comparison]
+    name: ClassVar[str]  # what users ask for
+    comparison: ClassVar[Comparison]  # by which its networks compare
 
     @abstractmethod
     def embed(
@@ -64,17 +53,7 @@ class SequenceConstruction(ABC):
         max_word_bits: int | None,
         rng: np.random.Generator,
     ) -> Embedded:
-        """Return an embedding of the tokens that tells the examples apart.
-
-        Args:
-            examples: to be told apart
-            projected: their tokens
-            max_word_bits: of code words, as far as no label alone is longer; None for any number
-            rng: of all random choices
-
-        Raises:
-            PrecisionError: where no such embedding was found
-        """
+        """Return an embedding of the tokens that tells the examples apart."""
 
     def program(
         self,
@@ -83,14 +62,7 @@ class SequenceConstruction(ABC):
         steps: Iterable[Step],
         register: str,
     ) -> Program:
-        """Return the program from the entries of a token to the stream.
-
-        Args:
-            examples: whose tokens are embedded
-            projected: their tokens
-            steps: that read the residue in register z, and leave it there
-            register: that holds h at their end
-        """
+        """Return the program from the entries of a token to the stream."""
         inputs = tuple(f"x{k}" for k in range(len(projected.weights)))
         start = {"z": Affine(dict(zip(inputs, projected.weights, strict=True)), projected.offset)}
         own = [Affine({"z": 1})] if examples.per_position else []
@@ -101,10 +73,6 @@ class SequenceConstruction(ABC):
 
 def rounding(units: int, max_word_bits: int | None) -> int:
     """Return rounding in last bits of a float64; of a float32 where words are made for it.
-
-    Args:
-        units: last bits, of either
-        max_word_bits: of code words; None for any number
 
     Example:
         >>> rounding(4, 52), rounding(4, 23) == 4 * 2**29

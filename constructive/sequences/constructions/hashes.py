@@ -20,16 +20,7 @@ class Hash(SequenceConstruction):
     def factors(
         self, examples: SequenceDataset, projected: Projection, rng: np.random.Generator
     ) -> Iterator[tuple[list[int], int | None]]:
-        """Yield factors that are drawn, and the prime that products are reduced by, if any.
-
-        Args:
-            examples: to be told apart
-            projected: their tokens
-            rng: of what is drawn
-
-        Raises:
-            PrecisionError: after the last ones
-        """
+        """Yield factors that are drawn, and the prime that products are reduced by, if any."""
 
     def embed(
         self,
@@ -51,15 +42,7 @@ def hashed(
     factors: Sequence[int],
     prime: int | None = None,
 ) -> Embedded | None:
-    """Return the embedding by products of these factors, or None if examples get equal sums.
-
-    Args:
-        construction: of the embedding
-        examples: to be told apart
-        projected: their tokens
-        factors: for each bit of z, lowest first
-        prime: that products are reduced by; None for none
-    """
+    """Return the embedding by products of these factors, or None if examples get equal sums."""
     largest = prod(factors) if prime is None else prime * max(factors)
     short = largest * examples.ids.shape[1] < 1 << MOST_BITS
     hashes = np.ones(len(projected.residues), dtype=np.int64 if short else object)
@@ -83,11 +66,6 @@ def products(
     """Yield steps that make h, the product of factors over the bits of 0 <= z < 2^len(factors).
 
     Bits are read highest first. Where h <= bound, a bit b times h is relu(h - bound (1 - b)).
-
-    Args:
-        factors: for each bit of z, lowest first
-        comparison: by which bits are read
-        prime: that h is reduced by; None for none
 
     Example:
         >>> from constructive.sequences.comparisons import RAMP

@@ -26,8 +26,7 @@ from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.projection import TRIES, Projection
 from constructive.support.arrays import Integers
 
-_FEW = 16
-"""Sums up to which sets are quicker than sorting."""
+_FEW = 16  # Sums up to which sets are quicker than sorting
 
 
 class SeparatingSet(SequenceConstruction):
@@ -69,13 +68,6 @@ SEPARATING_SET, FLOAT_SEPARATING_SET = SeparatingSet(), FloatSeparatingSet()
 
 def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, int]:
     """Find positive weights of a few residues that give different multisets different sums.
-
-    Args:
-        rows: (N, n), the residues of each sequence
-        rng: of all random choices
-
-    Returns:
-        weights by residues; all others have 0
 
     Example:
         >>> rows = np.array([[1, 1, 2], [1, 2, 2], [1, 2, 3]])

@@ -22,18 +22,13 @@ from constructive.exact.dyadic import Dependency
 from constructive.support.arrays import Array
 from constructive.support.progress import report
 
-_AT_ONCE = 1 << 19
-"""Points of projective planes that are computed at a time."""
-_ATTEMPTS = 8
-"""Random maps, each with a prime of its own, before an image of zero is given up."""
+_AT_ONCE = 1 << 19  # Points of projective planes that are computed at a time
+_ATTEMPTS = 8  # Random maps, each with a prime of its own, before an image of zero is given up
 
-_OVERHEAD = 5000
-"""Points that could be computed in the time that a set of k - 3 divisors takes."""
-_TABLE_PAYS = 1 << 20
-"""Inverses from which on a table of all p is quicker."""
+_OVERHEAD = 5000  # Points that could be computed in the time that a set of k - 3 divisors takes
+_TABLE_PAYS = 1 << 20  # Inverses from which on a table of all p is quicker
 
-Candidate = tuple[int, ...]
-"""Vectors whose images are dependent, k of them."""
+Candidate = tuple[int, ...]  # Vectors whose images are dependent, k of them
 Inverses = Callable[[Array], Array]
 
 
@@ -51,9 +46,6 @@ def dependent_subset(vectors: Array, size: int, rng: np.random.Generator) -> Dep
     """Find a dependent subset of `size` of the vectors (T, d), if no smaller one is.
 
     None is a proof that there is none.
-
-    Raises:
-        UndecidedError: if all random maps failed
 
     Example:
         >>> points = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 1, 0]])

@@ -22,11 +22,10 @@ from constructive.theory.assumptions.contexts import dependent_contexts
 from constructive.theory.assumptions.group_search import Flat, GroupSearch, Regrouping
 from constructive.theory.bounds import Groups
 
+# Dimensions of the images of queries beyond those of a group: two for another query and one example
+# more, and two so that chance collisions are rare.
 _MORE = 4
-"""Dimensions of the images of queries beyond those of a group: two for another query and one
-example more, and two so that chance collisions are rare."""
-_MOVES = 400
-"""Examples that are tried in the place of one that finds none."""
+_MOVES = 400  # Examples that are tried in the place of one that finds none
 
 
 class EvenGroups(GroupSearch):

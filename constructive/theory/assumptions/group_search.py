@@ -89,19 +89,11 @@ def _zero_or_parallel(queries: Array, rng: np.random.Generator) -> Dependency | 
 
 
 class GroupSearch(ABC):
-    """A search for groups of H(size - 1) + 1 examples at most: passes, until one of them decides.
+    """A search for groups of at most H(size - 1) + 1 examples: passes, until one decides."""
 
-    Attributes:
-        letter: what the theory calls `size`
-        least: data for which it is 2 or more, in words
-        passes: how many there are
-        even: (start, stop) of groups of even sizes, which the given order has
-        dependency: queries that stood in the way of the last passes, or None
-    """
-
-    letter: ClassVar[str]
-    least: ClassVar[str]
-    passes: ClassVar[int]
+    letter: ClassVar[str]  # what the theory calls `size`
+    least: ClassVar[str]  # data for which it is 2 or more, in words
+    passes: ClassVar[int]  # how many there are
 
     def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
         self.dataset, self.num_heads, self.rng = dataset, num_heads, rng

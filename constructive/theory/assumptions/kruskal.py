@@ -36,10 +36,8 @@ from constructive.theory.assumptions.numerical import unit_rows
 
 _ROUNDING = 2.0**-53
 _ROWS_AT_ONCE = 1024
-_FACTORED = 96
-"""Bits of a number that is factored in no time."""
-_ALWAYS = 2
-"""Zero and parallel vectors are found by one sort, whatever the budget is."""
+_FACTORED = 96  # Bits of a number that is factored in no time
+_ALWAYS = 2  # Zero and parallel vectors are found by one sort, whatever the budget is
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import numpy as np
 
 from constructive.support.arrays import Array
 
+# Below this ratio of singular values, rounding alone can explain that a matrix looks full rank.
 RANK_TOLERANCE = 1e-13
-"""Below this ratio of singular values, rounding alone can explain that a matrix looks full rank."""
 
 
 def unit_rows(vectors: Array) -> tuple[Array, Array]:

@@ -14,8 +14,8 @@ from constructive.theory.assumptions.group_search import GroupSearch, Regrouping
 from constructive.theory.assumptions.wide_groups import WideGroups
 from constructive.theory.many_heads import require_heads
 
+# By the constructions whose groups are looked for: of Theorems 1 and 2, and of Theorem 10.
 SEARCHES: dict[str, type[GroupSearch]] = {"saturated": EvenGroups, "rank_one": WideGroups}
-"""By the constructions whose groups are looked for: of Theorems 1 and 2, and of Theorem 10."""
 
 
 @in_three_parts

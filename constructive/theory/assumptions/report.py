@@ -23,8 +23,8 @@ from constructive.theory.assumptions.sampling import (
 )
 from constructive.theory.bounds import heads_needed
 
+# The d at which an inner product takes as long as what a search does with it besides.
 _BESIDE = 256
-"""The d at which an inner product takes as long as what a search does with it besides."""
 
 
 @dataclass(frozen=True, eq=False)

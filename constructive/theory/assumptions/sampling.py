@@ -25,27 +25,17 @@ from constructive.support.arrays import Array, Integers, checked_matrix, row_chu
 from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
 
-Drawn = tuple[int, tuple[int, ...]]
-"""The number of a subset, and the vectors in it."""
+Drawn = tuple[int, tuple[int, ...]]  # The number of a subset, and the vectors in it
 
-SUBSETS = 5000
-"""The number of subsets of the paper."""
-_FEWEST = 100
-"""Subsets that are drawn whatever the budget is."""
-_SECONDS = 30.0
-"""What a budget of 1.0 allows, on one core or two."""
-_MOST = 10**9
-"""Subsets beyond which nobody waits for the estimate."""
-_PILOT = 8
-"""Subsets, none of the sample, which tell how others will be decided."""
-_CHOLESKY = 25e9
-"""Multiplications a second, of Gram matrices and their factorizations."""
-_DRAWN = 1e-4
-"""Seconds of a subset beside that."""
-_ELIMINATION = 5.0
-"""How many times as long elimination modulo a prime takes."""
-_EXACT = 1e-8
-"""Seconds of exact elimination of a k x k matrix, in units of k^3."""
+SUBSETS = 5000  # The number of subsets of the paper
+_FEWEST = 100  # Subsets that are drawn whatever the budget is
+_SECONDS = 30.0  # What a budget of 1.0 allows, on one core or two.
+_MOST = 10**9  # Subsets beyond which nobody waits for the estimate
+_PILOT = 8  # Subsets, none of the sample, which tell how others will be decided
+_CHOLESKY = 25e9  # Multiplications a second, of Gram matrices and their factorizations
+_DRAWN = 1e-4  # Seconds of a subset beside that
+_ELIMINATION = 5.0  # How many times as long elimination modulo a prime takes
+_EXACT = 1e-8  # Seconds of exact elimination of a k x k matrix, in units of k^3
 
 
 @dataclass(frozen=True)
@@ -75,15 +65,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Sample:
-    """How many subsets are drawn, and how many of these exact elimination may decide.
+    """How many subsets are drawn, and how many of these exact elimination may decide."""
 
-    Attributes:
-        subsets: how many are drawn
-        exact: so many of those that nothing else decides; None for all
-    """
-
-    subsets: int = SUBSETS
-    exact: int | None = None
+    subsets: int = SUBSETS  # how many are drawn
+    exact: int | None = None  # so many of those that nothing else decides; None for all
 
 
 def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> Sample:

@@ -30,30 +30,22 @@ from constructive.support.progress import report
 from constructive.theory.assumptions import numerical
 from constructive.theory.assumptions.numerical import unit_rows
 
+# Pass by pass: partial subsets that pursuit keeps (0: growth), and sizes looked for (or all).
 _PASSES = ((0, 6), (1, 6), (4, 6), (0, None), (1, None), (16, 6), (4, None))
-"""Pass by pass: partial subsets that pursuit keeps (0: growth), and sizes looked for (or all)."""
+# Share of a unit residual (float32) below which a subset is looked at exactly.
 _NOTHING_LEFT = 1e-4
-"""Share of a unit residual (float32) below which a subset is looked at exactly."""
-_NOTHING_LEFT_OF_MANY = 3e-3
-"""The same where the rounding of several squares has added up."""
-_LOOKED_AT = 200
-"""Candidates of one pass that are looked at exactly, smallest first."""
-_BRANCH = 4
-"""The work of a branch, in inner products for each entry of a vector."""
-_AT_ONCE = 1 << 24
-"""Inner products that are held at a time."""
+_NOTHING_LEFT_OF_MANY = 3e-3  # The same where the rounding of several squares has added up
+_LOOKED_AT = 200  # Candidates of one pass that are looked at exactly, smallest first
+_BRANCH = 4  # The work of a branch, in inner products for each entry of a vector
+_AT_ONCE = 1 << 24  # Inner products that are held at a time
 
 
 @dataclass(frozen=True)
 class Found:
-    """The smallest dependent subset that was seen, and the smallest that nearly is.
+    """The smallest dependent subset that was seen, and the smallest that nearly is."""
 
-    Attributes:
-        dependency: exact, or None
-        near_miss: indices of vectors that are independent, but not so in float64; or None
-    """
-
-    dependency: Dependency | None
+    dependency: Dependency | None  # exact, or None
+    # indices of vectors that are independent, but not so in float64; or None
     near_miss: tuple[int, ...] | None
 
 

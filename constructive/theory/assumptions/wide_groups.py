@@ -37,8 +37,7 @@ from constructive.theory.bounds import Groups, consecutive
 from constructive.theory.context_capacity import context_capacity, generic_rows
 from constructive.theory.wide_grouping import context_of_each
 
-_BLAMED = 4
-"""Dependencies among queries that are looked at after each pass."""
+_BLAMED = 4  # Dependencies among queries that are looked at after each pass
 
 
 class WideGroups(GroupSearch):

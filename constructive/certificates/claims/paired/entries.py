@@ -14,62 +14,39 @@ from constructive.support.arrays import CHUNK_BYTES, Array, Integers, row_chunks
 from constructive.support.parallel import Place, arrays_at, ordered_map, shared
 from constructive.support.progress import report
 
-_TOGETHER = 16
-"""Chunks of the product in a piece of work."""
+_TOGETHER = 16  # Chunks of the product in a piece of work
 
-_MOST_COUPLED = 4
-"""Coupled entries for each example, on average, beyond which nothing is tried."""
+_MOST_COUPLED = 4  # Coupled entries for each example, on average, beyond which nothing is tried
 
 
 class Entries(NamedTuple):
     """x_{t,p} with a bound on the error of each entry: the blocks, and the coupled rest.
 
     T' positions belong to a pair, and m entries beside those do not agree.
-
-    Attributes:
-        own: (T', d), of each position and its own pair
-        own_error: (T',)
-        positions: (m,), of the coupled rest
-        pairs: (m,)
-        coupled: (m, d)
-        coupled_error: (m,)
-        tail: tail_t (T,), which bounds all other entries
-        largest: (T,), bounds `max |E_t|`, and so whatever a head reads
     """
 
-    own: Array
-    own_error: Array
-    positions: Integers
-    pairs: Integers
-    coupled: Array
-    coupled_error: Array
-    tail: Array
-    largest: Array
+    own: Array  # (T', d), of each position and its own pair
+    own_error: Array  # (T',)
+    positions: Integers  # (m,), of the coupled rest
+    pairs: Integers  # (m,)
+    coupled: Array  # (m, d)
+    coupled_error: Array  # (m,)
+    tail: Array  # tail_t (T,), which bounds all other entries
+    largest: Array  # (T,), bounds `max |E_t|`, and so whatever a head reads
 
 
 class _Piece(NamedTuple):
-    """Some rows of the product of queries and heads, as `_disagreeing` needs them.
+    """Some rows of the product of queries and heads, as `_disagreeing` needs them."""
 
-    Attributes:
-        place: queries (T, d), weights (d, 2 P), owner (T',), and what is needed at the top and at
-            the bottom (T,)
-        start: the first position
-        stop: the position after the last one
-        pairs: P
-    """
-
+    # queries (T, d), weights (d, 2 P), owner (T',), and what the top and the bottom need: (T,)
     place: Place
-    start: int
-    stop: int
-    pairs: int
+    start: int  # the first position
+    stop: int  # the position after the last one
+    pairs: int  # P
 
 
 def evaluate(examples: Examples, scan: Scan, *, executor: Executor | None = None) -> Entries:
-    """Decide which entries are tails, and evaluate the coupled ones, whose contexts are read anew.
-
-    Raises:
-        UndecidedError: where too many are not tails
-    """
+    """Decide which entries are tails, and evaluate the coupled ones from contexts read anew."""
     others = examples.dataset.context_size - 1
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         tail = up(2.0 * others * TAIL * scan.largest)

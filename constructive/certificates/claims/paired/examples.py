@@ -16,16 +16,14 @@ from constructive.exact.upward import LONGEST, exponent_of
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array, Integers
 
+# Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.
 MARGIN = 41.0
-"""Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40."""
 
-TAIL = 4.3e-18
-"""More than exp(-40)."""
+TAIL = 4.3e-18  # More than exp(-40)
 
 
 _LARGEST_HEAD = 2.0**50
-_WIDEST = 1024
-"""Entries of tokens up to which a checker has exact products."""
+_WIDEST = 1024  # Entries of tokens up to which a checker has exact products
 
 
 class UndecidedError(Exception):
@@ -34,34 +32,19 @@ class UndecidedError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Data and weights in the order of the pairs, in float64.
+    """Data and weights in the order of the pairs, in float64."""
 
-    Attributes:
-        dataset: the T examples, as they are
-        exponent: a; contexts here are those of the data times 2^-a
-        order: (T,), the example at each position
-        stops: (P,), the position after the last one of each pair
-        queries: (T, d), by position
-        query_weights: (2, P, d), of the first and the second heads
-        key: (d,)
-    """
-
-    dataset: Dataset
-    exponent: int
-    order: Integers
-    stops: Integers
-    queries: Array
-    query_weights: Array
-    key: Array
+    dataset: Dataset  # the T examples, as they are
+    exponent: int  # a; contexts here are those of the data times 2^-a
+    order: Integers  # (T,), the example at each position
+    stops: Integers  # (P,), the position after the last one of each pair
+    queries: Array  # (T, d), by position
+    query_weights: Array  # (2, P, d), of the first and the second heads
+    key: Array  # (d,)
 
     @classmethod
     def of(cls, memorizer: Memorizer, dataset: Dataset) -> "Examples":
-        """Read data and weights in the order of the record.
-
-        Raises:
-            UndecidedError: where heads leave the range of float64 at this scale, and for more
-                examples than sums may have terms, or wider tokens than a checker has
-        """
+        """Read data and weights in the order of the record."""
         layer, record = memorizer.layer.leading, memorizer.built
         order = np.array(record.order, dtype=np.int64)
         pairs = layer.num_heads // 2

@@ -18,40 +18,31 @@ from constructive.certificates.claims.paired.reading import Tokens
 from constructive.exact.upward import gamma, up
 from constructive.support.arrays import Array, row_chunks
 
-_ROUNDS = 500
-"""Steps of an iteration for w."""
+_ROUNDS = 500  # Steps of an iteration for w
 
 _LARGEST_WEIGHT = 1e100
 
-MARGIN = 2.0
-"""How many times bounds of rounding count in N'."""
+MARGIN = 2.0  # How many times bounds of rounding count in N'
 
+# q and w up to which N' needs no look: for c = 2, 0.81^500 times the second is below 1.
 _SURELY = 0.2, 2.0**100
-"""q and w up to which N' needs no look: for c = 2, 0.81^500 times the second is below 1."""
 
+# c of the iterations w = 1 + c N w, which converge where c N has a spectral radius below 1.
 FACTORS = 2.0, 1.2, 1.02
-"""c of the iterations w = 1 + c N w, which converge where c N has a spectral radius below 1."""
 
+# An iteration is content with this part of 1 - 1/c, which 1 - q tends to; N' needs all of it.
 _NEARLY = 0.98
-"""An iteration is content with this part of 1 - 1/c, which 1 - q tends to; N' needs all of it."""
 
-Extra = tuple[Array, Array]
-"""The token that pair 0 reads from the extra example, and a direction."""
+Extra = tuple[Array, Array]  # The token that pair 0 reads from the extra example, and a direction
 
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """What the lemma says of R.
+    """What the lemma says of R."""
 
-    Attributes:
-        weights: w (T,)
-        contraction: q, an upper bound of all (N w)_i / w_i
-        spread: an upper bound of the entries of `|K R| w`
-    """
-
-    weights: Array
-    contraction: float
-    spread: float
+    weights: Array  # w (T,)
+    contraction: float  # q, an upper bound of all (N w)_i / w_i
+    spread: float  # an upper bound of the entries of `|K R| w`
 
 
 class Coupling:

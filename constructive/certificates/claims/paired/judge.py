@@ -24,19 +24,17 @@ from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
 
-CLAIMS = "rank", "error", "readout"
-"""Those that are proved here, in the order of certificates."""
+CLAIMS = "rank", "error", "readout"  # Those that are proved here, in the order of certificates
+# A distance that is claimed is this much more than what is shown, as a checker has another R and
+# another w.
 _ROOM = 2
-"""A distance that is claimed is this much more than what is shown, as a checker has
-another R and another w."""
+# An error has to be within epsilon by so many times the bound of its rounding, for others round in
+# another order.
 _SLACKS = 4.0
-"""An error has to be within epsilon by so many times the bound of its rounding, for others round
-in another order."""
-_DENSE = "rank", "readout"
-"""Those that take a T x T matrix elsewhere."""
+_DENSE = "rank", "readout"  # Those that take a T x T matrix elsewhere
+# Examples up to which paired heads are judged as any others, where this proof fails, or is asked
+# for together with other claims: its certificates have no place for those.
 _LARGEST_DENSE = 2000
-"""Examples up to which paired heads are judged as any others, where this proof fails, or is asked
-for together with other claims: its certificates have no place for those."""
 
 
 def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:

@@ -14,41 +14,30 @@ from constructive.exact.compensated import dot, exponential
 from constructive.exact.upward import UNIT, gamma, lengths, up
 from constructive.support.arrays import Array, Integers, row_chunks
 
+# Relative error of exponentials, more than theirs: as a checker takes for its own.
 _EXPONENTIAL_ERROR = 2.0**-46
-"""Relative error of exponentials, more than theirs: as a checker takes for its own."""
 
+# Errors up to which first-order bounds of a softmax hold with a few percent to spare.
 _SMALL = 0.01
-"""Errors up to which first-order bounds of a softmax hold with a few percent to spare."""
 
+# Error of attention above which scores are evaluated anew, in twice the precision.
 _GOOD_ENOUGH = 1e-10
-"""Error of attention above which scores are evaluated anew, in twice the precision."""
 
-DIFFERENCE = 1.0, -1.0
-"""Signs of the two heads in x_{t,p}."""
+DIFFERENCE = 1.0, -1.0  # Signs of the two heads in x_{t,p}
 
-SECOND = 0.0, 1.0
-"""Signs for what the second head reads."""
+SECOND = 0.0, 1.0  # Signs for what the second head reads
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Contexts of k positions, in memory, with their scores.
+    """Contexts of k positions, in memory, with their scores."""
 
-    Attributes:
-        examples: all of them
-        positions: (k,)
-        contexts: E_t (k, n, d), times 2^-a
-        scores: E_t key (k, n)
-        score_error: (k,), bounds the errors of these
-        largest: (k,), bounds `max |E_t|`
-    """
-
-    examples: Examples
-    positions: Integers
-    contexts: Array
-    scores: Array
-    score_error: Array
-    largest: Array
+    examples: Examples  # all of them
+    positions: Integers  # (k,)
+    contexts: Array  # E_t (k, n, d), times 2^-a
+    scores: Array  # E_t key (k, n)
+    score_error: Array  # (k,), bounds the errors of these
+    largest: Array  # (k,), bounds `max |E_t|`
 
     @classmethod
     def of(cls, examples: Examples, positions: Integers) -> "Tokens":
@@ -60,15 +49,7 @@ class Tokens:
         return cls(examples, positions, contexts, contexts @ key, error, largest)
 
     def read(self, pairs: Integers, signs: tuple[float, float]) -> tuple[Array, Array]:
-        """Return the sum of both heads' z times signs, and a bound on the error of its entries.
-
-        Args:
-            pairs: (j,), of the first j positions
-            signs: of the first and the second head
-
-        Returns:
-            what is read (j, d), and the bounds (j,)
-        """
+        """Return the sum of both heads' z times signs, and a bound on the error of its entries."""
         examples, count = self.examples, len(pairs)
         contexts, scores = self.contexts[:count], self.scores[:count]
         weights = examples.query_weights[:, pairs].transpose(1, 0, 2)
@@ -106,14 +87,7 @@ def read(
 def bounded_attention(
     reach: Sequence[Array], scores: Array, rest: Array, score_error: Array
 ) -> tuple[Array, Array]:
-    """Return attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors.
-
-    Args:
-        reach: s_{t,h} as a sum of two, and the error of that, (k, 2) each
-        scores: E_t key (k, n), as a sum of these
-        rest: and these
-        score_error: (k,), bounds the errors of that
-    """
+    """Return attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors."""
     high, low, reach_error = (each[:, :, np.newaxis] for each in reach)
     ends = np.stack([scores.argmin(axis=1), scores.argmax(axis=1)], axis=1)
     top = np.take_along_axis(ends, (reach[0] > 0).astype(np.int64), axis=1)

@@ -15,43 +15,25 @@ _MORE = "W_O or W_D do more than copy; fold them into W_V"
 
 
 class Unlike(NamedTuple):
-    """The pair whose readouts do not cancel, so that what its second head reads counts by itself.
+    """The pair whose readouts do not cancel: what its second head reads counts by itself."""
 
-    Attributes:
-        pair: p
-        readouts: V 2^(a - c), of shape (P, d, d_out)
-    """
-
-    pair: int
-    readouts: Array
+    pair: int  # p
+    readouts: Array  # V 2^(a - c), of shape (P, d, d_out)
 
 
 @dataclass(frozen=True, eq=False)
 class Readouts:
-    """Targets and readouts, times powers of two.
+    """Targets and readouts, times powers of two."""
 
-    Attributes:
-        targets: y_t 2^-c (T, d_out), by position
-        first: U_{2p} 2^(a - c), of shape (P, d, d_out)
-        both: V_p = U_{2p} + U_{2p+1} (P, d, d_out), so scaled, and rounded if it is not zero
-        unlike: the pair whose V_p is not zero; None if there is none
-        exponent: c, for which targets, and readouts of contexts of size one, are below 1
-    """
-
-    targets: Array
-    first: Array
-    both: Array
-    unlike: Unlike | None
-    exponent: int
+    targets: Array  # y_t 2^-c (T, d_out), by position
+    first: Array  # U_{2p} 2^(a - c), of shape (P, d, d_out)
+    both: Array  # V_p = U_{2p} + U_{2p+1} (P, d, d_out), so scaled, and rounded if it is not zero
+    unlike: Unlike | None  # the pair whose V_p is not zero; None if there is none
+    exponent: int  # c, for which targets, and readouts of contexts of size one, are below 1
 
     @classmethod
     def of(cls, examples: Examples, memorizer: Memorizer) -> "Readouts":
-        """Read targets and readouts in the order of the examples.
-
-        Raises:
-            UndecidedError: where W_O or W_D do more than copy, a head without a partner reads, or
-                readouts of several pairs do not cancel
-        """
+        """Read targets and readouts in the order of the examples."""
         pairs = len(examples.stops)
         readouts = _effective(memorizer.layer.leading)
         if readouts[2 * pairs :].any():
@@ -70,17 +52,11 @@ class Readouts:
 
 
 class Terms(NamedTuple):
-    """What is read times readouts, for k entries of Z: parts of f, and of bounds on its error.
+    """What is read times readouts, for k entries of Z: parts of f, and of bounds on its error."""
 
-    Attributes:
-        values: x.u (k, d_out)
-        sizes: `|x|.|u|` (k, d_out), for the rounding of these
-        errors: (k, d_out), what they are off by for errors of x
-    """
-
-    values: Array
-    sizes: Array
-    errors: Array
+    values: Array  # x.u (k, d_out)
+    sizes: Array  # `|x|.|u|` (k, d_out), for the rounding of these
+    errors: Array  # (k, d_out), what they are off by for errors of x
 
     @classmethod
     def room(cls, count: int, outputs: int) -> "Terms":
@@ -89,14 +65,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, x: Array, radius: Array, readouts: Array, pairs: Integers) -> "Terms":
-        """Multiply, a few entries at a time.
-
-        Args:
-            x: what is read (k, d)
-            radius: (k,), bounds the errors of its entries
-            readouts: (P, d, d_out)
-            pairs: (k,), whose readout u is meant
-        """
+        """Multiply, a few entries at a time."""
         terms = cls.room(len(x), readouts.shape[2])
         for part in row_chunks(len(x), 8 * readouts[0].size):
             chosen = readouts[pairs[part]]

@@ -13,17 +13,11 @@ from constructive.support.arrays import Array, Integers
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """`|f - y| 2^-c` by position, as float64 has it, and how far that is off.
+    """`|f - y| 2^-c` by position, as float64 has it, and how far that is off."""
 
-    Attributes:
-        evaluated: (T, d_out)
-        slack: (T, d_out), bounds the errors of these
-        exponent: c, for which targets, and readouts of contexts of size one, are below 1
-    """
-
-    evaluated: Array
-    slack: Array
-    exponent: int
+    evaluated: Array  # (T, d_out)
+    slack: Array  # (T, d_out), bounds the errors of these
+    exponent: int  # c, for which targets, and readouts of contexts of size one, are below 1
 
     @property
     def bounds(self) -> Array:

@@ -18,25 +18,16 @@ from constructive.support.progress import report
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """What is found of T examples, of which T' belong to a pair.
+    """What is found of T examples, of which T' belong to a pair."""
 
-    Attributes:
-        top: (T,), from the largest score of an example to the next one
-        bottom: (T,), from the least score to the next one
-        score_error: (T,), bounds the errors of scores
-        largest: (T,), bounds `max |E_t|`
-        own: x_{t,p} (T', d), of each position and its own pair
-        own_error: (T',), bounds the errors of their entries
-        second: z_{t,2p+1}.V_p of all positions, for the pair whose readouts do not cancel; None if
-            there is none, or nobody asks
-    """
-
-    top: Array
-    bottom: Array
-    score_error: Array
-    largest: Array
-    own: Array
-    own_error: Array
+    top: Array  # (T,), from the largest score of an example to the next one
+    bottom: Array  # (T,), from the least score to the next one
+    score_error: Array  # (T,), bounds the errors of scores
+    largest: Array  # (T,), bounds `max |E_t|`
+    own: Array  # x_{t,p} (T', d), of each position and its own pair
+    own_error: Array  # (T',), bounds the errors of their entries
+    # z_{t,2p+1}.V_p of all positions, for the pair whose readouts do not cancel; None if there is
+    # none, or nobody asks
     second: Terms | None
 
     @classmethod
