@@ -314,7 +314,8 @@ class BackwardReport:
         if self.passed:
             return [f"backward of {self.backward.problem}: all gradients are right"]
         bad = [name for name, rows in self.wrong.items() if rows.any()]
-        found = [f"backward of {self.backward.problem}: {' and '.join(bad)} wrong"]
+        are = "are" if len(bad) > 1 else "is"
+        found = [f"backward of {self.backward.problem}: {', '.join(bad)} {are} wrong"]
         blank = int((self.wrong["dq"] & self.backward.problem.answer.empty).sum())
         if blank:
             found.append(f"HOW: {blank} queries that see no key have a gradient in dq")
