@@ -281,7 +281,7 @@ class BackwardReport:
         slack = self.backward.slack[NAMES.index(name)]
         column = int(np.nan_to_num(np.abs(found - wanted)[at] - slack[at], nan=np.inf).argmax())
         with np.errstate(all="ignore"):
-            ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > ZERO]
+            ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > slack[wrong]]
             is_scaled = len(ratio) and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
         more = ""
         if not found[wrong].any():
