@@ -289,3 +289,6 @@ def _deviations(runs: "list[Run]", reports: int) -> None:
     for run in [run for run in runs if run.report is not None][:reports]:
         chosen = f"--shape {quote(run.shape)} --case {quote(run.problem.case)}"
         typer.echo(f"\n{chosen}\n{run.report}")
+    wrong = [run.report for run in runs if run.report is not None][: min(reports, 1)]
+    for line in wrong[0].model_lines if wrong else ():  # once, as it is the same for all
+        typer.echo(f"\n{line}")

@@ -12,26 +12,25 @@ and a soft cap how far its slope may be.
 """
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from constructive.kernels.answer import LOGIT_ERROR, most_far, near_weight, operand_error
 from constructive.kernels.checking import KernelError
+from constructive.kernels.facts import CLOSE
 from constructive.kernels.formats import as_float64
+from constructive.kernels.gradients import NAMES, Matrices, names
 from constructive.kernels.hypotheses import LARGEST_VALUE
-from constructive.kernels.mistakes.bench import Made
-from constructive.kernels.mistakes.gradient_bench import GradientBench
-from constructive.kernels.mistakes.gradients import gradients
 from constructive.kernels.problem import Problem
+from constructive.kernels.relations import SIZES, separate
+from constructive.kernels.report import MOST_KINDS, of_kinds
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 
 _FAINT = 4.0  # Of a weight that is nearly 0, with the roundings of all that is made from it
 _TANH = 2.0**-8  # How far the slope of a soft cap may be off by the error of its tanh
-_LARGEST = float(np.finfo(np.float32).max)
-_NEARLY_TOO_LARGE = 2.0**-20 * _LARGEST
-_MOST_ROWS, _MOST_NAMES = 6, 4
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,12 +111,12 @@ class Backward:
             dv: (B, G, T_k, d_v)
 
         Raises:
-            KernelError: with the diagnosis
+            KernelError: saying which gradient is wrong, where and how
             ParameterError: if a gradient has another shape
         """
         found = []
         for name, given, wanted in zip(
-            ("dq", "dk", "dv"), (dq, dk, dv), (self.dq, self.dk, self.dv), strict=True
+            NAMES, (dq, dk, dv), (self.dq, self.dk, self.dv), strict=True
         ):
             array = as_float64(given)
             if array.shape != wanted.shape:
@@ -137,7 +136,7 @@ def _gradients(
 ) -> tuple[Array, Array, Array, tuple[Array, Array, Array]]:
     """Return expected gradients, and how far they may be away."""
     spec, answer = problem.spec, problem.answer
-    bench = GradientBench(problem, np.arange(spec.queries), d_out)
+    bench = Matrices(problem, d_out)
     used = d_out.any(-1, keepdims=True)
     total = _total(problem)
     p = np.where(used, answer.weights / total, 0.0)
@@ -175,7 +174,7 @@ def _gradients(
     return *expected, slack
 
 
-def _steepness(problem: Problem, bench: GradientBench) -> Array | float:
+def _steepness(problem: Problem, bench: Matrices) -> Array | float:
     """Return how far the slope of the soft cap may be off, (B, H, T_q, T_k): its ends, as it falls.
 
     A logit is off by a part of its size, and tanh by a part of its own.
@@ -217,7 +216,7 @@ class BackwardReport:
             return {
                 name: _beyond(found - each, slack)
                 for name, found, each, slack in zip(
-                    ("dq", "dk", "dv"), (self.dq, self.dk, self.dv), wanted, self.backward.slack,
+                    NAMES, (self.dq, self.dk, self.dv), wanted, self.backward.slack,
                     strict=True,
                 )
             }  # fmt: skip
@@ -242,60 +241,76 @@ class BackwardReport:
 
     @cached_property
     def explanations(self) -> tuple[str, ...]:
-        """The mistakes that lead to these gradients."""
-        problem, d_out = self.backward.problem, self.backward.d_out
-        sizes = np.cumsum([self.dq.size, self.dk.size])
-        found = np.concatenate([self.dq.ravel(), self.dk.ravel(), self.dv.ravel()])
-        bench = GradientBench(problem, np.arange(problem.spec.queries), d_out)
-        with np.errstate(all="ignore"):
-            made = [*_dv_alone(self.backward), *gradients(bench)]
-            close = 2.0 ** (2 - min(problem.spec.output.digits, 18))
-            slack = np.concatenate([each.ravel() for each in self.backward.slack])
-            return tuple(
-                name for name, each in made if _is_same(found, each(), slack, sizes, close)
-            )
+        """The mistakes that lead to these gradients; none if more than eight kinds do."""
+        if self.passed:
+            return ()
+        matrices = Matrices(self.backward.problem, self.backward.d_out)
+        found = names(matrices, (self.dq, self.dk, self.dv), self.backward.slack, self.wrong)
+        return tuple(found) if len(of_kinds(found)) <= MOST_KINDS else ()
 
-    def _row(self, place: tuple[int, int, int]) -> str:
+    def _said(self, name: str) -> list[str]:
+        """Say where a gradient is wrong, and how."""
+        found, wanted, wrong = getattr(self, name), getattr(self.backward, name), self.wrong[name]
+        head, token = ("head", "query") if name == "dq" else ("KV head", "key")
+        b, h, i = np.ogrid[tuple(slice(n) for n in wrong.shape)]
+        axes = {token: i, head: h, "sequence": b}
+        known = {axis: np.broadcast_to(x, wrong.shape) for axis, x in axes.items()}
+        known |= {f"{token} mod {n}": known[token] % n for n in SIZES if n <= 0.6 * wrong.shape[2]}
+        words, share = separate(known, wrong, np.ones_like(wrong))
+        where = f", {share:.0%} of those with {words}" if words else ""
+        lines = [f"WHERE: {name}: {int(wrong.sum())} of {wrong.size} rows{where}"]
+        if not np.isfinite(found[wrong]).any():
+            return [
+                *lines,
+                f"HOW: {name} is NaN or infinite there; exp(S - lse) overflows where the backward "
+                "pass sees keys that the forward pass did not",
+            ]
+        at = tuple(int(x) for x in np.argwhere(wrong)[0])
+        slack = self.backward.slack[NAMES.index(name)]
+        column = int(np.nan_to_num(np.abs(found - wanted)[at] - slack[at], nan=np.inf).argmax())
+        with np.errstate(all="ignore"):
+            ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > slack[wrong]]
+            is_scaled = len(ratio) and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
+        more = ""
+        if not found[wrong].any():
+            more = "; all of these rows are zero"
+        elif is_scaled:
+            more = f"; all of these rows are right, times {ratio.mean():.4g}"
+        if name == "dv":
+            more += self._row(at)
+        return [
+            *lines,
+            f"HOW: {name} of sequence {at[0]}, {head} {at[1]}, {token} {at[2]}, column {column} is "
+            f"{found[at][column]:.6g}, not {wanted[at][column]:.6g}{more}",
+        ]
+
+    def _row(self, place: tuple[int, ...]) -> str:
         """Say what a row of dv has or lacks, by the codes of rows of the output's gradient."""
-        batch, head, key = place
-        where = f"dv of batch {batch} KV head {head} key {key}"
         difference = self.dv[place] - self.backward.dv[place]
-        if not np.isfinite(difference).all():
-            return f"{where} has NaN or infinite entries"
         group = self.backward.problem.spec.group
-        codes = self.backward.d_out[:, head * group : (head + 1) * group]
+        codes = self.backward.d_out[:, place[1] * group : (place[1] + 1) * group]
         for sign, word in ((-1.0, "lacks"), (1.0, "has, beside its own,")):
             found = np.argwhere((codes == sign * difference).all(-1) & codes.any(-1))
             if len(found):
                 b, h, i = (int(index) for index in found[0])
-                return f"{where} {word} query {i} of batch {b} head {head * group + h}"
-        return f"{where} is off by {np.abs(difference).max():.3g}"
+                return f"; it {word} query {i} of sequence {b}, head {place[1] * group + h}"
+        return ""
 
     @property
     def lines(self) -> list[str]:
-        """The report, line by line."""
-        found = [f"backward of {self.backward.problem}"]
-        for name, rows in self.wrong.items():
-            if rows.any():
-                found.append(f"{name}: {int(rows.sum())} of {rows.size} rows are wrong")
+        """The report, line by line: at most twelve."""
+        if self.passed:
+            return [f"backward of {self.backward.problem}: all gradients are right"]
+        bad = [name for name, rows in self.wrong.items() if rows.any()]
+        are = "are" if len(bad) > 1 else "is"
+        found = [f"backward of {self.backward.problem}: {', '.join(bad)} {are} wrong"]
         blank = int((self.wrong["dq"] & self.backward.problem.answer.empty).sum())
         if blank:
-            found.append(f"{blank} queries that see no key have a gradient in dq")
-        for index, name in enumerate(self.explanations[:_MOST_NAMES]):
-            word = "DIAGNOSIS" if index == 0 else "       or"
-            found.append(f"{word}: {name} (explains every row)")
-        places = [
-            (int(b), int(g), int(j)) for b, g, j in np.argwhere(self.wrong["dv"])[:_MOST_ROWS]
-        ]
-        found.extend(self._row(place) for place in places)
-        for name, array, wanted in (
-            ("dq", self.dq, self.backward.dq), ("dk", self.dk, self.backward.dk),
-        ):  # fmt: skip
-            if self.wrong[name].any():
-                place = tuple(int(index) for index in np.argwhere(self.wrong[name])[0])
-                most = float(np.abs(array - wanted)[place].max())
-                found.append(f"{name} of batch, head, token {place} is off by {most:.3g}")
-        return found
+            found.append(f"HOW: {blank} queries that see no key have a gradient in dq")
+        for name in bad:
+            found.extend(self._said(name))
+        like = of_kinds(self.explanations)[:_MOST_NAMES]
+        return [*found, *(f"LIKE: {name} (leads to every row)" for name in like)]
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
@@ -304,42 +319,6 @@ class BackwardReport:
 def _beyond(difference: Array, slack: Array) -> Booleans:
     found: Booleans = np.asarray(~(np.abs(difference) <= slack).all(-1))
     return found
-
-
-def _is_same(found: Array, made: Array, slack: Array, sizes: Array, close: float) -> bool:
-    """Return whether gradients are those of a mistake: numbers, and where they are not finite."""
-    if made.shape != found.shape:  # an output: this mistake says nothing about gradients
-        return False
-    # Where numbers are nearly too large for float32, a kernel has infinite ones among them.
-    overflows = float(np.abs(np.nan_to_num(made, posinf=np.inf)).max()) > _NEARLY_TOO_LARGE
-    parts = (np.split(array, sizes) for array in (found, made, slack))
-    for each, other, near in zip(*parts, strict=True):
-        known = np.isfinite(other) & (np.abs(other) < _LARGEST)
-        if (np.isfinite(each) & ~known).any():
-            return False
-        if overflows and 2 * np.isfinite(each).sum() > each.size:
-            known &= np.isfinite(each)
-        elif not np.array_equal(np.isfinite(each), known):
-            return False
-        most = float(np.abs(other[known]).max(initial=0.0))
-        if (np.abs(each - other) > close * most + near)[known].any():
-            return False
-    return True
-
-
-def _dv_alone(backward: Backward) -> list[tuple[str, Made]]:
-    """Return mistakes about dv, with dq and dk as they should be."""
-    right, spec = backward.dv, backward.problem.spec
-    others = {
-        "dv is summed over sequences": right.sum(0, keepdims=True) + 0.0 * right,
-        "dv is multiplied by the scale": right * spec.factor,
-    }
-    first = np.concatenate([backward.dq.ravel(), backward.dk.ravel()])
-    return [
-        (name, partial(np.concatenate, [first, dv.ravel()]))
-        for name, dv in others.items()
-        if not np.array_equal(dv, right)
-    ]
 
 
 def _at_most(problem: Problem, rows: Booleans, count: int) -> Booleans:

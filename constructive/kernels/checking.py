@@ -16,7 +16,7 @@ from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError
 
 if TYPE_CHECKING:
-    from constructive.kernels.mistakes.bench import Memory
+    from constructive.kernels.formula import Memory
 
 
 class Finding(Protocol):
@@ -68,7 +68,7 @@ def check(
             `Paged` that it read, what was passed as `placed=`, or the `memory` of a report
 
     Raises:
-        KernelError: an `AssertionError` with the diagnosis
+        KernelError: an `AssertionError` that says where and how it is wrong
         ParameterError: if the output has another shape, or `memory` or `model` is not known
 
     Example:

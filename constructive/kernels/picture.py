@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.problem import Problem
-from constructive.kernels.reading import Reading
 from constructive.support.arguments import is_integer
-from constructive.support.arrays import Booleans
+from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require
 from constructive.support.files import replacing
@@ -18,7 +18,7 @@ _INCHES = 6.0
 
 def draw(
     problem: Problem,
-    reading: Reading,
+    out: Array,
     wrong: Booleans,
     path: str | Path,
     *,
@@ -52,8 +52,13 @@ def draw(
         keys, rows, s=24, facecolors="none", edgecolors="tab:blue", label="should be read", zorder=3
     )
     bad = np.flatnonzero(wrong[batch, head])
-    places = {int(row): reading.key((batch, head, int(row))) for row in bad}
-    read = [(row, place[2]) for row, place in places.items() if place is not None]
+    there = np.zeros_like(wrong)
+    there[batch, head] = wrong[batch, head]
+    facts = Facts(problem, out, there, most=spec.queries)
+    key, factor = facts.key if len(bad) else (np.zeros(0, int), np.zeros(0))
+    places = np.unravel_index(np.maximum(key, 0), problem.v.shape[:3])[2]
+    is_one = (key >= 0) & (np.abs(factor - 1.0) < CLOSE)
+    read = list(zip(bad[is_one], places[is_one], strict=True))
     if read:
         axes.scatter(
             [key for _, key in read], [row for row, _ in read], s=10, color="tab:red",

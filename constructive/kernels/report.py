@@ -1,56 +1,48 @@
-"""What is wrong with an output, in words: mistakes that explain it, rows decoded, coverage."""
+"""What is wrong with an output: facts on its wrong rows, and mistakes that lead to them."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from constructive.exact.formats import Format
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
+from constructive.kernels.describe import Description
+from constructive.kernels.facts import Facts
+from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.problem import Problem
-from constructive.kernels.reading import Reading
-from constructive.kernels.same import same_rows
+from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
 
-if TYPE_CHECKING:
-    from constructive.kernels.mistakes.bench import Bench, Made, Memory
-
-_MOST_ROWS = 6
-_MOST_EXPLANATIONS = 4
-_SCREENED = 12
-_DECODED = 240
-_MOST_LAWS = 4  # Sentences of one law that may lead to an output. If more do, it says too little.
-_FEW_COLUMNS = 0.75
-PART = 0.9  # Of wrong rows that an explanation has to explain
-NOTHING = "the output is zero"
+_ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
+_CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
+_PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
+_SHOWN, MOST_KINDS = 2, 8  # names that are shown; if more kinds lead to an output, none is said
+_MANY = 16  # wrong rows that are described better than a few
+_ASKED = 6  # reports whose names are tried on all others
 _NUMBER = re.compile(r"-?\d[\d.e+]*")
+_SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A mistake that leads to the output, or to most of it."""
+    """A mistake that leads to every wrong row of an output."""
 
     sentence: str  # which mistake
-    wrong: float  # the share of wrong rows that it leads to
-    equal: float  # the share of them where it leads to the same numbers, not to NaN in place of 0
     right: float  # the share of right rows that it leaves right
-    is_inferred: bool = False  # whether it is a law that was inferred from the output
+    where: str = ""  # the rows that it is confined to, or ""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it explains every row."""
-        return self.wrong == self.right == 1.0
+        """Whether it leads to every row."""
+        return self.right == 1.0
 
     def __str__(self) -> str:
-        if self.is_whole:
-            return f"{self.sentence} (explains every row)"
-        if self.wrong == 1.0:
-            return f"{self.sentence} (explains every wrong row)"
-        return f"{self.sentence} (explains {int(100 * self.wrong)}% of wrong rows)"
+        spoilt = "" if self.is_whole else f" wrong row, and spoils {1.0 - self.right:.0%} of right"
+        return f"{self.where}{self.sentence} (leads to every{spoilt or ' row'})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +59,7 @@ class Report:
     problem: Problem
     out: Array
     model: str | None = None
-    memory: "Memory | None" = None
+    memory: Memory | None = None
 
     @cached_property
     def wrong(self) -> Booleans:
@@ -94,13 +86,20 @@ class Report:
         """What to look at next, where this is the `report` of an error."""
         return "error.report.picture(path) draws which key each query read"
 
+    @cached_property
+    def description(self) -> Description:
+        """Where and how it is wrong."""
+        return Description(Facts(self.problem, self.out, self.wrong))
+
     @property
-    def distance(self) -> float:
-        """How far a wrong row is from the right one, at most; infinite for NaN."""
-        if self.passed:
-            return 0.0
-        away = np.abs(self.out - self.problem.expected)[self.wrong]
-        return float(np.nan_to_num(away, nan=np.inf).max())
+    def where(self) -> str:
+        """Which rows are wrong, in words; "" if every row is right."""
+        return "" if self.passed else self.description.where
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """How they are wrong, in words, the most frequent way first; () if every row is right."""
+        return () if self.passed else self.description.how
 
     @property
     def is_odd(self) -> bool:
@@ -108,227 +107,114 @@ class Report:
         finite = np.isfinite(self.out).all(-1) & self.wrong
         return bool(2 * finite.sum() < self.wrong.sum())
 
-    @cached_property
+    @property
     def explanations(self) -> tuple[Explanation, ...]:
-        """Mistakes that explain the output, the best first.
-
-        If some explain every row, only these.
-        """
-        if self.passed:
-            return ()
-        # Right outputs need none of them.
-        from constructive.kernels.mistakes import mistakes  # noqa: PLC0415
-        from constructive.kernels.mistakes.bench import Bench  # noqa: PLC0415
-
-        few = Bench(self.problem, self._chosen(), memory=self.memory)
-        names = [name for name, made in mistakes(few).items() if self.judge(few, name, made)]
-        whole = Bench.of(self.problem, self.memory)
-        every = mistakes(whole)
-        judged = (self.judge(whole, name, every[name]) for name in names)
-        found = [explanation for explanation in judged if explanation is not None]
-        found.sort(key=lambda each: (-each.wrong, -each.equal, -each.right))
-        if any(each.wrong == each.equal == 1.0 for each in found):
-            found = [each for each in found if each.equal > 0.0]  # not NaN where there is 0
-        best = [explanation for explanation in found if explanation.is_whole]
-        if not best:
-            best = [Explanation(name, 1.0, 1.0, 1.0, is_inferred=True) for name in self.laws]
-        if not best and self._is_zero:
-            return (Explanation(NOTHING, 1.0, 1.0, 0.0),)
-        return tuple(best or found)
+        """Mistakes that lead to the output, the best first; none if more than eight kinds do."""
+        kinds = of_kinds(each.sentence for each in self.leading)
+        return self.leading if len(kinds) <= MOST_KINDS else ()
 
     @cached_property
-    def _found(self) -> "list[dict[str, Made]]":
-        """Laws that lead to every row, by what they are about; of the first tier that has some."""
-        from constructive.kernels.laws import laws  # noqa: PLC0415 - right outputs need none
-        from constructive.kernels.laws.evidence import Evidence  # noqa: PLC0415
-        from constructive.kernels.mistakes.bench import Bench  # noqa: PLC0415
+    def leading(self) -> tuple[Explanation, ...]:
+        """All mistakes that lead to the output and leave as many right rows right as any does.
 
-        bench = Bench.of(self.problem, self.memory)
-        for tier in laws(Evidence(self.problem, self.out, self.wrong, self.memory)):
-            found = [
-                {name: made for name, made in law if self._is_whole(bench, name, made)}
-                for law in tier
-            ]
-            if any(0 < len(of_kinds(whole)) <= _MOST_LAWS for whole in found):
-                return found
-        return []
+        None if all wrong rows are zero or not finite: much leads to these.
+        """
+        known: Mapping[str, Change] = {}
+        found: list[Explanation] = []
+        for turn, count in enumerate(_ROUNDS if self._is_told else ()):
+            sample = self._sample(*count)
+            known = known if turn else self._mistakes(sample)
+            shares = ((name, *sample.shares(change)) for name, change in known.items())
+            found = [Explanation(name, right) for name, wrong, right in shares if wrong == 1.0]
+            known = {each.sentence: known[each.sentence] for each in found}
+        found.sort(key=lambda each: -each.right)
+        words, share = self.description.place if found else ("", 0.0)
+        if words and share == 1.0:  # conditions that tell wrong rows from right ones
+            where = f"in rows with {words} alone: "
+            confined = (each for each in found if not each.is_whole)
+            found += [replace(each, right=1.0, where=where) for each in confined]
+        best = max((each.right for each in found), default=1.0)
+        return tuple(each for each in found if each.right == best)
 
-    @property
-    def laws(self) -> "dict[str, Made]":
-        """Laws that are inferred from the output and lead to every row, each with its output."""
-        return {
-            name: made
-            for whole in self._found
-            if len(of_kinds(whole)) <= _MOST_LAWS
-            for name, made in whole.items()
-        }
+    def agrees(self, stems: set[str], *, is_whole: bool) -> set[str]:
+        """Return the sentences, but for sizes, of mistakes that lead to this output.
 
-    @property
-    def fitting(self) -> "dict[str, Made]":
-        """The same with laws of which too many sentences lead to the output."""
-        return {name: made for whole in self._found for name, made in whole.items()}
-
-    def _is_whole(self, bench: "Bench", name: str, made: "Made") -> bool:
-        """Return whether a mistake explains every row."""
-        judged = self.judge(bench, name, made)
-        return judged is not None and judged.is_whole
-
-    @property
-    def _is_zero(self) -> bool:
-        """Whether all wrong rows are zero, which is more to the point than what leads to it."""
-        wrong = self.out[self.wrong & ~self.problem.answer.empty]
-        return bool(len(wrong) and not wrong.any())
-
-    def _chosen(self) -> Integers:
-        """Return some queries with wrong rows, and some without, in order."""
-        bad = self.wrong.any((0, 1))
-        parts = [np.flatnonzero(bad), np.flatnonzero(~bad)]
-        kept = [
-            part[np.linspace(0, len(part) - 1, _SCREENED).astype(int)]
-            for part in parts
-            if len(part)
-        ]
-        return np.unique(np.concatenate(kept))
-
-    def judge(self, bench: "Bench", name: str, made: "Made") -> Explanation | None:
-        """Return how far a mistake explains the output, or None where it does not.
+        If they are about some rows alone, right ones may be others, so nothing is asked of these.
+        Nothing is asked of a right output for which a mistake has no meaning, either.
 
         Args:
-            bench: which rows are compared
-            name: the sentence
-            made: returns the output of the mistake
+            stems: sentences without sizes
+            is_whole: whether mistakes are about all rows
         """
-        real = ~self.problem.answer.empty[:, :, bench.rows]
-        rows = self.wrong[:, :, bench.rows] & real
-        if not rows.any():
-            return None
-        with np.errstate(all="ignore"):
-            other = made()
-            out = self.out[:, :, bench.rows]
-            away = np.abs(out - self.problem.expected[:, :, bench.rows]).max(-1)
-            nearer = ~(np.abs(out - other).max(-1) >= away / 2.0)  # or it explains nothing
-            if nearer[rows].mean() < PART:
-                return None
-            same, equal = same_rows(out, other, self.problem.spec.output)
-        wrong = float((same & nearer)[rows].mean())
-        if wrong < PART:
-            return None
-        said = np.isfinite(self.out[:, :, bench.rows]).any(-1) & rows
-        told = (real & ~rows).any() or self.problem.draft.level > 0.0
-        if not said.any() and (float(same[real].mean()) < 1.0 or not told):
-            return None  # NaN says little: many mistakes lead to it
-        kept = self.problem.answer.checked[:, :, bench.rows] & real & ~rows
-        right = float(same[kept].mean()) if kept.any() else 1.0
-        return Explanation(name, wrong, float(equal[rows].mean()), right)
+        if self.passed and not is_whole:
+            return stems
+        sample = self._sample(*_ROUNDS[-1])
+        least = _PART if self.is_odd and not self.passed else 1.0
+        found, known = set[str](), set[str]()
+        for name, change in self._mistakes(sample).items():
+            stem = _stem(name)
+            if stem in stems and stem not in found:
+                known.add(stem)
+                wrong, right = sample.shares(change)
+                if wrong >= least and (right == 1.0 or not is_whole):
+                    found.add(stem)
+        return found | (stems - known if self.passed else set())
+
+    @cached_property
+    def _real(self) -> tuple[Booleans, Booleans]:
+        """Wrong rows and right ones that see a key, (B, H, T_q) each."""
+        real = self.problem.answer.checked & ~self.problem.answer.empty
+        return self.wrong & real, ~self.wrong & real
+
+    def _sample(self, wrong: int, right: int) -> "_Sample":
+        """Return some rows of each kind."""
+        most = max(10, _CELLS // self.problem.spec.keys)
+        counts = zip(self._real, (wrong, right), strict=True)
+        parts = [_spread(np.argwhere(rows), min(count, most)) for rows, count in counts]
+        rows = Rows(self.problem, np.concatenate(parts), self.memory)
+        return _Sample(rows, rows.of(self.out), rows.of(self.problem.expected), rows.of(self.wrong))
+
+    def _mistakes(self, sample: "_Sample") -> Mapping[str, Change]:
+        from constructive.kernels.names import mistakes  # noqa: PLC0415 - right outputs need none
+
+        return mistakes(sample.rows)
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether some wrong row has numbers."""
+        rows = self.out[self._real[0]]
+        return bool((np.isfinite(rows).all(-1) & (rows != 0.0).any(-1)).any())
 
     @property
     def lines(self) -> list[str]:
-        """The report, line by line."""
-        answer, spec = self.problem.answer, self.problem.spec
-        count, checked = int(self.wrong.sum()), int(answer.checked.sum())
-        head = f"{self.problem}: "
+        """The report, line by line: at most twelve."""
+        checked = int(self.problem.answer.checked.sum())
+        coverage = (
+            f"coverage: {100 * self.problem.guarded:.0f}% of hidden keys would change the answer "
+            f"if they leaked, {100 * self.problem.checked:.0f}% of rows are checked"
+        )
         if self.passed:
-            return [head + f"{checked} rows are right", *self._coverage()]
-        found = [head + f"{count} of {checked} rows are wrong{self.where}"]
-        empty = int((self.wrong & answer.empty).sum())
-        if empty:
-            found.append(
-                f"{empty} rows see no key and are not {spec.fully_masked!r}: "
-                "pass fully_masked='zeros', 'nan' or 'mean' for another convention"
-            )
-        by_name = {explanation.sentence: explanation for explanation in self.explanations}
-        whole = [by_name[name] for name in of_kinds(by_name)][:_MOST_EXPLANATIONS]
-        for index, explanation in enumerate(whole):
-            found.append(f"{'DIAGNOSIS' if index == 0 else '       or'}: {explanation}")
-        reading, rows = self.reading, self._rows
-        if not any(explanation.wrong == 1.0 for explanation in whole):
-            found.extend(f"ROWS: {line}" for line in self.kinds)
-            found.extend(self._not_finite())
-        chosen = rows[:: max(1, len(rows) // _MOST_ROWS)][:_MOST_ROWS]
-        found.extend(reading.words((b, h, i)) for b, h, i in chosen)
-        if len(rows) > len(chosen):
-            found.append(f"and {len(rows) - len(chosen)} more rows")
-        return [*found, *self._coverage(), *self._model()]
-
-    @cached_property
-    def reading(self) -> Reading:
-        """Rows, decoded."""
-        return Reading(self.problem, self.out)
-
-    @cached_property
-    def _rows(self) -> list[tuple[int, int, int]]:
-        return [(int(b), int(h), int(i)) for b, h, i in np.argwhere(self.wrong)]
-
-    @cached_property
-    def kinds(self) -> list[str]:
-        """In which ways rows are wrong, the most frequent first; many rows are a sample."""
-        step = max(1, len(self._rows) // _DECODED)
-        decoded = [self.reading.row(row).kind for row in self._rows[::step]]
-        common = Counter(decoded).most_common(3)
+            return [f"{self.problem}: {checked} rows are right", coverage]
+        by_name = {each.sentence: each for each in self.explanations}
         return [
-            f"{100 * count // len(decoded)}% of wrong rows are {kind}" for kind, count in common
+            f"{self.problem}: {int(self.wrong.sum())} of {checked} rows are wrong",
+            f"WHERE: {self.where}",
+            *(f"HOW: {line}" for line in self.how),
+            *(f"LIKE: {by_name[words]}" for words in of_kinds(by_name)[:_SHOWN]),
+            f"for example {self.description.example}",
+            coverage,
+            f"again: {_repeated(self.problem)}",
         ]
 
     @property
-    def where(self) -> str:
-        """Say where all wrong rows are, if it is a part of the problem."""
-        words = []
-        for axis, name in enumerate(("batch", "head", "query")):
-            others = tuple(other for other in range(3) if other != axis)
-            there = np.flatnonzero(self.wrong.any(others))
-            possible = np.flatnonzero(self.problem.answer.checked.any(others))
-            if len(there) < len(possible):
-                words.append(f"{name} {_ranges(there)}")
-        columns = self._columns()
-        if columns.sum() <= _FEW_COLUMNS * len(columns):
-            words.append(f"columns {_ranges(np.flatnonzero(columns))}")
-        found = f", all in {', '.join(words)}" if words else ""
-        return found if "query" in found else found + self._by_key()
-
-    def _columns(self) -> Booleans:
-        """Return the columns of the output that are wrong in some row, (d_v,)."""
-        answer = self.problem.answer
-        with np.errstate(invalid="ignore"):
-            right = np.abs(self.out - answer.expected) <= answer.slack
-        right |= np.isnan(answer.expected) & np.isnan(self.out)
-        return np.asarray((self.wrong[..., None] & ~right).any((0, 1, 2)))
-
-    def _by_key(self) -> str:
-        """Say which keys wrong rows should read, if exactly the rows that should read them fail."""
-        answer = self.problem.answer
-        one = answer.checked & (np.count_nonzero(answer.weights, axis=-1) == 1)
-        key = answer.weights.argmax(-1)
-        bad, good = np.unique(key[self.wrong & one]), np.unique(key[~self.wrong & one])
-        if not len(bad) or not len(good) or np.isin(bad, good).any():
-            return ""
-        return f", all rows that should read key {_ranges(bad)} and no others"
-
-    def _not_finite(self) -> list[str]:
-        """Say what NaN can come from where no logit of a visible key is above 0."""
-        out = self.out[self.wrong]
-        if np.isfinite(out).any() or self.problem.draft.level > 0.0:
-            return []
-        return [
-            "no visible key has a logit above 0, so nothing overflows: NaN come from memory that "
-            "must not be read (padding, unused pages, gaps between rows), or from 0 / 0"
-        ]
-
-    def _coverage(self) -> list[str]:
-        guarded, checked = self.problem.guarded, self.problem.checked
-        return [
-            f"coverage: {100 * guarded:.0f}% of hidden keys would change the answer if they "
-            f"leaked, {100 * checked:.0f}% of rows are checked"
-        ]
-
-    def _model(self) -> list[str]:
-        found = [
-            "a value outside proves that the kernel left the model of exact outputs: "
-            + sentence(self.problem.spec)
-        ]
+    def model_lines(self) -> tuple[str, ...]:
+        """What is assumed of a kernel: to be said once, at the end of a run."""
+        outside = "a value outside proves that the kernel left the model of exact outputs: "
+        found = [outside + sentence(self.problem.spec)]
         if self.model in KERNEL_MODELS:
             claimed = KERNEL_MODELS[self.model].describe()
             found.append(f"the kernel claims the model {self.model!r}: {claimed}")
-        return found
+        return tuple(found)
 
     def picture(self, path: str, *, batch: int = 0, head: int | None = None) -> None:
         """Draw which key each query of a head should read, and which it read.
@@ -340,18 +226,101 @@ class Report:
         """
         from constructive.kernels.picture import draw  # noqa: PLC0415 - matplotlib takes long
 
-        draw(self.problem, self.reading, self.wrong, path, batch=batch, head=head)
+        draw(self.problem, self.out, self.wrong, path, batch=batch, head=head)
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
 
 
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Some rows of an output: what they are, should be, and which are wrong."""
+
+    rows: Rows
+    out: Array
+    expected: Array
+    wrong: Booleans
+
+    @cached_property
+    def away(self) -> Array:
+        """How far rows are from the right ones, (R,)."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(self.expected - self.out).max(-1))
+
+    def shares(self, change: Change) -> tuple[float, float]:
+        """Return the shares of wrong rows that a mistake leads to, and of right ones it keeps."""
+        wrong = self.wrong
+        with np.errstate(all="ignore"):
+            other = attention(self.rows, change)
+            # A mistake that is not nearer than what is right explains nothing.
+            nearer = ~(np.abs(other - self.out).max(-1) >= self.away / 2.0)
+            if np.count_nonzero(nearer & wrong) < _PART * np.count_nonzero(wrong):
+                return 0.0, 0.0
+            same = _same_rows(self.out, other, self.rows.problem.spec.output)
+        kept = float(same[~wrong].mean()) if not wrong.all() else 1.0
+        return float((same & nearer)[wrong].mean()) if wrong.any() else 1.0, kept
+
+
+def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
+    """Return rows that a mistake leads to, but for a few roundings.
+
+    Where it leads to NaN, a kernel may have 0: many ask for a sum > 0 before they divide.
+    """
+    close = 2.0 ** (2 - min(form.digits, 20))
+    near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
+    odd = ~np.isfinite(other)
+    same = ((~odd & near) | (odd & ~np.isfinite(out))).all(-1)
+    return np.asarray(same | (odd.all(-1) & (out == 0.0).all(-1)))
+
+
+def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
+    """Return the mistakes that lead to every output of a kernel, also to those that are right.
+
+    If there is none: where and how a wrong output is wrong. The lines are those of a report.
+
+    Args:
+        reports: of one kernel on several problems
+
+    Example:
+        >>> diagnose([])
+        ()
+    """
+    given = list(reports)
+    failed = sorted((each for each in given if not each.passed), key=lambda each: each.is_odd)
+    spread = failed[:: -(-len(failed) // _ASKED) or 1]
+    for is_whole in (True, False):  # mistakes of every row, or of some rows alone
+        tried: set[str] = set()
+        for report in spread:
+            stems = {_stem(each.sentence): each.sentence for each in report.leading
+                     if is_whole == (each.is_whole and not each.where)}  # fmt: skip
+            agreed = set(stems) - tried
+            for other in given:
+                agreed = other.agrees(agreed, is_whole=is_whole) if agreed else agreed
+            names = of_kinds(sentence for stem, sentence in stems.items() if stem in agreed)
+            if 0 < len(names) <= MOST_KINDS:
+                every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
+                rows = "every row" if is_whole else "every wrong row"
+                part = "" if is_whole else "in some rows alone: "
+                return tuple(f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+            tried |= set(stems)
+    if not failed:
+        return ()
+    plainest = min(failed, key=_obscurity)
+    return (f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how))
+
+
+def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
+    """Return what is small where facts say much: of many rows that conditions tell."""
+    is_rare = bool(report.wrong.sum() < _MANY)
+    return report.is_odd, report.description.is_obscure, is_rare, -report.description.place.share
+
+
 def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
     """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
 
-    Example:
-        >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])
-        ('blocks of 16 are lost',)
+    >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])
+    ('blocks of 16 are lost',)
     """
     kinds: dict[str, str] = {}
     for name in names:
@@ -359,8 +328,21 @@ def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(kinds.values())
 
 
-def _ranges(numbers: np.ndarray) -> str:
-    """Return numbers in words: "3", "64 to 76", "0, 2, 5, .."."""
-    if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(str(number) for number in numbers[:6]) + (", .." if len(numbers) > 6 else "")
+def _stem(name: str) -> str:
+    """Return a sentence without sizes of blocks and splits: other shapes may have others."""
+    return _SIZE.sub("", name)
+
+
+def _spread(rows: Integers, count: int) -> Integers:
+    """Return some rows, spread over all by a stride that has nothing in common with sizes."""
+    if len(rows) <= count:
+        return rows
+    at = (np.arange(count) * 0.6180339887 % 1.0 * len(rows)).astype(int)
+    return np.asarray(rows[np.unique(at)])
+
+
+def _repeated(problem: Problem) -> str:
+    """Return the line of Python that makes a problem again."""
+    own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
+    given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
+    return " ".join(f"Problem.build(Spec({given}), {problem.case!r})".split())

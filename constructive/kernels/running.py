@@ -42,7 +42,7 @@ class Run:
             return self.reason or self.outcome
         explanations = self.report.explanations
         sentences = [explanation.sentence for explanation in explanations[:1]]
-        return (sentences or self.report.kinds[:1] or ["wrong"])[0]
+        return (sentences or self.report.how[:1] or ["wrong"])[0]
 
 
 @dataclass(frozen=True)

@@ -84,12 +84,14 @@ def test_run_prints_a_table(run):
 def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
     text = run("kernels", "run", "my_kernels:OffByOne", "--dtype", "float32", *FEW, status=1)
     assert "one key of the future" in text
-    assert "DIAGNOSIS" in text
+    assert "LIKE: " in text
+    assert text.count("left the model of exact outputs") == 1
     (chosen,) = [line for line in text.splitlines() if line.startswith("--shape")]
     again = run("kernels", "run", "my_kernels:OffByOne", *shlex.split(chosen), status=1)
     assert chosen in again
     text = run("kernels", "run", "my_kernels:OffByOne", *FEW, "--reports", 0, status=1)
-    assert "DIAGNOSIS" not in text
+    assert "LIKE: " not in text
+    assert "left the model" not in text
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_wrong_gradients_are_named():
     backward, dq, dk, dv = attention_with_gradients(problem, lambda t: t.repeat_interleave(2, 1))
     with pytest.raises(KernelError, match="averaged over query heads"):
         backward.check(dq, dk, dv / 2)
-    with pytest.raises(KernelError, match="dq of batch") as caught:
+    with pytest.raises(KernelError, match="dq of sequence") as caught:
         backward.check(dq + 1, dk, dv)
     require_what_is_suggested(caught.value)
     with pytest.raises(ParameterError, match="shape"):
@@ -230,7 +230,7 @@ def test_wrong_gradients_are_named():
     key = int(problem.answer.weights[b, h, i].argmax())
     lost = dv.double().numpy().copy()
     lost[b, h // 2, key] -= backward.d_out[b, h, i]
-    with pytest.raises(KernelError, match=f"key {key} lacks query {i} of batch {b} head {h}"):
+    with pytest.raises(KernelError, match=f"it lacks query {i} of sequence {b}, head {h}"):
         backward.check(dq, dk, lost)
 
 
