@@ -7,7 +7,7 @@ import numpy as np
 from constructive import CausalLayer, Decoder, Text
 from constructive.layers.causal import read
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.layers.packed.drawn import drawn_signs
+from constructive.layers.packed import drawn_signs
 
 WINDOW = 8
 SCALE = 64

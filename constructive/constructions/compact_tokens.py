@@ -24,9 +24,8 @@ import numpy as np
 
 from constructive.data.corpus import Text
 from constructive.layers.causal import Signs, picks, read
-from constructive.layers.packed.drawn import drawn_signs
-from constructive.layers.packed.packing import order_of as places_of
-from constructive.layers.packed.rules import parity
+from constructive.layers.packed import drawn_signs, parity
+from constructive.layers.packed import order_of as places_of
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.progress import report
 

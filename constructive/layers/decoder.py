@@ -22,7 +22,7 @@ from constructive.layers import decoder_files, tables
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_checks import require_ids, require_parts, require_text
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.layers.packed.packing import pack, packable
+from constructive.layers.packed import pack, packable
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import ParameterError

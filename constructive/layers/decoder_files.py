@@ -18,7 +18,7 @@ import numpy as np
 from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_record import read_record
-from constructive.layers.packed.packing import pack, packable, unpack
+from constructive.layers.packed import pack, packable, unpack
 from constructive.support.arrays import Array
 from constructive.support.errors import shown
 from constructive.support.reading import unpacked

@@ -23,7 +23,7 @@ from constructive import Decoder, Text, build_decoder, certify
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_files import file_content
 from constructive.layers.decoder_record import DecoderRecord
-from constructive.layers.packed.packing import packable
+from constructive.layers.packed import packable
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 CLAIMS = ("rank", "recites", "executed")

@@ -13,9 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from constructive import Decoder, FormatError, Text, build_decoder
 from constructive.layers import decoder_files
-from constructive.layers.packed.drawn import drawn_signs
-from constructive.layers.packed.packing import NAMES, order_of, pack, packable, unpack
-from constructive.layers.packed.rules import parity
+from constructive.layers.packed import NAMES, drawn_signs, order_of, pack, packable, parity, unpack
 from constructive.support.tensors import serialized
 
 BITS = {"W_Q": (2, 3, 1), "W_K": (2, 3, 1), "U": (9, 2), "embedding": (4, 3)}

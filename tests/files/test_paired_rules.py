@@ -7,8 +7,7 @@ import pytest
 
 from constructive import Text, build_decoder
 from constructive.constructions import compact
-from constructive.layers.packed.drawn import drawn_signs
-from constructive.layers.packed.packing import pack, unpack
+from constructive.layers.packed import drawn_signs, pack, unpack
 
 
 @pytest.fixture(scope="module")
