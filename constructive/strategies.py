@@ -25,7 +25,7 @@ import numpy as np
 from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.generators import moment_curve_points
-from constructive.exact.models import model_named
+from constructive.exact.float_model import model_named
 from constructive.instances.strategies import softmax_networks as softmax_networks  # noqa: PLC0414 - handed on
 from constructive.instances.strategies import twins as twins  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on

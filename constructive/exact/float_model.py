@@ -73,16 +73,217 @@ All bounds are sums, products and quotients of positive numbers, and `up` covers
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.contractions import Contraction, Pairwise
-from constructive.exact.formats import Format
 from constructive.exact.upward import up
 from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError, shown
+
+# Formats of floating-point numbers, and float32 arrays of numbers that have fewer bits.
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of floating-point numbers."""
+
+    name: str  # as numpy and ml_dtypes call it
+    digits: int  # bits of a significand: integers up to 2^digits are exact
+    smallest: float  # its smallest normal number
+    largest: float  # its largest number
+    # the absolute error of storing a number that is nearly zero, underflow to zero included where
+    # machines do that
+    tiny: float
+
+    @property
+    def unit(self) -> float:
+        """The unit roundoff u = 2^-digits of rounding to nearest."""
+        return 2.0**-self.digits
+
+    @property
+    def gradual(self) -> bool:
+        """Whether underflow is always gradual, and never to zero."""
+        return self.tiny < self.smallest
+
+    def holds(self, values: Array) -> bool:
+        """Return whether these finite numbers are all numbers of the format."""
+        if values.dtype.name == self.name:
+            return True
+        exact = values.astype(np.float64, copy=False)
+        return bool((nearest(exact, self) == exact).all())
+
+
+# By name.
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("float64", 53, 2.0**-1022, (2.0 - 2.0**-52) * 2.0**1023, 2.0**-1022),
+        Format("float32", 24, 2.0**-126, (2.0 - 2.0**-23) * 2.0**127, 2.0**-126),
+        Format("bfloat16", 8, 2.0**-126, (2.0 - 2.0**-7) * 2.0**127, 2.0**-126),
+        Format("float16", 11, 2.0**-14, 65504.0, 2.0**-25),
+        Format("float8_e4m3fn", 4, 2.0**-6, 448.0, 2.0**-10),
+        Format("float8_e5m2", 3, 2.0**-14, 57344.0, 2.0**-17),
+    )
+}
+# What tensor cores make of float32 factors. No array has this type.
+TF32 = Format("TF32", 11, 2.0**-126, (2.0 - 2.0**-10) * 2.0**127, 2.0**-126)
+
+
+def nearest(values: Array, form: Format) -> Array:
+    """Return float64 rounded to nearest in a format, ties to even; infinite beyond its range.
+
+    Underflow is gradual. Rounding is monotone, so it keeps bounds. NaN stays NaN.
+
+    Example:
+        >>> nearest(np.array([1.00390625, 3.14159, 1e39]), FORMATS["bfloat16"]).tolist()
+        [1.0, 3.140625, inf]
+    """
+    dropped = FORMATS["float64"].digits - form.digits
+    if not dropped:
+        return values.copy()
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    kept = bits >> np.uint64(dropped)
+    kept &= np.uint64(1)  # the last digit, so that ties go to even
+    kept += np.uint64((1 << (dropped - 1)) - 1)
+    kept += bits
+    kept &= ~np.uint64((1 << dropped) - 1)
+    found = kept.view(np.float64)
+    sizes = np.abs(found)
+    small, large = sizes < form.smallest, sizes > form.largest
+    if small.any():
+        step = form.smallest * 2.0 ** (1 - form.digits)
+        found[small] = np.rint(values[small] / step) * step
+    if large.any():  # or NaN whose last digits were dropped
+        found[large] = np.where(np.isnan(values[large]), np.nan, np.inf * found[large])
+    return found
+
+
+def rounded(weights: Array, storage: str) -> Array:
+    """Return float32 weights rounded to the nearest numbers of a format, still as float32.
+
+    Raises ParameterError for weights beyond its range.
+
+    Example:
+        >>> rounded(np.float32([1.00390625, 3.14159]), "bfloat16").tolist()
+        [1.0, 3.140625]
+    """
+    found = weights
+    if storage != "float32":
+        found = nearest(weights.astype(np.float64), FORMATS[storage]).astype(np.float32)
+    if not np.isfinite(found).all():
+        raise ParameterError(
+            f"weights of size {np.abs(weights).max():.1e} are beyond {storage}",
+            witness=float(np.abs(weights).max()),
+            suggestion="storage='bfloat16', which has the range of float32",
+        )
+    return found
+
+
+# What a program may multiply at once, and how many roundings that makes.
+#
+# A *contraction* multiplies arrays entry by entry and sums over one index or several. A path is
+# one choice of all indices: the product of one entry of each array. A contraction of m arrays over
+# sets of k_1, ..., k_r indices rounds each of its paths m - 1 times as it multiplies, and k_1 ...
+# k_r - 1 times at most as it adds, whatever the order. So a program that is a tree of contractions
+# is off by gamma_K times the sum of the sizes of all paths, K the roundings that a path meets on
+# its way.
+#
+# *Pairwise* trees multiply two arrays and sum over one index at a time: a sum over k indices
+# rounds a path k times, its product included. Heads may share a sum with the entries of tokens or
+# with values; never with tokens.
+#
+# In *any* tree a path meets all its products, and additions of disjoint sets of indices. A product
+# of sizes k_1 ... k_r - 1 is at least the sum of all k_i - 1, so the one flat sum over all indices
+# is the worst tree.
+
+
+class Contraction(ABC):
+    """How the arrays of a layer or of a decoder may be contracted."""
+
+    name: str  # as models are called
+    free: bool  # whether any set of the arrays may be multiplied before anything is summed
+    projects: bool = False  # whether logits are products of queries and keys, and of nothing else
+    of_layers: str  # what it allows for layers, in words
+    of_decoders: str  # what it allows for decoders, in words
+
+    @abstractmethod
+    def logits(self, width: int, head_dim: int) -> int:
+        """Count the roundings of a path of a logit x^T W_K W_Q^T e."""
+
+    @abstractmethod
+    def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
+        """Count those of a path of an output sum_h a_h X W_V W_O W_D, but for softmax."""
+
+    @abstractmethod
+    def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
+        """Count those of the two products of a decoder, z^T U and its product with o_v.
+
+        A tree that does not sum over the rows of U first has all of them in the first count: its
+        errors are then bounded by sums of `|z| |U| |o_v|`.
+        """
+
+
+class Pairwise(Contraction):
+    """Products of two arrays at a time."""
+
+    name = "pairwise"
+    free = False
+    of_layers = (
+        "products of two arrays at a time, each summed over one index, in any order of arrays "
+        "(heads together with entries of tokens or with values, never with tokens)"
+    )
+    of_decoders = (
+        "products of two arrays at a time, each summed over one index (queries and keys first, or "
+        "their matrix first; heads together with entries of tokens, never with tokens; averages "
+        "before the readout, and that before the unembedding)"
+    )
+
+    def logits(self, width: int, head_dim: int) -> int:
+        """Count a product and additions for each of three sums."""
+        return 2 * width + head_dim
+
+    def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:  # noqa: ARG002 - tokens are counted in softmax
+        """Count three sums, one of them over heads, too."""
+        return max(width + heads * value_dim, heads * width + value_dim) + between
+
+    def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
+        """Count each product for itself."""
+        return np.full(np.shape(tokens), float(rows)), outputs
+
+
+class Projected(Pairwise):
+    """Products of two arrays at a time, where logits are products of queries and keys."""
+
+    name = "projected"
+    projects = True
+    of_decoders = Pairwise.of_decoders.replace(", or their matrix first", "")
+
+
+class AnyContraction(Contraction):
+    """Products of any arrays, summed over any indices at once."""
+
+    name = "any contraction"
+    free = True
+    of_layers = of_decoders = (
+        "products of any number of arrays, summed over any number of indices at once, in any order"
+    )
+
+    def logits(self, width: int, head_dim: int) -> int:
+        """Count one sum of products of four factors."""
+        return width * head_dim * width + 2
+
+    def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
+        """Count one sum of products of five factors."""
+        return heads * tokens * width * value_dim * between + 3
+
+    def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
+        """Count one sum of products of four factors: attention, tokens, U and the unembedding."""
+        return np.asarray(tokens, dtype=np.float64) * rows * outputs + 2.0, 0
+
 
 MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite
 STRETCH = 2.0**16  # Products of constants, on the way, are from its inverse to this
@@ -248,7 +449,7 @@ class FloatModel:
             terms: k, of any shape
 
         Example:
-            >>> from constructive.exact.models import FLOAT32
+            >>> from constructive.exact.float_model import FLOAT32
             >>> bool(1e-3 < FLOAT32.gamma(20000) < 2e-3)
             True
         """
@@ -262,7 +463,7 @@ class FloatModel:
             counts: n, of any shape
 
         Example:
-            >>> from constructive.exact.models import FLOAT32
+            >>> from constructive.exact.float_model import FLOAT32
             >>> bool(1e-4 < FLOAT32.average(1000) < 2e-4)
             True
         """
@@ -280,7 +481,7 @@ class FloatModel:
             rest: tau, a bound of the weight of all others together
 
         Example:
-            >>> from constructive.exact.models import FLOAT32
+            >>> from constructive.exact.float_model import FLOAT32
             >>> zeta, more = FLOAT32.weighted(10000, 20, 1e-6)
             >>> bool(zeta + more < FLOAT32.average(10000) / 5)
             True
@@ -358,3 +559,87 @@ def _both(one: npt.ArrayLike, other: npt.ArrayLike) -> Array:
     a, b = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     both: Array = a + b + a * b
     return both
+
+
+# Named models of floating-point programs, each a row of numbers (`exact.float_model`).
+#
+# "pairwise" is what usual libraries do; "any contraction" is what einsum of many arrays may do;
+# "scaled" is for libraries that multiply by 1 / sqrt(d_h) or fold log2 e, and for split softmax.
+# "products" are for tensor cores, which round factors: certificates know them for decoders of
+# integers only (`layers.causal.integers`).
+
+
+EXP_ULPS = 32  # Units in the last place by which exponentials in float32 may be off: 64 u
+# Tokens of a block of softmax, at least: in usual libraries, and in fused kernels.
+BLOCK, SMALL_BLOCK = 512, 16
+# Roundings by constants: a scale on W_Q and its inverse on queries and keys (two for a constant,
+# one for a product, each twice), log2 e and its product.
+SCALES = 8
+
+
+STORAGES = "float32", "bfloat16", "float16"  # Formats in which decoders may be stored
+
+
+def _rows() -> Iterator[FloatModel]:
+    """Yield all models of certificates."""
+    in_float32 = FORMATS["float32"]
+    for storage in STORAGES:
+        pairwise = FloatModel(
+            f"{storage}, pairwise",
+            FORMATS[storage],
+            in_float32.unit,
+            2.0 * EXP_ULPS * in_float32.unit,
+            BLOCK,
+            in_float32.smallest,
+            in_float32.largest,
+        )
+        small = replace(pairwise, name=f"{pairwise.name}, blocks of 16", block=SMALL_BLOCK)
+        yield from (pairwise, small)
+        if storage == "float32":
+            yield replace(small, name="float32, scaled", constants=SCALES, merged=True)
+            yield replace(small, name="float32, any contraction", contraction=AnyContraction())
+
+
+# By name: "float32, pairwise", "float32, any contraction" and so on; sums and products are in
+# float32 in all, whatever is stored.
+MODELS = {model.name: model for model in _rows()}
+
+# Models of decoders whose weights are integers: "float32, TF32 products" and so on.
+INTEGER_MODELS = {
+    model.name: model
+    for form in (TF32, FORMATS["bfloat16"], FORMATS["float16"])
+    for model in (
+        replace(
+            MODELS["float32, pairwise, blocks of 16"],
+            name=f"float32, {form.name} products",
+            factors=form,
+            contraction=Projected(),
+        ),
+    )
+}
+
+FLOAT32 = MODELS["float32, pairwise"]
+
+# Our own evaluation, with exponentials from a table that arb made.
+FLOAT64 = FloatModel(
+    "float64", FORMATS["float64"], 2.0**-53, 2.0**-51, MOST_TERMS, 2.0**-1022, 2.0**1023
+)
+
+
+def model_named(name: object, storage: str = "float32", *, decoder: bool = False) -> FloatModel:
+    """Return a model of certificates.
+
+    Example:
+        >>> model_named(None).name, model_named("float32, scaled").constants
+        ('float32, pairwise', 8)
+    """
+    wanted = f"{storage}, pairwise" if name is None else name
+    models = MODELS | INTEGER_MODELS if decoder else MODELS
+    known = [model.name for model in models.values() if model.storage.name == storage]
+    if wanted not in known:
+        raise ParameterError(
+            f"model={shown(name)} is not a model of evaluations stored in {storage}",
+            witness=shown(name),
+            suggestion="one of " + ", ".join(map(repr, known)),
+        )
+    return models[str(wanted)]

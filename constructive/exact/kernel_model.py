@@ -20,9 +20,16 @@ from dataclasses import dataclass, replace
 
 import numpy.typing as npt
 
-from constructive.exact.float_model import OPERATIONS, STRETCH, FloatModel, power
-from constructive.exact.formats import FORMATS, Format
-from constructive.exact.models import EXP_ULPS, SMALL_BLOCK
+from constructive.exact.float_model import (
+    EXP_ULPS,
+    FORMATS,
+    OPERATIONS,
+    SMALL_BLOCK,
+    STRETCH,
+    FloatModel,
+    Format,
+    power,
+)
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 

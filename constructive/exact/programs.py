@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import Format, nearest
+from constructive.exact.float_model import FloatModel, Format, nearest
 from constructive.support.arrays import Array
 
 # One operation of a program: rounded to nearest, or off by the most that a model allows.
@@ -39,7 +38,7 @@ class Machine:
     """A machine that computes in float32, and the directions of its errors.
 
     Example:
-        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.exact.float_model import FLOAT32
         >>> machine = Machine(FLOAT32, rng=np.random.default_rng(0))
         >>> float(machine.add(np.array(1.0), np.array(2.0**-25), machine.directions(())))
         1.0
@@ -178,7 +177,7 @@ def summed(
     a product that comes first of all, as in sums that are continued.
 
     Example:
-        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.exact.float_model import FLOAT32
         >>> machine = Machine(FLOAT32, np.random.default_rng(0))
         >>> terms = np.array([1.0, 2.0**-24, 2.0**-24])
         >>> float(summed(machine, [terms], Order("sequential"))) == 1.0
@@ -333,7 +332,7 @@ def contract(machine: Machine, parts: list[Labelled], over: str, order: Order) -
     """Multiply arrays, and sum over some indices at once.
 
     Example:
-        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.exact.float_model import FLOAT32
         >>> machine = Machine(FLOAT32, np.random.default_rng(0))
         >>> two = Labelled(np.eye(2), "ij"), Labelled(np.ones((2, 3)), "jk")
         >>> contract(machine, list(two), "j", Order()).array.tolist()
@@ -373,7 +372,7 @@ class Contractor:
         """Evaluate a tree; `others` are the indices of the result, and of arrays beside the tree.
 
         Example:
-            >>> from constructive.exact.models import FLOAT32
+            >>> from constructive.exact.float_model import FLOAT32
             >>> machine = Machine(FLOAT32, np.random.default_rng(0))
             >>> arrays = {"x": Labelled(np.ones(2), "i"), "y": Labelled(np.eye(2), "ij")}
             >>> Contractor(machine, Order()).evaluate(("x", "y"), arrays, "j").array.tolist()
@@ -456,7 +455,7 @@ def average(machine: Machine, logits: Array, values: Array, form: Softmax, order
     A logit of minus infinity hides its value.
 
     Example:
-        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.exact.float_model import FLOAT32
         >>> machine = Machine(FLOAT32, np.random.default_rng(0))
         >>> values = np.array([[1.0], [3.0]])
         >>> average(machine, np.zeros(2), values, Softmax("after", first=1), Order()).tolist()

@@ -25,7 +25,7 @@ first, and so move logits by S 2^-11 or S 2^-8.
 import numpy as np
 
 from constructive.exact.float_enclosure import growth
-from constructive.exact.models import FLOAT32
+from constructive.exact.float_model import FLOAT32
 from constructive.exact.upward import up
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property

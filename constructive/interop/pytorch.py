@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from constructive.exact.models import FLOAT32, MODELS
+from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers.attention import AttentionLayer, require_single_target
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError

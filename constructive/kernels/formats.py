@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.formats import FORMATS, Format
+from constructive.exact.float_model import FORMATS, Format
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 from constructive.support.extras import require

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from constructive.exact.formats import FORMATS, nearest
+from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels.formula import Change, Part, Rows, largest, masked, softmax, summed
 from constructive.kernels.names import mistakes
 from constructive.kernels.names_of_places import BLOCKS, places_of_rows

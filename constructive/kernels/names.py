@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from constructive.exact.formats import FORMATS, Format, nearest
+from constructive.exact.float_model import FORMATS, Format, nearest
 from constructive.kernels.formula import Change, Rows, exp, fading, largest, of_splits, softmax
 from constructive.kernels.names_of_places import (
     BLOCKS,

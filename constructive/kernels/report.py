@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.exact.formats import Format
+from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.admissible import sentence
 from constructive.kernels.describe import Description

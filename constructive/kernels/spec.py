@@ -7,7 +7,7 @@ from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
-from constructive.exact.formats import Format
+from constructive.exact.float_model import Format
 from constructive.kernels.formats import format_of, output_of
 from constructive.kernels.masks import Grid, Mask, require_masks
 from constructive.support.arguments import (

@@ -25,7 +25,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ExampleShapes
 from constructive.exact.arithmetics import FactoredFloats
-from constructive.exact.models import FLOAT32
+from constructive.exact.float_model import FLOAT32
 from constructive.layers.attend import Chunk, View, attend, examples, flat
 from constructive.support.arrays import (
     CHUNK_BYTES,

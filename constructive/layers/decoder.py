@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
-from constructive.exact.formats import rounded
-from constructive.exact.models import model_named
+from constructive.exact.float_model import model_named, rounded
 from constructive.layers import decoder_files, tables
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder_checks import require_ids, require_parts, require_text

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from constructive.exact.models import STORAGES
+from constructive.exact.float_model import STORAGES
 from constructive.layers.record import is_size
 from constructive.support.arguments import is_integer, require_known
 from constructive.support.errors import shown

@@ -48,9 +48,7 @@ from constructive.exact import upward
 from constructive.exact.arithmetics import side_by_side
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_enclosure import ENOUGH, Rounded, growth
-from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import FORMATS, Format
-from constructive.exact.models import FLOAT32, FLOAT64
+from constructive.exact.float_model import FLOAT32, FLOAT64, FORMATS, FloatModel, Format
 from constructive.exact.upward import up
 from constructive.layers.attend import BLOCK_BYTES, Causal, View, attend, examples
 from constructive.layers.attention import AttentionLayer
@@ -168,7 +166,7 @@ def exact_logits(
     exponentials. With `each`, every query and token is multiplied, not only the largest entries.
 
     Example:
-        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.exact.float_model import FLOAT32
         >>> from constructive.layers.attend import Shared
         >>> view = Shared(np.array([[1.0, 2.0], [0.5, 4.0]]), np.array([[1.0, 1.0]]))
         >>> whole, third = np.full((1, 2, 1), 3.0), np.full((1, 2, 1), 1 / 3)
@@ -360,7 +358,7 @@ def rounding(
 
     Example:
         >>> from constructive import build_memorizer, generators
-        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.exact.float_model import FLOAT32
         >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
         >>> layer = build_memorizer(data, num_heads=3).layer
         >>> float(rounding(layer, data, FLOAT32).bounds.max()) < 1e-3

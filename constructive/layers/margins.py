@@ -36,9 +36,7 @@ import numpy as np
 
 from constructive.data.corpus import Text
 from constructive.exact.float_enclosure import Tabulated
-from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import Format
-from constructive.exact.models import FLOAT64, model_named
+from constructive.exact.float_model import FLOAT64, FloatModel, Format, model_named
 from constructive.exact.upward import up
 from constructive.layers.attend import Block, Causal, attend, flat
 from constructive.layers.causal import EXACT, CausalLayer, picks
@@ -466,7 +464,7 @@ def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
     """Return U, integers in float64, or two parts of it where a format of factors is too short.
 
     Example:
-        >>> from constructive.exact.formats import FORMATS
+        >>> from constructive.exact.float_model import FORMATS
         >>> high, low = readout_parts(np.array([[1001.0], [-3.0]]), FORMATS["bfloat16"])
         >>> high.tolist(), low.tolist()
         ([[1024.0], [-0.0]], [[-23.0], [-3.0]])

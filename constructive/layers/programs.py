@@ -14,8 +14,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import programs
-from constructive.exact.float_model import FloatModel
-from constructive.exact.models import INTEGER_MODELS, MODELS
+from constructive.exact.float_model import INTEGER_MODELS, MODELS, FloatModel
 from constructive.exact.programs import (
     DIVISIONS,
     MERGES,
@@ -277,7 +276,7 @@ def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Progra
     """Draw a program of a model, for layers or for decoders.
 
     Example:
-        >>> from constructive.exact.models import FLOAT32
+        >>> from constructive.exact.float_model import FLOAT32
         >>> drawn(FLOAT32, choices(5)).model
         'float32, pairwise'
     """

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive.exact.models import EXP_ULPS
+from constructive.exact.float_model import EXP_ULPS
 
 ROW = 70
 """Numbers beside a 0: four vectors of 16, and some more."""

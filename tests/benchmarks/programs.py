@@ -24,7 +24,7 @@ import beyond
 from cases import decoder_case, layer_case, share
 from climbing import climb
 
-from constructive.exact.models import MODELS
+from constructive.exact.float_model import MODELS
 from constructive.layers.programs import choices, drawn
 
 EACH = 10

@@ -22,7 +22,7 @@ from constructive import Certificate, Text, build_decoder, certify, check
 from constructive.certificates import claims as claim_rooms
 from constructive.certificates.about import describe_arrays
 from constructive.certificates.certificate import DECODER_FORMAT
-from constructive.exact import float_model, models
+from constructive.exact import float_model
 from constructive.exact.float_enclosure import ENOUGH, exponentials
 from constructive.layers import exact_logits
 from constructive.sequences import storage
@@ -60,9 +60,9 @@ def test_the_format_is_that_of_certify(checker):
 
 def test_models_are_those_of_certify(checker):
     parts = checker.float_model
-    known = models.MODELS | models.INTEGER_MODELS | {"float64": models.FLOAT64}
-    assert set(parts.MODELS) == set(models.MODELS)
-    assert set(parts.INTEGER_MODELS) == set(models.INTEGER_MODELS)
+    known = float_model.MODELS | float_model.INTEGER_MODELS | {"float64": float_model.FLOAT64}
+    assert set(parts.MODELS) == set(float_model.MODELS)
+    assert set(parts.INTEGER_MODELS) == set(float_model.INTEGER_MODELS)
     every = parts.MODELS | parts.INTEGER_MODELS | {"float64": parts.FLOAT64}
     for name, theirs in every.items():
         ours = known[name]

@@ -11,7 +11,7 @@ from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_token
 
 from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
 from constructive.exact.float_enclosure import Tabulated
-from constructive.exact.models import FLOAT32
+from constructive.exact.float_model import FLOAT32
 from constructive.layers.attend import Causal, attend
 from constructive.layers.margins import exact_tokens, recital
 

@@ -8,8 +8,7 @@ import pytest
 from decoder_parts import TWO, by_hand, two_tokens
 
 from constructive import Text, Verdict, certify
-from constructive.exact.formats import rounded
-from constructive.exact.models import MODELS
+from constructive.exact.float_model import MODELS, rounded
 from constructive.layers.margins import recital
 
 ANY = "float32, any contraction"

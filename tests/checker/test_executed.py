@@ -23,7 +23,7 @@ from constructive import (
 )
 from constructive.certificates.claims import executed
 from constructive.exact.float_enclosure import Rounded, Sized, growth
-from constructive.exact.models import FLOAT32, MODELS
+from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers import exact_logits
 
 SINGLE = FLOAT32

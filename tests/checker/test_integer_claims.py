@@ -13,8 +13,7 @@ from three_files import FILES_OF, saved
 
 from constructive import PrecisionError, Text, Verdict, certify, check
 from constructive.certificates.families import DECODERS
-from constructive.exact.formats import nearest
-from constructive.exact.models import INTEGER_MODELS, MODELS
+from constructive.exact.float_model import INTEGER_MODELS, MODELS, nearest
 from constructive.layers import margins as room
 from constructive.layers.margins import integer_margins, recital, require_integers
 from constructive.support.verdict import Claim

@@ -25,8 +25,7 @@ from constructive import (
     build_decoder,
     certify,
 )
-from constructive.exact.formats import rounded
-from constructive.exact.models import FLOAT32
+from constructive.exact.float_model import FLOAT32, rounded
 from constructive.layers.margins import exact_tokens, recital
 from constructive.support.progress import progress_to
 

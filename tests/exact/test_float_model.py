@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from model_conformance import check_contraction, check_model
 
 from constructive import ParameterError
-from constructive.exact.contractions import Pairwise
-from constructive.exact.float_model import FloatModel
-from constructive.exact.formats import FORMATS, rounded
-from constructive.exact.models import (
+from constructive.exact.float_model import (
     BLOCK,
     FLOAT32,
     FLOAT64,
+    FORMATS,
     MODELS,
     SMALL_BLOCK,
     STORAGES,
+    FloatModel,
+    Pairwise,
     model_named,
+    rounded,
 )
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact.formats import FORMATS, nearest, rounded
-from constructive.exact.models import STORAGES, model_named
+from constructive.exact.float_model import FORMATS, STORAGES, model_named, nearest, rounded
 
 
 @pytest.mark.parametrize("name", FORMATS)

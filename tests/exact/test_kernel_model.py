@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from constructive.exact.formats import FORMATS
+from constructive.exact.float_model import FORMATS
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 
 

@@ -18,7 +18,7 @@ from constructive import (
     certify,
     generators,
 )
-from constructive.exact.models import MODELS
+from constructive.exact.float_model import MODELS
 from constructive.layers.record import TrainedRecord
 
 

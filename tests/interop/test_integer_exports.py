@@ -7,7 +7,7 @@ from compact_parts import changed, compact
 from runtimes import in_onnx, in_torch
 
 from constructive import ParameterError, Text, Verdict, certify
-from constructive.exact.models import INTEGER_MODELS
+from constructive.exact.float_model import INTEGER_MODELS
 from constructive.layers.causal import picks, read
 
 FACTORS = [model.factors.name for model in INTEGER_MODELS.values()]

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from constructive.exact.formats import FORMATS, nearest
+from constructive.exact.float_model import FORMATS, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Causal, LeftPadding, RightPadding, VariableLengths, Window

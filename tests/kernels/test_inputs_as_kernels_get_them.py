@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from kernels_of_tests import logits_of, plain, shifted_diagonal, softmax_average, values_of
 
-from constructive.exact.formats import TF32, nearest
+from constructive.exact.float_model import TF32, nearest
 from constructive.kernels import (
     Backward,
     KernelError,

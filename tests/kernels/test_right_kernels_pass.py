@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernels_of_tests import flash, logits_of, plain, split, values_of
 
-from constructive.exact.formats import TF32, nearest
+from constructive.exact.float_model import TF32, nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
 from constructive.kernels.masks import (
     Boolean,

@@ -21,7 +21,7 @@ from kernels_of_tests import (
 )
 
 from constructive import ParameterError
-from constructive.exact.formats import FORMATS, nearest
+from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels import (
     Backward,
     KernelError,

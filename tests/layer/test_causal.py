@@ -13,7 +13,7 @@ from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point, Residues
 from constructive.exact.float_enclosure import exponentials
-from constructive.exact.models import FLOAT32, FLOAT64, model_named
+from constructive.exact.float_model import FLOAT32, FLOAT64, model_named
 from constructive.layers import residues
 from constructive.layers.attend import Causal
 from constructive.layers.exact_logits import exact_positions

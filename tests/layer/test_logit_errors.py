@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive.exact.float_enclosure import Rounded
-from constructive.exact.models import FLOAT32, MODELS, STORAGES, model_named
+from constructive.exact.float_model import FLOAT32, MODELS, STORAGES, model_named
 from constructive.layers.attend import Causal, Shared, attend
 from constructive.layers.exact_logits import exact_logits, exact_positions
 

@@ -13,7 +13,7 @@ import numpy as np
 from cases import DecoderCase, LayerCase, share
 
 from constructive import AttentionLayer, Dataset
-from constructive.exact.models import MODELS
+from constructive.exact.float_model import MODELS
 from constructive.exact.programs import Order, Softmax
 from constructive.layers.causal import CausalLayer
 from constructive.layers.programs import READOUTS, Program, Scale, choices, drawn

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive import AttentionLayer, Dataset
-from constructive.exact.formats import rounded
+from constructive.exact.float_model import rounded
 from constructive.layers.causal import CausalLayer
 from constructive.layers.exact_logits import exact_positions, rounding
 from constructive.layers.margins import margins

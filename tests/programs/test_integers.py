@@ -11,8 +11,7 @@ from compact_parts import changed, compact
 from hypothesis import given, settings
 
 from constructive import ParameterError, PrecisionError, Text, Verdict, certify
-from constructive.exact.formats import FORMATS
-from constructive.exact.models import INTEGER_MODELS, MODELS, model_named
+from constructive.exact.float_model import FORMATS, INTEGER_MODELS, MODELS, model_named
 from constructive.layers.causal import picks, read
 from constructive.layers.margins import recital, require_integers
 from constructive.layers.programs import choices, drawn

@@ -8,7 +8,7 @@ from climbing import climb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constructive.exact.models import FLOAT32, MODELS
+from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.exact.programs import Softmax
 from constructive.layers.programs import Program
 from constructive.strategies import programs

@@ -26,8 +26,7 @@ from constructive.certificates.claims.recites import margins_of, model_of, posit
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_most, percent, short_bound, upper, working_precision
-from constructive.exact.float_model import FloatModel
-from constructive.exact.models import model_named
+from constructive.exact.float_model import FloatModel, model_named
 from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import Rounding, rounding
 from constructive.layers.memorizer import Memorizer

@@ -8,8 +8,7 @@ from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.options import CertifyOptions
 from constructive.data.corpus import Text
 from constructive.exact.directed import at_least, at_most
-from constructive.exact.float_model import FloatModel
-from constructive.exact.models import model_named
+from constructive.exact.float_model import FloatModel, model_named
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import Margins, recital
 from constructive.support.errors import PrecisionError

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from constructive.exact.formats import nearest
+from constructive.exact.float_model import nearest
 from constructive.exact.kernel_model import KernelModel
 from constructive.kernels.enclosure.averages import averages
 from constructive.kernels.enclosure.inputs import Inputs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.formats import Format, nearest
+from constructive.exact.float_model import Format, nearest
 from constructive.kernels.masks import Grid, Mask
 from constructive.kernels.spec import require_factors
 from constructive.support.arrays import UNREADABLE, Array, Booleans, as_array

@@ -18,7 +18,7 @@ import time
 import numpy as np
 import torch
 
-from constructive.exact.formats import FORMATS, nearest
+from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels import bounds
 
 HEADS, WIDTH = 8, 64
