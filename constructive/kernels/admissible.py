@@ -5,7 +5,7 @@ The numbers are those that the hypotheses use; the sentence is made from them.
 
 from constructive.exact.float_model import power
 from constructive.kernels.answer import EXP_ERROR, LOGIT_ERROR, TANH_ERROR, far
-from constructive.kernels.cases.case import GAP
+from constructive.kernels.cases import GAP
 from constructive.kernels.hypotheses import MOST_KEYS
 from constructive.kernels.spec import Spec
 

@@ -14,7 +14,7 @@ from constructive.kernels.answer import (
     products,
     tail_of_cap,
 )
-from constructive.kernels.cases.case import Draft
+from constructive.kernels.cases import Draft
 from constructive.kernels.encoding import MOST_DIGITS
 from constructive.kernels.formats import format_of, holds
 from constructive.kernels.spec import Spec

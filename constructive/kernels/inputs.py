@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from constructive.kernels import memory
-from constructive.kernels.cases.case import Draft
+from constructive.kernels.cases import Draft
 from constructive.kernels.masks import Boolean, Causal, Window
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans

@@ -1,0 +1,599 @@
+"""Cases of problems by name: which key each query reads. A new case is a class and a line here."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from constructive.kernels.encoding import (
+    MOST_DIGITS,
+    Encoding,
+    encode,
+    exponent_of_values,
+    factors,
+    lacks_room,
+)
+from constructive.kernels.formats import holds
+from constructive.kernels.spec import Spec
+from constructive.support.arrays import Array, Booleans, Integers
+
+# What a case has to say: queries and keys for a spec. All else follows from these numbers.
+
+
+# How far a visible key is below the winner, after the scale; 64 where nothing is said.
+GAP = {"float64": 72.0}
+_CAPS = 6.0  # A logit of -6 caps is -cap after a soft cap
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Queries and keys that a case proposes."""
+
+    q: Array  # (B, H, T_q, d)
+    k: Array  # (B, G, T_k, d)
+    level: float = 0.0  # logit of the winner before the scale, the same product for all keys
+    level_slot: int | None = None  # the coordinate of that product, or None
+    # logit before the scale of keys that keep a part of the weight, less `level`, or None
+    near: float | None = None
+
+
+class Case(ABC):
+    """A way to choose which key each query reads."""
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+    has_digits: ClassVar[bool] = True
+    extra: ClassVar[int] = 0  # coordinates that digits leave free, for a level
+
+    def refuses(self, spec: Spec) -> str | None:
+        """Return why there is no such problem for a spec, or None; only its numbers may not fit."""
+        reserved = self.reserved(spec) if self.has_digits else None
+        return self.lacks(spec) or lacks_room(spec, reserved)
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return what a spec lacks for this case, or has and must not, beside room; or None."""
+        del spec
+        return None
+
+    def reserved(self, spec: Spec) -> int:
+        """Return how many coordinates digits leave free."""
+        del spec
+        return self.extra
+
+    def slope(self, spec: Spec) -> float:
+        """Return the slope of heads that have one, where the spec has ALiBi.
+
+        Over all keys it takes less than half of the gap, so decoys win.
+        """
+        return power(GAP.get(spec.dtype, 64.0) / (4.0 * (spec.keys + spec.queries)))
+
+    @property
+    def unit(self) -> float:
+        """The smallest value, a power of two."""
+        return 1.0
+
+    @abstractmethod
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries and keys."""
+
+
+def gap(spec: Spec) -> float:
+    """Return how far other visible keys are below the winner, before the scale."""
+    caps = 0.0 if spec.soft_cap is None else _CAPS * spec.soft_cap
+    return max(GAP.get(spec.dtype, 64.0), caps) / spec.factor
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """What all cases with one winner share: digits, numbers of queries and keys, the winners."""
+
+    spec: Spec  # the shapes
+    visible: Booleans  # (B, H, T_q, T_k)
+    encoding: Encoding  # digits of keys
+    winner: Integers  # (B, H, T_q) the key to be read; 0 where no key is visible
+    digits: Integers  # (B, H, T_q, m) its digits
+    number: float  # the number in queries
+    key: float  # the number in keys
+    random: np.random.Generator  # for what is drawn
+
+    @property
+    def slots(self) -> Array:
+        """Zeros for queries, (B, H, T_q, m, r)."""
+        return np.zeros((*self.digits.shape, self.encoding.radix))
+
+    def line(self, position: Integers) -> tuple[Integers, Booleans]:
+        """Return the keys that differ from the winner in one digit alone, and which exist."""
+        radix = self.encoding.radix
+        digit = np.take_along_axis(self.digits, position[..., None], axis=-1)
+        keys = self.winner[..., None] + (np.arange(radix) - digit) * radix ** position[..., None]
+        exists = (keys >= 0) & (keys < self.spec.keys)
+        return np.clip(keys, 0, self.spec.keys - 1), exists
+
+    def seen(self, keys: Integers) -> Booleans:
+        """Return whether keys (B, H, T_q, r) are visible."""
+        found: Booleans = np.take_along_axis(self.visible, keys, axis=-1)
+        return found
+
+    def put(self, slots: Array, position: Integers, values: Array) -> None:
+        """Write numbers (B, H, T_q, r) of a digit (B, H, T_q) into slots (B, H, T_q, m, r)."""
+        np.put_along_axis(slots, position[..., None, None], values[..., None, :], axis=-2)
+
+    def equal(self) -> Booleans:
+        """Return where a slot is of a digit of the winner, (B, H, T_q, m, r)."""
+        found: Booleans = self.digits[..., None] == np.arange(self.encoding.radix)
+        return found
+
+    def draft(self, slots: Array, *extra: tuple[Array, Array], **more: float | None) -> Draft:
+        """Return the draft of slots, its coordinates permuted."""
+        spec, used = self.spec, self.encoding.used
+        blank = ~self.visible.any(-1)
+        q = np.zeros((*self.winner.shape, spec.head_dim))
+        q[..., :used] = slots.reshape(*self.winner.shape, used)
+        k = self.random.choice(
+            [-self.key, self.key], (*self.encoding.digits.shape[:3], spec.head_dim)
+        )
+        if spec.shared:
+            k[:] = k[:1]
+        k[..., :used] = self.key * self.encoding.one_hot()
+        for index, (of_queries, of_keys) in enumerate(extra):
+            q[..., used + index], k[..., used + index] = of_queries, of_keys
+        q[blank] = 0.0
+        order = self.random.permutation(spec.head_dim)
+        slot = int(np.flatnonzero(order == used)[0]) if more.get("level") else None
+        level, near = more.get("level") or 0.0, more.get("near")
+        return Draft(q[..., order], k[..., order], level, slot, near)
+
+
+def board(
+    spec: Spec, visible: Booleans, choice: str, *, reserved: int = 0, times: float = 1.0,
+    least: float | None = None,
+) -> Board:  # fmt: skip
+    """Return the board of a case."""
+    encoding = encode(spec, reserved)
+    shape = (spec.batch, spec.heads[0], spec.queries)
+    visible = np.broadcast_to(visible, (*shape, spec.keys))
+    random = np.random.default_rng((spec.seed, 3))
+    if choice == "last":
+        winner = spec.keys - 1 - np.argmax(visible[..., ::-1], axis=-1)
+    elif choice == "first":
+        winner = np.argmax(visible, axis=-1)
+    else:
+        rank = np.cumsum(visible, axis=-1, dtype=np.int64)
+        wanted = np.floor(random.random(shape) * rank[..., -1]).astype(np.int64) + 1
+        winner = np.argmax(rank == wanted[..., None], axis=-1)
+    winner = np.where(visible.any(-1), winner, 0)
+    digits = np.repeat(encoding.digits, spec.group, axis=1)
+    of_winner = np.take_along_axis(digits, winner[..., None], axis=2)
+    number, key = factors(gap(spec) if least is None else least, times)
+    return Board(spec, visible, encoding, winner, of_winner, number, key, random)
+
+
+def power(value: float) -> float:
+    """Return the power of two that is nearest, by its logarithm."""
+    return 2.0 ** round(math.log2(value))
+
+
+# Keys of other sequences and other heads would win: reads across borders in memory.
+
+
+_PART = 4
+_FOREIGN = 16.0  # More than the digits of a key can take away, in units of the number in queries
+
+
+class Batch(Case):
+    """`random`, with one more digit: a colour of the sequence and the KV head.
+
+    A query has 0 in the slot of its own colour and 16 A in all others. A key of another sequence or
+    head has a positive logit, whatever its digits are.
+    """
+
+    name: ClassVar[str] = "batch"
+    purpose: ClassVar[str] = "reads across the borders of sequences and heads"
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: nothing lies beside the only head of the only sequence."""
+        if _pairs(spec) == 1:
+            return "there is one sequence with one KV head"
+        return "head_dim is too small for colours" if spec.head_dim < 2 * _PART else None
+
+    def reserved(self, spec: Spec) -> int:
+        """Return the number of colours."""
+        return min(_pairs(spec), max(2, spec.head_dim // _PART))
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries which all other heads would win."""
+        colours = self.reserved(spec)
+        chosen = board(spec, visible, "random", reserved=colours, times=_FOREIGN)
+        sequence = np.zeros(spec.batch, int) if spec.shared else np.arange(spec.batch)
+        step = spec.heads[1] if _pairs(spec) == colours else 1
+        colour = (sequence[:, None] * step + np.arange(spec.heads[1])) % colours
+        own = np.repeat(colour, spec.group, axis=1)[..., None]
+        extra = [
+            (
+                np.where(own == index, 0.0, _FOREIGN * chosen.number),
+                np.where(colour[..., None] == index, chosen.key, 0.0),
+            )
+            for index in range(colours)
+        ]
+        return chosen.draft(addressed(chosen), *extra)
+
+
+def _pairs(spec: Spec) -> int:
+    return (1 if spec.shared else spec.batch) * spec.heads[1]
+
+
+# The winner is the last visible key, or the first: edges of masks, tails of blocks.
+
+
+class Last(Case):
+    """Logits grow with the position: 0 at the last visible key, more at every key after it.
+
+    In the slot of a digit that is above the winner's by any amount a query has 4^p A, below it
+    -4^p A, p the place of the digit. The highest digit in which two keys differ outweighs all lower
+    ones, so logits are ordered as keys are.
+    """
+
+    name: ClassVar[str] = "last"
+    purpose: ClassVar[str] = "right edges of masks, tails of blocks"
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read the last visible key."""
+        chosen = board(spec, visible, "last", times=4.0 ** (MOST_DIGITS // 2))
+        return chosen.draft(ordered(chosen))
+
+
+class First(Case):
+    """Logits fall with the position: 0 at the first visible key, more at every key before it."""
+
+    name: ClassVar[str] = "first"
+    purpose: ClassVar[str] = "left edges of masks, the first block"
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read the first visible key."""
+        chosen = board(spec, visible, "first", times=4.0 ** (MOST_DIGITS // 2))
+        return chosen.draft(-ordered(chosen))
+
+
+def ordered(chosen: Board) -> Array:
+    """Return slots by which logits grow with the position of keys, and are 0 at the winner."""
+    weights = chosen.number * 4.0 ** np.arange(chosen.encoding.count)
+    above = np.arange(chosen.encoding.radix) - chosen.digits[..., None]
+    slots: Array = np.sign(above) * weights[:, None]
+    return slots
+
+
+# The winner's logit is far from 0: maxima that are not subtracted, finite values for -inf.
+
+
+# Levels before the scale must stay below it where float16 holds the products.
+_HALF_RANGE = 2.0**14
+
+
+class Level(Case):
+    """`random`, with the same product added to all logits of every other query.
+
+    The gap to other keys is the level or more: a logit may be off by a quarter of it. Queries
+    between have a winner at 0, so rows of a block do not share a maximum.
+    """
+
+    extra: ClassVar[int] = 1
+
+    def __init__(self, name: str, level: float, purpose: str) -> None:
+        self.name = name  # type: ignore[misc] # one class, three cases
+        self.purpose = purpose  # type: ignore[misc]
+        self.level = level
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: another logit of fixed size, or a format with too small a range."""
+        if spec.soft_cap is not None or spec.alibi:
+            return "a soft cap or a slope has a level of its own"
+        if spec.sink and power(spec.factor) != spec.factor:
+            return "the logit of a sink is exact where the scale is a power of two"
+        product = power(abs(self.level) / spec.factor)
+        number, key = factors(product, 1.0)
+        if not holds(spec.inputs, [2.0 * number, key]):
+            return f"{spec.dtype} does not hold the numbers of such a logit"
+        if spec.dtype == "float16" and product > _HALF_RANGE:
+            return "q k is beyond float16"
+        return None
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read keys of their own, at the level."""
+        product = power(abs(self.level) / spec.factor)
+        least = max(gap(spec), product)
+        chosen = board(spec, visible, "random", reserved=self.extra, least=least)
+        signed = product if self.level > 0 else -product
+        every = np.arange(spec.queries) % (1 if spec.sink else 2) == 0
+        slot = np.where(every, signed / chosen.key, 0.0), np.asarray(chosen.key)
+        return chosen.draft(addressed(chosen), slot, level=signed)
+
+
+HIGH = Level("level", 256.0, "maxima that are not subtracted")
+LOW = Level("low level", -256.0, "maxima that start at 0, blocks without a visible key")
+LOWEST = Level("lowest level", -131072.0, "finite numbers in place of -inf")
+
+
+# The winner is any visible key: addresses of rows, heads, pages and sequences; large values.
+
+
+_BEYOND = 2.0**17  # More than float16 holds
+_ENOUGH = 2.0**100  # The range of formats in which no sum of such values overflows
+
+
+class Random(Case):
+    """Each query reads a key of its own; hidden keys that differ in one digit would win.
+
+    A query has -2A in all slots but those of the winner. In one digit the slots of hidden keys
+    that agree with the winner in all others have +A. A visible key with such a slot differs in
+    another digit, so it is at -A or below.
+    """
+
+    name: ClassVar[str] = "random"
+    purpose: ClassVar[str] = "addresses: strides, heads, pages, sequences"
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read keys of their own."""
+        chosen = board(spec, visible, "random")
+        return chosen.draft(addressed(chosen))
+
+
+class LargeValues(Random):
+    """`random`, with values from 2^17 on: all outputs are as much larger, without rounding."""
+
+    name: ClassVar[str] = "large values"
+    purpose: ClassVar[str] = "formats of too small a range, outputs that are cut off"
+
+    @property
+    def unit(self) -> float:
+        """The smallest value."""
+        return _BEYOND
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: a format that has no such numbers."""
+        if min(spec.inputs.largest, spec.output.largest) < _ENOUGH:
+            return f"{spec.dtype} has no such values"
+        return None
+
+
+def addressed(chosen: Board) -> Array:
+    """Return slots of queries that read the winner, with decoys in one digit."""
+    slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
+    position = chosen.random.integers(0, chosen.encoding.count, chosen.winner.shape)
+    keys, exists = chosen.line(position)
+    decoys = exists & ~chosen.seen(keys)
+    values = np.where(decoys, chosen.number, -2.0 * chosen.number)
+    own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
+    np.put_along_axis(values, own, 0.0, axis=-1)
+    chosen.put(slots, position, values)
+    return slots
+
+
+# Two keys share the weight: the factor of logits can be read off.
+
+
+class Scale(Case):
+    """The winner is at 0, a second key about 1 below it, all others far below.
+
+    The weights depend on the scale. They are not exact: the check is an interval that allows a
+    logit to be off by 1/16 of its size.
+    """
+
+    name: ClassVar[str] = "scale"
+    purpose: ClassVar[str] = "the factor of logits: 1 / sqrt(head_dim), log2(e)"
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: no second key."""
+        return "a second key is needed" if spec.keys == 1 or spec.alibi else None
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read two keys."""
+        chosen = board(spec, visible, "random")
+        near = power(1.0 / spec.factor)
+        return chosen.draft(with_second(chosen, near), near=-near)
+
+
+class SoftCap(Case):
+    """Two keys at some caps, whose logits differ by about 1 after the soft cap alone."""
+
+    name: ClassVar[str] = "soft cap"
+    purpose: ClassVar[str] = "soft caps that are missing or of another size"
+    extra: ClassVar[int] = 1
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: no soft cap, or another bias."""
+        if spec.soft_cap is None:
+            return "there is no soft cap"
+        return "a sink or a slope has a level of its own" if spec.sink or spec.alibi else None
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read two keys above the cap."""
+        cap = spec.soft_cap or 1.0
+        level, near = min(
+            ((power(cap * 2.0**a / spec.factor), power(cap * 2.0**b / spec.factor))
+             for a in (0, 1, 2) for b in range(a - 4, a)),
+            key=lambda pair: abs(math.log(_difference(spec, *pair))),
+        )  # fmt: skip
+        least = level + gap(spec)
+        chosen = board(spec, visible, "random", reserved=self.extra, least=least)
+        slot = np.asarray(level / chosen.key), np.asarray(chosen.key)
+        return chosen.draft(with_second(chosen, near), slot, level=level, near=-near)
+
+
+def _difference(spec: Spec, level: float, near: float) -> float:
+    """Return how far two logits are apart after the soft cap."""
+    cap, factor = spec.soft_cap or 1.0, spec.factor
+    high, low = (cap * math.tanh(value * factor / cap) for value in (level, level - near))
+    return high - low
+
+
+def with_second(chosen: Board, near: float) -> Array:
+    """Return slots of queries that read the winner, and a second key whose product is -near."""
+    slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
+    position = chosen.random.integers(0, chosen.encoding.count, chosen.winner.shape)
+    keys, exists = chosen.line(position)
+    own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
+    order = np.where(exists & chosen.seen(keys), chosen.random.random(keys.shape), 2.0)
+    np.put_along_axis(order, own, 3.0, axis=-1)
+    second = np.argmin(order, axis=-1)[..., None]
+    values = np.where(exists & ~chosen.seen(keys), chosen.number, -2.0 * chosen.number)
+    found = np.take_along_axis(order, second, axis=-1) < 1.0
+    there = np.take_along_axis(values, second, axis=-1)
+    np.put_along_axis(values, second, np.where(found, -near / chosen.key, there), axis=-1)
+    np.put_along_axis(values, own, 0.0, axis=-1)
+    chosen.put(slots, position, values)
+    return slots
+
+
+# Several keys win together: denominators, rescaling between blocks, merging of splits.
+
+
+MOST_WINNERS = 6  # The exponent of the largest number of winners
+
+
+def most_winners(spec: Spec) -> int:
+    """Return the largest m for which the average of 2^m values is a number of the output."""
+    return max(0, min(MOST_WINNERS, spec.output.digits - exponent_of_values(spec) - 1))
+
+
+class Ties(Case):
+    """The winners are 2^m keys that differ in one digit, the output is the average of their values.
+
+    A sink counts as one of them. Digits alternate with the query: winners are neighbours, or far
+    apart.
+    """
+
+    name: ClassVar[str] = "ties"
+    purpose: ClassVar[str] = "denominators, rescaling between blocks, merging of splits"
+
+    def level(self, spec: Spec) -> float:
+        """Return the logit of the winners before the scale."""
+        del spec
+        return 0.0
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read several keys alike."""
+        level = self.level(spec)
+        least = level + gap(spec) if level else None
+        chosen = board(spec, visible, "random", reserved=self.extra, least=least)
+        slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
+        turn = np.arange(spec.queries) + np.arange(spec.heads[0])[:, None]
+        position = np.broadcast_to(turn % chosen.encoding.count, chosen.winner.shape)
+        keys, exists = chosen.line(position)
+        seen = exists & chosen.seen(keys)
+        own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
+        order = np.where(seen, chosen.random.random(keys.shape), 2.0)
+        np.put_along_axis(order, own, -1.0, axis=-1)
+        rank = np.argsort(np.argsort(order, axis=-1), axis=-1)
+        sinks = sink_weights(spec)[:, None]
+        exponent = np.floor(np.log2((seen.sum(-1) + sinks).clip(1.0)))
+        wanted = np.exp2(np.minimum(exponent, most_winners(spec))) - sinks
+        wanted = wanted.clip(1.0)
+        values = np.where(exists & ~seen, chosen.number, -2.0 * chosen.number)
+        values[seen & (rank < wanted[..., None])] = 0.0
+        np.put_along_axis(values, own, 0.0, axis=-1)
+        chosen.put(slots, position, values)
+        if not level:
+            return chosen.draft(slots)
+        slot = np.asarray(level / chosen.key), np.asarray(chosen.key)
+        return chosen.draft(slots, slot, level=level)
+
+
+class CappedTies(Ties):
+    """Winners at about one cap, where the slope of a soft cap is neither 0 nor 1.
+
+    All winners have the same product, so their weights are equal whatever the cap is: gradients
+    show its slope.
+    """
+
+    name: ClassVar[str] = "soft cap ties"
+    purpose: ClassVar[str] = "the slope of a soft cap, in gradients"
+    extra: ClassVar[int] = 1
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: no soft cap, or another bias."""
+        if spec.soft_cap is None:
+            return "there is no soft cap"
+        return "a sink or a slope has a level of its own" if spec.sink or spec.alibi else None
+
+    def level(self, spec: Spec) -> float:
+        """Return about one cap."""
+        return power((spec.soft_cap or 1.0) / spec.factor)
+
+
+def sink_weights(spec: Spec) -> np.ndarray:
+    """Return the weight of the sink of each head beside a winner at 0, (H,): 1 or 0.
+
+    Every other head has a sink at 0, the others have one far below.
+    """
+    even = np.arange(spec.heads[0]) % 2 == 0
+    return np.asarray(even & spec.sink, dtype=np.float64)
+
+
+# All logits are equal: one visible key more or less changes the average.
+
+
+_NUMBER = 8.0
+_UNIFORM_CAPS = 6.0
+_SLOPE = 128.0
+
+
+class Uniform(Case):
+    """Every query is orthogonal to every key, term by term.
+
+    With a soft cap all logits are -6 caps, hence -cap after it: a mask that is added before the cap
+    hides nothing then.
+    """
+
+    name: ClassVar[str] = "uniform"
+    purpose: ClassVar[str] = "any key more or less, soft caps after masks"
+    has_digits: ClassVar[bool] = False
+
+    def slope(self, spec: Spec) -> float:
+        """Return a slope with which the nearest key wins."""
+        del spec
+        return _SLOPE
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read all visible keys alike."""
+        del visible
+        random = np.random.default_rng((spec.seed, 5))
+        k = random.choice(
+            [-_NUMBER, _NUMBER], (spec.batch, spec.heads[1], spec.keys, spec.head_dim)
+        )
+        if spec.shared:
+            k[:] = k[:1]
+        q = np.zeros((spec.batch, spec.heads[0], spec.queries, spec.head_dim))
+        if spec.soft_cap is None or spec.sink or spec.alibi:
+            return Draft(q, k)
+        slot = int(random.integers(spec.head_dim))
+        least = _UNIFORM_CAPS * spec.soft_cap / spec.factor / _NUMBER
+        q[..., slot], k[..., slot] = -(2.0 ** math.ceil(math.log2(least))), _NUMBER
+        return Draft(q, k, float(q[0, 0, 0, slot] * _NUMBER), slot)
+
+
+class Orthogonal(Uniform):
+    """The same at logits of 0, where a soft cap does nothing."""
+
+    name: ClassVar[str] = "orthogonal"
+    purpose: ClassVar[str] = "any key more or less, at logits of 0"
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: without a soft cap it is `uniform`."""
+        return "it is `uniform` without a soft cap" if spec.soft_cap is None else None
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries of zeros."""
+        drawn = super().draft(spec, visible)
+        return Draft(np.zeros_like(drawn.q), drawn.k)
+
+
+# In the order in which `battery` takes them.
+CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), HIGH, LOW, LOWEST, Scale(),
+        SoftCap(), CappedTies(), LargeValues(), Batch(),
+    )
+}  # fmt: skip
