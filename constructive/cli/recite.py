@@ -271,7 +271,7 @@ def _decoded(decoder: "constructive.Decoder", text: "constructive.Text") -> tupl
 
 def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: bytes) -> str:
     """Say how many numbers and bits a decoder has, and compare its file with the text."""
-    from constructive.layers.decoder_files import sizes
+    from constructive.layers.decoder import sizes
 
     rows = (
         ("all weights", decoder.num_parameters, 32 * decoder.num_parameters),

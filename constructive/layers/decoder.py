@@ -6,10 +6,14 @@ and one for the end of a text. Positions may be periodic: then position i has ro
 """
 
 import dataclasses
-from collections.abc import Sequence
+import json
+import lzma
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +21,199 @@ import numpy.typing as npt
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
-from constructive.layers import decoder_files, tables
+from constructive.layers import tables
+from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
-from constructive.layers.decoder_checks import require_ids, require_parts, require_text
-from constructive.layers.decoder_record import DecoderRecord
-from constructive.layers.packed import pack, packable
+from constructive.layers.decoder_record import DecoderRecord, read_record
+from constructive.layers.packed import pack, packable, unpack
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
-from constructive.support.errors import ParameterError
+from constructive.support.errors import DataError, ParameterError, shown
 from constructive.support.extras import require
 from constructive.support.files import replacing
+from constructive.support.reading import unpacked
 from constructive.support.tables import Sheet, Shown
+from constructive.support.tensors import Form, load, require_only, serialized
+
+# What the parts of a decoder have to be, and what it is given. Each check raises what it says.
+
+
+def require_parts(layer: CausalLayer, tensors: Mapping[str, Array], count: int) -> None:
+    """Require a skip connection, and arrays that fit V = count tokens: ParameterError."""
+    if not layer.skip:
+        raise ParameterError(
+            "the layer of a decoder has no skip connection",
+            witness=layer.inner_dim,
+            suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
+        )
+    shapes = {name: array.shape for name, array in tensors.items()}
+    positions = len(tensors["positions"])
+    wanted = {
+        "embedding": (count, layer.width),
+        "positions": (positions, layer.width),
+        "unembedding": (count + 1, layer.target_dim),
+    }
+    if not positions or any(shapes[name] != shape for name, shape in wanted.items()):
+        raise ParameterError(
+            f"arrays have shapes {shapes}, for {count} tokens",
+            witness=shapes,
+            suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
+        )
+    kinds = {str(array.dtype) for array in tensors.values()}
+    finite = all(np.isfinite(array).all() for array in tensors.values())
+    if kinds != {"float32"} or not finite:
+        raise ParameterError(
+            f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
+            witness=tuple(sorted(kinds)),
+            suggestion="finite float32",
+        )
+
+
+def require_ids(numbers: Integers, count: int, positions: int) -> None:
+    """Require numbers of V = count tokens (S, N), of sequences that are not too long: DataError."""
+    whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
+    if not whole or numbers.min() < 0 or numbers.max() >= count:
+        raise DataError(
+            "ids are not numbers of tokens (S, N)",
+            witness=shown(numbers.shape),
+            suggestion=f"integers from 0 to {count - 1}; `ids` finds them",
+        )
+    if numbers.shape[1] > positions:
+        raise DataError(
+            f"{numbers.shape[1]} tokens are more than the {positions} positions of this decoder",
+            witness=numbers.shape[1],
+            suggestion=f"sequences of at most {positions} tokens",
+        )
+
+
+def require_text(text: object, vocabulary: tuple[Token, ...], unit: str, positions: int) -> None:
+    """Require a `Text` of these tokens that is not too long: DataError."""
+    if not isinstance(text, Text):
+        raise DataError(
+            f"the text is a {type(text).__name__}, not a Text",
+            witness=type(text).__name__,
+            suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
+        )
+    if text.vocabulary != vocabulary or text.unit != unit:
+        raise DataError(
+            f"the text has other tokens than the decoder: {text!r}",
+            witness=(text.unit, len(text.vocabulary)),
+            suggestion="the text which it was built for",
+        )
+    if text.longest > positions:
+        raise DataError(
+            f"the text has {text.longest} tokens, and the decoder {positions} positions",
+            witness=text.longest,
+            suggestion="the text which it was built for",
+        )
+
+
+# Files of decoders: with every weight as float32, or, where all weights are integers, packed.
+#
+# A packed file has two tensors of bytes. `about` is JSON, compressed by zlib: the vocabulary, the
+# unit, the window, the record, the longest text where positions are periodic, and the rules of all
+# columns (`layers.packed`). `bits` are the columns themselves, the lowest bit of each byte first.
+
+
+Made = TypeVar("Made")
+
+FORM = Form(
+    "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
+)
+PACKED = "constructive decoder 2"  # The format of packed files
+
+# Bytes of JSON that a packed file may have; Python takes up to 64 for each of them.
+MOST_TEXT = 1 << 24
+_MOST_ENTRIES = 1 << 28  # Of the weights of a packed file
+
+
+class Sizes(NamedTuple):
+    """Bytes of a decoder and of what it recites."""
+
+    file: int  # of the file that `Decoder.save` writes, the vocabulary included
+    text: int  # of the text itself
+    xz: int  # of the text, compressed by xz at its best preset
+
+
+def sizes(file: int, content: bytes) -> Sizes:
+    """Compare the file of a decoder with the text that it recites.
+
+    Example:
+        >>> sizes(700, b"the cat sat")
+        Sizes(file=700, text=11, xz=68)
+    """
+    packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+    return Sizes(file, len(content), len(packed))
+
+
+def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
+    """Return the content of a file: packed where all weights are integers."""
+    if packable(tensors):
+        packed = pack(tensors, about["record"]["seed"])
+        content = {**about, "weights": packed.rules}
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(text) <= MOST_TEXT and sum(a.size for a in tensors.values()) <= _MOST_ENTRIES:
+            arrays: dict[str, Any] = {
+                "about": np.frombuffer(zlib.compress(text, 9), np.uint8),
+                "bits": np.packbits(packed.bits, bitorder="little"),
+            }
+            return serialized(arrays, {"format": PACKED})
+    return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
+
+
+def read(path: str | Path, make: Callable[..., Made]) -> Made:
+    """Read a file of either kind."""
+
+    def made(arrays: dict[str, Array], content: dict[str, Any]) -> Made:
+        tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
+        layer = CausalLayer(*head_weights(arrays), arrays["U"], content["window"])
+        require_only(arrays, {**tokens, **layer.tensors})
+        if content.get("longest", 0) is None:
+            raise ValueError("its longest text is null")  # the checker refuses it, too
+        return make(
+            tokens["embedding"],
+            tokens["positions"],
+            layer,
+            tokens["unembedding"],
+            tuple(content["vocabulary"]),
+            content["unit"],
+            read_record(content["record"]),
+            content.get("longest"),
+        )
+
+    others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
+    return load(path, FORM, made, others)
+
+
+def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the weights of a packed file, and what is said of them."""
+    if set(arrays) != {"about", "bits"} or any(a.dtype != np.uint8 for a in arrays.values()):
+        raise ValueError(f"its tensors are {sorted(arrays)}")
+    content = json.loads(unpacked(arrays["about"].tobytes(), MOST_TEXT))
+    rules = content["weights"]
+    _require_fitting(rules, len(content["vocabulary"]))
+    bits = np.unpackbits(arrays["bits"], bitorder="little")
+    return unpack(rules, bits, content["record"]["seed"]), content
+
+
+def _require_fitting(rules: Mapping[str, Any], count: int) -> None:
+    """Raise ValueError for shapes that are not those of one decoder of V = count tokens.
+
+    Formulas make weights of any size from a short file, so this is asked before any is made.
+    """
+    (heads, width, inner), (_, outputs) = (rules[n]["shape"] for n in ("W_Q", "unembedding"))
+    wanted = {
+        "embedding": [count, width],
+        "positions": [rules["positions"]["shape"][0], width],
+        "W_Q": [heads, width, inner],
+        "W_K": [heads, width, inner],
+        "U": [(heads + 1) * width, outputs],
+        "unembedding": [count + 1, outputs],
+    }
+    shapes = {name: rule["shape"] for name, rule in rules.items()}
+    if shapes != wanted or sum(map(math.prod, wanted.values())) > _MOST_ENTRIES:
+        raise ValueError(f"its weights have shapes {shown(shapes)}, for {count} tokens")
+
 
 if TYPE_CHECKING:
     import torch
@@ -304,7 +490,7 @@ class Decoder(Rebuilt, Shown):
         Raises:
             OutputError: where it cannot be written
         """
-        content = decoder_files.file_content(self.tensors, self.about())
+        content = file_content(self.tensors, self.about())
         with replacing(path) as file:
             file.write(content)
 
@@ -333,7 +519,7 @@ class Decoder(Rebuilt, Shown):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        return decoder_files.read(path, cls)
+        return read(path, cls)
 
     def to_torch(self, *, factors: str | None = None) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.

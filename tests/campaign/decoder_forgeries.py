@@ -21,7 +21,7 @@ from triples import described, digest
 
 from constructive import Decoder, Text, build_decoder, certify
 from constructive.layers.causal import CausalLayer
-from constructive.layers.decoder_files import file_content
+from constructive.layers.decoder import file_content
 from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed import packable
 

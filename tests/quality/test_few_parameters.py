@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from constructive import Decoder, Text, build_decoder, certify, check
-from constructive.layers.decoder_files import sizes
+from constructive.layers.decoder import sizes
 
 LICENSE = (Path(__file__).parent.parent.parent / "LICENSE").read_text()
 TEXTS = {
