@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from constructive.layers.attention import AttentionLayer as AttentionLayer
     from constructive.layers.causal import CausalLayer as CausalLayer
     from constructive.layers.decoder import Decoder as Decoder
-    from constructive.layers.decoder_record import DecoderRecord as DecoderRecord
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.memorizer import Memorizer as Memorizer
     from constructive.layers.rational import RationalLayer as RationalLayer
     from constructive.layers.record import BuildRecord as BuildRecord
+    from constructive.layers.record import DecoderRecord as DecoderRecord
     from constructive.layers.record import HeadRecord as HeadRecord
     from constructive.layers.record import TrainedRecord as TrainedRecord
     from constructive.sequences.build import build_sequence_memorizer as build_sequence_memorizer

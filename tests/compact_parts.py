@@ -6,8 +6,8 @@ import numpy as np
 
 from constructive import CausalLayer, Decoder, Text
 from constructive.layers.causal import read
-from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed import drawn_signs
+from constructive.layers.record import DecoderRecord
 
 WINDOW = 8
 SCALE = 64

@@ -18,9 +18,8 @@ from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import MOST_BITS, ExtendedLayer
-from constructive.layers.layer import Layer, require_float_layer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import BuildRecord
+from constructive.layers.record import BuildRecord, Layer, require_float_layer
 from constructive.support.arguments import (
     as_path,
     require_known,

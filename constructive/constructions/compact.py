@@ -24,7 +24,7 @@ from constructive.constructions.wide_decoder import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.causal import EXACT, CausalLayer, Signs, picks
 from constructive.layers.decoder import Decoder
-from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.record import DecoderRecord
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import ParameterError, PrecisionError

@@ -20,8 +20,7 @@ from constructive.constructions.multihead import assumptions
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import FLOAT64_BITS
-from constructive.layers.layer import Layer
-from constructive.layers.record import HeadRecord
+from constructive.layers.record import HeadRecord, Layer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan

@@ -12,8 +12,8 @@ from constructive.constructions.multihead import readout
 from constructive.data.corpus import Text
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
-from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.margins import recital
+from constructive.layers.record import DecoderRecord
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import CapacityError, DataError, ParameterError, PrecisionError

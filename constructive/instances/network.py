@@ -21,7 +21,7 @@ from flint import arb, arb_mat, fmpq
 
 from constructive.exact.directed import working_precision
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.layer import Layer, require_float_layer
+from constructive.layers.record import Layer, require_float_layer
 from constructive.support.arrays import Array, Rebuilt, as_array, frozen, private
 from constructive.support.errors import ParameterError, shown
 

@@ -21,11 +21,11 @@ import numpy.typing as npt
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
-from constructive.layers import tables
+from constructive.layers import record
 from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
-from constructive.layers.decoder_record import DecoderRecord, read_record
 from constructive.layers.packed import pack, packable, unpack
+from constructive.layers.record import DecoderRecord, read_record
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -581,4 +581,4 @@ class Decoder(Rebuilt, Shown):
         )
 
     def _sheet(self) -> Sheet:
-        return tables.decoder_sheet(self._summary(), self.record, self.tensors)
+        return record.decoder_sheet(self._summary(), self.record, self.tensors)

@@ -15,7 +15,7 @@ from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.exact.arithmetics import Fractions
-from constructive.layers import tables
+from constructive.layers import record
 from constructive.layers.attention import (
     AttentionLayer,
     dtype_of,
@@ -23,8 +23,13 @@ from constructive.layers.attention import (
     require_single_target,
 )
 from constructive.layers.extended import ExtendedLayer
-from constructive.layers.layer import Layer, require_float_layer
-from constructive.layers.record import BuildRecord, TrainedRecord, read_record
+from constructive.layers.record import (
+    BuildRecord,
+    Layer,
+    TrainedRecord,
+    read_record,
+    require_float_layer,
+)
 from constructive.support import tensors
 from constructive.support.arrays import UNREADABLE, Array, as_array
 from constructive.support.errors import DataError, ParameterError
@@ -323,7 +328,7 @@ class Memorizer(Shown):
         return f"Memorizer({self.record.summary(self.layer)})"
 
     def _sheet(self) -> Sheet:
-        return tables.memorizer_sheet(self.layer, self.record)
+        return record.memorizer_sheet(self.layer, self.record)
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:

@@ -3,13 +3,99 @@
 import dataclasses
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from fractions import Fraction
+from typing import Any, ClassVar, TypeAlias
 
 from constructive.data.labels import Label, require_classes
-from constructive.layers.attention import FLOAT64_BITS
-from constructive.layers.layer import Layer
-from constructive.support.errors import shown
+from constructive.exact.directed import fixed, percent
+from constructive.exact.float_model import STORAGES
+from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
+from constructive.layers.extended import ExtendedLayer
+from constructive.layers.rational import RationalLayer
+from constructive.support.arguments import is_integer, require_known
+from constructive.support.arrays import Array
+from constructive.support.errors import ParameterError, shown
+from constructive.support.tables import Sheet, new_table
+
+# The layers of memorizers: multi-head attention with a linear readout, in three kinds of numbers.
+#
+# `layer(contexts, queries)` is `layer.intermediate(contexts, queries)` times the effective
+# readout, up to the rounding of its numbers. `max_error` is 0.0 only where outputs equal targets,
+# as it computes. Code that needs plain floats calls `require_float_layer`.
+#
+# Tables, `enclose` and `certify` read four things of all three, beside their shapes:
+#
+# - `in_words`: in what numbers the weights are
+# - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all; a
+#   `RationalLayer` has none, and raises ParameterError
+# - `corrections`: arrays (H, d, d_v) of float64 that are added to the W_V of `leading`, exactly
+# - `first_bits`: with how many bits enclosures start
+#
+# `float_model`, which exports write down, is of an `AttentionLayer` alone.
+
+
+Layer: TypeAlias = AttentionLayer | ExtendedLayer | RationalLayer
+
+
+def require_float_layer(layer: Layer, purpose: str) -> AttentionLayer:
+    """Return a layer of floats as it is. Raises ParameterError, with the purpose, for others."""
+    if isinstance(layer, AttentionLayer):
+        return layer
+    kind = type(layer).__name__
+    raise ParameterError(
+        f"{purpose} hold floats, not the weights of {kind}",
+        witness=kind,
+        suggestion="a memorizer built with precision=53 and arithmetic='float'",
+    )
+
+
+# How a decoder was built: its record, and how files are read for one.
+
+
+@dataclass(frozen=True)
+class DecoderRecord:
+    """How a decoder was built, and what was measured then.
+
+    Attributes:
+        seed: of all random choices
+        num_positions: R, the different contexts which it memorized
+        condition: estimated condition number of Z
+        margin: the smallest margin of the next token, as float64 found it, of float32 weights
+        share: of the margin which rounding in float32 may take, at worst; less than one where
+            every program of the model "float32, pairwise" recites
+        storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
+
+    Raises:
+        ParameterError: for another storage
+    """
+
+    seed: int
+    num_positions: int
+    condition: float
+    margin: float
+    share: float
+    storage: str = "float32"
+
+    def __post_init__(self) -> None:
+        require_known("storage", self.storage, STORAGES)
+
+
+def read_decoder_record(content: dict[str, Any]) -> DecoderRecord:
+    """The record of a file. Raises what a file may make it raise."""
+    wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
+    if set(content) != wanted:
+        raise ValueError(f"its record is about {shown(sorted(content))}")
+    counts = [content[name] for name in ("seed", "num_positions")]
+    sizes = [content[name] for name in ("condition", "share")]  # infinite where nothing bounds them
+    margin = content["margin"]  # below zero where rounding may take more than all of it
+    known = all(is_integer(count) and count >= 0 for count in counts)
+    known = known and all(is_size(size, unknown=True) for size in sizes)
+    if not known or type(margin) not in (int, float) or math.isnan(margin):
+        raise ValueError("its record has numbers that are none")
+    return DecoderRecord(**content)
+
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -248,3 +334,62 @@ def is_size(value: object, most: float = sys.float_info.max, *, unknown: bool = 
         return False
     special = unknown and isinstance(value, float) and not math.isfinite(value)
     return 0 <= value <= most or (special and value != -math.inf)
+
+
+# Tables of memorizers and decoders: a few facts, and a row for each head or tensor.
+
+
+_HEADINGS = "head", "examples", "sharpness", "saturated", "rank reached (estimate)"
+
+
+def memorizer_sheet(layer: Layer, record: BuildRecord | TrainedRecord) -> Sheet:
+    """Return a few facts of a layer and its record, and a row for each head."""
+    table = new_table(*_HEADINGS if record.heads else (), left=())
+    for index, head in _abridged(record.heads):
+        if head is None:
+            table.add_row("...", "", "", "", "")
+            continue
+        others = record.heads[-1].stop > head.stop - head.start
+        table.add_row(
+            str(index),
+            f"{head.start}..{head.stop - 1}" if head.stop > head.start else "none",
+            f"{head.sharpness:.1e}" if head.sharpness else "-",
+            _at_least(head.saturated_fraction) if others else "-",
+            f"{head.rank_reached} of {head.stop}",
+        )
+    return Sheet(f"Memorizer: {record.title(layer)}", record.facts(layer), table)
+
+
+def _at_least(share: float) -> str:
+    """Return a share of examples, which is a ratio of counts, rounded down."""
+    return percent(Fraction(share).limit_denominator(10**9), above=False)
+
+
+def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | None]]:
+    """Return all heads of a small layer; the first and the last ones of a large layer."""
+    rows: list[tuple[int, HeadRecord | None]] = list(enumerate(records))
+    return rows if len(rows) <= 12 else [*rows[:8], (8, None), *rows[-3:]]
+
+
+def decoder_sheet(summary: str, record: DecoderRecord, tensors: Mapping[str, Array]) -> Sheet:
+    """Return a few facts of a decoder, and a row for each tensor; the summary is one line."""
+    built = "" if record.storage == "float32" else ", as built in float32"
+    facts = (
+        ("parameters", f"{sum(array.size for array in tensors.values()):,}"),
+        ("condition of Z", f"{record.condition:.0e} (estimate)"),
+        ("smallest margin", f"{fixed(record.margin, 2, above=False)} (measured{built})"),
+        ("of it float32 may take", f"{percent(record.share, 0)} at worst{built}"),
+        ("seed", str(record.seed)),
+    )
+    table = new_table("tensor", "shape", "what")
+    what = {
+        "embedding": "a row for each token",
+        "positions": "a row for each position",
+        "W_Q": "queries of each head",
+        "W_K": "keys of each head",
+        "U": f"effective readout of x and {len(tensors['W_Q'])} heads",
+        "unembedding": "a row for each token, and for the end",
+    }
+    for name, array in tensors.items():
+        table.add_row(name, " x ".join(map(str, array.shape)), what[name])
+    return Sheet(f"Decoder: {summary}", facts, table)

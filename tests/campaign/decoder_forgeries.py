@@ -22,8 +22,8 @@ from triples import described, digest
 from constructive import Decoder, Text, build_decoder, certify
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import file_content
-from constructive.layers.decoder_record import DecoderRecord
 from constructive.layers.packed import packable
+from constructive.layers.record import DecoderRecord
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 CLAIMS = ("rank", "recites", "executed")

@@ -19,7 +19,7 @@ import pytest
 import triples
 
 from constructive import CausalLayer, Decoder, Text
-from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.record import DecoderRecord
 
 QUICK = [
     ("mutations", 1, 12),

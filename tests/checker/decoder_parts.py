@@ -6,7 +6,7 @@ import numpy as np
 from constructive import Text, build_decoder
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
-from constructive.layers.decoder_record import DecoderRecord
+from constructive.layers.record import DecoderRecord
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 RIDDLE = "a rat sat, a cat sat"
