@@ -21,11 +21,10 @@ import numpy.typing as npt
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
-from constructive.layers import record
 from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
-from constructive.layers.record import DecoderRecord, read_record
+from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, shown
@@ -177,7 +176,7 @@ def read(path: str | Path, make: Callable[..., Made]) -> Made:
             tokens["unembedding"],
             tuple(content["vocabulary"]),
             content["unit"],
-            read_record(content["record"]),
+            read_decoder_record(content["record"]),
             content.get("longest"),
         )
 
@@ -581,4 +580,4 @@ class Decoder(Rebuilt, Shown):
         )
 
     def _sheet(self) -> Sheet:
-        return record.decoder_sheet(self._summary(), self.record, self.tensors)
+        return decoder_sheet(self._summary(), self.record, self.tensors)

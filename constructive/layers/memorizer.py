@@ -15,7 +15,6 @@ from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.exact.arithmetics import Fractions
-from constructive.layers import record
 from constructive.layers.attention import (
     AttentionLayer,
     dtype_of,
@@ -27,6 +26,7 @@ from constructive.layers.record import (
     BuildRecord,
     Layer,
     TrainedRecord,
+    memorizer_sheet,
     read_record,
     require_float_layer,
 )
@@ -328,7 +328,7 @@ class Memorizer(Shown):
         return f"Memorizer({self.record.summary(self.layer)})"
 
     def _sheet(self) -> Sheet:
-        return record.memorizer_sheet(self.layer, self.record)
+        return memorizer_sheet(self.layer, self.record)
 
 
 def _one_more_axis(contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.ArrayLike | None:

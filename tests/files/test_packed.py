@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from constructive import Decoder, FormatError, Text, build_decoder
-from constructive.layers import decoder
+from constructive.layers import decoder as decoders
 from constructive.layers.packed import NAMES, drawn_signs, order_of, pack, packable, parity, unpack
 from constructive.support.tensors import serialized
 
@@ -26,7 +26,7 @@ def decoder():
 
 
 def content(decoder):
-    return decoder.file_content(decoder.tensors, decoder.about())
+    return decoders.file_content(decoder.tensors, decoder.about())
 
 
 def same_bits(one, other):
@@ -255,7 +255,7 @@ def bomb(name, about):
     elif name == "positions":
         weights["positions"]["shape"][0] = 1 << 28
     else:
-        about["x"] = [[]] * (decoder.MOST_TEXT // 4)
+        about["x"] = [[]] * (decoders.MOST_TEXT // 4)
 
 
 @pytest.mark.parametrize(
@@ -280,11 +280,11 @@ def test_what_a_file_states_is_compared_before_it_is_made(decoder, tmp_path, nam
         Decoder.load(path)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < 2 * decoder.MOST_TEXT + 10**6 if name == "text" else most < 10**6
+    assert most < 2 * decoders.MOST_TEXT + 10**6 if name == "text" else most < 10**6
 
 
 def test_what_would_not_be_read_is_not_packed(decoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(decoder, "MOST_TEXT", 100)
+    monkeypatch.setattr(decoders, "MOST_TEXT", 100)
     decoder.save(tmp_path / "plain.safetensors")
     assert same_bits(Decoder.load(tmp_path / "plain.safetensors").tensors, decoder.tensors)
 
