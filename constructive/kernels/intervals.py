@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
-from constructive.kernels.enclosure.enclose import enclose
-from constructive.kernels.enclosure.inputs import exactly, read
+from constructive.kernels.enclosure import enclose, exactly, read
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError

@@ -286,7 +286,7 @@ class Decoder(Rebuilt, Shown):
     def num_bits(self) -> int:
         """The bits of those entries: 32 each, or fewer where all weights are integers.
 
-        The vocabulary is not counted. `layers.decoder_files.sizes` compares whole files.
+        The vocabulary is not counted. `layers.decoder.sizes` compares whole files.
         """
         return self._stored[1]
 
@@ -481,7 +481,7 @@ class Decoder(Rebuilt, Shown):
 
         Tensors embedding, positions, W_Q, W_K, U and unembedding; the vocabulary, the window and
         the record are JSON in the metadata. Where all weights are integers, they are packed into
-        few bits, and reading the file gives the same arrays (`layers.decoder_files`).
+        few bits, and reading the file gives the same arrays.
 
         Args:
             path: the file, .safetensors; an old one of that name is replaced
