@@ -14,7 +14,7 @@ from three_files import FILES_OF, paths, saved
 
 import constructive
 from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
-from constructive.certificates.about import fingerprint
+from constructive.certificates.families import fingerprint
 from constructive.support.verdict import pack
 
 FILES = FILES_OF[Dataset]

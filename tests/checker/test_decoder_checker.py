@@ -20,8 +20,8 @@ from three_files import FILES_OF, said, saved
 
 from constructive import Certificate, Text, build_decoder, certify, check
 from constructive.certificates import claims as claim_rooms
-from constructive.certificates.about import describe_arrays
 from constructive.certificates.certificate import DECODER_FORMAT
+from constructive.certificates.families import describe_arrays
 from constructive.exact import float_model
 from constructive.exact.float_enclosure import ENOUGH, exponentials
 from constructive.layers import exact_logits
