@@ -10,10 +10,9 @@ from typing import Any, Protocol
 from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.check import Checked
 from constructive.certificates.rocq import axioms, error, impossible, rank, recites
-from constructive.certificates.rocq.definitions import Instance, Stored, write
+from constructive.certificates.rocq.definitions import Instance, NotConfirmableError, Stored, write
 from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
-from constructive.certificates.rocq.witness import NotConfirmableError
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.layers.decoder import Decoder

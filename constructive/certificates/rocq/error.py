@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.rocq.definitions import Instance, Stored, Theory
-from constructive.certificates.rocq.witness import NotConfirmableError, bound_of, evidence_of
+from constructive.certificates.rocq.definitions import (
+    Instance,
+    NotConfirmableError,
+    Stored,
+    Theory,
+    bound_of,
+    evidence_of,
+)
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer

@@ -5,8 +5,15 @@ from typing import Any
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.rocq.definitions import Instance, Stored, Theory, whole
-from constructive.certificates.rocq.witness import evidence_of, not_about, unpack
+from constructive.certificates.rocq.definitions import (
+    Instance,
+    Stored,
+    Theory,
+    evidence_of,
+    not_about,
+    unpack,
+    whole,
+)
 from constructive.data.dataset import Dataset, different_inputs, token_numbers
 from constructive.exact import modular
 from constructive.support.arrays import Array, Integers

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.rocq.definitions import Instance, Stored, Theory
-from constructive.certificates.rocq.witness import (
+from constructive.certificates.rocq.definitions import (
+    Instance,
+    Stored,
+    Theory,
     cleared,
     evidence_of,
     not_about,

@@ -6,8 +6,14 @@ from typing import Any
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.rocq.definitions import Instance, Stored, Theory
-from constructive.certificates.rocq.witness import NotConfirmableError, bound_of, evidence_of
+from constructive.certificates.rocq.definitions import (
+    Instance,
+    NotConfirmableError,
+    Stored,
+    Theory,
+    bound_of,
+    evidence_of,
+)
 from constructive.data.corpus import Text
 from constructive.layers.causal import picks
 from constructive.layers.decoder import Decoder
