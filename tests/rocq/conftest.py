@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from constructive.certificates.rocq import axioms, error, impossible, recites
+from constructive.certificates.rocq import confirm, error, impossible, recites
 from constructive.certificates.rocq import confirm as confirmation
 from constructive.theory import rocq
 
@@ -30,5 +30,5 @@ def without_rocq(tmp_path, monkeypatch):
     accepted = subprocess.CompletedProcess([], 0, "", "")
     monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(tmp_path / "theory"))
     monkeypatch.setattr(confirmation, "compile_files", lambda *_: accepted)
-    monkeypatch.setattr(axioms, "objection", lambda _: "")
+    monkeypatch.setattr(confirm, "objection", lambda _: "")
     (tmp_path / "theory").mkdir()

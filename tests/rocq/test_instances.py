@@ -18,12 +18,16 @@ from constructive import (
     cli,
     generators,
 )
-from constructive.certificates.rocq import axioms, definitions, rank
-from constructive.certificates.rocq.confirm import compile_files, confirm
+from constructive.certificates.rocq import confirm, definitions, rank
+from constructive.certificates.rocq.confirm import (
+    compile_files,
+    confirm,
+    gigabytes,
+    read,
+    require_same,
+)
 from constructive.certificates.rocq.definitions import MAIN, cleared, right_inverse, write
-from constructive.certificates.rocq.memory import gigabytes
 from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
-from constructive.certificates.rocq.reading import read, require_same
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point
 from constructive.theory import rocq
@@ -258,7 +262,7 @@ def test_certificates_of_something_else_are_refused():
             instance_of(with_evidence(certificate, **change), memorizer, data)
 
 
-MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(axioms.AXIOMS))
+MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(confirm.AXIOMS))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +279,7 @@ MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(axioms.AX
     ],
 )
 def test_axioms_are_compared_by_their_full_names(printed, words):
-    said = axioms.objection(printed)
+    said = confirm.objection(printed)
     assert words in said
     assert bool(said) == bool(words)
 
@@ -296,10 +300,10 @@ def test_axioms_are_compared_by_their_full_names(printed, words):
 def test_an_axiom_by_the_name_of_an_expected_one_is_another(theory, tmp_path, lines, words):
     head = "From mathcomp.analysis Require Import reals.\nRequire Uint63.\n"
     (tmp_path / "stored.v").write_text(head + lines)
-    (tmp_path / "axioms.v").write_text(axioms.question("both"))
+    (tmp_path / "axioms.v").write_text(confirm.question("both"))
     run = compile_files(["stored", "axioms"], tmp_path, theory)
     assert run.returncode == 0, run.stderr
-    said = axioms.objection(run.stdout)
+    said = confirm.objection(run.stdout)
     assert words in said
     assert bool(said) == bool(words)
 

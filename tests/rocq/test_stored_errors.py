@@ -26,10 +26,9 @@ from constructive import (
     generators,
 )
 from constructive.certificates.rocq import confirm as confirmation
-from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.confirm import confirm, read, require_same
 from constructive.certificates.rocq.definitions import NotConfirmableError, Stored, write
 from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
-from constructive.certificates.rocq.reading import read, require_same
 
 HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
 

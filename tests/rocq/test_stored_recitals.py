@@ -18,10 +18,8 @@ from typer.testing import CliRunner
 
 from constructive import DataError, FormatError, ParameterError, Text, build_decoder, certify, cli
 from constructive.certificates.rocq import recites
-from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.confirm import confirm, read, require_memory, require_same
 from constructive.certificates.rocq.definitions import NotConfirmableError, Stored, write
-from constructive.certificates.rocq.memory import require_memory
-from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
 
 RHYME = "one for the cook, one for the crook, and one for the boy with the broken hook"

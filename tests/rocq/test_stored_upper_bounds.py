@@ -24,7 +24,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.confirm import confirm, read, require_same
 from constructive.certificates.rocq.definitions import Stored, write
 from constructive.certificates.rocq.impossible import (
     ARRAYS,
@@ -36,7 +36,6 @@ from constructive.certificates.rocq.impossible import (
     stored,
     vocabulary,
 )
-from constructive.certificates.rocq.reading import read, require_same
 from constructive.support.verdict import pack
 
 
