@@ -6,7 +6,6 @@ from contextlib import nullcontext
 import pytest
 
 from constructive.certificates.rocq import confirm, error, impossible, recites
-from constructive.certificates.rocq import confirm as confirmation
 from constructive.theory import rocq
 
 
@@ -29,6 +28,6 @@ def without_rocq(tmp_path, monkeypatch):
     """Have `confirm` write files and read them back, as if Rocq then accepted them."""
     accepted = subprocess.CompletedProcess([], 0, "", "")
     monkeypatch.setattr(rocq, "compiled", lambda *_: nullcontext(tmp_path / "theory"))
-    monkeypatch.setattr(confirmation, "compile_files", lambda *_: accepted)
+    monkeypatch.setattr(confirm, "compile_files", lambda *_: accepted)
     monkeypatch.setattr(confirm, "objection", lambda _: "")
     (tmp_path / "theory").mkdir()

@@ -18,11 +18,14 @@ from constructive import (
     cli,
     generators,
 )
-from constructive.certificates.rocq import confirm, definitions, rank
+from constructive.certificates.rocq import definitions, rank
 from constructive.certificates.rocq.confirm import (
+    AXIOMS,
     compile_files,
     confirm,
     gigabytes,
+    objection,
+    question,
     read,
     require_same,
 )
@@ -262,7 +265,7 @@ def test_certificates_of_something_else_are_refused():
             instance_of(with_evidence(certificate, **change), memorizer, data)
 
 
-MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(confirm.AXIOMS))
+MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(AXIOMS))
 
 
 @pytest.mark.parametrize(
@@ -279,7 +282,7 @@ MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(confirm.A
     ],
 )
 def test_axioms_are_compared_by_their_full_names(printed, words):
-    said = confirm.objection(printed)
+    said = objection(printed)
     assert words in said
     assert bool(said) == bool(words)
 
@@ -300,10 +303,10 @@ def test_axioms_are_compared_by_their_full_names(printed, words):
 def test_an_axiom_by_the_name_of_an_expected_one_is_another(theory, tmp_path, lines, words):
     head = "From mathcomp.analysis Require Import reals.\nRequire Uint63.\n"
     (tmp_path / "stored.v").write_text(head + lines)
-    (tmp_path / "axioms.v").write_text(confirm.question("both"))
+    (tmp_path / "axioms.v").write_text(question("both"))
     run = compile_files(["stored", "axioms"], tmp_path, theory)
     assert run.returncode == 0, run.stderr
-    said = confirm.objection(run.stdout)
+    said = objection(run.stdout)
     assert words in said
     assert bool(said) == bool(words)
 

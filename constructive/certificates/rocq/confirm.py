@@ -449,9 +449,9 @@ def _objection(
     if run.returncode:
         refusal = "\n".join(run.stderr.strip().splitlines()[-_LAST_LINES:])
         return f"{refusal}\nNOT PROVED: Rocq refuses"
-    objection = objection(run.stdout)
-    if objection:
-        return f"NOT PROVED: {objection}"
+    wrong = objection(run.stdout)
+    if wrong:
+        return f"NOT PROVED: {wrong}"
     lines += instance.theory.confirmed(instance)
     return ""
 
