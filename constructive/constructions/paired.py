@@ -1,7 +1,8 @@
 """Heads in pairs, for contexts of their own, whose readout does not cost T^3.
 
-Most of Z is never formed, because heads saturate there. The steps: `ordering` -> `own` -> `pairs`
--> `coupling` -> `readout`; `construction` takes them one after the other.
+Most of Z is never formed, because heads saturate there. The steps of `Paired.build`:
+`look` and `arrange` order the examples, `build_all` builds the pairs, `assemble` puts them into one
+system, and `solve` finds the readout.
 """
 
 import dataclasses
@@ -61,8 +62,8 @@ from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_
 #
 # *Leftover coupling.* With M the few entries x_{t,p} off the blocks, (D + M) U = Y is solved by
 # GMRES for y in (D + M) R y = Y, so U = R y. As (D + M) R is I + M R with M R nilpotent where
-# coupling is block triangular (`pairs`), the iteration ends after as many steps as coupling is
-# deep; without coupling after one, which refines.
+# coupling is block triangular (`paired_search`), the iteration ends after as many steps as coupling
+# is deep; without coupling after one, which refines.
 
 
 _TOLERANCE = 1e-14
@@ -275,7 +276,7 @@ def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Optio
     Where there is an extra example, the first piece comes before all others, and is built here:
     the reader is in it.
 
-    Raises what `pairs.build`, `ordered_map` and `Checkpoint` raise.
+    Raises what `paired_heads.build`, `ordered_map` and `Checkpoint` raise.
     """
     kept = None
     if options.checkpoint is not None:
@@ -384,8 +385,6 @@ def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]
 
 
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
-#
-# The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 
 
 class Paired(Construction):

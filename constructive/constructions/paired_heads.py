@@ -408,13 +408,13 @@ def _condition(block: Array) -> float:
 #
 # *How many examples.* w is orthogonal to the |S| + |S'| queries of the pair, which have to be
 # independent, so |S| + |S'| <= d - 1. The blocks have rows in general position if contexts do: H
-# (d - 1) / 2 examples, and one more (`readout`), which for 2(n - 1) <= d - 1 includes the H(n - 1)
+# (d - 1) / 2 examples, and one more (`paired`), which for 2(n - 1) <= d - 1 includes the H(n - 1)
 # + 1 examples of Theorems 1 and 2. Contexts that are shared are not in general position: then all
 # x_{t,p} lie in one space of dimension n - 1.
 #
-# The order in which pairs take examples is in `ordering`, how a head attends to its own in `own`.
-# Pairs are built some at a time, which share one look at all queries; each has random numbers of
-# its own. So it does not matter where and in which order that is done.
+# The order in which pairs take examples is in `paired_search`. A `Kind` says how a head attends to
+# its own. Pairs are built some at a time, which share one look at all queries; each has random
+# numbers of its own. So it does not matter where and in which order that is done.
 
 
 TOGETHER = 64  # Pairs that are built together

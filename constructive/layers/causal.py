@@ -1,7 +1,7 @@
 """Causal attention: every position of a sequence asks, and sees what came before it.
 
-`layer` computes in floats, `margins` bounds what programs round, and `integers` and `saturated`
-find what they do not round.
+`CausalLayer` computes in floats, and `picks` finds what saturated heads of integers read, without
+rounding. `layers.margins` bounds what programs round.
 """
 
 from collections.abc import Callable, Iterator
