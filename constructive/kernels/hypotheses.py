@@ -10,7 +10,6 @@ from constructive.kernels.answer import (
     Answer,
     averaged,
     far_below,
-    fused_error,
     products,
     tail_of_cap,
 )
@@ -26,7 +25,6 @@ LARGEST_VALUE = 8.0  # Over the smallest one
 # Formats in which a kernel may keep logits, of another range than float32.
 _WITH_LOGITS = ("float64", "float16")
 _BELOW = 64.0  # How far a sink without weight is below the winner, and both errors of its logit
-_MOST_FUSED = 0.25  # The largest epsilon of Theorem 15
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Hypotheses:
 
 
 def soft_cap_reason(spec: Spec) -> str | None:
-    """Return why a soft cap is too small or too large for exact answers, or None.
+    """Return why a soft cap is too small for exact answers, or None.
 
     A capped logit ends at -cap: all keys together must weigh less than the output can show.
 
@@ -55,8 +53,6 @@ def soft_cap_reason(spec: Spec) -> str | None:
         return None
     if tail_of_cap(spec) >= 2.0 ** -(spec.output.digits + 2):
         return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
-    if fused_error(spec, spec.soft_cap) > _MOST_FUSED:
-        return f"a soft cap of {spec.soft_cap:g} is too large for exp"
     return None
 
 

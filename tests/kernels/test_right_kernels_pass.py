@@ -438,8 +438,8 @@ def test_a_kernel_that_returns_nothing_is_told_so():
         check(Problem.build(Spec(queries=3, keys=5, head_dim=16)), None)
 
 
-@pytest.mark.parametrize("soft_cap", [5.0, 26.0, 1e8, 1e300])
-def test_a_soft_cap_that_is_too_small_or_too_large_is_refused(soft_cap):
+@pytest.mark.parametrize("soft_cap", [5.0, 26.0])
+def test_a_soft_cap_that_is_too_small_is_refused(soft_cap):
     spec = Spec(queries=5, keys=64, soft_cap=soft_cap)
     with pytest.raises(ParameterError, match="soft cap"):
         Problem.build(spec)
