@@ -218,6 +218,8 @@ def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
         return cap * (math.tanh((level + near) / cap) - math.tanh(level / cap))
 
     exact = distance(draft.level, draft.near)
+    # A level is the same product for all keys: it is off by the same part for both. And tanh does
+    # not bring the near key above the winner.
     off = 1.0 - LOGIT_ERROR, 1.0 + LOGIT_ERROR
     ends = [distance(draft.level * a, draft.near * b) for a in off for b in off]
     more = 0.0 if spec.soft_cap is None else 4.0 * TANH_ERROR * spec.soft_cap
@@ -244,7 +246,7 @@ def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
     off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
     off = off - 1.0 + tail_of_cap(spec)
     # A number of as many bits as the output has is what nearer numbers are rounded to.
-    exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits)
+    exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits * (1.0 + off))
     return np.where(powers & fits, exact, _rough(spec, seen) + off)
 
 

@@ -472,8 +472,10 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
     kappa = up(worst + shared)
     apart, sink = np.zeros_like(top), np.zeros_like(top)
     if sinks is not None:
-        apart = up(of_logits.last * np.abs(sinks))
-        far = shared + _merging(largest + np.abs(sinks), count, model)
+        # X of Theorem 17 where it is the size of a sink below all logits: only its weight has it.
+        size = OWN + of_logits.rounded + 6.0 * model.unit * model.merged
+        apart = up((of_logits.last + size) * np.abs(sinks))
+        far = shared + 2.0 * _merging(largest + np.abs(sinks), count, model)  # for both
         matters = sinks + apart + far >= top - kappa - FAR
         apart = np.where(matters, apart, 0.0)
         sink = np.where(matters, np.exp(sinks - top), 0.0)

@@ -81,7 +81,10 @@ def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
 
 
 def fewest_weights(*, keys: int, classes: int, places: int, width: int) -> int:
-    """Return how many real weights some labelling needs in any network (Proposition 14.7)."""
+    """Return how many real weights some labelling needs with uniform attention (Proposition 14.7).
+
+    With n^3 N in place of `places`, nN, it is for hardmax, too.
+    """
     wanted: int = (classes**keys - 1).bit_length()  # C^M <= 2^x for integers x from here on
 
     def reached(weights: int) -> bool:

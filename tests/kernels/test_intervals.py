@@ -217,6 +217,17 @@ def test_a_sink_may_be_a_block(monkeypatch):
     assert ((sink.upper - sink.lower) > 1.5 * (plain.upper - plain.lower)).all()
 
 
+def test_the_size_of_a_sink_below_all_logits_counts(monkeypatch):
+    model = replace(kernel_model_named("flash float32"), constants=8000)
+    monkeypatch.setitem(KERNEL_MODELS, "coarse", model)
+    zero, one = np.zeros((1, 1, 1, 4)), np.ones((1, 1, 1, 1))
+    found = bounds(zero, zero, one, model="coarse", sinks=[-3.0])
+    kappa = 2.0 * 3.0 * 8000 * model.unit  # g B and gamma X of Theorem 17
+    share = np.exp(-3.0) / (1.0 + np.exp(-3.0))
+    distance = np.sqrt(share) * np.expm1(kappa) * np.sqrt(share * (1.0 - share))  # G sd
+    assert found.upper - found.lower >= 2.0 * distance
+
+
 def test_constants_may_stretch_numbers_that_underflow():
     """q times 2^-16 is below the smallest normal number, and becomes 0."""
     q, v = np.array([[1.25 * 2.0**-111]]), np.array([[1.0], [-1.0], [2.0], [0.5]])

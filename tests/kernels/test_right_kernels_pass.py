@@ -261,6 +261,16 @@ def test_exp_may_be_fused_with_the_maximum(dtype, case, head_dim):
         check(problem, 1.03 * out)
 
 
+def test_rounding_is_a_part_of_what_is_rounded():
+    """Theorem 14 (d) where a weight at a level is off by 0.01: rounding adds a part of that."""
+    problem = Problem.build(Spec(queries=2, keys=8, head_dim=72, dtype="bfloat16"), "lowest level")
+    level = abs(problem.draft.level) * problem.spec.factor * 17 / 16
+    epsilon = np.exp2(2.0**-24 * level * np.log2(np.e)) * (1.0 + 2.0**-13.5) - 1.0
+    off = epsilon / (1.0 - epsilon) + 2.0**-21
+    slack = problem.answer.slack[0, 0, 0] / problem.expected[0, 0, 0]
+    assert (slack >= off + 2.0**-8 * (1.0 + off) - 2.0**-40).all()
+
+
 def test_sums_are_rescaled_before_weights_grow_by_more_than_256():
     problem = Problem.build(Spec(queries=8, keys=8, head_dim=16, masks=(Causal(),)), "random")
     check(problem, flash(problem, block=1, lag=np.log(256.0)))
@@ -427,13 +437,6 @@ def test_the_share_of_guarded_keys_over_several_shapes():
 def test_a_kernel_that_returns_nothing_is_told_so():
     with pytest.raises(ParameterError, match="None"):
         check(Problem.build(Spec(queries=3, keys=5, head_dim=16)), None)
-
-
-@pytest.mark.parametrize("soft_cap", [1e8, 1e300])
-def test_a_soft_cap_that_is_too_large_is_refused(soft_cap):
-    for ask in (lambda: Spec(soft_cap=soft_cap), lambda: list(battery(soft_cap=soft_cap))):
-        with pytest.raises(ParameterError, match="soft_cap"):
-            ask()
 
 
 @pytest.mark.parametrize("soft_cap", [5.0, 26.0])
