@@ -19,6 +19,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,7 +155,8 @@ def save(
             witness=shown(graph),
             suggestion=" or ".join(map(repr, GRAPHS)),
         )
-    if not _SECONDS[0] <= timeout <= _SECONDS[1]:
+    number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
         raise ParameterError(
             f"timeout={shown(timeout)} is not a number of seconds",
             witness=shown(timeout),

@@ -181,6 +181,8 @@ def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
         ([replace(one, name="../a_b")], {}, "cannot be the name"),
         ([replace(one, name=".a_b")], {}, "cannot be the name"),
         (some, {"timeout": float("nan")}, "timeout"),
+        (some, {"timeout": "60"}, "timeout='60'"),
+        (some, {"timeout": True}, "timeout=True"),
     ):
         with pytest.raises(ParameterError, match=word):
             save(tmp_path / "folder", group, **options)
