@@ -394,10 +394,10 @@ def _met(plan: Plan, wanted: Integers, heads: tuple[Array, Array]) -> Signs:
 # `build_decoder(text, parameters="few")`: a decoder of few numbers, most of them short integers.
 #
 # Tokens are signs, and each head reads one token exactly (Proposition 21.2), so that Z is a matrix
-# of signs, without a softmax (`tokens`, `contexts`). The readout has few outputs: tokens are
-# points of a lattice, and the nearest one to the output is the next token (`cells`). The shortest
-# real readout is found from Gram matrices that are exact in float32 (`pivoting`), and rounded to
-# integers (`rounding`). Long texts are built block by block (`blocks`).
+# of signs, without a softmax (`compact_tokens`). The readout has few outputs: tokens are
+# points of a lattice, and the nearest one to the output is the next token. The shortest
+# real readout is found from Gram matrices that are exact in float32, and rounded to integers
+# (`compact_readout`). Long texts are built block by block.
 #
 # The unembedding has k + 1 columns for k outputs. The last column of U is a single 1, which takes
 # the constant entry of the token: it adds -|c_v|^2 S to the logits.

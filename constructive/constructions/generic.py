@@ -11,7 +11,7 @@ all heads, and with large ones nearly one-hot, and both make rows of Z alike. Of
 conditioned Z is taken.
 
 *Exact logits*, where they are asked for: W_Q and W_K are rounded to few bits before Z is formed, so
-that float32 makes no error in logits (`layers.short_weights`). They are as random as others.
+that float32 makes no error in logits (`layers.exact_logits`). They are as random as others.
 """
 
 from abc import ABC, abstractmethod
@@ -411,8 +411,8 @@ GENERIC = Generic(
 
 # Values of fewer entries than targets, d_v < d_out: random heads, and one of two readouts.
 #
-# The heads are those of `generic`. Of the two shapes of a readout (`readout_shapes`) that hold the
-# examples the better conditioned is taken, over a few draws of heads.
+# Of the two shapes of a readout that hold the examples the better conditioned is taken, over a few
+# draws of heads.
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Heads in pairs, for contexts of their own, whose readout does not cost T^3.
 
-Most of Z is never formed, because heads saturate there. The steps: `ordering` -> `own` -> `pairs`
--> `coupling` -> `readout`; `construction` takes them one after the other.
+Most of Z is never formed, because heads saturate there. The steps: the order of
+the examples (`paired_search`), the heads and their blocks (`paired_heads`), and the readout.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_
 #
 # *Leftover coupling.* With M the few entries x_{t,p} off the blocks, (D + M) U = Y is solved by
 # GMRES for y in (D + M) R y = Y, so U = R y. As (D + M) R is I + M R with M R nilpotent where
-# coupling is block triangular (`pairs`), the iteration ends after as many steps as coupling is
+# coupling is block triangular, the iteration ends after as many steps as coupling is
 # deep; without coupling after one, which refines.
 
 
@@ -210,7 +210,7 @@ def _runs(ordered: Ordered) -> Iterator[tuple[slice, int]]:
 # Where pairs are built: here, or on an executor, and what a checkpoint keeps of them.
 #
 # All pairs are cut into the same pieces, with the same random numbers, wherever they are built: so
-# weights do not depend on it. Processes read the examples themselves (`parallel.shared`); what a
+# weights do not depend on it. Processes read the examples themselves (`support.parallel`); what a
 # piece takes along is its numbers.
 
 
@@ -384,8 +384,6 @@ def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]
 
 
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
-#
-# The steps: `ordering`, `own`, `pairs`, `coupling`, `readout`.
 
 
 class Paired(Construction):

@@ -1,6 +1,6 @@
-"""The entries x_{t,p} of paired heads that are not zero: the blocks, and the leftover coupling.
+"""Heads in pairs, and their entries x_{t,p} that are not zero: blocks, and leftover coupling.
 
-Only these are ever evaluated: T rows in the diagonal blocks, and a few beside them. Z, of T x H d
+Only these entries are ever evaluated: T rows in the diagonal blocks, and a few beside them. Z, of T x H d
 entries, is not formed.
 """
 
@@ -408,11 +408,11 @@ def _condition(block: Array) -> float:
 #
 # *How many examples.* w is orthogonal to the |S| + |S'| queries of the pair, which have to be
 # independent, so |S| + |S'| <= d - 1. The blocks have rows in general position if contexts do: H
-# (d - 1) / 2 examples, and one more (`readout`), which for 2(n - 1) <= d - 1 includes the H(n - 1)
+# (d - 1) / 2 examples, and one more (`paired`), which for 2(n - 1) <= d - 1 includes the H(n - 1)
 # + 1 examples of Theorems 1 and 2. Contexts that are shared are not in general position: then all
 # x_{t,p} lie in one space of dimension n - 1.
 #
-# The order in which pairs take examples is in `ordering`, how a head attends to its own in `own`.
+# The order in which pairs take examples is in `paired_search`.
 # Pairs are built some at a time, which share one look at all queries; each has random numbers of
 # its own. So it does not matter where and in which order that is done.
 

@@ -1,10 +1,10 @@
-"""In which order pairs of heads take the examples.
+"""In which order pairs of heads take the examples, and how a head saturates on those of others.
 
 An example with a small gap between its extreme scores asks for a large c. So examples are
 sorted by that gap, smallest first, and the heads of pair p have to saturate on the examples of the
 pairs *after* it. So x_{t,p} is not zero only where p is the pair of t or a later one: the system is
 block triangular. What is left over above the diagonal (an example that a later pair could not
-saturate for free) is the *leftover coupling*: a few entries, which `coupling` evaluates.
+saturate for free) is the *leftover coupling*: a few entries, which `paired_heads` evaluates.
 """
 
 from collections.abc import Callable, Iterator

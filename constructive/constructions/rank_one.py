@@ -3,7 +3,7 @@
 Up to H(n - 1) + 1 examples the groups are those of Theorem 2, and contexts have rank n. Beyond, a
 group may have d - 1 examples, and the first one d, if contexts of their own have directions enough;
 they may be dependent or equal then, and of more than d tokens. Where the given order has no groups
-another one is looked for, with groups of any sizes (`theory.assumptions.wide_groups`), and the
+another one is looked for, with groups of any sizes (`theory.assumptions.regrouping`), and the
 record keeps it. Nothing else changes.
 """
 
@@ -52,7 +52,7 @@ class RankOne(Dense):
     def build(
         self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
     ) -> Outcome:
-        """Build in the order given, or where that has no groups, in another (`wide_groups`)."""
+        """Build in the order given, or where that has no groups, in another."""
         outcome = super().build(survey, plan, options, rng=rng)
         if isinstance(outcome, Built) or options.arithmetic == RATIONAL:
             return outcome

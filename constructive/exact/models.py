@@ -3,7 +3,7 @@
 "pairwise" is what usual libraries do; "any contraction" is what einsum of many arrays may do;
 "scaled" is for libraries that multiply by 1 / sqrt(d_h) or fold log2 e, and for split softmax.
 "products" are for tensor cores, which round factors: certificates know them for decoders of
-integers only (`layers.causal.integers`).
+integers only (`layers.margins`).
 """
 
 from collections.abc import Iterator

@@ -22,7 +22,7 @@ and products of two of them neither underflow nor overflow in float64.
 - M_ij is a sum of b_j - b_i and d terms max(D lower, D upper), D = A_j - A_i. It has at most d + 3
   roundings, relative to `S_ij = |b_j - b_i| + sum |D| max(|lower|, |upper|)`. So
   M_ij + gamma_(d+8) up(S_ij) is at least the maximum, with its own rounding. M_ii = 0.
-- Exponentials are those of `exact.compensated`, within 2^-49, times 1 + 2^-40 and `up` for upper
+- Exponentials are those of `exact.verified`, within 2^-49, times 1 + 2^-40 and `up` for upper
   bounds, 1 - 2^-40 for lower ones. Beyond 700 an upper bound is infinite, and a lower one that of
   exp(700). Below -700 a lower bound is 0, and 2^-1000 is an upper bound.
 - Lower bounds of sums, quotients and products lose a factor 1 - 2^-30, and 2^-1000 where they may

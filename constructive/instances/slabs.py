@@ -12,7 +12,7 @@ where the first maximum is over the whole box, then the head is at most c on tha
 inequality of weighted arithmetic and geometric means. Where no v_i is above c nothing is needed.
 Slabs that cover the box, and bounds c_h whose sum is below a threshold on each, refute an atom.
 
-How lambda and mu were found does not matter (`search`).
+How lambda and mu were found does not matter.
 """
 
 import math

@@ -325,7 +325,7 @@ class AttentionLayer(HeadShapes):
         return self
 
     def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
-        """Return the same f with random W_O and W_D; W_V undoes them exactly (`layers.outputs`).
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`).
 
         Args:
             rng: of all that is drawn

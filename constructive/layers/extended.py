@@ -23,7 +23,7 @@ from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError
 
-# A layer in ball arithmetic: attention (`exact.arithmetics.balls`), and the readout.
+# A layer in ball arithmetic: attention (`exact.balls`), and the readout.
 #
 # What is enclosed is the layer in real arithmetic, all operations included.
 
@@ -156,7 +156,7 @@ class ExtendedLayer(HeadShapes):
         return f"{self.leading.in_words}, readout of {self.precision} bits"
 
     def with_outputs(self, rng: np.random.Generator) -> "ExtendedLayer":
-        """Return the same f with random W_O and W_D; W_V undoes them exactly (`layers.outputs`).
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`attention.drawn`).
 
         Args:
             rng: of all that is drawn

@@ -63,7 +63,7 @@ def paired_capacity(num_heads: int, width: int) -> int:
 
     For 2(n - 1) <= d - 1 and an even H that includes the H(n - 1) + 1 of the theorems. Unlike
     these it needs blocks in general position, which are checked when they are built
-    (`constructions.paired.pairs`). One head makes no pair, and holds none.
+    (`constructions.paired_heads`). One head makes no pair, and holds none.
 
     Args:
         num_heads: H
@@ -172,7 +172,7 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
 
     Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
     saturate (rank-one heads: one in all) and d_out columns of W_V. W_O has one entry in each row
-    and W_D one in each column (`layers.outputs`), where d_v = d_out.
+    and W_D one in each column (`layers.attention`), where d_v = d_out.
 
     Args:
         num_examples: T, which are shared among the heads

@@ -1,7 +1,7 @@
 """The layer on all examples, enclosed: what the claims *error* and *readout* judge.
 
-First in float64 with a-priori bounds (`exact.arithmetics.bounded`), which is fast, then in
-balls of more and more bits (`layers.balls`).
+First in float64 with a-priori bounds (`exact.float_enclosure`), which is fast, then in
+balls of more and more bits (`layers.extended`).
 """
 
 from collections.abc import Callable, Iterator

@@ -4,9 +4,9 @@ That is a statement about all programs of a named model (`exact.float_model`), o
 IEEE arithmetic. It says what a program of the model is, and what is assumed about exp.
 
 - `|f - y|` of a layer is within a bound: in real arithmetic f is near y, as in the claim *error*,
-  and no program is farther from that than `layers.rounding` says.
+  and no program is farther from that than `layers.exact_logits` says.
 - A decoder recites its texts: the bound of what programs round is less than the margin, for each
-  other token (`layers.causal.margins`).
+  other token (`layers.margins`).
 
 Logits need not be exact. Where heads read small differences of large numbers, their logits are
 not; then the bound is large, and vacuous where it is no less than the targets. Where weights and

@@ -9,7 +9,7 @@ nats: both heads then give all but (n - 1) exp(-MARGIN) of their attention to th
     tail_t = 2 (n - 1) exp(-MARGIN) max |E_t|.
 
 One T x H matrix product decides that for all t and p. The other entries, the blocks D_p of the
-pairs' own examples and a few beside them, are evaluated with bounds (`exact.compensated`).
+pairs' own examples and a few beside them, are evaluated with bounds (`exact.verified`).
 
 *Lemma* (proofs/12-paired-heads.md). Let X = Z K for some matrix K, and R be any matrix with T
 columns. If I - X R is at most N entry by entry, and N w < w for some positive vector w, then

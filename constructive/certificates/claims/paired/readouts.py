@@ -80,7 +80,7 @@ class Terms(NamedTuple):
 def _effective(layer: AttentionLayer) -> Array:
     """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly.
 
-    A copy may have another sign, and be multiplied by a power of two (`layers.outputs`).
+    A copy may have another sign, and be multiplied by a power of two (`layers.attention.drawn`).
     """
     heads, value_dim = layer.num_heads, layer.value_dim
     read, last = _copies(layer.readout_weights[np.newaxis].astype(np.float64))
