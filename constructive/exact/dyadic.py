@@ -213,7 +213,7 @@ def decide(
 ) -> Decided:
     """Decide whether rows of matrices (B, k, d) are independent, by the cheapest proof.
 
-    In this order: a Cholesky factorization (`gram`), a reason to be dependent that can be seen,
+    In this order: a Cholesky factorization (`verified`), a reason to be dependent that can be seen,
     elimination modulo a prime, and exact elimination.
 
     Example:
