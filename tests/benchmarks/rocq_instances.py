@@ -18,9 +18,8 @@ import numpy as np
 
 from constructive import Dataset, build_memorizer, certify, generators, upper_bound_certificate
 from constructive.certificates.rocq import error, impossible, rank
-from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.confirm import confirm, gigabytes
 from constructive.certificates.rocq.definitions import write
-from constructive.certificates.rocq.memory import gigabytes
 from constructive.theory import rocq
 
 RANKS = [  # T, n, d, H, construction, contexts

@@ -19,9 +19,8 @@ from constructive import (
     generators,
 )
 from constructive.certificates.rocq import axioms, definitions, rank
-from constructive.certificates.rocq.confirm import compile_files, confirm
+from constructive.certificates.rocq.confirm import compile_files, confirm, gigabytes
 from constructive.certificates.rocq.definitions import MAIN, write
-from constructive.certificates.rocq.memory import gigabytes
 from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.witness import cleared, right_inverse

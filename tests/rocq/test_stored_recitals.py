@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 
 from constructive import DataError, FormatError, ParameterError, Text, build_decoder, certify, cli
 from constructive.certificates.rocq import recites
-from constructive.certificates.rocq.confirm import confirm
+from constructive.certificates.rocq.confirm import confirm, require_memory
 from constructive.certificates.rocq.definitions import Stored, write
-from constructive.certificates.rocq.memory import require_memory
 from constructive.certificates.rocq.reading import read, require_same
 from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
 from constructive.certificates.rocq.witness import NotConfirmableError
