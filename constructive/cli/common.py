@@ -137,7 +137,7 @@ def _obey_the_parent() -> None:
 def main() -> None:
     """Run the command line; bad input ends it with status 2, an interrupt with 130.
 
-    A request to terminate ends it like an interrupt, so that temporary files go (`files`).
+    A request to terminate ends it like an interrupt, so that temporary files go (`support.files`).
     """
     signal.signal(signal.SIGTERM, _terminate)
     if _plain():

@@ -1,6 +1,6 @@
 """The theorems' own constructions (`multihead`): heads, Z, and the shortest readout of all.
 
-In rational numbers the heads are others, of small integers (`rational`), for the same examples.
+In rational numbers the heads are others, of small integers, for the same examples.
 """
 
 import math

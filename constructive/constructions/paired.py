@@ -211,7 +211,7 @@ def _runs(ordered: Ordered) -> Iterator[tuple[slice, int]]:
 # Where pairs are built: here, or on an executor, and what a checkpoint keeps of them.
 #
 # All pairs are cut into the same pieces, with the same random numbers, wherever they are built: so
-# weights do not depend on it. Processes read the examples themselves (`parallel.shared`); what a
+# weights do not depend on it. Processes read the examples themselves (`support.parallel`); what a
 # piece takes along is its numbers.
 
 

@@ -1,7 +1,7 @@
-"""The entries x_{t,p} of paired heads that are not zero: the blocks, and the leftover coupling.
+"""Heads in pairs, and their entries x_{t,p} that are not zero: blocks, and leftover coupling.
 
-Only these are ever evaluated: T rows in the diagonal blocks, and a few beside them. Z, of T x H d
-entries, is not formed.
+Only these entries are ever evaluated: T rows in the diagonal blocks, and a few beside them. Z, of
+T x H d entries, is not formed.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""In which order pairs of heads take the examples.
+"""In which order pairs of heads take the examples, and how a head saturates on those of others.
 
 An example with a small gap between its extreme scores asks for a large c. So examples are
 sorted by that gap, smallest first, and the heads of pair p have to saturate on the examples of the

@@ -130,7 +130,7 @@ class DecoderKind(ABC):
 # jump; so by default some more are taken, until rounding in float32 cannot change any token.
 #
 # Outputs may have fewer entries than tokens (`code_width`): then unembedding rows are points of a
-# sphere, as far from each other as they get (`codes`).
+# sphere, as far from each other as they get.
 #
 # Source: Theorem 12 (proofs/17); the construction is ours.
 

@@ -24,9 +24,7 @@ from constructive.exact.directed import working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedLogits, Factors
 from constructive.support.arrays import Array, Booleans
 
-# Matrices in ball arithmetic: every number comes with a proved bound on its error.
-#
-# Precision is an argument, `prec` in bits, and is set only while an enclosure is computed.
+# Matrices in ball arithmetic.
 
 
 def exact_matrix(array: Array) -> arb_mat:

@@ -3,7 +3,7 @@
 A `KernelModel` is a `FloatModel` (`exact.float_model`: units, exponentials, blocks, storage,
 merging) and some numbers that fused kernels need: sums of tensor cores, operands that are cut,
 logits that are stored, exponentials for rescaling that differ from those of weights.
-`kernels.bounds` proves intervals from these numbers and no others, and quotes `describe()`.
+`kernels.enclosure` proves intervals from these numbers and no others, and quotes `describe()`.
 
 *Sums of matrix products* have a unit of their own, `matrix_unit`. In the standard model an addition
 is off by u times its result. A tensor core adds k products and an accumulator at once: it aligns

@@ -410,11 +410,12 @@ class Contractor:
 #
 # Forms of division::
 #
-#     before      exp(l - m) / L, then the sum                      whole rows after       the sum,
-# then / L                                 in blocks reciprocal  the sum, then times 1 / L
-# in blocks log         exp(l - (m + log L)), then the sum                whole rows parts
-# parts are divided, and merged with weights exp(lse_s - lse), lse_s = m_s + log L_s ratios
-# parts are divided, and merged with exp(lse_s - max lse) over their sum
+#     before      exp(l - m) / L, then the sum                      whole rows
+#     after       the sum, then / L                                 in blocks
+#     reciprocal  the sum, then times 1 / L                         in blocks
+#     log         exp(l - (m + log L)), then the sum                whole rows
+#     parts       parts are divided, and merged with weights exp(lse_s - lse), lse_s = m_s + log L_s
+#     ratios      parts are divided, and merged with exp(lse_s - max lse) over their sum
 
 
 DIVISIONS = "before", "after", "reciprocal"

@@ -160,8 +160,8 @@ def exponential(x: Array) -> Array:
 # (3) Let x != 0 be real, and `y_i = sqrt(g_i) |x_i|` for all i. Then, by Cauchy and Schwarz, `(sum
 # y_i)^2 <= k sum y_i^2`, and ::
 #
-#     |B^T x|^2 >= x.Mx + sum (g_i - m_i) x_i^2 - e_1 (sum y_i)^2 >= |L^T x|^2 + (c - 3u - k (e_1 +
-# e_2)) sum y_i^2 > 0,
+#     |B^T x|^2 >= x.Mx + sum (g_i - m_i) x_i^2 - e_1 (sum y_i)^2
+#              >= |L^T x|^2 + (c - 3u - k (e_1 + e_2)) sum y_i^2 > 0,
 #
 # since `3u + k (e_1 + e_2) <= k (k + d + 7) u (1 + 2^-20)`, and c, rounded as it is, is more. QED
 #

@@ -5,8 +5,8 @@ context for classification (Figure 2) and regression (Figure 5), and in general 
 where it suggests H(d - 1) + 1. Here nothing is trained:
 
 - *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
-- *Proved ranks* are those of Z for weights at hand, modulo a prime (`capacity_map`). So many
-  examples can be given any labels at all: on the curve they are the answer for every task at once.
+- *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.exact_capacity`). So
+  many examples can be given any labels at all: on the curve they are the answer for every task.
 - *Built*: weights are built and run, at the bounds of Theorems 1, 2 and 10, and as many as were
   proved by random heads ("generic"). One set of heads carries two tasks, one of ten classes
   (Figure 2) and a real number (Figure 5) for each example.

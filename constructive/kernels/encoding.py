@@ -16,7 +16,6 @@ from constructive.support.errors import ParameterError
 
 MOST_DIGITS = 4  # Nonzero products of a logit: the theorems count their roundings
 _LEVELS = (1, 3)  # The largest exponents of values that are tried
-_SHARE = 4  # Reserved coordinates are at most this part of all
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Which keys a query may see. A kind of mask is one class; `MASKS` lists them by name.
+"""Which keys a query may see. A kind of mask is one class.
 
 Several masks of a `Spec` hide a key if one of them does. A mask with a diagonal has an `alignment`:
 "bottom-right", the default of all masks, pairs the last query with the last key of each sequence,
@@ -335,15 +335,6 @@ class Given(Mask):
 
     def __str__(self) -> str:
         return "given mask"
-
-
-# Kinds of masks by name; `Boolean(additive=True)` is the additive one.
-MASKS: dict[str, type[Mask]] = {
-    kind.name: kind
-    for kind in (
-        Causal, Window, RightPadding, LeftPadding, VariableLengths, Prefix, Boolean, Given,
-    )
-}  # fmt: skip
 
 
 def require_masks(masks: object) -> tuple[Mask, ...]:

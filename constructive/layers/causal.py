@@ -30,8 +30,9 @@ from constructive.support.errors import DataError, ParameterError, PrecisionErro
 # Notation: x_1, ..., x_N the tokens of a sequence (N, d), H heads with W_Q, W_K (d, d_h), an
 # effective readout U. Position i sees j = 1, ..., i, or the last `window` of these. ::
 #
-#     alpha_h = softmax of x_j . W_K W_Q^T x_i over the j which i sees z_h     = sum_j alpha_hj x_j
-# f_i     = U^T (x_i, z_1, ..., z_H)           with the skip connection; without it U^T (z_1, ...)
+#     alpha_h = softmax of x_j . W_K W_Q^T x_i over the j which i sees
+#     z_h     = sum_j alpha_hj x_j
+#     f_i     = U^T (x_i, z_1, ..., z_H)       with the skip connection; without it U^T (z_1, ...)
 #
 # The logits carry no factor 1/sqrt(d_h). For almost all sequences and almost all weights the rows
 # of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), with a skip connection, and

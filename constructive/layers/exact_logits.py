@@ -307,8 +307,8 @@ def _all_exact(weights: tuple[Array, Array], dataset: Dataset) -> bool:
 #
 # Rounding acts twice: on attention, since logits are rounded, and on sums of what it weighs.
 #
-# *Logits* are off by eps at most (`layers.exact_logits`), and move the output of a head, the
-# average of the values U_h^T x_j, by no more than `exact.arithmetics.rounded` says.
+# *Logits* are off by eps at most, and move the output of a head, the
+# average of the values U_h^T x_j, by no more than `exact.float_enclosure` says.
 #
 # *Sums.* From the logits that were computed, an evaluation gives averages with a relative error of
 # zeta (`FloatModel.average`), and a product of four factors with sums over entries, heads and
@@ -320,7 +320,7 @@ def _all_exact(weights: tuple[Array, Array], dataset: Dataset) -> bool:
 # and by a part of exp(2 eps) - 1 more where parts are merged, as averages are then of sizes that
 # are larger by that part.
 #
-# *Underflow* takes 2^-120 from each path of a product (`layers.exact_logits`). Nothing is bounded
+# *Underflow* takes 2^-120 from each path of a product. Nothing is bounded
 # where the largest entries of a path, times the number of paths and 2 n, are beyond float32:
 # numbers on the way may be infinite.
 #

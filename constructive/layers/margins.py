@@ -309,13 +309,13 @@ def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
 # Margins of decoders of integers: what programs compute are integers, and no rounding is left.
 #
 # Let all weights be integers, and the entries of tokens signs. Where the heads are saturated
-# (`layers.causal.saturated`) every program of a model computes the same z, the tokens that the
+# (`layers.causal`) every program of a model computes the same z, the tokens that the
 # heads read, bit for bit. Where the sizes of each column of U add up to less than 2^24, it then
 # computes f = U^T z without error, in any order. So only the last product may round (Proposition
 # 21.3)::
 #
-#     logits   f . o_v, without error where the sum of |f_k o_vk| is less than 2^24; else off by
-# gamma_k times that sum at most
+#     logits   f . o_v, without error where the sum of |f_k o_vk| is less than 2^24; else
+#              off by gamma_k times that sum at most
 #
 # In real arithmetic other tokens have weights, of (n - 1) e^-128 together at most, and an entry of
 # z is off by twice that at most. So f . o_v is off by `2 (n - 1) e^-128 sum |U| |o_v|`.

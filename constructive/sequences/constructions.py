@@ -105,7 +105,7 @@ def none_found(what: str, bits: int) -> PrecisionError:
 
 # What a construction of a sequence memorizer is: how tokens are embedded, and how it compares.
 #
-# A token is projected to an integer z and reduced modulo q (`projection`), and embedded as h(z).
+# A token is projected to an integer z and reduced modulo q, and embedded as h(z).
 # Attention adds up h over a context. Examples with different labels must get different sums (or
 # residues of their own token); that is checked, and chance is asked again until it holds, so that
 # nothing rests on luck.

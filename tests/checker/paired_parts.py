@@ -185,9 +185,6 @@ class OfChecker:
     def distances(self, steps):
         return self.coupling.residuals(*self.parts(steps))[:, 0]
 
-    def with_tails(self, steps, part):
-        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
-
     def farther(self, steps, distance):
         scan = copy.copy(steps.raw)
         scan.layer = copy.copy(scan.layer)

@@ -106,9 +106,6 @@ class OfCertify:
         second = readouts.Terms(*steps.second[:, :, np.newaxis])
         return residuals.residuals_of(*self.parts(steps), second, steps.raw[1]).bounds[:, 0]
 
-    def with_tails(self, steps, part):
-        return dataclasses.replace(steps, tail=part * np.arange(1, steps.total + 1))
-
     def farther(self, steps, distance):
         read, used = steps.raw
         used = dataclasses.replace(used, targets=used.targets + distance)

@@ -51,10 +51,6 @@ def balls(draw, sign=0):
     return ball, ends[0], ends[1]
 
 
-def above_all_floats(value):
-    return value > Fraction(LARGEST)
-
-
 @given(fractions())
 def test_upper_is_the_least_float_above(value):
     found = upper(value)

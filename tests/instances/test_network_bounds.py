@@ -24,8 +24,6 @@ from constructive.instances.slabs import (
 )
 from constructive.strategies import softmax_networks, twins
 
-BOX = 1.0
-
 
 def points_of(box, count=300, seed=0):
     random = np.random.default_rng(seed)

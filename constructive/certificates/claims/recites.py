@@ -1,7 +1,7 @@
 """The claim *recites*: in real arithmetic the next token has the largest logit, at every position.
 
 So greedy decoding from each prompt gives the text, and ends where it ends. The margins are bounded
-in float64, with exponentials from balls (`layers.causal.margins`).
+in float64, with exponentials from balls (`layers.margins`).
 """
 
 from constructive.certificates.claims.kind import ClaimKind, Subject

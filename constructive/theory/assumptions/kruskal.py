@@ -5,7 +5,7 @@ three parts, each with its own kind of truth:
 
 - A *proved lower bound*: the best of these arguments.
 
-  - enumeration: every k at a time, by `enumeration`, as far as a budget allows
+  - enumeration: every k at a time, as far as a budget allows
   - blocks: a dependent set without dependent parts lies in one block of vectors that share no
     nonzero coordinate with the others; independent blocks hold none
   - moment curve: rows (a, a x, a x^2, ...) with distinct x, exactly or modulo a prime: Vandermonde,

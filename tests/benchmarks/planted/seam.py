@@ -34,7 +34,6 @@ SHAPES = (
 """Grouped, plain, multi-query with fewer keys, decoding, and widths that are not multiples of 8."""
 
 SIZES = ("uneven-lengths", "partial-lengths", "part-page", "lengths", "poison", "empty-sequence")
-LAUNCHES = {"splits", "uneven-splits", "empty-split", "pages", "part-page", "packed", "strided"}
 LAID = ("surrounded", "spread", "interleaved", "swapped")
 MODELS = {"Flash": "flash", "Triton": "flash", "Eager": "eager"}
 
