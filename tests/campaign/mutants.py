@@ -135,9 +135,9 @@ TESTS = {
     "theory/context": [*checks("upper_bounds"), "tests/theorem", IMPOSSIBLE],
     "certificates/claims/paired": [*checks("paired_steps paired_claims paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claims certify {LAYERS} soundness"), HOSTILE],
-    "layers/rounding": [*checks("executed exact_logits"), "tests/programs"],
     "layers/exact_logits": [
-        "tests/layer/test_logit_errors.py", *checks("exact_logits"), "tests/layer",
+        "tests/layer/test_logit_errors.py", *checks("exact_logits executed"), "tests/layer",
+        "tests/programs",
     ],
     "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],
     "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
@@ -145,9 +145,9 @@ TESTS = {
     "exact/verified": checks("claims bounds certify"),
     "exact/arithmetics": ["tests/layer", *checks(f"claims executed {LAYERS}")],
     "exact/float_model": [
-        "tests/exact/test_float_model.py", *checks("executed decoder_models")
+        "tests/exact/test_float_model.py", *checks("executed decoder_models decoder_checker"),
+        "tests/exact",
     ],
-    "exact/models": [*checks("decoder_checker decoder_models executed"), "tests/exact"],
     "instances": [
         *(f"tests/instances/test_{name}.py" for name in ("interval_form", "network_bounds")),
         *FOLDERS, "tests/instances",
