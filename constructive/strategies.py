@@ -322,7 +322,7 @@ def programs(  # noqa: D417 - Hypothesis fills in draw
     give is within the bound of the claim *executed* for this model.
 
     Args:
-        model: of `exact.models`, such as "float32, pairwise, blocks of 16"
+        model: of `exact.float_model`, such as "float32, pairwise, blocks of 16"
         decoder: whether they evaluate decoders, not layers
 
     Example:

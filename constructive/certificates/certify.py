@@ -90,8 +90,8 @@ def certify(
         seed: of the primes' points; any seed proves the same
         model: of the claim *executed*: "float32, pairwise" (by default; for a decoder with its own
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
-            contraction" (`exact.models`); for a decoder of integers also "float32, TF32 products",
-            "float32, bfloat16 products" or "float32, float16 products"
+            contraction" (`exact.float_model`); for a decoder of integers also "float32, TF32
+            products", "float32, bfloat16 products" or "float32, float16 products"
         executor: where pieces of the proof of paired heads are computed, in other processes or on
             other machines; None for here. The certificate is the same
 

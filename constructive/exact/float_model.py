@@ -5,7 +5,7 @@ which follow from a `FloatModel`: a row of numbers. `FloatModel.of_layers` says 
 words, from the same numbers, and statements quote it. ::
 
     load      a number that was given is rounded to the format once
-    contract  arrays are multiplied and summed over indices (exact.contractions)
+    contract  arrays are multiplied and summed over indices (see `Contraction`)
     scale     constants multiply queries, keys, logits or exponents, in constants roundings at
               most: a scale and its inverse, log2 e for exp2; a power of two costs nothing, and
               an exponent l - m is as large as two logits, so each rounding counts twice

@@ -26,8 +26,8 @@ class DecoderModule(nn.Module):
 
     Attributes:
         float_model: the model of floating-point programs that it belongs to on CPUs, in float32
-            (`exact.models`); fused kernels of other devices may fold log2 e and merge parts, as
-            "float32, scaled" allows
+            (`exact.float_model`); fused kernels of other devices may fold log2 e and merge parts,
+            as "float32, scaled" allows
         window: how many tokens a position sees, itself among them; None for all up to itself
         longest: the most tokens of a text, where positions are periodic; else None
         factors: the format of factors, or None

@@ -31,8 +31,8 @@ class AttentionModule(nn.Module):
 
     Attributes:
         float_model: the model of floating-point programs that it belongs to on CPUs, in float32
-            (`exact.models`); fused kernels of other devices may fold log2 e and merge parts, as
-            "float32, scaled" allows
+            (`exact.float_model`); fused kernels of other devices may fold log2 e and merge parts,
+            as "float32, scaled" allows
         W_Q: (H, d, d_h)
         W_K: (H, d, d_h)
         W_V: (H, d, d_v)

@@ -1,7 +1,7 @@
-"""Enclosures of attention by Theorem 17 (proofs/19-kernels.md): each file is a part of its proof.
+"""Enclosures of attention by Theorem 17 (proofs/19-kernels.md), in the order of its proof.
 
-`inputs` reads, `rows` cuts into pieces, `logits`, `weights` and `averages` bound errors one after
-the other, `enclose` puts it together.
+`read` takes the inputs, `pieces` cuts rows, `LogitErrors`, `weights` and `averages` bound errors
+one after the other, and `enclose` puts it together.
 """
 
 import math

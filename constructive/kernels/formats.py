@@ -1,4 +1,4 @@
-"""The formats of inputs and outputs of kernels: those of `exact.formats`, and TF32."""
+"""The formats of inputs and outputs of kernels: those of `exact.float_model`, and TF32."""
 
 from dataclasses import replace
 from typing import Any

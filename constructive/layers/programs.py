@@ -60,7 +60,7 @@ class Program:
         True
     """
 
-    model: str = "float32, pairwise"  # the name of its model, of `exact.models`
+    model: str = "float32, pairwise"  # the name of its model, of `exact.float_model`
     logits: Tree = (("x", "W_K"), ("W_Q", "e"))  # the tree of a logit
     outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")  # the tree of an output
     logit_order: Order = field(default_factory=Order)  # of sums on the way to logits

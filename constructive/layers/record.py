@@ -1,4 +1,4 @@
-"""The record of a memorizer: how its weights came to be, and what was measured then."""
+"""Kinds of layers, and records: how weights came to be, what was measured then, and tables."""
 
 import dataclasses
 import math

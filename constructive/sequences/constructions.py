@@ -1,6 +1,7 @@
-"""Tokens to small integers: z = D_c u.x + offset for a random integer vector u, modulo a small q.
+"""Embeddings of tokens as integers whose sums tell contexts apart: what they share, and each kind.
 
-Examples with different labels stay different as multisets of residues, which is checked.
+First, tokens become small integers: z = D_c u.x + offset for a random integer vector u, modulo a
+small q. Examples with different labels stay different as multisets of residues, which is checked.
 """
 
 from abc import ABC, abstractmethod

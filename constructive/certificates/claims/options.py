@@ -24,7 +24,7 @@ class CertifyOptions:
     delta: float | None = None
     max_prec: int = MOST_BITS  # bits after which an undecided claim stays so
     seed: int = 0  # of the primes' points
-    model: str | None = None  # the name of a model of `exact.models`, or None for the usual one
+    model: str | None = None  # a model of `exact.float_model`, or None for the usual one
     executor: Executor | None = None  # where pieces of the work are done, or None for this process
 
     def checked(self) -> "CertifyOptions":
