@@ -15,8 +15,7 @@ from constructive.kernels.encoding import (
     factors,
     lacks_room,
 )
-from constructive.kernels.formats import holds
-from constructive.kernels.spec import Spec
+from constructive.kernels.spec import Spec, holds
 from constructive.support.arrays import Array, Booleans, Integers
 
 # What a case has to say: queries and keys for a spec. All else follows from these numbers.

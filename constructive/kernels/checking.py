@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from constructive.exact.kernel_model import kernel_model_named
-from constructive.kernels.formats import as_float64
 from constructive.kernels.memory import LAYOUTS, from_layout
 from constructive.kernels.paged import Paged, Pool
 from constructive.kernels.places import place_named
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
+from constructive.kernels.spec import as_float64
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError

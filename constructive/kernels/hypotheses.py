@@ -15,8 +15,7 @@ from constructive.kernels.answer import (
 )
 from constructive.kernels.cases import Draft
 from constructive.kernels.encoding import MOST_DIGITS
-from constructive.kernels.formats import format_of, holds
-from constructive.kernels.spec import Spec
+from constructive.kernels.spec import Spec, format_of, holds
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError
 

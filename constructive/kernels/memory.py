@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.formats import format_of, holds, numpy_dtype, stored_name
 from constructive.kernels.places import place_named
-from constructive.kernels.spec import Spec
+from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError

@@ -9,7 +9,6 @@ from constructive.kernels.adapters import ADAPTERS
 from constructive.kernels.answer import Answer, answer
 from constructive.kernels.cases import CASES, sink_weights
 from constructive.kernels.encoding import codes
-from constructive.kernels.formats import holds
 from constructive.kernels.hypotheses import (
     Hypotheses,
     overflows,
@@ -17,7 +16,7 @@ from constructive.kernels.hypotheses import (
     soft_cap_reason,
 )
 from constructive.kernels.inputs import Inputs, alibi
-from constructive.kernels.spec import FullyMasked, Spec
+from constructive.kernels.spec import FullyMasked, Spec, holds
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError

@@ -6,11 +6,10 @@ from importlib.metadata import version
 from typing import Any, ClassVar, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
-from constructive.kernels.formats import DTYPES, as_float64
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Mask
 from constructive.kernels.memory import LAYOUTS, from_layout
-from constructive.kernels.spec import FullyMasked, Spec
+from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.extras import require_packages

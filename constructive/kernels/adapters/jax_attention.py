@@ -14,10 +14,9 @@ from constructive.kernels.adapters.adapter import (
 )  # fmt: skip
 from constructive.kernels.adapters.torch_modules import EAGER
 from constructive.kernels.adapters.torch_sdpa import FLASH
-from constructive.kernels.formats import numpy_dtype
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
-from constructive.kernels.spec import FullyMasked
+from constructive.kernels.spec import FullyMasked, numpy_dtype
 from constructive.support.arrays import Array
 
 

@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from constructive.kernels.adapters.adapter import ALL, SOFT_CAP, Adapter, Models, Packages
-from constructive.kernels.formats import numpy_dtype
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.spec import FullyMasked
+from constructive.kernels.spec import FullyMasked, numpy_dtype
 
 
 class Mlx(Adapter):

@@ -13,7 +13,7 @@ from comparisons import dense
 from constructive.kernels import Backward, Paged, bounds, examine
 from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
-from constructive.kernels.formats import as_float64
+from constructive.kernels.spec import as_float64
 from constructive.kernels.masks import (
     Boolean, Causal, Given, LeftPadding, Mask, RightPadding, VariableLengths, Window,
 )  # fmt: skip
