@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.admissible import sentence
 from constructive.kernels.batteries import MOST_DRAWS, STEP, problems
 from constructive.kernels.cases import CASES
+from constructive.kernels.hypotheses import sentence
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec
 from constructive.support.arguments import require_known

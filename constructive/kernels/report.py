@@ -9,10 +9,10 @@ import numpy as np
 
 from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS
-from constructive.kernels.admissible import sentence
 from constructive.kernels.describe import Description
 from constructive.kernels.facts import Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
+from constructive.kernels.hypotheses import sentence
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans, Integers
