@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.kernels.cases import GAP, Draft
-from constructive.kernels.encoding import exponent_of_values
+from constructive.kernels.cases import GAP, Draft, exponent_of_values
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 

@@ -17,8 +17,7 @@ from constructive.kernels.answer import (
     products,
     tail_of_cap,
 )
-from constructive.kernels.cases import GAP, Draft
-from constructive.kernels.encoding import MOST_DIGITS
+from constructive.kernels.cases import GAP, MOST_DIGITS, Draft
 from constructive.kernels.spec import Spec, format_of, holds
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError

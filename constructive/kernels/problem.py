@@ -7,8 +7,7 @@ import numpy as np
 
 from constructive.kernels.adapters import ADAPTERS
 from constructive.kernels.answer import Answer, answer
-from constructive.kernels.cases import CASES, sink_weights
-from constructive.kernels.encoding import codes
+from constructive.kernels.cases import CASES, codes, sink_weights
 from constructive.kernels.hypotheses import (
     Hypotheses,
     overflows,
