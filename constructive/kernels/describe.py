@@ -6,9 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.kernels.facts import Facts
+from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
 from constructive.kernels.formula import LARGEST, Rows
-from constructive.kernels.relations import SIZES, Condition, relate, separate, span
 from constructive.support.arrays import Array, Booleans, Integers
 
 _ALL, _MANY, _FEW = 0.995, 0.1, 0.01  # shares: all but for chance, of a kind, of keys that are told

@@ -35,10 +35,9 @@ from constructive.kernels import (
 )  # fmt: skip
 from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
-from constructive.kernels.facts import Facts
+from constructive.kernels.facts import Facts, relate, separate
 from constructive.kernels.masks import Boolean, Causal, LeftPadding, RightPadding, Window
 from constructive.kernels.places import PLACES
-from constructive.kernels.relations import relate, separate
 
 SHAPE = {
     "queries": 41, "keys": 70, "head_dim": 16,
