@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from constructive.exact.kernel_model import kernel_model_named
-from constructive.kernels.memory import LAYOUTS, from_layout
+from constructive.kernels.memory import LAYOUTS, from_layout, place_named
 from constructive.kernels.paged import Paged, Pool
-from constructive.kernels.places import place_named
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
 from constructive.kernels.spec import as_float64

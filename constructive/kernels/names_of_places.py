@@ -8,8 +8,8 @@ import numpy as np
 
 from constructive.kernels.formula import Change, Part, Rows, softmax
 from constructive.kernels.masks import Boolean, Causal, Given, LeftPadding, Mask, Prefix, Window
+from constructive.kernels.memory import PLACES
 from constructive.kernels.paged import Pool
-from constructive.kernels.places import PLACES
 from constructive.support.arrays import Array, Booleans, Integers
 
 BLOCKS = (16, 32, 64, 128, 8, 24, 48)

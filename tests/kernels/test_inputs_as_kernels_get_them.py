@@ -22,7 +22,7 @@ from constructive.kernels import (
     examine,
 )
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
-from constructive.kernels.places import PLACES
+from constructive.kernels.memory import PLACES
 from constructive.strategies import problems, specs
 from constructive.support.errors import OutputError, ParameterError
 

@@ -37,7 +37,7 @@ from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
 from constructive.kernels.facts import Facts, relate, separate
 from constructive.kernels.masks import Boolean, Causal, LeftPadding, RightPadding, Window
-from constructive.kernels.places import PLACES
+from constructive.kernels.memory import PLACES
 
 SHAPE = {
     "queries": 41, "keys": 70, "head_dim": 16,
