@@ -14,8 +14,8 @@ import typer
 from constructive.cli.common import Force, Quiet, Seed, app, console, end, progress_bar
 from constructive.cli.environment import version_of
 from constructive.cli.outputs import folder_output
+from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
-from constructive.kernels.suite import SUITE
 from constructive.support.arguments import require_known
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report

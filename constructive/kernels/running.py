@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from constructive.kernels.adapters.adapter import Adapter, Refused
-from constructive.kernels.batteries import problems, union
+from constructive.kernels.batteries import SUITE, problems, union
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
 from constructive.kernels.spec import Spec
-from constructive.kernels.suite import SUITE
 
 Outcome = Literal["exact", "wrong", "refused", "error"]
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
-from constructive.kernels.suite import SUITE
 
 pytest.importorskip("torch")
 

@@ -12,6 +12,7 @@ from kernels_of_tests import flash, logits_of, plain, split, values_of
 
 from constructive.exact.float_model import TF32, nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
+from constructive.kernels.batteries import SUITE
 from constructive.kernels.masks import (
     Boolean,
     Causal,
@@ -22,7 +23,6 @@ from constructive.kernels.masks import (
     VariableLengths,
     Window,
 )
-from constructive.kernels.suite import SUITE
 from constructive.strategies import specs
 from constructive.support.errors import AssumptionError, ParameterError
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from constructive.kernels.adapters import ADAPTERS
 from constructive.kernels.adapters.adapter import Refused
+from constructive.kernels.batteries import BOTTOM, TOP
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean
 from constructive.kernels.problem import Problem
 from constructive.kernels.running import run_all, suite_for, tally
 from constructive.kernels.spec import Spec, numpy_dtype
-from constructive.kernels.suite import BOTTOM, TOP
 from constructive.support.errors import MissingExtraError
 
 RANDOM = {
