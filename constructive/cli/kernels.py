@@ -200,8 +200,8 @@ def export(
 
         constructive kernels export decode --shape decode --case last --format npz
     """
-    from constructive.kernels.exporting import export as write
-    from constructive.kernels.exporting import file_names
+    from constructive.kernels.running import export as write
+    from constructive.kernels.running import file_names
 
     suite = _selected(SUITE, shape, seed)
     specs = {

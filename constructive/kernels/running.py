@@ -1,16 +1,29 @@
 """Run an adapter on problems, and count what came out."""
 
+import io
+import json
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from constructive.kernels.adapters.adapter import Adapter, Refused
-from constructive.kernels.batteries import SUITE, problems, union
+from constructive.kernels.batteries import MOST_DRAWS, STEP, SUITE, problems, union
+from constructive.kernels.cases import CASES
+from constructive.kernels.hypotheses import sentence
 from constructive.kernels.problem import Problem
 from constructive.kernels.report import Report
 from constructive.kernels.spec import Spec
+from constructive.support.arguments import require_known
+from constructive.support.errors import ParameterError
+from constructive.support.files import replacing_folder
+from constructive.support.progress import report
+from constructive.support.tensors import serialized
 
 Outcome = Literal["exact", "wrong", "refused", "error"]
 
@@ -112,3 +125,151 @@ def tally(runs: Iterable[Run]) -> Tally:
         wrong=counts["wrong"], refused=counts["refused"], errors=counts["error"],
         coverage=union(run.problem for run in done if run.report is not None),
     )  # fmt: skip
+
+
+# Problems as files, for kernels where no Python runs: C++, Rust, Metal, JavaScript.
+#
+# A folder has a file of tensors for each problem, and `problems.json`, which says what they are.
+# The same arguments give the same bytes.
+
+
+INDEX = "problems.json"
+# Tensors of a file, and what they are.
+_TENSORS = {
+    "q": "queries (batch, heads, queries, head_dim)",
+    "k": "keys (batch, kv_heads, keys, head_dim)",
+    "v": "values (batch, kv_heads, keys, value_dim)",
+    "visible": "1 where a key may be seen (batch, 1 or heads, queries, keys); absent if all may",
+    "bias": "what is added to logits after scale and soft cap (1 or batch, heads, queries, keys)",
+    "sinks": "logits of sinks (heads)",
+    "expected": "the output in float64 (batch, heads, queries, value_dim); 0 where not checked",
+    "tolerance": "how far outputs may be off (last axis value_dim or 1); 0 is bit for bit",
+    "checked": "1 for rows that have an answer (batch, heads, queries)",
+}
+_MEANING = (
+    "softmax(cap(scale q k^T) + bias) v over visible keys, cap(x) = soft_cap tanh(x / soft_cap); "
+    "query head h reads KV head h / (heads / kv_heads); a sink is a logit without a value; "
+    "an empty row sees no key and is what fully_masked says"
+)
+
+
+def export(
+    folder: str | Path,
+    specs: Mapping[str, Spec],
+    *,
+    file_format: str = "safetensors",
+    cases: Iterable[str] | None = None,
+) -> int:
+    """Write the problems of several specs into a folder, whole or not at all.
+
+    Example:
+        >>> import tempfile
+        >>> where = Path(tempfile.mkdtemp()) / "problems"
+        >>> export(where, {"tiny": Spec(queries=3, keys=5, head_dim=16)}, cases=["last", "ties"])
+        2
+        >>> sorted(file.name for file in where.iterdir())
+        ['problems.json', 'tiny-last-0.safetensors', 'tiny-ties-0.safetensors']
+    """
+    require_known("file_format", file_format, WRITERS)
+    chosen = None if cases is None else tuple(cases)
+    entries: list[dict[str, Any]] = []
+    with replacing_folder(folder, file_names(specs, file_format)) as new:
+        for done, (shape, spec) in enumerate(specs.items()):
+            report(f"export {shape}", done, len(specs))
+            for problem in problems(spec, cases=chosen):
+                name = _name(shape, problem.case, (problem.spec.seed - spec.seed) // STEP)
+                file = f"{name}.{file_format}"
+                (new / file).write_bytes(WRITERS[file_format](_tensors(problem, file_format)))
+                entries.append({"file": file, "shape": shape} | _described(problem))
+        if not entries:
+            raise ParameterError(
+                "no case applies to these shapes", witness=chosen, suggestion="other cases"
+            )
+        index = {
+            "format": "constructive.kernels 1",
+            "computes": _MEANING,
+            "tensors": _TENSORS,
+            "assumed": {shape: sentence(spec) for shape, spec in specs.items()},
+            "problems": entries,
+        }
+        (new / INDEX).write_text(json.dumps(index, indent=1, sort_keys=True) + "\n", "utf-8")
+    return len(entries)
+
+
+def file_names(specs: Iterable[str], file_format: str) -> list[str]:
+    """Return the names that files of an export may have."""
+    return [INDEX] + [
+        f"{_name(shape, case, draw)}.{file_format}"
+        for shape in specs
+        for case in CASES
+        for draw in range(MOST_DRAWS)
+    ]
+
+
+def _name(shape: str, case: str, draw: int) -> str:
+    words = f"{shape} {case} {draw}".lower()
+    return "-".join("".join(c if c.isalnum() else " " for c in words).split())
+
+
+def _tensors(problem: Problem, file_format: str) -> dict[str, npt.NDArray[Any]]:
+    """Return the tensors of a problem by name."""
+    exact = "float64" if problem.spec.dtype == "float64" else "float32"  # numpy holds these
+    arrays = problem.tensors(dtype=exact if file_format == "npz" else problem.spec.dtype)
+    found = dict(zip("qkv", arrays, strict=True))
+    if problem.mask is not None:
+        found["visible"] = problem.mask.astype(np.uint8)
+    for name in ("bias", "sinks"):
+        values = getattr(problem, name)
+        if values is not None:
+            found[name] = values.astype(np.float32)
+    answer = problem.answer
+    found["expected"] = np.where(answer.checked[..., None], answer.expected, 0.0)
+    found["tolerance"] = answer.slack
+    found["checked"] = answer.checked.astype(np.uint8)
+    return found
+
+
+def _described(problem: Problem) -> dict[str, Any]:
+    """Return the options of a problem."""
+    spec = problem.spec
+    return {
+        "case": problem.case,
+        "batch": spec.batch,
+        "heads": spec.heads[0],
+        "kv_heads": spec.heads[1],
+        "queries": spec.queries,
+        "keys": spec.keys,
+        "head_dim": spec.head_dim,
+        "value_dim": spec.d_v,
+        "dtype": spec.dtype,
+        "output_dtype": spec.output.name,
+        "scale": spec.factor,
+        "soft_cap": spec.soft_cap,
+        "fully_masked": spec.fully_masked,
+        "masks": [{"kind": mask.name} | _fields(mask) for mask in spec.masks],
+        "query_lengths": spec.lengths[0].tolist(),
+        "key_lengths": spec.lengths[1].tolist(),
+        "bit_for_bit": not problem.answer.slack.any(),
+        "seed": spec.seed,
+    }
+
+
+def _fields(mask: Any) -> dict[str, Any]:  # noqa: ANN401 - each kind has its own
+    return {name: value for name, value in asdict(mask).items() if not hasattr(value, "shape")}
+
+
+def _safetensors(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    return serialized(tensors, {"format": "constructive.kernels 1"})
+
+
+def _npz(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **tensors)
+    return content.getvalue()
+
+
+# Formats of files. A new one is a function and a line here.
+WRITERS: dict[str, Callable[[Mapping[str, npt.NDArray[Any]]], bytes]] = {
+    "safetensors": _safetensors,
+    "npz": _npz,
+}

@@ -9,10 +9,9 @@ from constructive.kernels import ADAPTERS, Problem, Spec
 from constructive.kernels.adapters.adapter import ALL, BIAS, Refused
 from constructive.kernels.adapters.torch_sdpa import TorchSdpa
 from constructive.kernels.batteries import SUITE
-from constructive.kernels.exporting import file_names
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
-from constructive.kernels.running import run_all, run_one, suite_for, tally
+from constructive.kernels.running import file_names, run_all, run_one, suite_for, tally
 from constructive.support.errors import MissingExtraError
 
 torch = pytest.importorskip("torch")
