@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from constructive.kernels.batteries import union as union
     from constructive.kernels.cases import CASES as CASES
     from constructive.kernels.checking import KernelError as KernelError
+    from constructive.kernels.checking import Report as Report
     from constructive.kernels.checking import check as check
+    from constructive.kernels.checking import diagnose as diagnose
     from constructive.kernels.checking import examine as examine
     from constructive.kernels.intervals import Intervals as Intervals
     from constructive.kernels.intervals import bounds as bounds
     from constructive.kernels.paged import Paged as Paged
     from constructive.kernels.problem import Problem as Problem
-    from constructive.kernels.report import Report as Report
-    from constructive.kernels.report import diagnose as diagnose
     from constructive.kernels.spec import Spec as Spec
 else:
     __getattr__, _, __all__ = attach(__name__, __file__)

@@ -17,12 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from constructive.kernels.answer import LOGIT_ERROR, most_far, near_weight, operand_error
-from constructive.kernels.checking import KernelError
+from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds
 from constructive.kernels.facts import CLOSE, SIZES, separate
 from constructive.kernels.gradients import NAMES, Matrices, names
 from constructive.kernels.hypotheses import LARGEST_VALUE
 from constructive.kernels.problem import Problem
-from constructive.kernels.report import MOST_KINDS, of_kinds
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError

@@ -1,18 +1,431 @@
 """Compare what a kernel returned with what every admissible kernel returns."""
 
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from constructive.exact.kernel_model import kernel_model_named
+from constructive.exact.float_model import Format
+from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
+from constructive.kernels.describe import Description
+from constructive.kernels.facts import CLOSE, Facts
+from constructive.kernels.formula import Change, Memory, Rows, attention
+from constructive.kernels.hypotheses import sentence
 from constructive.kernels.memory import LAYOUTS, from_layout, place_named
 from constructive.kernels.paged import Paged, Pool
 from constructive.kernels.problem import Problem
-from constructive.kernels.report import Report
-from constructive.kernels.spec import as_float64
-from constructive.support.arguments import require_known
-from constructive.support.arrays import Array
+from constructive.kernels.spec import Spec, as_float64
+from constructive.support.arguments import is_integer, require_known
+from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import ConstructiveError, ParameterError
+from constructive.support.extras import require
+from constructive.support.files import replacing
+
+# A picture of a head: which key each query should read, and which it read.
+
+
+_HIDDEN, _VISIBLE = 0.82, 1.0
+_INCHES = 6.0
+
+
+def draw(
+    problem: Problem,
+    out: Array,
+    wrong: Booleans,
+    path: str | Path,
+    *,
+    batch: int = 0,
+    head: int | None = None,
+) -> None:
+    """Draw a head: visible keys white, keys to be read as rings, keys that were read as dots.
+
+    Rows that are wrong have a red mark in front of them; what is not a key's code has no dot.
+    """
+    figures = require("matplotlib.figure", extra="demo", purpose="a picture of a report")
+    spec = problem.spec
+    if head is None:
+        heads = np.argwhere(wrong)
+        heads = heads[heads[:, 0] == batch, 1]
+        head = int(heads[0]) if len(heads) else 0
+    for name, value, count in (("batch", batch, spec.batch), ("head", head, spec.heads[0])):
+        if not is_integer(value) or not 0 <= value < count:
+            raise ParameterError(
+                f"{name}={value!r} is not one of {count}", witness=value, suggestion=f"{name}=0"
+            )
+    visible = np.broadcast_to(problem.visible, problem.answer.weights.shape)
+    figure = figures.Figure(figsize=(_INCHES, _INCHES), layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(
+        np.where(visible[batch, head], _VISIBLE, _HIDDEN),
+        cmap="gray", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest",
+    )  # fmt: skip
+    rows, keys = np.nonzero(problem.answer.weights[batch, head])
+    axes.scatter(
+        keys, rows, s=24, facecolors="none", edgecolors="tab:blue", label="should be read", zorder=3
+    )
+    bad = np.flatnonzero(wrong[batch, head])
+    there = np.zeros_like(wrong)
+    there[batch, head] = wrong[batch, head]
+    facts = Facts(problem, out, there, most=spec.queries)
+    key, factor = facts.key if len(bad) else (np.zeros(0, int), np.zeros(0))
+    places = np.unravel_index(np.maximum(key, 0), problem.v.shape[:3])[2]
+    is_one = (key >= 0) & (np.abs(factor - 1.0) < CLOSE)
+    read = list(zip(bad[is_one], places[is_one], strict=True))
+    if read:
+        axes.scatter(
+            [key for _, key in read], [row for row, _ in read], s=10, color="tab:red",
+            label="was read", zorder=4,
+        )  # fmt: skip
+    if len(bad):
+        axes.scatter(
+            np.full(len(bad), -0.02), bad, s=14, color="tab:red", marker=">", clip_on=False,
+            transform=axes.get_yaxis_transform(), label="wrong row",
+        )  # fmt: skip
+    axes.tick_params(axis="y", pad=12)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    axes.set_title(f"{problem.case}, batch {batch}, head {head}: {len(bad)} rows are wrong")
+    axes.legend(loc="upper right", fontsize="small")
+    path = Path(path)
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=150)
+
+
+# What is wrong with an output: facts on its wrong rows, and mistakes that lead to them.
+
+
+_ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
+_CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
+_PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
+_SHOWN, MOST_KINDS = 2, 8  # names that are shown; if more kinds lead to an output, none is said
+_MANY = 16  # wrong rows that are described better than a few
+_ASKED = 6  # reports whose names are tried on all others
+_NUMBER = re.compile(r"-?\d[\d.e+]*")
+_SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A mistake that leads to every wrong row of an output."""
+
+    sentence: str  # which mistake
+    right: float  # the share of right rows that it leaves right
+    where: str = ""  # the rows that it is confined to, or ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it leads to every row."""
+        return self.right == 1.0
+
+    def __str__(self) -> str:
+        spoilt = "" if self.is_whole else f" wrong row, and spoils {1.0 - self.right:.0%} of right"
+        return f"{self.where}{self.sentence} (leads to every{spoilt or ' row'})"
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What is wrong with an output.
+
+    Attributes:
+        problem: what was computed
+        out: (B, H, T_q, d_v) the output
+        model: the row of the model of floating point that the kernel claims, or None
+        memory: how the kernel got its arrays, or None
+    """
+
+    problem: Problem
+    out: Array
+    model: str | None = None
+    memory: Memory | None = None
+
+    @cached_property
+    def wrong(self) -> Booleans:
+        """Rows that differ, (B, H, T_q)."""
+        answer = self.problem.answer
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.out - answer.expected) <= answer.slack
+        nan = np.isnan(answer.expected) & np.isnan(self.out)
+        return answer.checked & ~(near | nan).all(-1)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row that is checked is right."""
+        return not self.wrong.any()
+
+    @property
+    def first(self) -> tuple[int, ...] | None:
+        """The first wrong row: sequence, head, query."""
+        found = np.argwhere(self.wrong)
+        return tuple(int(index) for index in found[0]) if len(found) else None
+
+    @property
+    def suggestion(self) -> str:
+        """What to look at next, where this is the `report` of an error."""
+        return "error.report.picture(path) draws which key each query read"
+
+    @cached_property
+    def description(self) -> Description:
+        """Where and how it is wrong."""
+        return Description(Facts(self.problem, self.out, self.wrong))
+
+    @property
+    def where(self) -> str:
+        """Which rows are wrong, in words; "" if every row is right."""
+        return "" if self.passed else self.description.where
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """How they are wrong, in words, the most frequent way first; () if every row is right."""
+        return () if self.passed else self.description.how
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether most wrong rows are NaN or infinite."""
+        finite = np.isfinite(self.out).all(-1) & self.wrong
+        return bool(2 * finite.sum() < self.wrong.sum())
+
+    @property
+    def explanations(self) -> tuple[Explanation, ...]:
+        """Mistakes that lead to the output, the best first; none if more than eight kinds do."""
+        kinds = of_kinds(each.sentence for each in self.leading)
+        return self.leading if len(kinds) <= MOST_KINDS else ()
+
+    @cached_property
+    def leading(self) -> tuple[Explanation, ...]:
+        """All mistakes that lead to the output and leave as many right rows right as any does.
+
+        None if all wrong rows are zero or not finite: much leads to these.
+        """
+        known: Mapping[str, Change] = {}
+        found: list[Explanation] = []
+        for turn, count in enumerate(_ROUNDS if self._is_told else ()):
+            sample = self._sample(*count)
+            known = known if turn else self._mistakes(sample)
+            shares = ((name, *sample.shares(change)) for name, change in known.items())
+            found = [Explanation(name, right) for name, wrong, right in shares if wrong == 1.0]
+            known = {each.sentence: known[each.sentence] for each in found}
+        found.sort(key=lambda each: -each.right)
+        words, share = self.description.place if found else ("", 0.0)
+        if words and share == 1.0:  # conditions that tell wrong rows from right ones
+            where = f"in rows with {words} alone: "
+            confined = (each for each in found if not each.is_whole)
+            found += [replace(each, right=1.0, where=where) for each in confined]
+        best = max((each.right for each in found), default=1.0)
+        return tuple(each for each in found if each.right == best)
+
+    def agrees(self, stems: set[str], *, is_whole: bool) -> set[str]:
+        """Return the sentences, but for sizes, of mistakes that lead to this output.
+
+        If they are about some rows alone, right ones may be others, so nothing is asked of these.
+        Nothing is asked of a right output for which a mistake has no meaning, either.
+
+        Args:
+            stems: sentences without sizes
+            is_whole: whether mistakes are about all rows
+        """
+        if self.passed and not is_whole:
+            return stems
+        sample = self._sample(*_ROUNDS[-1])
+        least = _PART if self.is_odd and not self.passed else 1.0
+        found, known = set[str](), set[str]()
+        for name, change in self._mistakes(sample).items():
+            stem = _stem(name)
+            if stem in stems and stem not in found:
+                known.add(stem)
+                wrong, right = sample.shares(change)
+                if wrong >= least and (right == 1.0 or not is_whole):
+                    found.add(stem)
+        return found | (stems - known if self.passed else set())
+
+    @cached_property
+    def _real(self) -> tuple[Booleans, Booleans]:
+        """Wrong rows and right ones that see a key, (B, H, T_q) each."""
+        real = self.problem.answer.checked & ~self.problem.answer.empty
+        return self.wrong & real, ~self.wrong & real
+
+    def _sample(self, wrong: int, right: int) -> "_Sample":
+        """Return some rows of each kind."""
+        most = max(10, _CELLS // self.problem.spec.keys)
+        counts = zip(self._real, (wrong, right), strict=True)
+        parts = [_spread(np.argwhere(rows), min(count, most)) for rows, count in counts]
+        rows = Rows(self.problem, np.concatenate(parts), self.memory)
+        return _Sample(rows, rows.of(self.out), rows.of(self.problem.expected), rows.of(self.wrong))
+
+    def _mistakes(self, sample: "_Sample") -> Mapping[str, Change]:
+        from constructive.kernels.names import mistakes  # noqa: PLC0415 - right outputs need none
+
+        return mistakes(sample.rows)
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether some wrong row has numbers."""
+        rows = self.out[self._real[0]]
+        return bool((np.isfinite(rows).all(-1) & (rows != 0.0).any(-1)).any())
+
+    @property
+    def lines(self) -> list[str]:
+        """The report, line by line: at most twelve."""
+        checked = int(self.problem.answer.checked.sum())
+        coverage = (
+            f"coverage: {100 * self.problem.guarded:.0f}% of hidden keys would change the answer "
+            f"if they leaked, {100 * self.problem.checked:.0f}% of rows are checked"
+        )
+        if self.passed:
+            return [f"{self.problem}: {checked} rows are right", coverage]
+        by_name = {each.sentence: each for each in self.explanations}
+        return [
+            f"{self.problem}: {int(self.wrong.sum())} of {checked} rows are wrong",
+            f"WHERE: {self.where}",
+            *(f"HOW: {line}" for line in self.how),
+            *(f"LIKE: {by_name[words]}" for words in of_kinds(by_name)[:_SHOWN]),
+            f"for example {self.description.example}",
+            coverage,
+            f"again: {_repeated(self.problem)}",
+        ]
+
+    @property
+    def model_lines(self) -> tuple[str, ...]:
+        """What is assumed of a kernel: to be said once, at the end of a run."""
+        outside = "a value outside proves that the kernel left the model of exact outputs: "
+        found = [outside + sentence(self.problem.spec)]
+        if self.model in KERNEL_MODELS:
+            claimed = KERNEL_MODELS[self.model].describe()
+            found.append(f"the kernel claims the model {self.model!r}: {claimed}")
+        return tuple(found)
+
+    def picture(self, path: str, *, batch: int = 0, head: int | None = None) -> None:
+        """Draw which key each query of a head should read, and which it read.
+
+        Args:
+            path: of the file, a format that matplotlib writes
+            batch: the sequence
+            head: by default the first one with a wrong row
+        """
+        draw(self.problem, self.out, self.wrong, path, batch=batch, head=head)
+
+    def __str__(self) -> str:
+        return "\n  ".join(self.lines)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Some rows of an output: what they are, should be, and which are wrong."""
+
+    rows: Rows
+    out: Array
+    expected: Array
+    wrong: Booleans
+
+    @cached_property
+    def away(self) -> Array:
+        """How far rows are from the right ones, (R,)."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(self.expected - self.out).max(-1))
+
+    def shares(self, change: Change) -> tuple[float, float]:
+        """Return the shares of wrong rows that a mistake leads to, and of right ones it keeps."""
+        wrong = self.wrong
+        with np.errstate(all="ignore"):
+            other = attention(self.rows, change)
+            # A mistake that is not nearer than what is right explains nothing.
+            nearer = ~(np.abs(other - self.out).max(-1) >= self.away / 2.0)
+            if np.count_nonzero(nearer & wrong) < _PART * np.count_nonzero(wrong):
+                return 0.0, 0.0
+            same = _same_rows(self.out, other, self.rows.problem.spec.output)
+        kept = float(same[~wrong].mean()) if not wrong.all() else 1.0
+        return float((same & nearer)[wrong].mean()) if wrong.any() else 1.0, kept
+
+
+def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
+    """Return rows that a mistake leads to, but for a few roundings.
+
+    Where it leads to NaN, a kernel may have 0: many ask for a sum > 0 before they divide.
+    """
+    close = 2.0 ** (2 - min(form.digits, 20))
+    near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
+    near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
+    odd = ~np.isfinite(other)
+    same = ((~odd & near) | (odd & ~np.isfinite(out))).all(-1)
+    return np.asarray(same | (odd.all(-1) & (out == 0.0).all(-1)))
+
+
+def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
+    """Return the mistakes that lead to every output of a kernel, also to those that are right.
+
+    If there is none: where and how a wrong output is wrong. The lines are those of a report.
+
+    Args:
+        reports: of one kernel on several problems
+
+    Example:
+        >>> diagnose([])
+        ()
+    """
+    given = list(reports)
+    failed = sorted((each for each in given if not each.passed), key=lambda each: each.is_odd)
+    spread = failed[:: -(-len(failed) // _ASKED) or 1]
+    for is_whole in (True, False):  # mistakes of every row, or of some rows alone
+        tried: set[str] = set()
+        for report in spread:
+            stems = {_stem(each.sentence): each.sentence for each in report.leading
+                     if is_whole == (each.is_whole and not each.where)}  # fmt: skip
+            agreed = set(stems) - tried
+            for other in given:
+                agreed = other.agrees(agreed, is_whole=is_whole) if agreed else agreed
+            names = of_kinds(sentence for stem, sentence in stems.items() if stem in agreed)
+            if 0 < len(names) <= MOST_KINDS:
+                every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
+                rows = "every row" if is_whole else "every wrong row"
+                part = "" if is_whole else "in some rows alone: "
+                return tuple(f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+            tried |= set(stems)
+    if not failed:
+        return ()
+    plainest = min(failed, key=_obscurity)
+    return (f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how))
+
+
+def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
+    """Return what is small where facts say much: of many rows that conditions tell."""
+    is_rare = bool(report.wrong.sum() < _MANY)
+    return report.is_odd, report.description.is_obscure, is_rare, -report.description.place.share
+
+
+def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
+    """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
+
+    >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])
+    ('blocks of 16 are lost',)
+    """
+    kinds: dict[str, str] = {}
+    for name in names:
+        kinds.setdefault(_NUMBER.sub("#", name), name)
+    return tuple(kinds.values())
+
+
+def _stem(name: str) -> str:
+    """Return a sentence without sizes of blocks and splits: other shapes may have others."""
+    return _SIZE.sub("", name)
+
+
+def _spread(rows: Integers, count: int) -> Integers:
+    """Return some rows, spread over all by a stride that has nothing in common with sizes."""
+    if len(rows) <= count:
+        return rows
+    at = (np.arange(count) * 0.6180339887 % 1.0 * len(rows)).astype(int)
+    return np.asarray(rows[np.unique(at)])
+
+
+def _repeated(problem: Problem) -> str:
+    """Return the line of Python that makes a problem again."""
+    own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
+    given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
+    return " ".join(f"Problem.build(Spec({given}), {problem.case!r})".split())
+
 
 if TYPE_CHECKING:
     from constructive.kernels.formula import Memory

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from constructive.kernels.adapters.adapter import Adapter, Refused
 from constructive.kernels.batteries import MOST_DRAWS, STEP, SUITE, problems, union
 from constructive.kernels.cases import CASES
+from constructive.kernels.checking import Report
 from constructive.kernels.hypotheses import sentence
 from constructive.kernels.problem import Problem
-from constructive.kernels.report import Report
 from constructive.kernels.spec import Spec
 from constructive.support.arguments import require_known
 from constructive.support.errors import ParameterError
