@@ -1,4 +1,4 @@
-"""Arrays as kernels get them: library, layout and format; `places` says how they lie in memory."""
+"""Arrays as kernels get them: library, layout and format, and how they lie in memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ FEW = ["--shape", "tiny", "--shape", "causal, more keys", "--case", "last", "--c
 OWN = """
 import torch
 from constructive.kernels.adapters.adapter import Adapter
-from constructive.kernels.adapters.torch_sdpa import TorchSdpa
+from constructive.kernels.adapters.torch_attention import TorchSdpa
 
 class OffByOne(TorchSdpa):
     name = "mine"

@@ -7,7 +7,7 @@ import pytest
 
 from constructive.kernels import ADAPTERS, Problem, Spec
 from constructive.kernels.adapters.adapter import ALL, BIAS, Refused
-from constructive.kernels.adapters.torch_sdpa import TorchSdpa
+from constructive.kernels.adapters.torch_attention import TorchSdpa
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window

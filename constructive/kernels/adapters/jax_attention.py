@@ -12,8 +12,7 @@ from constructive.kernels.adapters.adapter import (
     Models,
     Packages,
 )  # fmt: skip
-from constructive.kernels.adapters.torch_modules import EAGER
-from constructive.kernels.adapters.torch_sdpa import FLASH
+from constructive.kernels.adapters.torch_attention import EAGER, FLASH
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 from constructive.kernels.spec import FullyMasked, numpy_dtype

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from constructive.kernels.adapters.adapter import ALL, SINK, Adapter, Models, Packages
-from constructive.kernels.adapters.torch_modules import EAGER
+from constructive.kernels.adapters.torch_attention import EAGER
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
 from constructive.kernels.spec import FullyMasked

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import ALL, SINK, SOFT_CAP, Adapter, Models, Packages
-from constructive.kernels.adapters.torch_sdpa import FLASH
+from constructive.kernels.adapters.torch_attention import FLASH
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
 from constructive.kernels.spec import FullyMasked

@@ -3,8 +3,7 @@
 from typing import Any, ClassVar
 
 from constructive.kernels.adapters.adapter import ALL, SINK, SOFT_CAP, Adapter, Models, Packages
-from constructive.kernels.adapters.torch_modules import WITHOUT_FLOAT64
-from constructive.kernels.adapters.torch_sdpa import FLASH
+from constructive.kernels.adapters.torch_attention import FLASH, WITHOUT_FLOAT64
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
 from constructive.kernels.spec import FullyMasked, Spec
