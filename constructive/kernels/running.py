@@ -1,4 +1,4 @@
-"""Run an adapter on problems and count what came out; write problems as files for other languages."""
+"""Run an adapter on problems and count what came out; write problems for other languages."""
 
 import io
 import json
