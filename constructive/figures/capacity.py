@@ -12,7 +12,7 @@ where it suggests H(d - 1) + 1. Here nothing is trained:
   (Figure 2) and a real number (Figure 5) for each example.
 
 With a shared context only the weights of Theorem 1 are built: those of Theorem 2 are out of reach
-of a float64 readout there (docs/precision.md), and Theorem 10 is of contexts of their own.
+of a float64 readout there (docs/performance.md), and Theorem 10 is of contexts of their own.
 """
 
 from concurrent.futures import Executor

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/capacity.py [--only vocabulary limits conditions impossible language]
 
-Prints tables for docs/precision.md and others; one run each, with the seconds it took.
+Prints tables for docs/performance.md and others; one run each, with the seconds it took.
 """
 
 import argparse

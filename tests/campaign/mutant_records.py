@@ -1,4 +1,4 @@
-"""What became of mutants, module by module: mutants.json, and the table of docs/mutants.md.
+"""What became of mutants, module by module: mutants.json, and the table of mutants.md.
 
 `why` is written by hand, in mutants.json; all else by `mutants.py`.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RECORDS = Path(__file__).parent / "mutants.json"
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = Path(__file__).parent / "mutants.md"
 HEAD = ["| module | mutants | survive | run on | why |", "|---|---|---|---|---|"]
 
 

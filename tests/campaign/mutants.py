@@ -9,7 +9,7 @@ assigned, which any run of the code sees, or alter the words of messages.) For e
 forked, which puts the mutant in the place of the module and runs the tests of that module until one
 fails: those first which killed most mutants before. What survives is written down with its line,
 and has to be killed by a new test, or explained. Counts and survivors of each module go into
-mutants.json beside this file, and its table into docs/mutants.md. A mutant with which one
+mutants.json beside this file, and its table into mutants.md. A mutant with which one
 test takes longer than SECONDS counts as killed. With --brief 8 the longest tests are left out, and
 no test is begun after eight seconds of processor time, however busy the machine is: what survives
 has yet to meet the rest, by --only REPORT.
