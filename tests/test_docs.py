@@ -131,7 +131,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     for text in ('id="constructive.build_memorizer"', "num_heads", "CapacityError", "&gt;&gt;&gt;"):
         assert text in build
     index = (site / "api" / "index.html").read_text()
-    for target in ("build.html#constructive.Memorizer", "parallel.html#constructive.support"):
+    for target in ("build.html#constructive.Memorizer", "interop.html#constructive.support"):
         assert f'href="{target}' in index
     commands = (site / "api" / "cli.html").read_text()
     for text in ('id="constructive-build"', "--construction", "--context-size"):
