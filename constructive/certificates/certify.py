@@ -15,8 +15,7 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.errors import DataError, ParameterError, shown
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
 
 if TYPE_CHECKING:
     import torch

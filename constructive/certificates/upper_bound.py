@@ -9,7 +9,7 @@ from constructive.certificates.families import ALL_WEIGHTS
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.support.arguments import require_positive, require_seed
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import in_three_parts
 
 
 @in_three_parts
