@@ -107,6 +107,8 @@ class MissingExtraError(ConstructiveError, ImportError):
 
 
 # Optional dependencies.
+
+
 def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
     """Import an optional module.
 
@@ -159,6 +161,8 @@ def hint(extra: str) -> str:
 
 
 # Errors of Python and numpy that data can cause.
+
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 

@@ -156,6 +156,8 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 
 # The SHA-256 of arrays, as certificates have it.
+
+
 class Fingerprint:
     """SHA-256 of arrays: for each its name, dtype and shape as a line, then its bytes, in C order.
 
@@ -205,6 +207,8 @@ def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
 
 
 # Arrays in .safetensors files.
+
+
 Made = TypeVar("Made")
 
 _LENGTH = 8  # Bytes that say how long the header is; and what its end is a multiple of
