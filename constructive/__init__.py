@@ -16,11 +16,9 @@ from constructive.support.version import __version__ as __version__
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate as Certificate
     from constructive.certificates.certify import certify as certify
+    from constructive.certificates.certify import upper_bound_certificate as upper_bound_certificate
     from constructive.certificates.check import Checked as Checked
     from constructive.certificates.check import check as check
-    from constructive.certificates.upper_bound import (
-        upper_bound_certificate as upper_bound_certificate,
-    )
     from constructive.constructions.build import build_memorizer as build_memorizer
     from constructive.constructions.decoder import build_decoder as build_decoder
     from constructive.constructions.planning import Explanation as Explanation
