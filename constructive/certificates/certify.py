@@ -18,8 +18,7 @@ from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arguments import require_positive, require_seed
-from constructive.support.errors import DataError, ParameterError, shown
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
 
 if TYPE_CHECKING:
     import torch

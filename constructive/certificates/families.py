@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn
 import flint
 import numpy as np
 
+from constructive import __version__
 from constructive.certificates.certificate import (
     DECODER_FORMAT,
     FORMAT,
@@ -40,9 +41,8 @@ from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import digest
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
-from constructive.support.fingerprint import fingerprint
+from constructive.support.stored import fingerprint
 from constructive.support.verdict import Claim
-from constructive.support.version import __version__
 
 
 def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
