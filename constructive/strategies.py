@@ -36,8 +36,7 @@ from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
-from constructive.support.errors import MissingExtraError
-from constructive.support.extras import hint
+from constructive.support.errors import MissingExtraError, hint
 from constructive.theory.bounds import RANK_ONE, SATURATED, THEOREMS, Theorem
 
 try:
