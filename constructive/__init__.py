@@ -20,7 +20,7 @@ _HOMES = {
     "certify": "certificates.certify",
     "Checked": "certificates.check",
     "check": "certificates.check",
-    "upper_bound_certificate": "certificates.upper_bound",
+    "upper_bound_certificate": "certificates.certify",
     "build_memorizer": "constructions.build",
     "build_decoder": "constructions.decoder",
     "Explanation": "constructions.planning",
@@ -84,11 +84,9 @@ _HOMES = {
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate as Certificate
     from constructive.certificates.certify import certify as certify
+    from constructive.certificates.certify import upper_bound_certificate as upper_bound_certificate
     from constructive.certificates.check import Checked as Checked
     from constructive.certificates.check import check as check
-    from constructive.certificates.upper_bound import (
-        upper_bound_certificate as upper_bound_certificate,
-    )
     from constructive.constructions.build import build_memorizer as build_memorizer
     from constructive.constructions.decoder import build_decoder as build_decoder
     from constructive.constructions.planning import Explanation as Explanation
