@@ -41,7 +41,7 @@ from constructive.kernels.memory import PLACES
 
 SHAPE = {
     "queries": 41, "keys": 70, "head_dim": 16,
-    "cases": ["last", "random", "ties", "uniform", "scale", "low level", "lowest level"],
+    "cases": ["last", "random", "ties", "uniform", "scale", "levels", "low"],
 }  # fmt: skip
 RIGHT = {"causal": "bottom-right"}
 LEFT = {"causal": "top-left"}
@@ -381,7 +381,7 @@ def test_memory_is_a_place_or_pages():
 
 
 def test_nothing_is_named_from_nan_alone():
-    for case in ("last", "level", "ties"):
+    for case in ("last", "levels", "ties"):
         problem = Problem.build(
             Spec(queries=30, keys=44, head_dim=32, masks=(Causal("top-left"),)), case
         )
