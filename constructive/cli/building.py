@@ -15,7 +15,7 @@ from constructive.cli.outputs import (
     save_predictions,
 )
 from constructive.cli.program import app, processes, progress_bar
-from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions import NAMES as CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report

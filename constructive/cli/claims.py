@@ -6,18 +6,14 @@ from typing import Any
 import typer
 
 import constructive
-from constructive.certificates.claims.registry import CLAIMS
 from constructive.cli.options import command
 from constructive.cli.outputs import one_output, print_json, write_certificate
 from constructive.cli.program import app, end, processes, progress_bar, require_rocq
 from constructive.data import corpus
 from constructive.support.errors import ParameterError
 
-_NAMES = {kind: ", ".join(claims) for kind, claims in CLAIMS.items()}
-_NAMES["unusual"] = " and ".join(name for name, claim in CLAIMS["layer"].items() if not claim.usual)
 
-
-@command(app, words=_NAMES)
+@command(app)
 def certify(
     memorizer: Path,
     data: Path,
@@ -42,9 +38,10 @@ def certify(
         data: .npz file or folder with contexts, queries and targets; the .json file of the text
             (`recite`) or of the sequences (`sequence build`).
         output: File to write the certificate to, .json.
-        claims: What to prove, separated by commas or blanks in quotes. About a layer: {layer}; by
-            default all that apply but {unusual}, and at most one grouping. About a decoder:
-            {decoder}. About sequences: {sequences}.
+        claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
+            wide_grouping, rank, error, readout, executed; by default all that apply but readout
+            and executed, and at most one grouping. About a decoder: rank, recites, executed.
+            About sequences: equality, size.
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
             contraction'; by default those of this library.

@@ -49,12 +49,10 @@ def command(
     *,
     choices: Mapping[str, Sequence[str]] | None = None,
     metavar: Mapping[str, str] | None = None,
-    words: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
     """Make a function a command of the group.
 
     choices: the words that a parameter takes;  metavar: what usage calls it
-    words: for the places in braces of `Args`
     """
 
     def register(function: Command) -> Command:
@@ -63,7 +61,7 @@ def command(
         made = [
             _parameter(
                 each,
-                (said.get(each.name) or SHARED[each.name]).format_map(words or {}),
+                said.get(each.name) or SHARED[each.name],
                 (choices or {}).get(each.name),
                 (metavar or {}).get(each.name),
             )

@@ -22,12 +22,11 @@ from numpy.linalg import LinAlgError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from constructive import DISTRIBUTION, __version__
 from constructive.cli.options import command
-from constructive.support.errors import ConstructiveError, ParameterError
+from constructive.support.errors import ConstructiveError, ParameterError, as_ours
 from constructive.support.files import way_out
-from constructive.support.foreign import as_ours
 from constructive.support.progress import progress_to
-from constructive.support.version import DISTRIBUTION, __version__
 
 _INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
 _THREADS = (

@@ -13,7 +13,7 @@ def called():
     """A program of one command, and what this was called with."""
     program, given = typer.Typer(), {}
 
-    @command(program, choices={"colour": ("red", "dark blue")}, words={"few": "two"})
+    @command(program, choices={"colour": ("red", "dark blue")})
     def paint(
         wall: str, *, colour: str = "red", coats: list[int] | None = None, as_json: bool = False,
         heads: int = 1,
@@ -21,7 +21,7 @@ def called():
         """Paint it.
 
         Args:
-            wall: Which one, of {few},
+            wall: Which one, of two,
                 or of more.
             colour: A word.
             coats: Thickness.
@@ -54,7 +54,7 @@ def test_a_docstring_says_what_options_are(called):
         assert words in text
     assert "Args:" not in text
     assert described(paint)[1] == {
-        "wall": "Which one, of {few}, or of more.", "colour": "A word.", "coats": "Thickness.",
+        "wall": "Which one, of two, or of more.", "colour": "A word.", "coats": "Thickness.",
     }  # fmt: skip
 
 
