@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from constructive.kernels.intervals import bounds as bounds
     from constructive.kernels.paged import Paged as Paged
     from constructive.kernels.problem import Problem as Problem
+    from constructive.kernels.spec import TAKES as TAKES
     from constructive.kernels.spec import Spec as Spec
 else:
     __getattr__, _, __all__ = attach(__name__, __file__)
