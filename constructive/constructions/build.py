@@ -28,8 +28,12 @@ from constructive.support.arguments import (
     require_seed,
 )
 from constructive.support.arrays import Array
-from constructive.support.errors import AssumptionError, ParameterError, PrecisionError
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import (
+    AssumptionError,
+    ParameterError,
+    PrecisionError,
+    in_three_parts,
+)
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan, require_heads

@@ -4,8 +4,9 @@ Operations and bytes are estimates from the leading terms, to compare constructi
 beside the data and the weights. "auto" takes the first construction with the shortest readout that
 holds the examples, as long as that is cheap: that of Theorem 1, of Theorem 2, then random heads.
 Such a readout is the least sensitive to rounding, and of those the heads of Theorem 1 are as well
-conditioned as any where contexts are own ones, and far better on a shared one (docs/performance.md).
-Where that is expensive, it takes the applicable construction with the fewest operations.
+conditioned as any where contexts are own ones, and far better on a shared one
+(docs/performance.md). Where that is expensive, it takes the applicable construction with the fewest
+operations.
 """
 
 import bisect

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from emulated import Program, programs
 from hypothesis import given
 from hypothesis import strategies as st
 from test_executed import F32, SINGLE, checked_rounding, forged
@@ -22,8 +23,6 @@ from constructive import (
 )
 from constructive.layers.attend import Own
 from constructive.layers.exact_logits import exact_logits, rounding, shortened
-from constructive.layers.programs import Program
-from constructive.strategies import programs
 
 
 def layer_of(w_q, w_k):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from emulated import Program
 
 from constructive import (
     ConstructiveError,
@@ -24,7 +25,6 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.layers import residues
-from constructive.layers.programs import Program
 
 LENGTHS = [2, 4, 1, 3, 4, 2, 4, 3, 1, 2]
 

@@ -23,7 +23,7 @@ from constructive import (
     certify,
     generators,
 )
-from constructive.certificates.claims.paired import entries
+from constructive.certificates.claims import pairs
 from constructive.support.files import replacing
 from constructive.support.parallel import Checkpoint, arrays_at, require_seen, shared
 from constructive.support.progress import progress_to
@@ -68,7 +68,7 @@ def test_heads_of_full_rank_too():
 
 
 def test_certificates_do_not_depend_on_the_executor(monkeypatch):
-    monkeypatch.setattr(entries, "CHUNK_BYTES", 1 << 15)  # several pieces
+    monkeypatch.setattr(pairs, "CHUNK_BYTES", 1 << 15)  # several pieces
     data = data_of()
     memorizer = build(data)
     steps = []
