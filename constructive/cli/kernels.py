@@ -106,7 +106,7 @@ def run(
             witness=device,
             suggestion=" or ".join(f"--device {name}" for name in chosen.devices),
         )
-    suites = {name: _selected(suite_for(chosen, name), shape, seed) for name in formats}
+    suites = {name: suite_for(chosen, name, shape, seed) for name in formats}
     chosen.require()
     require_device(chosen.library, device)
     table = new_table(
@@ -119,8 +119,8 @@ def run(
     with progress_bar(quiet=quiet):
         for name, suite in suites.items():
             done: list[Run] = []
-            for count, (label, spec) in enumerate(suite.items()):
-                report(f"{name}, {label}", count, len(suite))
+            for count, (label, spec) in enumerate(suite.shapes.items()):
+                report(f"{name}, {label}", count, len(suite.shapes))
                 done.extend(run_all(chosen, {label: spec}, device, case))
             counted = tally(done)
             passed = passed and counted.passed
@@ -141,6 +141,8 @@ def run(
         )
     package = next(iter(chosen.packages.values()), "no package")
     typer.echo(f"{chosen.name}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
+    if shape is None:
+        typer.echo(suites[formats[0]])
     console(width=100).print(table)
     _deviations(runs)
     end(proved=_ran_enough(refused, total) and passed)

@@ -424,7 +424,7 @@ def replaced(steps):
 
 SHAPE = {
     "queries": 41, "keys": 70, "head_dim": 16,
-    "cases": ["last", "random", "ties", "uniform", "scale", "low level", "lowest level"],
+    "cases": ["last", "random", "ties", "uniform", "scale", "levels", "low"],
 }  # fmt: skip
 
 
