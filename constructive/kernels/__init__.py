@@ -20,11 +20,12 @@ from constructive.kernels.checking import KernelError, Report, check, diagnose, 
 from constructive.kernels.intervals import Intervals, bounds
 from constructive.kernels.paged import Paged
 from constructive.kernels.problem import Problem
-from constructive.kernels.spec import Spec
+from constructive.kernels.spec import TAKES, Spec
 
 __all__ = [
     "ADAPTERS",
     "CASES",
+    "TAKES",
     "Backward",
     "Intervals",
     "KernelError",

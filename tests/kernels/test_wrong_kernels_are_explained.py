@@ -107,7 +107,7 @@ def test_memory_is_a_place_or_pages():
 
 
 def test_nothing_is_named_from_nan_alone():
-    for case in ("last", "level", "ties"):
+    for case in ("last", "levels", "ties"):
         problem = Problem.build(
             Spec(queries=30, keys=44, head_dim=32, masks=(Causal("top-left"),)), case
         )
