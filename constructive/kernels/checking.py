@@ -11,6 +11,7 @@ import numpy as np
 
 from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
+from constructive.kernels.comparing import comparison
 from constructive.kernels.describe import Description
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
@@ -353,9 +354,10 @@ def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
 
 
 def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
-    """Return the mistakes that lead to every output of a kernel, also to those that are right.
+    """Return which problems of a kernel fail, then the mistakes that lead to every output.
 
-    If there is none: where and how a wrong output is wrong. The lines are those of a report.
+    Right outputs have to follow from a mistake, too. If there is no such mistake: where and how a
+    wrong output is wrong, as in a report.
 
     Args:
         reports: of one kernel on several problems
@@ -365,6 +367,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
         ()
     """
     given = list(reports)
+    compared = comparison(given)
     failed = sorted((each for each in given if not each.passed), key=lambda each: each.is_odd)
     spread = failed[:: -(-len(failed) // _ASKED) or 1]
     for is_whole in (True, False):  # mistakes of every row, or of some rows alone
@@ -380,12 +383,13 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
                 rows = "every row" if is_whole else "every wrong row"
                 part = "" if is_whole else "in some rows alone: "
-                return tuple(f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+                like = (f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+                return *compared, *like
             tried |= set(stems)
     if not failed:
         return ()
     plainest = min(failed, key=_obscurity)
-    return (f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how))
+    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how)
 
 
 def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
