@@ -29,9 +29,15 @@ if TYPE_CHECKING:
     from constructive.kernels.checking import check as check
     from constructive.kernels.checking import diagnose as diagnose
     from constructive.kernels.checking import examine as examine
+    from constructive.kernels.encodings import Gathered as Gathered
+    from constructive.kernels.encodings import Latent as Latent
+    from constructive.kernels.encodings import Paged as Paged
+    from constructive.kernels.encodings import Quantized as Quantized
+    from constructive.kernels.encodings import Rotated as Rotated
+    from constructive.kernels.encodings import packed_four_bits as packed_four_bits
+    from constructive.kernels.encodings import packed_mask as packed_mask
     from constructive.kernels.intervals import Intervals as Intervals
     from constructive.kernels.intervals import bounds as bounds
-    from constructive.kernels.paged import Paged as Paged
     from constructive.kernels.problem import Problem as Problem
     from constructive.kernels.spec import Spec as Spec
 else:
