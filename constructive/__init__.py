@@ -5,22 +5,88 @@
 >>> build_memorizer(data, num_heads=60).record.max_error < 1e-10
 True
 
-The imports below are for those who read them; each name is imported when it is first used.
+Each name is imported when it is first used (PEP 562): `_HOMES` says from where, and the imports
+below it say the same to editors and type checkers.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
-from constructive.support.lazy import attach
-from constructive.support.version import __version__ as __version__
+__version__ = "0.1.0"
+DISTRIBUTION = "constructive-attention"  # on package indexes, where `constructive` is too general
+
+_HOMES = {
+    "Certificate": "certificates.certificate",
+    "certify": "certificates.certify",
+    "Checked": "certificates.check",
+    "check": "certificates.check",
+    "upper_bound_certificate": "certificates.certify",
+    "build_memorizer": "constructions.build",
+    "build_decoder": "constructions.decoder",
+    "Explanation": "constructions.planning",
+    "explain": "constructions.planning",
+    "generators": "data",
+    "Text": "data.corpus",
+    "Dataset": "data.dataset",
+    "token_mixing": "data.mixing",
+    "Padded": "data.padded",
+    "padded": "data.padded",
+    "RationalDataset": "data.rational",
+    "AttentionLayer": "layers.attention",
+    "CausalLayer": "layers.causal",
+    "Decoder": "layers.decoder",
+    "ExtendedLayer": "layers.extended",
+    "Memorizer": "layers.memorizer",
+    "RationalLayer": "layers.rational",
+    "BuildRecord": "layers.record",
+    "DecoderRecord": "layers.record",
+    "HeadRecord": "layers.record",
+    "TrainedRecord": "layers.record",
+    "build_sequence_memorizer": "sequences.build",
+    "SequenceDataset": "sequences.examples",
+    "SequenceMemorizer": "sequences.memorizer",
+    "SequenceRecord": "sequences.memorizer",
+    "AssumptionError": "support.errors",
+    "CapacityError": "support.errors",
+    "ConstructiveError": "support.errors",
+    "DataError": "support.errors",
+    "FormatError": "support.errors",
+    "MissingExtraError": "support.errors",
+    "OutOfMemoryError": "support.errors",
+    "OutputError": "support.errors",
+    "ParameterError": "support.errors",
+    "PrecisionError": "support.errors",
+    "progress_to": "support.progress",
+    "Claim": "support.verdict",
+    "Verdict": "support.verdict",
+    "assumptions": "theory",
+    "nonzero_parameter_count": "theory.bounds",
+    "paired_capacity": "theory.bounds",
+    "parameter_count": "theory.bounds",
+    "rank_one_capacity": "theory.bounds",
+    "saturated_capacity": "theory.bounds",
+    "CapacityMap": "theory.exact_capacity",
+    "ExactCapacity": "theory.exact_capacity",
+    "FewestHeads": "theory.exact_capacity",
+    "MapPoint": "theory.exact_capacity",
+    "capacity_map": "theory.exact_capacity",
+    "exact_capacity": "theory.exact_capacity",
+    "fewest_heads": "theory.exact_capacity",
+    "heads_needed": "theory.exact_capacity",
+    "PublishedBound": "theory.published",
+    "capacity_table": "theory.published",
+    "comparison": "theory.published",
+    "published_bounds": "theory.published",
+    "ValueBounds": "theory.values",
+    "value_bounds": "theory.values",
+}
 
 if TYPE_CHECKING:
     from constructive.certificates.certificate import Certificate as Certificate
     from constructive.certificates.certify import certify as certify
+    from constructive.certificates.certify import upper_bound_certificate as upper_bound_certificate
     from constructive.certificates.check import Checked as Checked
     from constructive.certificates.check import check as check
-    from constructive.certificates.upper_bound import (
-        upper_bound_certificate as upper_bound_certificate,
-    )
     from constructive.constructions.build import build_memorizer as build_memorizer
     from constructive.constructions.decoder import build_decoder as build_decoder
     from constructive.constructions.planning import Explanation as Explanation
@@ -81,4 +147,18 @@ if TYPE_CHECKING:
     from constructive.theory.values import value_bounds as value_bounds
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
-    __getattr__, __dir__, __all__ = attach(__name__, __file__)
+    __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list it is
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+        found = getattr(home, name, None)
+        if found is None:  # a module of its own
+            found = importlib.import_module(f"{home.__name__}.{name}")
+        globals()[name] = found  # next time it is there
+        return found
+
+    def __dir__() -> list[str]:
+        return ["__version__", *__all__]

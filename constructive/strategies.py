@@ -25,19 +25,16 @@ import numpy as np
 from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.generators import moment_curve_points
-from constructive.exact.float_model import model_named
 from constructive.instances.strategies import softmax_networks as softmax_networks  # noqa: PLC0414 - handed on
 from constructive.instances.strategies import twins as twins  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import specs as specs  # noqa: PLC0414 - handed on
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.programs import Program, drawn
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
-from constructive.support.errors import MissingExtraError
-from constructive.support.extras import hint
+from constructive.support.errors import MissingExtraError, hint
 from constructive.theory.bounds import RANK_ONE, SATURATED, THEOREMS, Theorem
 
 try:
@@ -310,29 +307,6 @@ def sequence_problems(  # noqa: D417 - Hypothesis fills in draw
             found.append(known[key])
         labelled.append(found if task == "seq2seq" else found[0])
     return SequenceProblem(drawn, labelled, task)
-
-
-@st.composite
-def programs(  # noqa: D417 - Hypothesis fills in draw
-    draw: st.DrawFn, model: str = "float32, pairwise", *, decoder: bool = False
-) -> Program:
-    """Programs that a model of floating-point evaluation allows.
-
-    `Program.of_layer` and `Program.of_decoder` evaluate them, with emulated rounding. What they
-    give is within the bound of the claim *executed* for this model.
-
-    Args:
-        model: of `exact.float_model`, such as "float32, pairwise, blocks of 16"
-        decoder: whether they evaluate decoders, not layers
-
-    Example:
-        >>> from hypothesis import find
-        >>> find(programs("float32, scaled"), lambda found: found.fused).logits
-        ('x', ('W_K', ('W_Q', 'e')))
-    """
-    storage = model.partition(",")[0]
-    row = model_named(model, storage, decoder=decoder)
-    return drawn(row, lambda options: draw(st.sampled_from(options)), decoder=decoder)
 
 
 _TOKENS: list[st.SearchStrategy[Any]] = [

@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import metadata
 from pathlib import Path
 
-from constructive.support.version import DISTRIBUTION, __version__
+from constructive import DISTRIBUTION, __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 

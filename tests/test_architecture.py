@@ -196,6 +196,20 @@ def test_what_is_shown_of_the_package_is_what_is_public():
     assert {"certify", "generators"} <= set(constructive.__all__)
 
 
+def test_editors_are_told_what_is_imported():
+    """The table in `constructive/__init__.py`, and the imports for type checkers below it."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    (told,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If)
+        and not node.orelse
+        and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    found = {alias.name: node.module for node in told.body for alias in node.names}
+    assert found == {name: f"constructive.{home}" for name, home in constructive._HOMES.items()}
+
+
 def test_names_which_are_not_there_are_no_attributes():
     with pytest.raises(AttributeError, match="module 'constructive' has no attribute 'nothing'"):
         _ = constructive.nothing

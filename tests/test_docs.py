@@ -180,9 +180,7 @@ def test_links_of_proofs_are_turned_to_their_place_on_the_site():
     assert pages.turned(text) == turned
 
 
-@pytest.mark.parametrize(
-    "place", ["docs/tutorial.md", "docs/rocq.md", "proofs/6-theorem-1.md"]
-)
+@pytest.mark.parametrize("place", ["docs/tutorial.md", "docs/rocq.md", "proofs/6-theorem-1.md"])
 def test_theorem_1_is_stated_in_the_same_words_everywhere(place):
     first = stated((ROOT / "README.md").read_text())
     assert "(all of them if T < n)" in first

@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from constructive.support.files import replacing
-from constructive.support.reading import reading
+from constructive.support.files import reading, replacing
 from constructive.support.tables import Sheet, Shown
 from constructive.support.verdict import Claim, Verdict, no_boolean
 

@@ -1,4 +1,4 @@
-"""`ClaimFamily`: one type of weights, with the claims about them and how they are certified."""
+"""All claims by name, and `ClaimFamily`: one type of weights, and how it is certified."""
 
 import platform
 from abc import ABC, abstractmethod
@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NoReturn
 import flint
 import numpy as np
 
+from constructive import __version__
 from constructive.certificates.certificate import (
     DECODER_FORMAT,
     FORMAT,
@@ -16,11 +17,16 @@ from constructive.certificates.certificate import (
     SEQUENCE_FORMAT,
     Certificate,
 )
-from constructive.certificates.claims.impossible import AllWeights
-from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.certificates.claims.options import CertifyOptions
-from constructive.certificates.claims.paired import judge
-from constructive.certificates.claims.registry import CLAIMS
+from constructive.certificates.claims import paired
+from constructive.certificates.claims.error import ERROR
+from constructive.certificates.claims.executed import DECODER_EXECUTED, EXECUTED
+from constructive.certificates.claims.grouping import GROUPING, WIDE_GROUPING
+from constructive.certificates.claims.impossible import IMPOSSIBLE, AllWeights
+from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
+from constructive.certificates.claims.rank import DECODER_RANK, RANK
+from constructive.certificates.claims.readout import READOUT
+from constructive.certificates.claims.recites import RECITES
+from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
@@ -35,9 +41,22 @@ from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import digest
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
-from constructive.support.fingerprint import fingerprint
+from constructive.support.stored import fingerprint
 from constructive.support.verdict import Claim
-from constructive.support.version import __version__
+
+
+def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
+    return {kind.name: kind for kind in kinds}
+
+
+# A row for each family, in the order in which claims are judged. A new kind is a file and a line
+# here, its check among those of the checker, and a word in the help of `constructive certify`.
+CLAIMS = {
+    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, READOUT, EXECUTED),
+    "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
+    "sequences": _by_name(EQUALITY, SIZE),
+    "all weights": _by_name(IMPOSSIBLE),
+}
 
 # What a certificate says that it is about: the arrays, their hashes, and the programs.
 
@@ -162,9 +181,9 @@ class LayerFamily(ClaimFamily):
     def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
         """Prove claims about paired heads together, if they are of that proof; others in turn."""
         names = [kind.name for kind in subject.asked]
-        paired = judge.applies(subject.weights, subject.data)
-        if paired and set(names) <= set(judge.CLAIMS):
-            claims = judge.attempt(subject)
+        are_paired = paired.applies(subject.weights, subject.data)
+        if are_paired and set(names) <= set(paired.CLAIMS):
+            claims = paired.attempt(subject)
             if claims is not None:
                 return claims, PAIRED_FORMAT
         elif subject.options.executor is not None:
@@ -172,11 +191,11 @@ class LayerFamily(ClaimFamily):
                 f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved "
                 "in pieces, and have no executor=",
                 witness=type(subject.options.executor).__name__,
-                suggestion=f"paired heads with claims among {', '.join(judge.CLAIMS)}, or no "
+                suggestion=f"paired heads with claims among {', '.join(paired.CLAIMS)}, or no "
                 "executor=",
             )
-        elif paired:
-            judge.require_few(names, subject.data.num_examples)
+        elif are_paired:
+            paired.require_few(names, subject.data.num_examples)
         return super().judged(subject)
 
 

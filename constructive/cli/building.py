@@ -32,7 +32,7 @@ from constructive.cli.outputs import (
     require_predictions,
     save_predictions,
 )
-from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions import NAMES as CONSTRUCTION_NAMES
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
@@ -40,7 +40,7 @@ from constructive.support.progress import report
 if TYPE_CHECKING:
     Construction = str
 else:
-    Construction = StrEnum("Construction", {name: name for name in ("auto", *CONSTRUCTIONS)})
+    Construction = StrEnum("Construction", {name: name for name in ("auto", *CONSTRUCTION_NAMES)})
 """The values of --construction."""
 _AUTO = Construction("auto")
 FewestOr = Annotated[
@@ -179,6 +179,8 @@ def explain(
 
 def _described(explanation: "constructive.Explanation") -> dict[str, Any]:
     """Return what --json prints of it."""
+    from constructive.constructions.planning import CONSTRUCTIONS
+
     chosen = explanation.chosen
     return {
         "num_heads": explanation.num_heads,

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 import constructive
-from constructive.certificates.claims.registry import CLAIMS
 from constructive.cli.common import (
     CertificateFile,
     Data,
@@ -43,9 +42,9 @@ def certify_command(
         list[str] | None,
         typer.Option(
             help="What to prove, separated by commas or blanks in quotes. About a layer: "
-            f"{', '.join(CLAIMS['layer'])}; by default all that apply but readout and executed, "
-            f"and at most one grouping. About a decoder: {', '.join(CLAIMS['decoder'])}. "
-            f"About sequences: {', '.join(CLAIMS['sequences'])}."
+            "grouping, wide_grouping, rank, error, readout, executed; by default all that apply "
+            "but readout and executed, and at most one grouping. About a decoder: rank, recites, "
+            "executed. About sequences: equality, size."
         ),
     ] = None,
     epsilon: Annotated[

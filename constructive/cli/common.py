@@ -22,9 +22,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from constructive import __version__
 from constructive.cli.environment import environment
 from constructive.cli.spelling import options_of, spelled
-from constructive.support.errors import ConstructiveError, ParameterError
+from constructive.support.errors import ConstructiveError, ParameterError, as_ours
 from constructive.support.files import way_out
-from constructive.support.foreign import as_ours
 from constructive.support.progress import progress_to
 
 # Every command that writes a file has this, and calls `one_output` or `several_outputs`.

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 import numpy as np
 
-from constructive.support.version import DISTRIBUTION, __version__
+from constructive import DISTRIBUTION, __version__
 
 _THREADS = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",

@@ -11,8 +11,8 @@ import constructive
 from constructive.cli.common import Force, Quiet, Seed, WeightsFile, app, end, progress_bar
 from constructive.cli.outputs import Say, several_outputs
 from constructive.support.errors import DataError, MissingExtraError, shown
+from constructive.support.files import read_file
 from constructive.support.progress import report
-from constructive.support.reading import read_file
 
 _PIECE = 256  # Tokens that are decoded between two looks at the progress bar
 _DIGITS = 18  # Digits of a number that fits into 64 bits

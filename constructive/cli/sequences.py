@@ -21,8 +21,8 @@ from constructive.cli.common import (
 from constructive.cli.outputs import several_outputs
 from constructive.sequences.registry import CONSTRUCTIONS
 from constructive.support.errors import DataError
+from constructive.support.files import read_file
 from constructive.support.progress import report
-from constructive.support.reading import read_file
 from constructive.support.tables import new_table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from constructive.cli.common import Force, Jobs, Quiet, app, processes, progress
 from constructive.cli.outputs import require_no_dash, several_outputs
 from constructive.cli.recite import Limit, TextUnit, read_text
 from constructive.figures.gallery import FIGURES
-from constructive.support.reading import read_file
+from constructive.support.files import read_file
 
 if TYPE_CHECKING:
     Figure = str

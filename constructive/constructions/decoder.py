@@ -9,8 +9,7 @@ from constructive.constructions.wide_decoder import MANY, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.decoder import Decoder
 from constructive.support.arguments import require_known, require_seed
-from constructive.support.errors import ParameterError
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import ParameterError, in_three_parts
 
 DECODERS = {kind.parameters: kind for kind in (MANY, FEW)}
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from constructive import __version__
 from constructive.constructions import paired_heads, paired_search
 from constructive.constructions.construction import (
     FLOAT,
@@ -28,7 +29,7 @@ from constructive.constructions.construction import (
     Survey,
 )
 from constructive.constructions.multihead.assumptions import too_many_tokens
-from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.multihead.heads import KeyDirection
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.paired_heads import TOGETHER, Block, Coupling, Reader, Recipe, build
 from constructive.constructions.paired_search import SWEEP, Coarse, Ordered
@@ -46,7 +47,6 @@ from constructive.support.errors import (
 from constructive.support.parallel import Checkpoint, arrays_at, ordered_map, require_seen, shared
 from constructive.support.progress import report
 from constructive.support.stored import StoredArray
-from constructive.support.version import __version__
 from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
 
 # The readout of paired heads: one small system a pair, and an iteration for what couples them.

@@ -18,8 +18,7 @@ import numpy as np
 from constructive.support.arguments import is_integer, require_known, require_positive
 from constructive.support.arrays import Integers, private
 from constructive.support.errors import DataError, ParameterError, shown
-from constructive.support.files import replacing
-from constructive.support.reading import reading
+from constructive.support.files import reading, replacing
 
 # Tokens of texts: words, bytes, or the ids of any tokenizer.
 

@@ -15,7 +15,7 @@ from constructive.data.labels import Label, one_hot, require_classes, same_class
 from constructive.data.padded import Padded, as_padded, of_lengths
 from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, check_shapes
 from constructive.data.stored import StoredContexts, read_folder, write_folder
-from constructive.support.arguments import as_path
+from constructive.support.arguments import as_path, physical_memory
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
@@ -28,10 +28,8 @@ from constructive.support.arrays import (
     with_one,
 )
 from constructive.support.errors import DataError, FormatError, ParameterError
-from constructive.support.files import replacing
-from constructive.support.fingerprint import fingerprint
-from constructive.support.memory import physical_memory
-from constructive.support.reading import regular_file
+from constructive.support.files import regular_file, replacing
+from constructive.support.stored import fingerprint
 
 # Which examples are taken: indices, or a Boolean for each.
 

@@ -19,8 +19,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, owning
 from constructive.data.shapes import require_examples
 from constructive.support.arrays import Array, first_place
-from constructive.support.errors import AssumptionError, DataError
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import AssumptionError, DataError, in_three_parts
 
 
 @in_three_parts

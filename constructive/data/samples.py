@@ -11,8 +11,7 @@ from scipy.special import softmax
 from constructive.data.dataset import Dataset
 from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import DataError, ParameterError
-from constructive.support.extras import require
+from constructive.support.errors import DataError, ParameterError, require
 
 Positions = Literal["sinusoidal", "gaussian", "signs", "none"]
 

@@ -22,10 +22,8 @@ from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
 from constructive.support.arguments import as_path
 from constructive.support.arrays import Array, finite_array, first_place
 from constructive.support.errors import DataError, FormatError
-from constructive.support.files import replacing_folder
-from constructive.support.fingerprint import Fingerprint
-from constructive.support.reading import regular_file
-from constructive.support.stored import StoredArray
+from constructive.support.files import regular_file, replacing_folder
+from constructive.support.stored import Fingerprint, StoredArray
 
 FILES = tuple(f"{name}.npy" for name in ARRAYS)  # The files that every folder has
 _CLASSES = "classes.npy"

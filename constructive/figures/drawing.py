@@ -6,8 +6,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from constructive.support.errors import OutputError
-from constructive.support.extras import require
+from constructive.support.errors import OutputError, require
 from constructive.support.files import replacing
 
 # Colours of Okabe and Ito (2008), which readers with any colour vision tell apart.

@@ -20,7 +20,7 @@ from constructive.figures import drawing
 from constructive.layers.attend import attend, examples
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
-from constructive.support.extras import require
+from constructive.support.errors import require
 from constructive.theory.bounds import rank_one_capacity
 
 _FLOOR = 1e-12  # attention below this is drawn as this

@@ -23,6 +23,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
 from constructive.instances.graphs import GRAPHS, IR_VERSION, OPSET
 from constructive.instances.instance import Instance
@@ -32,10 +33,8 @@ from constructive.instances.vnnlib import version_1, version_2
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError, shown
-from constructive.support.files import replacing_folder
+from constructive.support.files import regular_file, replacing_folder
 from constructive.support.progress import report
-from constructive.support.reading import regular_file
-from constructive.support.version import DISTRIBUTION, __version__
 
 FORMAT = "constructive instance 1"  # In proof files
 # The folders of properties, as `--vnnlib` takes them; instances.csv has the first one.

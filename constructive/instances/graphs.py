@@ -13,8 +13,7 @@ from constructive.instances.network import Network
 from constructive.instances.properties import Box
 from constructive.instances.rounding import MODEL, logit_sizes
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
-from constructive.support.extras import require
+from constructive.support.errors import ParameterError, require
 
 if TYPE_CHECKING:
     from constructive.interop.onnx_graph import Graph

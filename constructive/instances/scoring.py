@@ -16,10 +16,9 @@ from constructive.instances.properties import Property
 from constructive.instances.radii import TOLERANCE
 from constructive.instances.vnnlib import read_property
 from constructive.support.arrays import Array
-from constructive.support.errors import FormatError
-from constructive.support.extras import require
+from constructive.support.errors import FormatError, require
+from constructive.support.files import GZIP, regular_file, unpacked
 from constructive.support.progress import report
-from constructive.support.reading import GZIP, regular_file, unpacked
 
 # Words of results files.
 SAYS = {

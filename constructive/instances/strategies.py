@@ -8,8 +8,7 @@ import numpy as np
 from constructive.instances.instance import Twins
 from constructive.instances.making import KINDS, planted
 from constructive.instances.network import Head, Network
-from constructive.support.errors import MissingExtraError
-from constructive.support.extras import hint
+from constructive.support.errors import MissingExtraError, hint
 
 try:
     from hypothesis import strategies as st

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.kernels.cases import GAP, Draft
+from constructive.kernels.cases import GAP, PART_OF_LEVEL, Draft
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
@@ -99,12 +99,7 @@ def answer(
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
     checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
-    sink = (
-        np.zeros(spec.heads[0])
-        if sinks is None
-        else (sinks == draft.level * spec.factor).astype(np.float64)
-    )
-    total = weights.sum(-1) + sink[:, None]
+    total = weights.sum(-1) + beside(draft, sinks)
     expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, v, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
@@ -132,6 +127,13 @@ def answer(
     return Answer(
         weights, expected, np.where(checked[..., None], slack, 0.0), checked, empty, guards
     )
+
+
+def beside(draft: Draft, sinks: Array | None) -> Array | float:
+    """Return 1 in rows whose winner is at 0 beside a sink at 0, (B, H, T_q)."""
+    if sinks is None:
+        return 0.0
+    return np.asarray((sinks[:, None] == 0.0) & (draft.levels == 0.0), dtype=np.float64)
 
 
 def _tell(
@@ -190,11 +192,11 @@ def tail_of_cap(spec: Spec) -> float:
     return 0.0 if spec.soft_cap is None else _TAIL * spec.keys * most_far(spec)
 
 
-def fused_error(spec: Spec, level: float) -> float:
+def fused_error(spec: Spec, level: Array) -> Array:
     """Return epsilon of Theorem 15: a winner's weight, if exp is fused with the subtraction."""
     unit, _, near = _arithmetic(spec)
     off = unit / 2.0 * (1.0 + LOGIT_ERROR) * level * math.log2(math.e)
-    return math.exp2(min(off, 1.0)) * (1.0 + near) - 1.0
+    return np.asarray(np.exp2(np.minimum(off, 1.0)) * (1.0 + near) - 1.0)
 
 
 def _arithmetic(spec: Spec) -> tuple[float, float, float]:
@@ -209,10 +211,11 @@ def far_below(
     if spec.soft_cap is not None:
         gap = 6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor
     # sqrt(head_dim) is rounded correctly, and exact where the comparison could be with equality.
-    least = gap * math.sqrt(spec.head_dim) if spec.scale is None else gap / spec.scale
-    bound = raw.dtype.type(least)
-    if bound < least:
-        bound = np.nextafter(bound, raw.dtype.type(np.inf))
+    least = np.asarray(gap * math.sqrt(spec.head_dim) if spec.scale is None else gap / spec.scale)
+    if spec.soft_cap is None:
+        least = least + PART_OF_LEVEL * np.abs(draft.levels[..., None])
+    bound = np.asarray(least, dtype=raw.dtype)
+    bound = np.where(bound < least, np.nextafter(bound, raw.dtype.type(np.inf)), bound)
     signed: Booleans = size <= raw.dtype.type(-_SAME_SIGN) * raw
     if bias is None:
         return signed & (raw <= -bound)
@@ -255,9 +258,11 @@ def _rounding(spec: Spec, draft: Draft, v: Array, total: Array, seen: Array) -> 
     merged = (1.0 + delta) / (1.0 - delta) * ((1.0 + unit) / (1.0 - unit)) ** (safe + 2.0)
     off = np.where(safe > 1.0, merged, 1.0)
     if draft.level:
-        level = abs(draft.level) * spec.factor if spec.soft_cap is None else spec.soft_cap
-        epsilon = fused_error(spec, level)
-        off = off * (1.0 + epsilon / (1.0 - epsilon) + (4.0 + (own > 1)) * unit)
+        size = np.abs(draft.levels) * spec.factor
+        epsilon = fused_error(spec, np.minimum(size, spec.soft_cap or np.inf))
+        off = np.where(
+            size > 0.0, off * (1.0 + epsilon / (1.0 - epsilon) + (4.0 + (own > 1)) * unit), off
+        )
     off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
     off = off - 1.0 + tail_of_cap(spec) * max(1.0, v.max() / v.min() / _RANGE)
     # A number of as many bits as the output has is what nearer numbers are rounded to.

@@ -21,8 +21,7 @@ from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
 from constructive.support.arguments import is_integer, require_known
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.errors import ConstructiveError, ParameterError
-from constructive.support.extras import require
+from constructive.support.errors import ConstructiveError, ParameterError, require
 from constructive.support.files import replacing
 
 # A picture of a head: which key each query should read, and which it read.

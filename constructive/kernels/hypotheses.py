@@ -11,6 +11,7 @@ from constructive.kernels.answer import (
     TANH_ERROR,
     Answer,
     averaged,
+    beside,
     bits_of_values,
     far,
     far_below,
@@ -95,29 +96,24 @@ def require_hypotheses(
     _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
     _require("there is no winner", rows & ~winners.any(-1))
     _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
-    if draft.near is None and spec.soft_cap is None:
-        close = rest & (raw > -abs(draft.level))
-        _require("a gap is smaller than the level", rows & close.any(-1))
     if draft.near is not None:
         elsewhere = near & ((raw != draft.near) | (size != -draft.near))
         _require("a near key is elsewhere", rows & elsewhere.any(-1))
+    raised = draft.levels != 0.0
     for head in range(spec.heads[0]):
         kept = (draft.q[:, head] != 0.0).astype(np.float32)
         there = (draft.k[:, head // spec.group] != 0.0).astype(np.float32)
-        count = kept @ there.swapaxes(-1, -2) - (draft.level_slot is not None and draft.level != 0)
+        count = kept @ there.swapaxes(-1, -2) - raised[:, head, :, None]
         many = (count > MOST_DIGITS) & visible[:, head]
         _require("a logit has more than four products", rows[:, head] & many.any(-1))
-    sink = _weights_of_sinks(spec, draft, sinks)
-    total = answer.weights.sum(-1) + sink[:, None]
+    _require("a sink is not far below the winner", rows & ~_known(spec, draft, sinks))
+    total = answer.weights.sum(-1) + beside(draft, sinks)
     expected = averaged(answer.weights, v)
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
     exact = (answer.slack == 0.0).all(-1)
-    raised = np.zeros_like(rows)
-    if draft.level_slot is not None and draft.level:
-        raised = draft.q[..., draft.level_slot] != 0.0
-        if sinks is not None or spec.soft_cap is not None:  # whose answers depend on the level
-            _require("a query is not at the level", rows & ~raised)
+    if spec.soft_cap is not None:  # the slope depends on the level
+        _require("a query is not at the level", rows & (draft.levels != draft.level))
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
     own, of_sums = bits_of_values(v)
@@ -134,20 +130,13 @@ def require_hypotheses(
     )
 
 
-def _weights_of_sinks(spec: Spec, draft: Draft, sinks: Array | None) -> Array:
-    """Return 1 for sinks beside a winner at 0 and 0 for those far below, (H,); refuse others."""
+def _known(spec: Spec, draft: Draft, sinks: Array | None) -> Booleans:
+    """Return rows whose sink is beside a winner at 0 or far below the winner, (B, H, T_q)."""
     if sinks is None:
-        return np.zeros(spec.heads[0])
-    level = draft.level * spec.factor
-    beside = (sinks == 0.0) & (level == 0.0)
-    below = sinks <= level - 2.0 * LOGIT_ERROR * abs(level) - _BELOW
-    if not (beside | below).all():
-        raise AssumptionError(
-            "a sink is neither beside a winner at 0 nor far below the winner",
-            witness=int(np.argmin(beside | below)),
-            suggestion="Problem.build",
-        )
-    return np.asarray(beside, dtype=np.float64)
+        return np.ones(draft.levels.shape, dtype=np.bool_)
+    level = draft.levels * spec.factor
+    below = sinks[:, None] <= level - 2.0 * LOGIT_ERROR * np.abs(level) - _BELOW
+    return np.asarray((beside(draft, sinks) > 0.0) | below)
 
 
 def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) -> None:
@@ -180,10 +169,8 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) ->
     if reason is not None:
         raise AssumptionError(reason, witness=spec.soft_cap, suggestion="a larger soft cap")
     if draft.level_slot is not None:
-        level = np.multiply.outer(
-            np.unique(draft.q[..., draft.level_slot]), draft.k[..., draft.level_slot]
-        )
-        if not np.isin(level, (0.0, draft.level)).all() or not draft.k[..., draft.level_slot].all():
+        of_keys = draft.k[..., draft.level_slot]
+        if (of_keys != of_keys[..., :1]).any():
             raise AssumptionError(
                 "levels of keys differ", witness=draft.level, suggestion="Problem.build"
             )

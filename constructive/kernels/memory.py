@@ -10,8 +10,7 @@ import numpy.typing as npt
 from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
-from constructive.support.extras import require
+from constructive.support.errors import ParameterError, require
 
 LAYOUTS = ("BHTd", "BTHd", "packed")
 

@@ -172,19 +172,20 @@ def attempt(spec: Spec, case: str) -> Problem | str:
         return f"q k is beyond {spec.dtype}, with this scale"
     turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
     slopes = np.where(turn % 2 == 0, kind.slope(spec), 0.0) if spec.alibi else None
-    sinks = _sinks(spec, draft.level * spec.factor) if spec.sink else None
+    sinks = _sinks(spec, draft.levels * spec.factor) if spec.sink else None
     bias = None if slopes is None else alibi(spec, slopes)
     values = codes(spec) * kind.unit
     found = answer(spec, draft, values, visible, bias, sinks)
     return Problem(spec, case, draft, values, visible, slopes, sinks, found)
 
 
-def _sinks(spec: Spec, level: float) -> Array:
+def _sinks(spec: Spec, levels: Array) -> Array:
     """Return logits of sinks, (H,): every other one is a winner at 0, all others are far below.
 
     A winner that is not at 0 may be off by a part of its size, so no sink is beside it; but so near
     that a sink without log2(e) takes the weight of a winner below 0.
     """
-    if level:
-        return np.full(spec.heads[0], level * (0.625 if level > 0.0 else 1.375))
+    if levels.any():
+        lowest = float(levels.min())
+        return np.full(spec.heads[0], lowest - abs(lowest) / 8.0 - max(64.0, abs(lowest) / 4.0))
     return np.where(sink_weights(spec) > 0, 0.0, _NO_SINK)

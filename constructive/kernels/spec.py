@@ -17,8 +17,7 @@ from constructive.support.arguments import (
     require_seed,
 )
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.errors import ParameterError, shown
-from constructive.support.extras import require
+from constructive.support.errors import ParameterError, require, shown
 
 # The formats of inputs and outputs of kernels: those of `exact.float_model`, and TF32.
 

@@ -18,8 +18,7 @@ from constructive.kernels.masks import (
 )
 from constructive.kernels.problem import Problem, attempt
 from constructive.kernels.spec import Spec
-from constructive.support.errors import MissingExtraError, ParameterError
-from constructive.support.extras import hint
+from constructive.support.errors import MissingExtraError, ParameterError, hint
 
 try:
     from hypothesis import strategies as st

@@ -27,12 +27,10 @@ from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
-from constructive.support.errors import DataError, ParameterError, shown
-from constructive.support.extras import require
-from constructive.support.files import replacing
-from constructive.support.reading import unpacked
+from constructive.support.errors import DataError, ParameterError, require, shown
+from constructive.support.files import replacing, unpacked
+from constructive.support.stored import Form, load_tensors, require_only, serialized
 from constructive.support.tables import Sheet, Shown
-from constructive.support.tensors import Form, load, require_only, serialized
 
 # What the parts of a decoder have to be, and what it is given. Each check raises what it says.
 
@@ -181,7 +179,7 @@ def read(path: str | Path, make: Callable[..., Made]) -> Made:
         )
 
     others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
-    return load(path, FORM, made, others)
+    return load_tensors(path, FORM, made, others)
 
 
 def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:

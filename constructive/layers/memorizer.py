@@ -30,18 +30,16 @@ from constructive.layers.record import (
     read_record,
     require_float_layer,
 )
-from constructive.support import tensors
 from constructive.support.arrays import UNREADABLE, Array, as_array
-from constructive.support.errors import DataError, ParameterError
-from constructive.support.extras import require
+from constructive.support.errors import DataError, ParameterError, in_three_parts, require
 from constructive.support.files import replacing
-from constructive.support.foreign import in_three_parts
+from constructive.support.stored import Form, load_tensors, require_only, serialized
 from constructive.support.tables import Sheet, Shown
 
 # The file of a memorizer: tensors of a layer, and its record as JSON in the metadata.
 
 
-FORM = tensors.Form(
+FORM = Form(
     "constructive memorizer 1", "record", "a memorizer", "Memorizer.save or `constructive build`"
 )
 
@@ -51,7 +49,7 @@ Made = TypeVar("Made")
 def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) -> None:
     """Write it, whole or not at all. Raises ParameterError for weights that are not floats."""
     written = json.dumps(dataclasses.asdict(record))
-    content = tensors.serialized(layer.tensors, {"format": FORM.name, FORM.key: written})
+    content = serialized(layer.tensors, {"format": FORM.name, FORM.key: written})
     with replacing(path) as file:
         file.write(content)
 
@@ -62,12 +60,12 @@ def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], 
     def made(arrays: dict[str, Array], fields: dict[str, Any]) -> Made:
         record = read_record(fields)
         layer = _layer(arrays, record.precision)
-        tensors.require_only(arrays, layer.tensors)
+        require_only(arrays, layer.tensors)
         if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
             raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
         return make(layer, record)
 
-    return tensors.load(path, FORM, made)
+    return load_tensors(path, FORM, made)
 
 
 def _layer(arrays: dict[str, Array], precision: int) -> Layer:

@@ -36,8 +36,7 @@ from constructive.sequences.storage import (
     network_from,
 )
 from constructive.support.arrays import Integers
-from constructive.support.errors import DataError, ParameterError
-from constructive.support.extras import require
+from constructive.support.errors import DataError, ParameterError, require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet, Shown, new_table
 

@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Self
 
 from constructive.sequences.network import Network, Number, SparseMatrix
 from constructive.support.errors import ParameterError
-from constructive.support.files import replacing
-from constructive.support.reading import reading
+from constructive.support.files import reading, replacing
 
 Json = Any  # What the json module reads and writes
 

@@ -1,8 +1,9 @@
 """Argument checks shared by all public functions."""
 
+import math
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
 
@@ -74,6 +75,20 @@ def require_known(name: str, value: object, known: Iterable[str]) -> None:
         )
 
 
+def refuse(asked: Mapping[str, object], kind: str, others: Iterable[str] = ()) -> ParameterError:
+    """Return the error about what is asked of a kind that does not take it.
+
+    asked: what that is, in words such as "window=", and its values
+    kind: as users write it, such as "parameters='few'";  others: the same of kinds that do take it
+    """
+    words, values = " and ".join(asked), tuple(asked.values())
+    return ParameterError(
+        f"{kind} does not take {words}",
+        witness=values[0] if len(values) == 1 else values,
+        suggestion=" or ".join([*others, f"no {words}"]),
+    )
+
+
 def require_seed(seed: object) -> None:
     """Raise ParameterError for what is not a non-negative integer."""
     if not is_integer(seed) or operator.index(seed) < 0:  # type: ignore[arg-type] # just asked
@@ -109,3 +124,36 @@ def as_path(path: object) -> Path:
         witness=type(path).__name__,
         suggestion='a string such as "data.npz", or a pathlib.Path',
     )
+
+
+def physical_memory() -> float:
+    """Return the bytes of memory of this machine; infinity where it does not say.
+
+    Example:
+        >>> physical_memory() > 1e6
+        True
+    """
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def require_memory(what: str, num_bytes: int, suggestion: str) -> None:
+    """Raise ParameterError for arrays that are larger than the memory of this machine.
+
+    Example:
+        >>> require_memory("contexts", 10**18, "fewer examples")
+        Traceback (most recent call last):
+            ...
+        constructive.ParameterError: contexts of 1,000,000,000 GB do not fit into memory
+          witness: 1000000000000000000
+          try: fewer examples
+    """
+    if num_bytes > physical_memory():
+        size = f"{num_bytes // 10**9:,} GB" if num_bytes < 10**30 else "more than 10^21 GB"
+        raise ParameterError(
+            f"{what} of {size} do not fit into memory",
+            witness=num_bytes if num_bytes < 10**30 else size,
+            suggestion=suggestion,
+        )

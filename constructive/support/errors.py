@@ -1,6 +1,11 @@
 """Errors in three parts: what failed with its value, a witness, and what to try."""
 
-from typing import Any
+import importlib
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from numpy.linalg import LinAlgError
 
 _LONGEST = 200  # Bits of an integer, or characters, which a message shows whole
 
@@ -99,3 +104,113 @@ class OutOfMemoryError(ConstructiveError, MemoryError):
 
 class MissingExtraError(ConstructiveError, ImportError):
     """A feature needs an optional dependency that is not installed."""
+
+
+# Optional dependencies.
+
+
+def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
+    """Import an optional module.
+
+    Example:
+        >>> require("no_such_module", extra="demo", purpose="the demo")
+        Traceback (most recent call last):
+            ...
+        constructive.MissingExtraError: the demo needs no_such_module, which is not installed
+          witness: no_such_module
+          try: pip install ".[demo]" in a checkout of constructive
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        message = f"{purpose} needs {package}, which is not installed"
+        raise MissingExtraError(message, witness=package, suggestion=hint(extra)) from error
+
+
+def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
+    """Import modules that none of our extras brings; what to install for each is its value.
+
+    Example:
+        >>> require_packages({"no_such_module": "no-such-thing"}, purpose="the adapter")
+        Traceback (most recent call last):
+            ...
+        constructive.MissingExtraError: the adapter needs no-such-thing, which is not installed
+          witness: no-such-thing
+          try: pip install no-such-thing
+    """
+    for module, package in packages.items():
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            absent = getattr(error, "name", None) == module.partition(".")[0]
+            reason = "is not installed" if absent else f"cannot be imported: {error}"
+            message = f"{purpose} needs {package}, which {reason}"
+            how = f"pip install {package}" if absent else f"another version of {package}"
+            raise MissingExtraError(message, witness=package, suggestion=how) from error
+
+
+def hint(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    Example:
+        >>> hint("torch")
+        'pip install ".[torch]" in a checkout of constructive'
+    """
+    return f'pip install ".[{extra}]" in a checkout of constructive'
+
+
+# Errors of Python and numpy that data can cause.
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def as_ours(error: MemoryError | LinAlgError) -> ConstructiveError:
+    """Return the error that says in three parts what Python and numpy say in one.
+
+    Example:
+        >>> print(as_ours(LinAlgError("SVD did not converge")))
+        an algorithm of linear algebra failed on these numbers
+          witness: SVD did not converge
+          try: entries of data and weights that are closer to 1
+    """
+    if isinstance(error, ConstructiveError):
+        return error
+    witness = str(error) or None  # numpy names the array that did not fit
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError(
+            "this needs more memory than is free",
+            witness=witness,
+            suggestion="fewer or smaller examples, or data in a folder, whose contexts stay on "
+            "disk",
+        )
+    return PrecisionError(
+        "an algorithm of linear algebra failed on these numbers",
+        witness=witness,
+        suggestion="entries of data and weights that are closer to 1",
+    )
+
+
+def in_three_parts(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let a function raise `OutOfMemoryError` and `PrecisionError` for what numpy raises.
+
+    Example:
+        >>> import numpy as np
+        >>> in_three_parts(np.linalg.inv)([[0.0]])
+        Traceback (most recent call last):
+            ...
+        constructive.PrecisionError: an algorithm of linear algebra failed on these numbers
+          witness: Singular matrix
+          try: entries of data and weights that are closer to 1
+    """
+
+    @wraps(function)
+    def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except (MemoryError, LinAlgError) as error:
+            raise as_ours(error) from error
+
+    return called

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from constructive.support.errors import FormatError, OutputError, ParameterError, shown
 from constructive.support.files import is_temporary, replacing
-from constructive.support.fingerprint import fingerprint
 from constructive.support.progress import report
+from constructive.support.stored import fingerprint
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -1,24 +1,29 @@
-"""Arrays in .npy files, of which rows are read when they are needed.
+"""Arrays in files: rows of .npy when they are needed, .safetensors, and their SHA-256.
 
 Blocks are mapped, as that copies nothing. A mapping lives as long as the block, so that a process
 does not count more pages of the file as its memory than it works on. Rows here and there are read
 one by one, as a mapping would bring in the pages around each of them.
 """
 
+import hashlib
+import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load as deserialize
+from safetensors.numpy import save
 
-from constructive.support.arrays import row_chunks
+from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import FormatError
-from constructive.support.reading import regular_file
+from constructive.support.files import reading, regular_file
 
 BLOCK_BYTES = 16 << 20  # Size of the blocks in which a whole array is read
 
@@ -148,3 +153,126 @@ def _one_by_one(index: npt.NDArray[Any], total: int) -> bool:
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+# The SHA-256 of arrays, as certificates have it.
+
+
+class Fingerprint:
+    """SHA-256 of arrays: for each its name, dtype and shape as a line, then its bytes, in C order.
+
+    Example:
+        >>> whole, blocks = Fingerprint(), Fingerprint()
+        >>> whole.add("targets", np.array([1.0, 2.0]))
+        >>> blocks.begin("targets", np.dtype("f8"), (2,))
+        >>> for block in ([1.0], [2.0]):
+        ...     blocks.block(np.array(block))
+        >>> whole.digest() == blocks.digest()
+        True
+    """
+
+    def __init__(self) -> None:
+        self._hashed = hashlib.sha256()
+
+    def begin(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        """Begin with an array, whose blocks come next."""
+        self._hashed.update(f"{name} {dtype.newbyteorder('<').str} {list(shape)}\n".encode())
+
+    def block(self, array: npt.NDArray[Any]) -> None:
+        """Add entries, of the dtype that was named."""
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        self._hashed.update(little.data)
+
+    def add(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Add a whole array."""
+        self.begin(name, array.dtype, array.shape)
+        self.block(array)
+
+    def digest(self) -> bytes:
+        """Return the hash of what was added so far."""
+        return self._hashed.digest()
+
+
+def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return the `Fingerprint` of whole arrays, by their names in files.
+
+    Example:
+        >>> fingerprint({"targets": np.array([1.0])}).hex()[:16]
+        'fd807a0555012eb8'
+    """
+    hashed = Fingerprint()
+    for name, array in arrays.items():
+        hashed.add(name, array)
+    return hashed.digest()
+
+
+# Arrays in .safetensors files.
+
+
+Made = TypeVar("Made")
+
+_LENGTH = 8  # Bytes that say how long the header is; and what its end is a multiple of
+
+
+def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
+    """Return the content of a .safetensors file.
+
+    Example:
+        >>> content = serialized({"weights": np.zeros(1)}, {"b": "2", "a": "1"})
+        >>> content[8:44]
+        b'{"__metadata__": {"a": "1", "b": "2"'
+    """
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    content = save(arrays, metadata=dict(metadata))
+    stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
+    header = json.dumps(json.loads(content[_LENGTH:stop]), sort_keys=True, ensure_ascii=False)
+    encoded = header.encode()
+    encoded += b" " * (-len(encoded) % _LENGTH)
+    return len(encoded).to_bytes(_LENGTH, "little") + encoded + content[stop:]
+
+
+class Form(NamedTuple):
+    """What a kind of file is."""
+
+    name: str  # its format, as the metadata have it
+    key: str  # of the description in the metadata
+    what: str  # what is in it, in words
+    written_by: str  # who writes such files
+
+
+def require_only(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
+    """Raise ValueError for tensors that a reader leaves out: weights of another kind of layer.
+
+    Example:
+        >>> require_only({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
+        Traceback (most recent call last):
+            ...
+        ValueError: it has tensors that are not known: slopes
+    """
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise ValueError(f"it has tensors that are not known: {', '.join(unknown)}")
+
+
+def load_tensors(
+    path: str | Path,
+    form: Form,
+    make: Callable[[dict[str, Array], Any], Made],
+    others: Mapping[str, Callable[[dict[str, Array], Any], Made]] | None = None,
+) -> Made:
+    """Return what `make` makes of the arrays and the description in a file."""
+    with reading(path, form.what, form.written_by) as content:
+        if content.startswith(b"PK"):
+            raise ValueError("it is a zip archive, as data sets are")
+        try:
+            tensors = deserialize(content)
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error
+        stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
+        metadata = json.loads(content[_LENGTH:stop]).get("__metadata__") or {}
+        found = metadata.get("format")
+        makers = {form.name: make, **(others or {})}
+        if found not in makers:
+            raise ValueError(f"its format is {found!r}, not {form.name!r}")
+        said = metadata[form.key] if found == form.name else metadata.get(form.key, "null")
+        return makers[found](tensors, json.loads(said))

@@ -35,8 +35,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array, Booleans, Integers, row_chunks
-from constructive.support.components import components
+from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
 
 # What tokens span, and what differences within contexts span, exactly.
 #

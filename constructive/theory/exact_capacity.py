@@ -30,9 +30,8 @@ from constructive.data.shapes import require_examples
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
-from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.errors import CapacityError, ParameterError, in_three_parts
 from constructive.support.files import replacing
-from constructive.support.foreign import in_three_parts
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import report
 from constructive.support.tables import Sheet, Shown, new_table

@@ -22,8 +22,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from constructive.support import tables
-from constructive.support.errors import ParameterError
-from constructive.support.extras import require
+from constructive.support.errors import ParameterError, require
 from constructive.support.progress import report
 from constructive.support.verdict import Verdict
 

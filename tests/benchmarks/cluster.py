@@ -20,10 +20,10 @@ import numpy as np
 from compare import Report, forget_peak, heads_for, measure_in, memory
 
 from constructive import build_memorizer, certify, generators
-from constructive.certificates.claims.paired import entries
+from constructive.certificates.claims import pairs
 from constructive.constructions import paired_heads, paired_search
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.multihead.heads import KeyDirection
 
 SIZE, WIDTH = 32, 64
 
@@ -64,9 +64,9 @@ def agreement(total):
         "top": np.zeros(4096),
         "bottom": np.zeros(4096),
     }
-    entries._disagreeing(entries._Piece(arrays, 0, 64, count))
+    pairs._disagreeing(pairs._Piece(arrays, 0, 64, count))
     start = time.process_time()
-    entries._disagreeing(entries._Piece(arrays, 0, 4096, count))
+    pairs._disagreeing(pairs._Piece(arrays, 0, 4096, count))
     return {"seconds": (time.process_time() - start) / (4096 * count)}
 
 

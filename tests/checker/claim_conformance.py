@@ -6,7 +6,7 @@ import re
 
 from constructive import Certificate, Verdict, check
 from constructive.certificates.claims.impossible import AllWeights
-from constructive.certificates.claims.options import CertifyOptions
+from constructive.certificates.claims.kind import CertifyOptions
 from constructive.certificates.families import ALL_WEIGHTS, family_of
 
 OPTIONS = {field.name for field in dataclasses.fields(CertifyOptions)}

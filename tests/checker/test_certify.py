@@ -28,7 +28,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.certificates.claims.options import CertifyOptions
+from constructive.certificates.claims.kind import CertifyOptions
 
 
 def with_layer(memorizer, **changes):

@@ -10,7 +10,7 @@ from islands import FOLDER, modules_loaded_by
 
 from constructive import Dataset
 from constructive.certificates.claims.impossible import AllWeights
-from constructive.certificates.claims.registry import CLAIMS
+from constructive.certificates.families import CLAIMS
 
 OF_KIND = {
     "own contexts": ("grouping", "rank", "error", "readout"),

@@ -19,7 +19,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.certificates.claims import error, evaluation, rank, readout
+from constructive.certificates.claims import error, rank, readout
 from constructive.exact import modular, verified
 from constructive.exact.directed import working_precision
 from constructive.layers import extended
@@ -35,7 +35,7 @@ def evaluated(residuals, *, radii=None, readout=1.0, exponents=None, midpoints=N
     radii = np.zeros_like(residuals) if radii is None else np.array(radii).reshape(residuals.shape)
     balls = [arb(x, r) for x, r in zip(residuals.ravel(), radii.ravel(), strict=True)]
     exponents = np.zeros(len(residuals), dtype=np.int64) if exponents is None else exponents
-    return evaluation.Evaluation(
+    return error.Evaluation(
         100,
         arb_mat(*residuals.shape, balls),
         arb(readout),
@@ -182,7 +182,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
     enclosed, exact = (extended.enclose(layer, prec) for prec in (bits, 300))
-    found = evaluation.evaluate(enclosed, data, representation=True)
+    found = error.evaluate(enclosed, data, representation=True)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()
     assert (largest >= 2.0 ** (found.exponents - 1)).all()
@@ -200,7 +200,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
             assert middle <= found.largest_residual
             assert middle * power <= found.largest_scaled_residual
         assert largest_of(enclosed.readout) <= found.readout
-    without = evaluation.evaluate(enclosed, data, representation=False)
+    without = error.evaluate(enclosed, data, representation=False)
     assert without.midpoints is None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from constructive.support.tensors import serialized
+from constructive.support.stored import serialized
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 ONES = {

@@ -20,12 +20,9 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims.paired import entries as paired_entries
-from constructive.certificates.claims.paired import judge as claims
-from constructive.certificates.claims.paired.examples import Examples
-from constructive.certificates.claims.paired.readouts import Readouts
-from constructive.certificates.claims.paired.residuals import residuals_of
-from constructive.certificates.claims.paired.scan import Scan
+from constructive.certificates.claims import paired as claims
+from constructive.certificates.claims.paired import residuals_of
+from constructive.certificates.claims.pairs import Examples, Readouts, Scan, evaluate
 from constructive.support.verdict import pack
 
 FILES = FILES_OF[Dataset]
@@ -139,7 +136,7 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
     examples = Examples.of(memorizer, data)
     readouts = Readouts.of(examples, memorizer)
     scan = Scan.of(examples, readouts.unlike)
-    entries = paired_entries.evaluate(examples, scan)
+    entries = evaluate(examples, scan)
     residuals = residuals_of(examples, entries, scan.second, readouts)
     layer = checker.scan.Layer(
         memorizer.layer.tensors,

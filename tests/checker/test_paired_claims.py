@@ -10,17 +10,8 @@ import pytest
 from paired_parts import small_pairs, strongly_coupled
 
 from constructive import Dataset, Memorizer, Verdict, build_memorizer, generators
-from constructive.certificates.claims import readout
-from constructive.certificates.claims.paired import (
-    entries,
-    examples,
-    inverse,
-    judge,
-    reading,
-    residuals,
-)
-from constructive.certificates.claims.paired.readouts import Readouts
-from constructive.certificates.claims.paired.scan import Scan
+from constructive.certificates.claims import paired, pairs, readout
+from constructive.certificates.claims.pairs import Readouts, Scan
 from constructive.exact import verified
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import pack
@@ -32,8 +23,8 @@ def built():
 
 
 def steps_of(memorizer, data):
-    read = examples.Examples.of(memorizer, data)
-    return read, entries.evaluate(read, Scan.of(read, None))
+    read = pairs.Examples.of(memorizer, data)
+    return read, pairs.evaluate(read, Scan.of(read, None))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +34,7 @@ def steps(built):
 
 def test_constants():
     with mpmath.workprec(200):
-        assert mpmath.exp(-(examples.MARGIN - 1)) < examples.TAIL < 1e-17
+        assert mpmath.exp(-(pairs.MARGIN - 1)) < pairs.TAIL < 1e-17
     assert 0 < verified.EXPONENTIAL_ERROR < 1e-10
 
 
@@ -57,10 +48,10 @@ def test_layers_are_brought_to_size_one_exactly(built, scale):
     layer = memorizer.layer
     moved = dataclasses.replace(layer, query_weights=layer.query_weights * power)
     moved = Memorizer(moved, memorizer.record)
-    plain = examples.Examples.of(*built)
-    read = examples.Examples.of(moved, Dataset(data.contexts / power, data.queries, data.targets))
+    plain = pairs.Examples.of(*built)
+    read = pairs.Examples.of(moved, Dataset(data.contexts / power, data.queries, data.targets))
     assert read.exponent == plain.exponent - scale
-    both = [reading.Tokens.of(each, np.arange(13)) for each in (read, plain)]
+    both = [pairs.Tokens.of(each, np.arange(13)) for each in (read, plain)]
     for name in ("query_weights", "queries", "key"):
         assert (getattr(read, name) == getattr(plain, name)).all()
     for name in ("contexts", "scores", "largest"):
@@ -83,27 +74,27 @@ def layer_key(layer):
 def test_heads_which_are_too_large(built, size, words):
     memorizer, data = built
     layer = dataclasses.replace(memorizer.layer, query_weights=memorizer.layer.query_weights * size)
-    with pytest.raises(examples.UndecidedError, match=words):
-        examples.Examples.of(Memorizer(layer, memorizer.record), data)
+    with pytest.raises(pairs.UndecidedError, match=words):
+        pairs.Examples.of(Memorizer(layer, memorizer.record), data)
 
 
 def test_more_terms_than_bounds_cover(built, monkeypatch):
     """13 examples of 3 tokens of 5 entries, and 8 heads: 40 terms are the most."""
     for longest, widest, fits in ((40, 5, True), (39, 5, False), (40, 4, False)):
-        monkeypatch.setattr(examples, "LONGEST", longest)
-        monkeypatch.setattr(examples, "_WIDEST", widest)
+        monkeypatch.setattr(pairs, "LONGEST", longest)
+        monkeypatch.setattr(pairs, "_WIDEST", widest)
         if fits:
-            assert examples.Examples.of(*built).has_extra
+            assert pairs.Examples.of(*built).has_extra
             continue
-        with pytest.raises(examples.UndecidedError, match=f"more than {longest} terms"):
-            examples.Examples.of(*built)
+        with pytest.raises(pairs.UndecidedError, match=f"more than {longest} terms"):
+            pairs.Examples.of(*built)
 
 
 def test_where_no_example_is_left_over_none_is_extra(built):
     memorizer, data = built
     stops = [head.stop for head in memorizer.record.heads[1::2]]
     full = changed(memorizer, with_stops(memorizer.record, [*stops[:3], 13]))
-    assert not examples.Examples.of(full, data).has_extra
+    assert not pairs.Examples.of(full, data).has_extra
 
 
 def test_blocks_which_are_singular(steps):
@@ -111,8 +102,8 @@ def test_blocks_which_are_singular(steps):
     own = found.own.copy()
     for value in (own[0] * 0, np.full(5, np.nan)):
         own[0] = own[1] = value
-        with pytest.raises(examples.UndecidedError, match="singular in float64"):
-            inverse.bound_inverse(read, found._replace(own=own))
+        with pytest.raises(pairs.UndecidedError, match="singular in float64"):
+            paired.bound_inverse(read, found._replace(own=own))
 
 
 def test_layers_which_do_more_than_copy(built, steps):
@@ -121,32 +112,32 @@ def test_layers_which_do_more_than_copy(built, steps):
         stored = getattr(memorizer.layer, name)
         for factor in (3, 0, 1.5):
             layer = dataclasses.replace(memorizer.layer, **{name: factor * stored})
-            with pytest.raises(examples.UndecidedError, match="do more than copy"):
+            with pytest.raises(pairs.UndecidedError, match="do more than copy"):
                 Readouts.of(steps[0], Memorizer(layer, memorizer.record))
     for power in (-1060, 1000):  # W_V W_O W_D is not exact then
         layer = dataclasses.replace(
             memorizer.layer, readout_weights=np.ldexp(memorizer.layer.readout_weights, power),
             value_weights=np.ldexp(memorizer.layer.value_weights, 60 if power > 0 else 0),
         )  # fmt: skip
-        with pytest.raises(examples.UndecidedError, match="leaves the range"):
+        with pytest.raises(pairs.UndecidedError, match="leaves the range"):
             Readouts.of(steps[0], Memorizer(layer, memorizer.record))
     values = memorizer.layer.value_weights.copy()
     values[2] += 1
     values[4] += 1
     layer = dataclasses.replace(memorizer.layer, value_weights=values)
-    with pytest.raises(examples.UndecidedError, match="more than one pair do not cancel"):
+    with pytest.raises(pairs.UndecidedError, match="more than one pair do not cancel"):
         Readouts.of(steps[0], Memorizer(layer, memorizer.record))
 
 
 def test_a_head_without_a_partner_reads_nothing():
     data = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
     odd = build_memorizer(data, num_heads=7, construction="paired")
-    Readouts.of(examples.Examples.of(odd, data), odd)
+    Readouts.of(pairs.Examples.of(odd, data), odd)
     values = odd.layer.value_weights.copy()
     values[6, 0] = 1e-9
     reads = changed(odd, value_weights=values)
-    with pytest.raises(examples.UndecidedError, match="the last head belongs to no pair"):
-        Readouts.of(examples.Examples.of(reads, data), reads)
+    with pytest.raises(pairs.UndecidedError, match="the last head belongs to no pair"):
+        Readouts.of(pairs.Examples.of(reads, data), reads)
 
 
 def test_pairs_of_several_sizes():
@@ -154,7 +145,7 @@ def test_pairs_of_several_sizes():
     memorizer, data = strongly_coupled()
     memorizer = changed(memorizer, with_stops(memorizer.record, [4, 7, 10, 13]))
     read, found = steps_of(memorizer, data)
-    bound = inverse.Coupling(read, found)
+    bound = paired.Coupling(read, found)
     shown = np.stack([bound(row) for row in np.eye(13)], axis=1)
     blocks = [block for *_, run in bound.runs for block in run]
     assert np.isfinite(shown).all()
@@ -169,8 +160,8 @@ def test_pairs_of_several_sizes():
 
 def residual_claims(steps, evaluated, slack, epsilon, exponent=0):
     evaluated = np.array(evaluated, dtype=float).reshape(13, -1)
-    found = residuals.Residuals(evaluated, np.full(evaluated.shape, slack), exponent)
-    return judge._error(steps[0], found, epsilon)
+    found = paired.Residuals(evaluated, np.full(evaluated.shape, slack), exponent)
+    return paired._error(steps[0], found, epsilon)
 
 
 @pytest.mark.parametrize("exponent", [-1060, -40, 0, 900])
@@ -224,12 +215,12 @@ def test_one_output_of_several_is_named(steps):
 
 
 def readout_claim(steps, delta, *, spread=3.0, contraction=0.25, worst=0.5, weight=2.0, **more):
-    found = inverse.Inverse(np.full(13, weight), contraction, spread)
+    found = paired.Inverse(np.full(13, weight), contraction, spread)
     values = np.zeros((13, 1))
     values[7] = worst
-    near = residuals.Residuals(values, np.zeros((13, 1)), more.get("exponent", 5))
+    near = paired.Residuals(values, np.zeros((13, 1)), more.get("exponent", 5))
     read = dataclasses.replace(steps[0], exponent=more.get("of_contexts", 3))
-    return judge._readout(read, found, near, delta)
+    return paired._readout(read, found, near, delta)
 
 
 @pytest.mark.parametrize("shift", [-1000, 0, 1000])
@@ -270,7 +261,7 @@ def test_distances_beyond_all_floats(steps):
 @pytest.mark.parametrize("exponent", [-900, -3, 0, 5])
 def test_ranks_are_those_of_the_order(steps, exponent):
     steps = dataclasses.replace(steps[0], exponent=exponent), steps[1]
-    claim = judge._rank("s", *steps, inverse.Inverse(np.ones(13), 0.5, 1.0))
+    claim = paired._rank("s", *steps, paired.Inverse(np.ones(13), 0.5, 1.0))
     assert claim.verdict is Verdict.PROVED
     assert claim.evidence == {"order": pack(steps[0].order), "stops": pack(steps[0].stops)}
     shown = Fraction(claim.detail.split("others below ")[1].split(";")[0])
@@ -295,15 +286,15 @@ def with_stops(record, stops):
 def test_who_these_proofs_apply_to(built):
     memorizer, data = built
     record, layer = memorizer.record, memorizer.layer
-    assert judge.applies(memorizer, data)
+    assert paired.applies(memorizer, data)
     order = list(record.order)
     stops = [head.stop for head in record.heads[1::2]]
     assert stops[-1] == 12
-    assert judge.applies(changed(memorizer, with_stops(record, [*stops[:3], 13])), data)
+    assert paired.applies(changed(memorizer, with_stops(record, [*stops[:3], 13])), data)
     wide = np.concatenate([layer.query_weights, 0 * layer.query_weights], axis=2)
     keys = np.concatenate([layer.key_weights, 0 * layer.key_weights], axis=2)
-    assert judge.applies(changed(memorizer, query_weights=wide, key_weights=keys), data)
-    assert judge.applies(changed(memorizer, {"construction": "rank_one"}), data)  # by its weights
+    assert paired.applies(changed(memorizer, query_weights=wide, key_weights=keys), data)
+    assert paired.applies(changed(memorizer, {"construction": "rank_one"}), data)  # by its weights
     other_key = layer.key_weights.copy()
     other_key[7] += 1
     for other in (
@@ -318,22 +309,22 @@ def test_who_these_proofs_apply_to(built):
         changed(memorizer, query_weights=np.concatenate([wide[:, :, :1]] * 2, 2), key_weights=keys),
         changed(memorizer, key_weights=other_key),
     ):
-        assert not judge.applies(other, data)
-    assert not judge.applies(
+        assert not paired.applies(other, data)
+    assert not paired.applies(
         Memorizer(layer, TrainedRecord("L", scalar_targets=True, constant=False)), data
     )
     exact = build_memorizer(data.take(range(5)), num_heads=4, precision=150)
-    assert not judge.applies(Memorizer(exact.layer, record), data)
-    assert not judge.applies(memorizer, data.take(range(12)))
-    assert not judge.applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
+    assert not paired.applies(Memorizer(exact.layer, record), data)
+    assert not paired.applies(memorizer, data.take(range(12)))
+    assert not paired.applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
     one = Dataset(data.contexts[:, :1], data.queries, data.targets)
-    assert not judge.applies(memorizer, one)
+    assert not paired.applies(memorizer, one)
 
 
 def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
     data = generators.gaussian(num_examples=2, context_size=2, width=5, seed=3)
     two = build_memorizer(data, num_heads=2, construction="paired")
-    assert judge.applies(two, data)
+    assert paired.applies(two, data)
     heads = list(two.record.heads)
     one = dataclasses.replace(
         two.layer,
@@ -343,7 +334,7 @@ def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
         },
     )
     record = dataclasses.replace(two.record, heads=tuple(heads[:1]))
-    assert not judge.applies(Memorizer(one, record), data)
+    assert not paired.applies(Memorizer(one, record), data)
     wide = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
     built = build_memorizer(wide, num_heads=8, construction="paired")
     for stops, fits in (
@@ -352,11 +343,11 @@ def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
         ([0, 6, 6, 10], False),
         ([2, 4, 6, 8], False),
     ):
-        assert judge.applies(changed(built, with_stops(built.record, stops)), wide) == fits
+        assert paired.applies(changed(built, with_stops(built.record, stops)), wide) == fits
     odd = build_memorizer(wide, num_heads=7, construction="paired")
     keys = odd.layer.key_weights.copy()
     keys[6] += 1  # of a head without a partner
-    assert judge.applies(changed(odd, key_weights=keys), wide)
+    assert paired.applies(changed(odd, key_weights=keys), wide)
 
 
 def test_a_rank_which_no_weights_have_is_refuted(built):
@@ -364,16 +355,16 @@ def test_a_rank_which_no_weights_have_is_refuted(built):
     contexts, queries = data.contexts.copy(), data.queries.copy()
     contexts[7], queries[7] = contexts[2, ::-1], queries[2]
     twice = Dataset(contexts, queries, data.targets)
-    (claim,) = judge.prove(memorizer, twice, ["rank"], 1e-6, None)
+    (claim,) = paired.prove(memorizer, twice, ["rank"], 1e-6, None)
     assert (claim.verdict, claim.witness) == (Verdict.REFUTED, (2, 7))
-    error, rank = judge.prove(memorizer, twice, ["error", "rank"], 1e-6, None)
+    error, rank = paired.prove(memorizer, twice, ["error", "rank"], 1e-6, None)
     assert (error.name, rank.verdict) == ("error", Verdict.REFUTED)
-    (distance,) = judge.prove(memorizer, twice, ["readout"], 1e-6, None)
+    (distance,) = paired.prove(memorizer, twice, ["readout"], 1e-6, None)
     assert distance.verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("asked", [["rank"], ["error"], ["readout"], ["readout", "error"]])
 def test_what_is_asked_is_answered_in_its_order(built, asked):
-    claims = judge.prove(*built, asked, 1e-6, None)
+    claims = paired.prove(*built, asked, 1e-6, None)
     assert [claim.name for claim in claims] == asked
     assert {claim.verdict for claim in claims} == {Verdict.PROVED}

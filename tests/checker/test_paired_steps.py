@@ -15,7 +15,7 @@ from paired_parts import OfChecker, strongly_coupled
 from prover_parts import OfCertify
 
 from constructive import Memorizer
-from constructive.certificates.claims.paired import inverse
+from constructive.certificates.claims import paired
 from constructive.exact import upward
 
 SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
@@ -365,7 +365,7 @@ def test_where_coupling_does_not_contract_nothing_is_shown(who, radius):
     assert who.solve(Matrix(np.full((2, 2), radius / 2))) is None
 
 
-@pytest.mark.parametrize("factor", inverse.FACTORS)
+@pytest.mark.parametrize("factor", paired.FACTORS)
 def test_what_a_margin_shows_whoever_checks_finds(checker, factor):
     """With N' a step adds 1 at most; with every N between 0 and N' so does the same step."""
     found = 0
@@ -373,7 +373,7 @@ def test_what_a_margin_shows_whoever_checks_finds(checker, factor):
         rng = np.random.default_rng(seed)
         more = rng.random((5, 5)) ** 9
         more *= (1 - 10.0 ** -rng.uniform(1, 4)) / factor / np.abs(np.linalg.eigvals(more)).max()
-        if inverse.contracting(Matrix(more), 5, 1.0) is None:
+        if paired.contracting(Matrix(more), 5, 1.0) is None:
             continue
         found += 1
         for part in (1.0, 1 - 2.0**-16, rng.uniform(0.9, 1, (5, 5)), rng.random((5, 5))):
@@ -387,14 +387,14 @@ def test_rounding_counts_twice_for_a_margin():
     """N + 2^-16 N <= N' <= 2 (1 + 2^-16) N, and what rounding adds to N counts twice."""
     steps = OfCertify().steps(*strongly_coupled())
     parts = read, found = OfCertify().parts(steps)
-    less, more = inverse.Coupling(*parts), inverse.Coupling(*parts, inverse.MARGIN)
+    less, more = paired.Coupling(*parts), paired.Coupling(*parts, paired.MARGIN)
     for seed in range(3):
         w = np.random.default_rng(seed).uniform(1, 9, steps.total)
         assert (more(w) >= less(w) * (1 + 2.0**-17)).all()
         assert (more(w) <= 2 * (1 + 2.0**-15) * less(w)).all()
     grown = found._replace(own_error=found.own_error + 1e-6)
-    added = inverse.Coupling(read, grown)(w) - less(w)
-    assert np.allclose(inverse.Coupling(read, grown, 2.0)(w) - more(w), 2 * added, rtol=1e-3)
+    added = paired.Coupling(read, grown)(w) - less(w)
+    assert np.allclose(paired.Coupling(read, grown, 2.0)(w) - more(w), 2 * added, rtol=1e-3)
 
 
 # Distances.

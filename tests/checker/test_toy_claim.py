@@ -1,9 +1,6 @@
 """A new claim is a file and a line in the package, and a file and a line in the checker."""
 
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +9,8 @@ from claim_conformance import check_claim
 
 from constructive import Dataset, ParameterError, build_memorizer, certify, check, generators
 from constructive.certificates import check as checking
-from constructive.certificates.claims import registry
+from constructive.certificates.families import CLAIMS
 
-REGISTERED = "registry.HOMES['layer']['toy'] = 'toy_claim:TOY'"
 CLAIM = f"""
 from claim import Claim
 from files import require
@@ -43,7 +39,7 @@ def memorizer(data):
 
 @pytest.fixture
 def toy(monkeypatch):
-    monkeypatch.setitem(registry.HOMES["layer"], "toy", "toy_claim:TOY")
+    monkeypatch.setitem(CLAIMS["layer"], "toy", toy_claim.TOY)
 
 
 @pytest.fixture
@@ -63,9 +59,9 @@ def taught(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["TOY", "LIAR", "RECKLESS"])
 def test_what_a_claim_has_to_do(data, memorizer, monkeypatch, tmp_path, kind):
     """One that lies does not pass, nor does one whose evidence shows nothing."""
-    monkeypatch.setitem(registry.HOMES["layer"], "toy", f"toy_claim:{kind}")
     zeros = Dataset(data.contexts, data.queries, np.zeros(7))
     toy = getattr(toy_claim, kind)
+    monkeypatch.setitem(CLAIMS["layer"], "toy", toy)
     statements = {"toy": toy.statement}
 
     def conforms():
@@ -120,13 +116,3 @@ def test_it_takes_the_options_that_it_names(data, memorizer, monkeypatch):
         certify(memorizer, data, **options)
     monkeypatch.setattr(toy_claim.Toy, "options", frozenset({"model"}))
     assert certify(memorizer, data, **options).proved
-
-
-def test_the_command_line_offers_it():
-    code = f"from constructive.certificates.claims import registry; {REGISTERED}\n"
-    code += "from constructive.cli import main; main()"
-    run = subprocess.run(
-        [sys.executable, "-c", code, "certify", "--help"],
-        cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "toy" in run.stdout

@@ -16,7 +16,7 @@ from constructive import (
     build_sequence_memorizer,
 )
 from constructive.certificates.check import CHECKER
-from constructive.certificates.claims.registry import CLAIMS
+from constructive.certificates.families import CLAIMS
 
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 

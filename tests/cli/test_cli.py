@@ -199,4 +199,4 @@ def test_more_processes_build_and_prove_the_same(program, tmp_path):
         assert files[0] == files[1]
     refused = program("build", "data", "--construction", "rank_one", "--jobs", 2, "-o", "3.st")
     assert refused.returncode == 2
-    assert "is not built in pieces, and has no --jobs" in refused.stderr
+    assert "'rank_one' does not take --jobs" in refused.stderr

@@ -30,8 +30,7 @@ from constructive.constructions.multihead import assumptions
 from constructive.data import generators as drawn
 from constructive.data.dataset import repeated_inputs
 from constructive.data.stored import FILES
-from constructive.support.fingerprint import fingerprint
-from constructive.support.stored import StoredArray
+from constructive.support.stored import StoredArray, fingerprint
 
 ARRAYS = "contexts", "queries", "targets"
 MAKERS = ["uniform", "shared_context", "gaussian", "bag_of_tokens", "moment_curve", "integers"]

@@ -168,7 +168,7 @@ def test_wrong_scales_are_caught(bug):
     if bug == "q_scale is ignored":
         spec = Spec(**vars(CACHE) | {"dtype": form})
     reports = []
-    for problem in of_specs(spec, ("random", "low level", "scale"), seeds=(3, 4)):
+    for problem in of_specs(spec, ("random", "low", "levels", "scale"), seeds=(3, 4)):
         quantized = Quantized.of(problem, form=form, k=kind, v=kind, page_size=8)
         wrong = change(quantized.stored_k, quantized.stored_v)
         out = dequantized(quantized, VARIANTS[2], **wrong)

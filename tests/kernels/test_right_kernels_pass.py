@@ -102,7 +102,7 @@ def test_every_format_holds_its_problems(dtype):
 def test_sixteen_bits_are_exact_but_for_intervals():
     for problem in battery(queries=20, keys=40, dtype="bfloat16"):
         exact = (problem.answer.slack == 0.0).mean()
-        assert exact == 1.0 or problem.case in {"scale", "uniform", "lowest level"}
+        assert exact == 1.0 or problem.case in {"scale", "uniform", "low"}
 
 
 @pytest.mark.parametrize("convention", ["zeros", "nan", "mean"])
@@ -147,14 +147,21 @@ def changed(problem, name, *where, to):
 
 
 def test_verify_sees_levels_sinks_and_sizes_that_do_not_follow():
-    low = Problem.build(Spec(queries=4, keys=9, head_dim=16), "low level")
+    low = Problem.build(Spec(queries=4, keys=9, head_dim=16), "low")
     slot = low.draft.level_slot
     with pytest.raises(AssumptionError, match="levels of keys"):
         changed(low, "k", 0, 0, 5, slot, to=0.0).verify()
     assert changed(low, "q", 0, 0, 0, slot, to=0.0).verify().levelled == low.verify().levelled - 1
-    sunk = Problem.build(Spec(queries=4, keys=9, head_dim=16, sink=True), "low level")
+    deep = np.array(low.q[0, 0, :, slot])
+    at = int(np.argmin(deep * low.k[0, 0, 0, slot]))
+    with pytest.raises(AssumptionError, match="far below"):
+        changed(low, "q", 0, 0, at, slot, to=8.0 * deep[at]).verify()
+    capped = Problem.build(Spec(queries=4, keys=9, head_dim=16, soft_cap=50.0), "soft cap")
     with pytest.raises(AssumptionError, match="query"):
-        changed(sunk, "q", 0, 0, 1, sunk.draft.level_slot, to=0.0).verify()
+        changed(capped, "q", 0, 0, 1, capped.draft.level_slot, to=0.0).verify()
+    sunk = Problem.build(Spec(queries=4, keys=9, head_dim=16, sink=True), "low")
+    with pytest.raises(AssumptionError, match="sink"):
+        replace(sunk, sinks=sunk.sinks / 2.0).verify()
     sinks = Problem.build(Spec(queries=4, keys=9, head_dim=16, sink=True), "last")
     for sink in (-1.0, 100.0, np.nan):
         with pytest.raises(AssumptionError, match="sink"):
@@ -191,7 +198,7 @@ def test_products_of_far_keys_with_a_slope_have_one_sign():
 
 
 @pytest.mark.parametrize("part", [-1.0, 1.0])
-@pytest.mark.parametrize("case", ["last", "level", "low level", "lowest level", "scale"])
+@pytest.mark.parametrize("case", ["last", "levels", "low", "scale"])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_logits_may_be_off_by_a_part_of_their_products_beside_a_sink(dtype, case, part):
     spec = Spec(batch=2, queries=10, keys=40, head_dim=16, sink=True, dtype=dtype)
@@ -243,8 +250,8 @@ def test_divided_weights_may_be_operands_of_tf32(case, operand):
 
 @pytest.mark.parametrize(
     ("dtype", "case", "head_dim"),
-    [("tf32", "low level", 48), ("tf32", "level", 96), ("float8_e5m2", "lowest level", 72),
-     ("float32", "lowest level", 72), ("bfloat16", "lowest level", 72)],
+    [("tf32", "low", 48), ("tf32", "levels", 96), ("float8_e5m2", "low", 72),
+     ("float32", "low", 72), ("bfloat16", "low", 72)],
 )  # fmt: skip
 def test_exp_may_be_fused_with_the_maximum(dtype, case, head_dim):
     spec = Spec(queries=4, keys=8, head_dim=head_dim, dtype=dtype)
@@ -254,7 +261,8 @@ def test_exp_may_be_fused_with_the_maximum(dtype, case, head_dim):
     weights = np.exp2(logits.astype(np.float64) * log2e - top)
     stored = cut(weights) if dtype == "tf32" else nearest(weights, spec.inputs)
     for total in (weights, stored, (weights > 0.5).astype(float)):  # the last: by the logarithm
-        check(problem, weights @ values_of(problem) / total.sum(-1, keepdims=True))
+        out = weights @ values_of(problem) / total.sum(-1, keepdims=True)
+        check(problem, nearest(out, spec.output))
         out = stored @ values_of(problem) / weights.sum(-1, keepdims=True)
         check(problem, nearest(out, spec.output))
     with pytest.raises(AssertionError, match="rows are wrong"):
@@ -263,11 +271,12 @@ def test_exp_may_be_fused_with_the_maximum(dtype, case, head_dim):
 
 def test_rounding_is_a_part_of_what_is_rounded():
     """Theorem 14 (d) where a weight at a level is off by 0.01: rounding adds a part of that."""
-    problem = Problem.build(Spec(queries=2, keys=8, head_dim=72, dtype="bfloat16"), "lowest level")
+    problem = Problem.build(Spec(queries=2, keys=8, head_dim=72, dtype="bfloat16"), "low")
+    row = np.unravel_index(np.argmin(problem.draft.levels), problem.draft.levels.shape)
     level = abs(problem.draft.level) * problem.spec.factor * 17 / 16
     epsilon = np.exp2(2.0**-24 * level * np.log2(np.e)) * (1.0 + 2.0**-13.5) - 1.0
     off = epsilon / (1.0 - epsilon) + 2.0**-21
-    slack = problem.answer.slack[0, 0, 0] / problem.expected[0, 0, 0]
+    slack = problem.answer.slack[row] / problem.expected[row]
     assert (slack >= off + 2.0**-8 * (1.0 + off) - 2.0**-40).all()
 
 
@@ -336,7 +345,7 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
     found = list(battery(queries=9, keys=40, dtype="float16", scale=scale, soft_cap=soft_cap))
     assert found
     with pytest.raises(ParameterError, match="float16"):
-        Problem.build(Spec(queries=9, keys=40, dtype="float16", scale=1.0), "lowest level")
+        Problem.build(Spec(queries=9, keys=40, dtype="float16", scale=1e-3), "low")
 
 
 @pytest.mark.parametrize(
@@ -467,4 +476,4 @@ def test_the_page_of_real_bugs_names_cases_that_there_are():
     rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
     named = {name for line in rows for name in re.findall(r"`([^`]+)`", line.split("|")[3])}
     assert named - {"poison=True"} <= CASES.keys()
-    assert "lowest level" in named
+    assert "low" in named

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import Dataset, build_memorizer, generators
-from constructive.certificates.claims.evaluation import evaluate, evaluate_in_floats
+from constructive.certificates.claims.error import evaluate, evaluate_in_floats
 from constructive.exact.directed import working_precision
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.extended import enclose, intermediate

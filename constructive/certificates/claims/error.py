@@ -1,22 +1,233 @@
 """The claim *error*: `max |f(E_t, e_t) - y_t| <= epsilon` for stored weights in real arithmetic.
 
-Every operation is enclosed (`claims.evaluation`). An example surely beyond epsilon refutes it; one
-whose ball straddles it asks for more bits. A checker has arithmetic of its own, so
-an error has to be a little below epsilon (`ROOM`), and epsilon more than 0 (but for a readout of
-zeros, where nothing is rounded).
+The layer is enclosed on all examples, for *readout* and *executed*, too: first in float64 with
+a-priori bounds (`exact.float_enclosure`), which is fast, then in balls of more and more bits
+(`exact.balls`). An example surely beyond epsilon refutes the claim; one whose ball straddles it
+asks for more bits. A checker has arithmetic of its own, so an error has to be a little below
+epsilon (`ROOM`), and epsilon more than 0 (but for a readout of zeros, where nothing is rounded).
 """
 
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from flint import arb
+from flint import arb, arb_mat
 
-from constructive.certificates.claims.evaluation import Evaluation, Evaluations
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
-from constructive.exact.directed import at_least, at_most, working_precision
+from constructive.exact.balls import exact_matrix, largest
+from constructive.exact.directed import at_least, at_most, upper, working_precision
+from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
+from constructive.exact.upward import UNIT, up
+from constructive.layers.attend import attend, examples
+from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
+from constructive.layers.extended import BallLayer, effective_readout, enclose
 from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import Array, Integers
+from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
+
+BOUNDED = "float64 with a-priori bounds"
+_READOUT_BITS = 128  # Bits in which W_V W_O W_D is multiplied, before it is rounded
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Residuals f(E_t, e_t) - y_t in balls, and scaled rows of Z in float64."""
+
+    prec: int  # bits with which residuals were computed; 53 in float64
+    residuals: arb_mat  # (T, d_out) balls
+    readout: arb  # bounds every entry of the effective readout U; 0 only if all of them are
+    # e_t, (T,), so that the entries of E_t, and of row t of Z, are below 2^(e_t) in size
+    exponents: Integers
+    # Z, with row t times 2^(-e_t), near enough; (T, H d), or None if it was not asked for
+    midpoints: Array | None
+    radius: float  # bounds every entry of the difference; infinite if balls are not finite
+
+    @property
+    def bounded(self) -> bool:
+        """Whether this is float64 with a-priori bounds, and no balls."""
+        return self.prec == FLOAT64_BITS
+
+    @property
+    def how(self) -> str:
+        """In what arithmetic residuals were enclosed, in words."""
+        return BOUNDED if self.bounded else f"balls of {self.prec} bits"
+
+    @property
+    def sharp(self) -> bool:
+        """Whether bounds of residuals are due to these, more than to rounding."""
+        found = largest(arb_mat([[x.mid() for x in row] for row in self.residuals.tolist()]))
+        return bool(self.largest_residual <= 2 * found)
+
+    @property
+    def largest_residual(self) -> arb:
+        """An upper bound of every `|f - y|`."""
+        return largest(self.residuals)
+
+    @property
+    def largest_scaled_residual(self) -> arb:
+        """An upper bound of every `|f - y| 2^(-e_t)`."""
+        return largest(_scaled_rows(self.residuals, self.exponents))
+
+
+def evaluate_in_floats(
+    layer: AttentionLayer, dataset: Dataset, *, representation: bool
+) -> Evaluation:
+    """Run a layer in float64 on data that fit it, with bounds, which may be infinite.
+
+    `representation` says whether to keep Z.
+    """
+    total = dataset.num_examples
+    exponents = context_exponents(dataset)
+    with working_precision(_READOUT_BITS):
+        exact = effective_readout(layer)
+        readout = _nearest(exact, (layer.num_heads, layer.width, layer.target_dim))
+    midpoints = np.empty((total, layer.num_heads * layer.width)) if representation else None
+    radius, entries = 0.0, []
+    weights, view = (
+        (layer.query_weights, layer.key_weights),
+        examples(dataset.contexts, dataset.queries),
+    )
+    for chunk in attend(Bounded(), weights, view):
+        rows, z = chunk.rows, chunk.representation
+        if midpoints is not None:
+            midpoints[rows] = z.numbers.reshape(-1, midpoints.shape[1])
+            radius = max(radius, float(np.nan_to_num(z.errors, nan=np.inf).max()))
+        outputs = readout.outputs(z)
+        entries += _residuals(outputs, exponents[rows], dataset.target_matrix[rows])
+        report("enclose the layer", rows.stop, total)
+    if midpoints is not None and not np.isfinite(midpoints).all():
+        radius = float("inf")
+    residuals = arb_mat(total, dataset.target_dim, entries)
+    return Evaluation(FLOAT64_BITS, residuals, largest(exact), exponents, midpoints, radius)
+
+
+def _residuals(outputs: Enclosure, exponents: Integers, targets: Array) -> list[arb]:
+    """Return residuals f - y as balls around what float64 has."""
+    targets = targets.astype(np.float64, copy=False)
+    scale = exponents[:, np.newaxis]
+    with np.errstate(all="ignore"):  # an infinite ball decides nothing
+        middle = np.ldexp(outputs.numbers, scale) - targets
+        # Underflow of the first takes 2^-1075, the difference is rounded.
+        spread = up(np.ldexp(outputs.errors, scale) + UNIT * np.abs(middle))
+    pairs = zip(middle.ravel().tolist(), spread.ravel().tolist(), strict=True)
+    return [arb(m, r) for m, r in pairs]
+
+
+def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> BoundedReadout:
+    """Return balls as floats, with bounds of the differences."""
+    middle = np.array([float(x.mid()) for x in exact.entries()]).reshape(shape)
+    radius = np.array([upper(x.rad()) for x in exact.entries()]).reshape(shape)
+    # A midpoint becomes one of both floats next to it, so off by less than their gap.
+    return BoundedReadout(middle, up(radius + 2.0**-52 * np.abs(middle)))
+
+
+def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> Evaluation:
+    """Run a layer in balls on the data, keeping Z in float64 if `representation` is wanted."""
+    total, prec = dataset.num_examples, enclosed.prec
+    targets = exact_matrix(dataset.target_matrix).tolist()
+    exponents = context_exponents(dataset)
+    columns = enclosed.layer.num_heads * dataset.width
+    midpoints = np.empty((total, columns)) if representation else None
+    ones = arb_mat(columns, 1, [1] * columns)
+    radius = 0.0
+    entries: list[arb] = []
+    for row in enclosed(dataset):
+        with working_precision(prec):
+            pairs = zip(row.output.entries(), targets[row.example], strict=True)
+            entries += [output - target for output, target in pairs]
+            if midpoints is not None:
+                z = row.representation * _power(-exponents[row.example])
+                midpoints[row.example] = [float(x) for x in z.entries()]
+                # (z - its midpoint) sums to a ball whose radius is at least every radius of z.
+                spread = ((z - z.mid()) * ones)[0, 0].abs_upper()
+                # A midpoint becomes one of both floats next to it, so off by less than their gap.
+                rounding = 2.0**-52 * np.abs(midpoints[row.example]).max() + 2.0**-1070
+                radius = max(radius, upper(spread) + rounding)
+        report("enclose the layer", row.example + 1, total)
+    if midpoints is not None and not (np.isfinite(midpoints).all() and np.isfinite(radius)):
+        radius = float("inf")
+    residuals = arb_mat(total, dataset.target_dim, entries)
+    size = largest(enclosed.readout)
+    return Evaluation(prec, residuals, size, exponents, midpoints, radius * (1 + 2.0**-50))
+
+
+def context_exponents(dataset: Dataset) -> Integers:
+    """Return the least e_t with all entries of E_t below 2^(e_t) in size: (T,)."""
+    exponents = np.empty(dataset.num_examples, dtype=np.int64)
+    for rows, contexts in dataset.filled.context_chunks():
+        exponents[rows] = np.frexp(np.abs(contexts).max(axis=(1, 2)))[1]
+    return exponents
+
+
+def scaled_representation(z: arb_mat, evaluation: Evaluation) -> arb_mat:
+    """Return Z in balls (T, H d) with row t times 2^(-e_t)."""
+    return _scaled_rows(z, evaluation.exponents)
+
+
+def _scaled_rows(matrix: arb_mat, exponents: Integers) -> arb_mat:
+    powers = [_power(-exponent) for exponent in exponents.tolist()]
+    scaled = [[x * power for x in row] for row, power in zip(matrix.tolist(), powers, strict=True)]
+    return arb_mat(scaled)
+
+
+def _power(exponent: int) -> arb:
+    return arb(2) ** int(exponent)
+
+
+class Evaluations:
+    """A layer on all examples, with more bits each time that one more is asked for.
+
+    First in float64 with a-priori bounds, if it is all in floats; then in balls, with twice the
+    bits each time. The last one is kept, and the next claim starts with it.
+    """
+
+    def __init__(self, subject: Subject[Memorizer, Dataset]) -> None:
+        self._layer, self._dataset = subject.weights.layer, subject.data
+        self._max_prec = subject.options.max_prec
+        self._keep_rows = any(kind.needs_rows for kind in subject.asked)
+        self._last: Evaluation | None = None
+
+    @classmethod
+    def of(cls, subject: Subject[Memorizer, Dataset]) -> "Evaluations":
+        """Return those that all claims about a layer share."""
+        return subject.once(cls, lambda: cls(subject))
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        last = self._last or self._first()
+        yield last
+        while last.prec < self._max_prec:
+            last = self._at(max(2 * last.prec, self._layer.first_bits))
+            yield last
+
+    def judged_by(self, judge: Callable[[Evaluation], Claim]) -> Claim:
+        """Judge at increasing precision until the claim is decided or `max_prec` is reached."""
+        for evaluation in self:
+            claim = judge(evaluation)
+            if claim.verdict is not Verdict.UNDECIDED:
+                break
+        return claim
+
+    def _first(self) -> Evaluation:
+        leading = self._layer.leading
+        # A sum of several floats is there for more bits than these bounds can show.
+        if leading is not self._layer or self._max_prec < FLOAT64_BITS:
+            return self._at(self._layer.first_bits)
+        self._last = evaluate_in_floats(leading, self._dataset, representation=self._keep_rows)
+        return self._last
+
+    def _at(self, prec: int) -> Evaluation:
+        self._last = evaluate(
+            enclose(self._layer, min(prec, self._max_prec)),
+            self._dataset,
+            representation=self._keep_rows,
+        )
+        return self._last
+
+
+# The claim itself.
 
 STATEMENT = "max |f(E_t, e_t) - y_t| <= {!r}"
 ROOM = 1 + 2.0**-30

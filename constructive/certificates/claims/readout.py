@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from flint import arb, arb_mat
 
-from constructive.certificates.claims.evaluation import (
+from constructive.certificates.claims.error import (
     BOUNDED,
     Evaluation,
     Evaluations,

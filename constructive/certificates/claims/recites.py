@@ -4,8 +4,7 @@ So greedy decoding from each prompt gives the text, and ends where it ends. The 
 in float64, with exponentials from balls (`layers.margins`).
 """
 
-from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.certificates.claims.options import CertifyOptions
+from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
 from constructive.data.corpus import Text
 from constructive.exact.directed import at_least, at_most
 from constructive.exact.float_model import FloatModel, model_named

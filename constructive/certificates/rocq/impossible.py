@@ -16,8 +16,7 @@ from constructive.certificates.rocq.definitions import (
 )
 from constructive.data.dataset import Dataset, different_inputs, token_numbers
 from constructive.exact import modular
-from constructive.support.arrays import Array, Integers
-from constructive.support.components import components
+from constructive.support.arrays import Array, Integers, components
 from constructive.support.errors import ParameterError
 
 ARRAYS = "contexts", "queries"

@@ -12,7 +12,7 @@ from constructive.kernels.memory import LAYOUTS, from_layout
 from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
-from constructive.support.extras import require_packages
+from constructive.support.errors import require_packages
 
 SOFT_CAP, SINK, BIAS = "soft cap", "sink", "bias"
 MASK, SCALE = "mask beside those it makes itself", "scale of its own"

@@ -32,8 +32,14 @@ from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
-from constructive.support.arrays import Array, Integers, Single, checked_matrix, row_chunks
-from constructive.support.components import components
+from constructive.support.arrays import (
+    Array,
+    Integers,
+    Single,
+    checked_matrix,
+    components,
+    row_chunks,
+)
 from constructive.support.progress import report
 
 # Ranks and dependencies in floating point: of rows, scaled to length one.

@@ -15,8 +15,7 @@ from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array, Booleans, Integers, Rebuilt, private
-from constructive.support.errors import CapacityError, ParameterError, shown
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import CapacityError, ParameterError, in_three_parts, shown
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 from constructive.theory import grouping, wide_grouping

@@ -7,7 +7,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.exact.directed import percent
 from constructive.support.arguments import require_not_negative, require_positive, require_seed
-from constructive.support.foreign import in_three_parts
+from constructive.support.errors import in_three_parts
 from constructive.support.tables import Sheet, Shown, new_table
 from constructive.support.verdict import Verdict
 from constructive.theory.assumptions.kruskal import (

@@ -1,21 +1,36 @@
-"""An interpreter of the programs that `exact.float_model` describes, with emulated rounding.
+"""Programs that `exact.float_model` describes, drawn and evaluated with emulated rounding.
 
     machine   one operation: rounded to nearest, or off by the most that the standard model allows
     sums      sums of products, in an order that is drawn
     trees     contractions of arrays with named indices, one tree of them
     softmax   averages with attention weights: blocks, forms of division, parts that are merged
+    program   one choice of all that, which evaluates a layer or a decoder
 
-`layers.programs` evaluates layers and decoders with these. Nothing here imports a bound: what
-comes out is compared with bounds by tests, for any kernel or any model.
+Nothing here imports a bound: what comes out is compared with the bounds of the package.
+Names of arrays in trees: for logits x, W_K, W_Q and e; for outputs a (attention), x, W_V, W_O and
+W_D; for decoders z, U and O, or a, x, U and O.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from hypothesis import strategies as st
 
-from constructive.exact.float_model import FloatModel, Format, nearest
+from constructive.data.dataset import Dataset
+from constructive.exact.float_model import (
+    INTEGER_MODELS,
+    MODELS,
+    FloatModel,
+    Format,
+    model_named,
+    nearest,
+)
+from constructive.layers.attend import Causal, View, examples
+from constructive.layers.attention import AttentionLayer
+from constructive.layers.causal import CausalLayer
+from constructive.layers.margins import readout_parts
 from constructive.support.arrays import Array
 
 # One operation of a program: rounded to nearest, or off by the most that a model allows.
@@ -35,14 +50,7 @@ from constructive.support.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A machine that computes in float32, and the directions of its errors.
-
-    Example:
-        >>> from constructive.exact.float_model import FLOAT32
-        >>> machine = Machine(FLOAT32, rng=np.random.default_rng(0))
-        >>> float(machine.add(np.array(1.0), np.array(2.0**-25), machine.directions(())))
-        1.0
-    """
+    """A machine that computes in float32, and the directions of its errors."""
 
     model: FloatModel  # whose unit, exponentials and storage it has
     rng: np.random.Generator  # of directions that are drawn
@@ -175,15 +183,6 @@ def summed(
 
     `signs` are directions of errors of each sum (...), by default drawn. `start` are two factors of
     a product that comes first of all, as in sums that are continued.
-
-    Example:
-        >>> from constructive.exact.float_model import FLOAT32
-        >>> machine = Machine(FLOAT32, np.random.default_rng(0))
-        >>> terms = np.array([1.0, 2.0**-24, 2.0**-24])
-        >>> float(summed(machine, [terms], Order("sequential"))) == 1.0
-        True
-        >>> float(summed(machine, [terms], Order("ascending"))) == 1.0 + 2.0**-23
-        True
     """
     factors = list(np.broadcast_arrays(*factors))
     shape = factors[0].shape
@@ -310,12 +309,7 @@ def leaves(tree: Tree) -> Iterator[str]:
 
 
 def sums(tree: Tree, indices: dict[str, str], others: str) -> Iterator[set[str]]:
-    """Yield the indices that each node of a tree sums over, where `others` are those of the result.
-
-    Example:
-        >>> list(sums(("x", ("y", "z")), {"x": "i", "y": "ij", "z": "j"}, ""))
-        [{'j'}, {'i'}]
-    """
+    """Yield the indices that each node of a tree sums over; `others` are those of the result."""
     if isinstance(tree, str):
         return
     inside: set[str] = set()
@@ -329,15 +323,7 @@ def sums(tree: Tree, indices: dict[str, str], others: str) -> Iterator[set[str]]
 
 
 def contract(machine: Machine, parts: list[Labelled], over: str, order: Order) -> Labelled:
-    """Multiply arrays, and sum over some indices at once.
-
-    Example:
-        >>> from constructive.exact.float_model import FLOAT32
-        >>> machine = Machine(FLOAT32, np.random.default_rng(0))
-        >>> two = Labelled(np.eye(2), "ij"), Labelled(np.ones((2, 3)), "jk")
-        >>> contract(machine, list(two), "j", Order()).array.tolist()
-        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
-    """
+    """Multiply arrays, and sum over some indices at once."""
     sizes = {
         index: size
         for part in parts
@@ -369,15 +355,7 @@ class Contractor:
     average: "Callable[[Labelled, list[Labelled], str], Labelled] | None" = None
 
     def evaluate(self, tree: Tree, arrays: dict[str, Labelled], others: str) -> Labelled:
-        """Evaluate a tree; `others` are the indices of the result, and of arrays beside the tree.
-
-        Example:
-            >>> from constructive.exact.float_model import FLOAT32
-            >>> machine = Machine(FLOAT32, np.random.default_rng(0))
-            >>> arrays = {"x": Labelled(np.ones(2), "i"), "y": Labelled(np.eye(2), "ij")}
-            >>> Contractor(machine, Order()).evaluate(("x", "y"), arrays, "j").array.tolist()
-            [1.0, 1.0]
-        """
+        """Evaluate a tree; `others` are indices of the result, and of arrays beside the tree."""
         if isinstance(tree, str):
             return arrays[tree]
         parts = []
@@ -454,13 +432,6 @@ def average(machine: Machine, logits: Array, values: Array, form: Softmax, order
     """Average values (..., n, k) with the softmax of logits (..., n): (..., k).
 
     A logit of minus infinity hides its value.
-
-    Example:
-        >>> from constructive.exact.float_model import FLOAT32
-        >>> machine = Machine(FLOAT32, np.random.default_rng(0))
-        >>> values = np.array([[1.0], [3.0]])
-        >>> average(machine, np.zeros(2), values, Softmax("after", first=1), Order()).tolist()
-        [2.0]
     """
     turned = np.swapaxes(values, -1, -2)  # (..., k, n)
     if form.division in {"before", "log"}:
@@ -593,3 +564,328 @@ def _merged(machine: Machine, parts: list[_Part], form: Softmax, order: Order) -
         return summed(machine, [weights[..., np.newaxis, :], averages], order)
     sums = summed(machine, [weights[..., np.newaxis, :], averages], order)
     return machine.divide(sums, total[..., np.newaxis], machine.directions(sums.shape))
+
+
+# One program of a layer or a decoder.
+
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Constants on the way to exponentials."""
+
+    weights: float = 1.0  # what W_Q is multiplied by; 1 for nothing
+    # which arrays are multiplied by its inverse: "e", "x" or "logits", or two of them, each by a
+    # root of it
+    inverse: tuple[str, ...] = ("logits",)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one program does."""
+
+    model: str = "float32, pairwise"  # the name of its model, of `exact.float_model`
+    logits: Tree = (("x", "W_K"), ("W_Q", "e"))  # the tree of a logit
+    outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")  # the tree of an output
+    logit_order: Order = field(default_factory=Order)  # of sums on the way to logits
+    average_order: Order = field(default_factory=Order)  # of sums over tokens
+    output_order: Order = field(default_factory=Order)  # of all other sums
+    apart: str = ""  # indices that are summed alone, after all others: "h" for heads
+    form: Softmax = field(default_factory=Softmax)  # blocks and divisions of softmax
+    scale: Scale = field(default_factory=Scale)  # constants
+    stored: tuple[str, ...] = ()  # what else is stored in fewer bits: "outputs", "logits"
+    fused: bool = False  # whether products and additions are rounded together
+    flush: bool = False  # whether small numbers become zeros
+    # whether each operation is off by the most that is allowed (`Machine`)
+    edge: bool = False
+    signs: int = 0  # of errors: 1, -1, or 0 where each is drawn
+    exp_share: float = 1.0  # how much of the allowed error exponentials have
+    seed: int = 0  # of directions that are drawn
+
+    def machine(self) -> Machine:
+        """Make the machine, with directions from the seed."""
+        model: FloatModel = (MODELS | INTEGER_MODELS)[self.model]
+        rng = np.random.default_rng(self.seed)
+        return Machine(model, rng, self.fused, self.flush, self.edge, self.signs, self.exp_share)
+
+    def of_layer(self, layer: AttentionLayer, dataset: Dataset) -> Array:
+        """Evaluate a layer on all examples: (T, d_out), not finite where sums overflow."""
+        with np.errstate(all="ignore"):
+            machine = self.machine()
+            w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
+            view = examples(dataset.contexts, dataset.queries)
+            logits, x = self._logits(machine, view, w_q, w_k)
+            arrays = {
+                "a": logits,
+                "x": x,
+                "W_V": Labelled(w_v, "hdv"),
+                "W_O": Labelled(w_o.reshape(layer.num_heads, layer.value_dim, -1), "hvb"),
+                "W_D": Labelled(w_d, "bo"),
+            }
+            return _turned(self._contractor(machine).evaluate(self.outputs, arrays, "to"), "to")
+
+    def of_decoder(self, layer: CausalLayer, unembedding: Array, tokens: Array) -> Array:
+        """Evaluate the logits of all next tokens, at all positions: (S, N, V)."""
+        with np.errstate(all="ignore"):
+            machine = self.machine()
+            w_q, w_k, readout, outputs = (
+                machine.load(each) for each in (*layer.tensors.values(), unembedding)
+            )
+            logits, x = self._logits(machine, Causal(tokens, layer.window), w_q, w_k)
+            made = self._contractor(machine)
+            sources = [
+                source
+                for part in readout_parts(readout, machine.model.factors)
+                for source in self._sources(made, logits, x, part, Labelled(outputs, "vo"))
+            ]
+            if all(len(tree) == 2 and tree[1] == "O" for tree, _ in sources):
+                first = self._added(made, [(tree[0], arrays) for tree, arrays in sources], "tio")
+                f = Labelled(self._kept(machine, first, "outputs"), "tio")
+                sources = [(("f", "O"), {"f": f, "O": Labelled(outputs, "vo")})]
+                whole = replace(machine.model, factors=None)  # of this product none is rounded
+                made = self._contractor(replace(machine, model=whole))
+            return self._kept(machine, self._added(made, sources, "tiv"), "logits")
+
+    def _sources(
+        self, made: Contractor, logits: Labelled, x: Labelled, readout: Array, o: Labelled
+    ) -> list[tuple[Tree, dict[str, Labelled]]]:
+        """Trees whose results are added, with their arrays: one of z, or of heads and of x."""
+        heads, width = logits.array.shape[2], x.array.shape[2]
+        skipped = len(readout) - heads * width
+        own = Labelled(x.array, "tid")
+        if "z" in leaves(self.outputs):
+            z = _turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "tihd"), "tihd")
+            parts = [own.array] * (skipped > 0) + [z.reshape(*own.array.shape[:2], -1)]
+            whole = Labelled(np.concatenate(parts, axis=2), "tik")
+            return [(self.outputs, {"z": whole, "U": Labelled(readout, "ko"), "O": o})]
+        by_head = Labelled(readout[skipped:].reshape(heads, width, -1), "hdo")
+        found = [(self.outputs, {"a": logits, "x": x, "U": by_head, "O": o})]
+        if skipped:
+            rows = Labelled(readout[:skipped], "do")
+            found.append(((("x", "U"), "O"), {"x": own, "U": rows, "O": o}))
+        return found
+
+    @staticmethod
+    def _added(
+        made: Contractor, sources: list[tuple[Tree, dict[str, Labelled]]], wanted: str
+    ) -> Array:
+        """Evaluate trees, and add their results."""
+        results = [_turned(made.evaluate(tree, arrays, wanted), wanted) for tree, arrays in sources]
+        total = results[0]
+        for result in results[1:]:
+            total = made.machine.add(total, result, made.machine.directions(total.shape))
+        return total
+
+    def _kept(self, machine: Machine, array: Array, name: str) -> Array:
+        return machine.store(array) if name in self.stored else array
+
+    def _contractor(self, machine: Machine) -> Contractor:
+        """Evaluate all but logits, with averages in the form of this program."""
+        made = Contractor(machine, self.output_order, self.apart)
+
+        def averaged(logits: Labelled, parts: list[Labelled], over: str) -> Labelled:
+            return self._averaged(made, logits, parts, over)
+
+        return Contractor(machine, self.output_order, self.apart, averaged)
+
+    def _averaged(
+        self, made: Contractor, logits: Labelled, parts: list[Labelled], over: str
+    ) -> Labelled:
+        """Contract arrays with attention; over tokens alone first, if that is the form."""
+        others = "".join(index for index in over if index != "n")
+        alone = "n" in over and set(others) <= set(self.apart)
+        joint = len(parts) > 1 or not alone
+        if joint:
+            weights = attention(made.machine, logits.array, self.form, self.average_order)
+            whole = [Labelled(weights, logits.indices), *parts]
+            return contract(made.machine, whole, over, self.average_order)
+        (values,) = parts
+        rest = "".join(index for index in values.indices if index not in logits.indices)
+        wanted = logits.indices[:-1] + "n" + rest
+        sizes = dict(zip(values.indices, values.array.shape, strict=True))
+        axes = [index for index in wanted if index in sizes]
+        turned = values.array.transpose([values.indices.index(index) for index in axes])
+        turned = turned.reshape(
+            [sizes.get(index, 1) for index in wanted[: len(wanted) - len(rest)]] + [-1]
+        )
+        result = average(made.machine, logits.array, turned, self.form, self.average_order)
+        shape = *result.shape[:-1], *(sizes[index] for index in rest)
+        averages = Labelled(result.reshape(shape), logits.indices[:-1] + rest)
+        return made.reduced([averages], others) if others else averages
+
+    def _logits(
+        self, machine: Machine, view: View, w_q: Array, w_k: Array
+    ) -> tuple[Labelled, Labelled]:
+        """Load tokens and queries, and evaluate logits with constants; return them and tokens.
+
+        Logits of hidden tokens are -inf. Indices are t of examples or sequences, i of positions,
+        h of heads and n of tokens.
+        """
+        seen, asking = machine.load(view.tokens), "ti"[: len(view.shape)]
+        asked = seen if view.queries is view.tokens else machine.load(view.queries)
+        x = Labelled(seen[0], "nd") if view.is_shared else Labelled(seen, "tnd")
+        e, wanted = Labelled(asked, asking + "e"), asking + "hn"
+        arrays = {"x": x, "e": e, "W_Q": Labelled(w_q, "hek"), "W_K": Labelled(w_k, "hdk")}
+        root = self.scale.weights ** (-1.0 / len(self.scale.inverse))
+        factors = dict.fromkeys(self.scale.inverse, root) | {"W_Q": self.scale.weights}
+        if self.scale.weights != 1.0:
+            for name in arrays.keys() & factors.keys():
+                arrays[name] = _times(machine, arrays[name], factors[name])
+        made = Contractor(machine, self.logit_order, self.apart)
+        found = Labelled(_turned(made.evaluate(self.logits, arrays, wanted), wanted), wanted)
+        if self.scale.weights != 1.0 and "logits" in factors:
+            found = _times(machine, found, factors["logits"])
+        if self.form.base_two:
+            found = _times(machine, found, LOG2_E)
+        hidden = view.hidden
+        if hidden is not None:
+            shown = np.where(hidden[:, np.newaxis], -np.inf, found.array)
+            found = found._replace(array=shown)
+        return found, x
+
+
+def _times(machine: Machine, array: Labelled, constant: float) -> Labelled:
+    """Multiply by a constant of the format."""
+    rounded = machine.load(np.array(constant))
+    signs = machine.directions(array.array.shape)
+    return Labelled(machine.multiply(array.array, rounded, signs), array.indices)
+
+
+def _turned(found: Labelled, wanted: str) -> Array:
+    """Return an array with its axes in this order; those that are missing have a length of one."""
+    there = [index for index in wanted if index in found.indices]
+    turned = found.array.transpose([found.indices.index(index) for index in there])
+    return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]
+
+
+# Draw a program of a model: every choice that its sentence leaves open.
+#
+# A choice is made by a function that takes one of several options: `programs` has one of
+# Hypothesis, and `choices` one of a seed.
+
+
+Choose: TypeAlias = Callable[[Sequence[Any]], Any]
+
+# Arrays of a logit with their indices, but for those of examples, in the order of pairs.
+LOGITS = {"x": "nd", "W_K": "hdk", "W_Q": "hek", "e": "e"}
+PROJECTED: Tree = (("x", "W_K"), ("W_Q", "e"))  # The tree of a logit of a query and a key
+OUTPUTS = {"a": "hn", "x": "nd", "W_V": "hdv", "W_O": "hvb", "W_D": "bo"}  # Arrays of an output
+# Trees of the next token's logits: readout of all that a position has, or of heads and itself.
+READOUTS: tuple[Tree, ...] = ((("z", "U"), "O"), ((("a", "x"), "U"), "O"))
+# The same where any arrays may be multiplied first.
+FREE_READOUTS: tuple[Tree, ...] = (
+    *READOUTS,
+    ("z", ("U", "O")),
+    ("z", "U", "O"),
+    (("a", "x", "U"), "O"),
+    (("a", ("x", "U")), "O"),
+    (("a", "x"), ("U", "O")),
+    ("a", ("x", ("U", "O"))),
+    (("a", "x"), "U", "O"),
+    ("a", "x", "U", "O"),
+)
+
+_SEEDS = range(1000)
+_WIDER = (1, 1, 1, 2)  # Blocks are usually as small as they may be
+_CONSTANTS = (1.0, 2.0**0.5, 0.3, 3.7, 64.0)
+
+
+def choices(seed: int) -> Choose:
+    """Return a function that takes one of several options, as a seed says."""
+    rng = np.random.default_rng(seed)
+    return lambda options: options[int(rng.integers(len(options)))]
+
+
+def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Program:
+    """Draw a program of a model, for layers or for decoders."""
+    free = model.contraction.free
+    logits = PROJECTED
+    if not model.contraction.projects:
+        logits = _drawn_tree(tuple(LOGITS), choose, free=free)
+    if decoder:
+        outputs = choose(FREE_READOUTS if free else READOUTS)
+        together = choose((True, False))
+    else:
+        outputs = _drawn_tree(tuple(OUTPUTS), choose, free=free)
+        nodes = (node for node in sums(outputs, OUTPUTS, "o") if "h" in node)
+        together = (free or next(nodes) & set("dv")) and choose((True, False))
+    apart = "" if together else "h" if not free else choose(("h", "nh", "hdkenvb"))
+    division = choose(DIVISIONS + MERGES * model.merged)
+    block = model.block * choose(_WIDER)
+    base_two = model.constants > 0 and choose((True, False))
+    form = Softmax(
+        division,
+        block,
+        choose((1, max(1, block // 2), block)),
+        choose((1, 1, 2)),
+        choose((True, False)),
+        base_two,
+        _drawn_stored(model, choose, division),
+        choose((True, False)),
+    )
+    scale = Scale()
+    if model.constants:
+        scale = Scale(choose(_CONSTANTS), choose((("logits",), ("e",), ("x",), ("e", "x"))))
+    return Program(
+        model.name,
+        logits,
+        outputs,
+        _order(choose),
+        _order(choose),
+        _order(choose),
+        apart,
+        form,
+        scale,
+        tuple(
+            name for name in ("outputs", "logits") if model.stored_unit and choose((True, False))
+        ),
+        fused=choose((True, False)),
+        flush=choose((True, False)),
+        edge=choose((True, False)),
+        signs=choose((0, 0, 1, -1)),
+        seed=choose(_SEEDS),
+    )
+
+
+def _order(choose: Choose) -> Order:
+    return Order(choose(ORDERS), choose(_SEEDS))
+
+
+def _drawn_stored(model: FloatModel, choose: Choose, division: str) -> tuple[str, ...]:
+    """Draw which results of softmax are stored in fewer bits."""
+    if not model.stored_unit:
+        return ()
+    kinds = ("exponentials", "weights", "") if division == "before" else ("exponentials", "")
+    names = choose(kinds), choose(("averages", ""))
+    return tuple(filter(None, names))
+
+
+def _drawn_tree(names: tuple[str, ...], choose: Choose, *, free: bool) -> Tree:
+    """Draw a tree: brackets around pairs of neighbours, or groups of any arrays."""
+    if not free:
+        tree: Tree = choose(tuple(brackets(names)))
+        return tree
+    waiting: list[Tree] = list(names)
+    while len(waiting) > 1:
+        size = choose(range(2, len(waiting) + 1))
+        group = tuple(waiting.pop(choose(range(len(waiting)))) for _ in range(size))
+        waiting.append(group)
+    return waiting[0]
+
+
+def brackets(names: tuple[str, ...]) -> Iterator[Tree]:
+    """Yield all trees of pairs of neighbours, which share an index."""
+    if len(names) == 1:
+        yield names[0]
+    for at in range(1, len(names)):
+        for left in brackets(names[:at]):
+            for right in brackets(names[at:]):
+                yield left, right
+
+
+@st.composite
+def programs(draw, model="float32, pairwise", *, decoder=False):
+    """Programs of a model, by Hypothesis."""
+    row = model_named(model, model.partition(",")[0], decoder=decoder)
+    return drawn(row, lambda options: draw(st.sampled_from(options)), decoder=decoder)
