@@ -28,11 +28,12 @@ from constructive.kernels.encodings import (
 )
 from constructive.kernels.intervals import Intervals, bounds
 from constructive.kernels.problem import Problem
-from constructive.kernels.spec import Spec
+from constructive.kernels.spec import TAKES, Spec
 
 __all__ = [
     "ADAPTERS",
     "CASES",
+    "TAKES",
     "Backward",
     "Gathered",
     "Intervals",
