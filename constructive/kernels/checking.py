@@ -13,11 +13,11 @@ from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.comparing import comparison
 from constructive.kernels.describe import Description
+from constructive.kernels.encodings import Paged, Pool, Quantized
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.hypotheses import sentence
 from constructive.kernels.memory import LAYOUTS, from_layout, place_named
-from constructive.kernels.paged import Paged, Pool
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
 from constructive.support.arguments import is_integer, require_known
@@ -427,7 +427,8 @@ def _repeated(problem: Problem) -> str:
     """Return the line of Python that makes a problem again."""
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
-    return " ".join(f"Problem.build(Spec({given}), {problem.case!r})".split())
+    made = f"Problem.build(Spec({given}), {problem.case!r})"
+    return " ".join((problem.encoded or "{}").format(made).split())
 
 
 if TYPE_CHECKING:
@@ -468,7 +469,7 @@ def check(
     *,
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Pool | str | None = None,
+    memory: Paged | Quantized | Pool | str | None = None,
 ) -> None:
     """Raise if an output is not the one that every admissible kernel returns.
 
@@ -480,7 +481,8 @@ def check(
         model: the row of the model of floating point that the kernel claims, for the message: a key
             of `exact.kernel_model.KERNEL_MODELS`
         memory: how the kernel got its tensors, so that the message can name mistakes about it: the
-            `Paged` that it read, what was passed as `placed=`, or the `memory` of a report
+            `Paged` or `Quantized` that it read, what was passed as `placed=`, or the `memory` of a
+            report
 
     Raises:
         KernelError: an `AssertionError` that says where and how it is wrong
@@ -502,7 +504,7 @@ def examine(
     *,
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Pool | str | None = None,
+    memory: Paged | Quantized | Pool | str | None = None,
 ) -> Report:
     """Return the report on an output, also where it is right.
 
@@ -536,7 +538,7 @@ def examine(
     if isinstance(memory, Paged):
         source: Memory | None = memory.pool
     else:
-        if memory is not None and not isinstance(memory, Pool):
+        if memory is not None and not isinstance(memory, (Pool, Quantized)):
             place_named(memory)
         source = memory
     return Report(problem, arranged(problem, as_float64(out), layout), model, source)
