@@ -15,9 +15,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
-from constructive.constructions.multihead.heads import attended_vectors
+from constructive.constructions.multihead.heads import Needed, attended_vectors
 from constructive.constructions.paired_search import (
     NATS,
     SAMPLE,

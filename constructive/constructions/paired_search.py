@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from constructive.constructions.multihead.assumptions import Assumptions, least_distance
-from constructive.constructions.multihead.directions import (
+from constructive.constructions.multihead.heads import (
     KeyDirection,
     best_for_all,
     candidates_for_all,

@@ -48,6 +48,8 @@ class Description:
             "visible keys before the one to be read": np.where(one, winner - first, -1),
             "visible keys behind the one to be read": np.where(one, last - winner, -1),
         }  # fmt: skip
+        if problem.draft.level_slot is not None:
+            found["logit of the winner"] = np.rint(problem.draft.levels * spec.factor).astype(int)
         for name in ("query", "key to be read", "last visible key", "head"):
             most = 0.6 * (np.max(found[name]) + 1)  # a block of which there are two, nearly
             found |= {f"{name} mod {n}": found[name] % n for n in SIZES if n <= most}
@@ -122,13 +124,14 @@ class Description:
         yield f"see no key and are {what}, not {convention!r}"
         yield "pass fully_masked='zeros', 'nan' or 'mean' for another convention"
 
-    def _odd(self, _: Integers) -> Iterator[str]:
+    def _odd(self, rows: Integers) -> Iterator[str]:
         yield "are NaN or infinite"
-        if self._level > LARGEST:
-            yield f"the largest logit is {self._level:.4g}: exp overflows unless it is subtracted"
+        level = self._levels(rows).max()
+        if level > LARGEST:
+            yield f"the largest logit is {level:.4g}: exp overflows unless it is subtracted"
         elif (most := self.facts.problem.v.max()) > _FLOAT16:
             yield f"values are up to {most:.4g}, more than float16 holds"
-        elif self._level <= 0.0:
+        elif level <= 0.0:
             yield "no visible key has a logit above 0, so nothing overflows"
             yield "they come from memory that must not be read (padding, unused pages) or 0 / 0"
 
@@ -136,14 +139,16 @@ class Description:
         there = np.flatnonzero(~np.isfinite(self.facts.rows[rows]).all(0))
         yield f"are NaN or infinite in columns {there[0]} to {there[-1]} alone"
 
-    def _zero(self, _: Integers) -> Iterator[str]:
+    def _zero(self, rows: Integers) -> Iterator[str]:
         yield "are zero"
-        if self._level < -LARGEST:
-            yield f"logits are about {self._level:.4g}: exp underflows unless the largest is found"
+        level = self._levels(rows).min()
+        if level < -LARGEST:
+            yield f"logits are about {level:.4g}: exp underflows unless the largest is found"
 
-    @property
-    def _level(self) -> float:
-        return self.facts.problem.draft.level * self.facts.problem.spec.factor
+    def _levels(self, rows: Integers) -> Array:
+        problem = self.facts.problem
+        levels = problem.draft.levels[tuple(self.facts.index[rows].T)]
+        return np.asarray(levels * problem.spec.factor)
 
     def _rounded(self, rows: Integers) -> Iterator[str]:
         most = float(np.abs(self.facts.ratio[rows] - 1.0).max())

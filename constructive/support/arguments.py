@@ -3,7 +3,7 @@
 import math
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
 
@@ -73,6 +73,20 @@ def require_known(name: str, value: object, known: Iterable[str]) -> None:
             witness=shown(value),
             suggestion=listed if few else f"{first}one of {listed}",
         )
+
+
+def refuse(asked: Mapping[str, object], kind: str, others: Iterable[str] = ()) -> ParameterError:
+    """Return the error about what is asked of a kind that does not take it.
+
+    asked: what that is, in words such as "window=", and its values
+    kind: as users write it, such as "parameters='few'";  others: the same of kinds that do take it
+    """
+    words, values = " and ".join(asked), tuple(asked.values())
+    return ParameterError(
+        f"{kind} does not take {words}",
+        witness=values[0] if len(values) == 1 else values,
+        suggestion=" or ".join([*others, f"no {words}"]),
+    )
 
 
 def require_seed(seed: object) -> None:

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from constructive import AttentionLayer, Dataset, RationalDataset, build_memorizer, generators
-from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions.planning import CONSTRUCTIONS
 from constructive.layers.attention import Outputs, SignedCycles, drawn
 from constructive.strategies import memorizable
 
