@@ -76,7 +76,7 @@ def _filled(memory: Memory | None) -> str:
     if isinstance(memory, Pool):
         return "pages beside NaN" if np.isnan(memory.k).any() else "pages beside stale ones"
     if isinstance(memory, Quantized):
-        return "a quantized cache"
+        return "quantized"
     return memory or "not said"
 
 
