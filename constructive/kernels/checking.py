@@ -12,13 +12,14 @@ import numpy as np
 
 from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
+from constructive.kernels.comparing import comparison
 from constructive.kernels.describe import Description, LseReport
+from constructive.kernels.encodings import Paged, Pool, Quantized
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.hypotheses import sentence
 from constructive.kernels.lse import expected_lse
 from constructive.kernels.memory import LAYOUTS, from_layout, place_named
-from constructive.kernels.paged import Paged, Pool
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
 from constructive.support.arguments import is_integer, require_known
@@ -370,9 +371,10 @@ def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
 
 
 def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
-    """Return the mistakes that lead to every output of a kernel, also to those that are right.
+    """Return which problems of a kernel fail, then the mistakes that lead to every output.
 
-    If there is none: where and how a wrong output is wrong. The lines are those of a report.
+    Right outputs have to follow from a mistake, too. If there is no such mistake: where and how a
+    wrong output is wrong, as in a report.
 
     Args:
         reports: of one kernel on several problems
@@ -382,6 +384,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
         ()
     """
     given = list(reports)
+    compared = comparison(given)
     failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
     spread = failed[:: -(-len(failed) // _ASKED) or 1]
     for is_whole in (True, False):  # mistakes of every row, or of some rows alone
@@ -397,13 +400,14 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
                 rows = "every row" if is_whole else "every wrong row"
                 part = "" if is_whole else "in some rows alone: "
-                return tuple(f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+                like = (f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+                return *compared, *like
             tried |= set(stems)
     if not failed:
         of_lse = [each.lse.lines for each in given if each.lse is not None and not each.lse.passed]
-        return tuple(max(of_lse, key=_likeness)[1:-1]) if of_lse else ()
+        return (*compared, *max(of_lse, key=_likeness)[1:-1]) if of_lse else ()
     plainest = min(failed, key=_obscurity)
-    return (f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how))
+    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how)
 
 
 def _likeness(lines: list[str]) -> bool:
@@ -445,7 +449,8 @@ def _repeated(problem: Problem) -> str:
     """Return the line of Python that makes a problem again."""
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
-    return " ".join(f"Problem.build(Spec({given}), {problem.case!r})".split())
+    made = f"Problem.build(Spec({given}), {problem.case!r})"
+    return " ".join((problem.encoded or "{}").format(made).split())
 
 
 if TYPE_CHECKING:
@@ -488,7 +493,7 @@ def check(
     base: str = "e",
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Pool | str | None = None,
+    memory: Paged | Quantized | Pool | str | None = None,
     sink_in_lse: bool = True,
     fully_masked_lse: float = -math.inf,
 ) -> None:
@@ -504,7 +509,8 @@ def check(
         model: the row of the model of floating point that the kernel claims, a key of
             `exact.kernel_model.KERNEL_MODELS`; one that stores logits may return a rougher `lse`
         memory: how the kernel got its tensors, so that the message can name mistakes about it: the
-            `Paged` that it read, what was passed as `placed=`, or the `memory` of a report
+            `Paged` or `Quantized` that it read, what was passed as `placed=`, or the `memory` of a
+            report
         sink_in_lse: whether a sink counts in `lse`
         fully_masked_lse: `lse` of a row that sees no key: -inf, or inf, 0.0 and so on
 
@@ -533,7 +539,7 @@ def examine(
     base: str = "e",
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Pool | str | None = None,
+    memory: Paged | Quantized | Pool | str | None = None,
     sink_in_lse: bool = True,
     fully_masked_lse: float = -math.inf,
 ) -> Report:
@@ -571,7 +577,7 @@ def examine(
     if isinstance(memory, Paged):
         source: Memory | None = memory.pool
     else:
-        if memory is not None and not isinstance(memory, Pool):
+        if memory is not None and not isinstance(memory, (Pool, Quantized)):
             place_named(memory)
         source = memory
     of_lse = None
