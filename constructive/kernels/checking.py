@@ -283,7 +283,7 @@ class Report:
             *(f"LIKE: {by_name[words]}" for words in of_kinds(by_name)[:_SHOWN]),
             f"for example {self.description.example}",
             coverage,
-            f"again: {_repeated(self.problem)}",
+            f"again: {repeated(self.problem)}",
         ]
 
     @property
@@ -419,7 +419,7 @@ def _spread(rows: Integers, count: int) -> Integers:
     return np.asarray(rows[np.unique(at)])
 
 
-def _repeated(problem: Problem) -> str:
+def repeated(problem: Problem) -> str:
     """Return the line of Python that makes a problem again."""
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
