@@ -53,10 +53,6 @@ def split(text: Any, unit: str) -> list[Token]:  # noqa: ANN401 - what users giv
     """Return the tokens of a text: a string of words, a string or bytes, or integers for "ids".
 
     Raises ParameterError for anything else.
-
-    Example:
-        >>> split("no, no", "words"), split("no", "bytes")
-        (['no', ',', ' ', 'no'], [110, 111])
     """
     if unit == "words":
         if not isinstance(text, str):
@@ -80,10 +76,6 @@ def numbers_of(
     """Return the numbers of tokens (N,), which may be a string if they are words or bytes.
 
     Raises DataError for a token that is not in the vocabulary, for none, and for no sequence.
-
-    Example:
-        >>> numbers_of("no, no", ("no", ",", " "), "words").tolist()
-        [0, 1, 2, 0]
     """
     listed: list[Any]
     if isinstance(tokens, str) and unit != "ids":
@@ -110,12 +102,7 @@ def numbers_of(
 
 
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
-
-    Example:
-        >>> joined(("the", " ", "cat"), "words"), joined((97, 98), "bytes")
-        ('the cat', b'ab')
-    """
+    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids."""
     if unit == "words":
         return "".join(map(str, tokens))
     numbers = tuple(int(token) for token in tokens)

@@ -137,10 +137,6 @@ def nearest(values: Array, form: Format) -> Array:
     """Return float64 rounded to nearest in a format, ties to even; infinite beyond its range.
 
     Underflow is gradual. Rounding is monotone, so it keeps bounds. NaN stays NaN.
-
-    Example:
-        >>> nearest(np.array([1.00390625, 3.14159, 1e39]), FORMATS["bfloat16"]).tolist()
-        [1.0, 3.140625, inf]
     """
     dropped = FORMATS["float64"].digits - form.digits
     if not dropped:
@@ -166,10 +162,6 @@ def rounded(weights: Array, storage: str) -> Array:
     """Return float32 weights rounded to the nearest numbers of a format, still as float32.
 
     Raises ParameterError for weights beyond its range.
-
-    Example:
-        >>> rounded(np.float32([1.00390625, 3.14159]), "bfloat16").tolist()
-        [1.0, 3.140625]
     """
     found = weights
     if storage != "float32":
@@ -545,12 +537,7 @@ class FloatModel:
 
 
 def power(number: float) -> str:
-    """Write a number as a power of two.
-
-    Example:
-        >>> power(0.125)
-        '2^-3'
-    """
+    """Write a number as a power of two."""
     return f"2^{math.log2(number):g}"
 
 
@@ -627,12 +614,7 @@ FLOAT64 = FloatModel(
 
 
 def model_named(name: object, storage: str = "float32", *, decoder: bool = False) -> FloatModel:
-    """Return a model of certificates.
-
-    Example:
-        >>> model_named(None).name, model_named("float32, scaled").constants
-        ('float32, pairwise', 8)
-    """
+    """Return a model of certificates."""
     wanted = f"{storage}, pairwise" if name is None else name
     models = MODELS | INTEGER_MODELS if decoder else MODELS
     known = [model.name for model in models.values() if model.storage.name == storage]

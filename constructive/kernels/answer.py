@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.kernels.cases import GAP, PART_OF_LEVEL, Draft, exponent_of_values
+from constructive.kernels.cases import GAP, PART_OF_LEVEL, Draft
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
@@ -19,6 +19,7 @@ TANH_ERROR = 2.0**-11  # What is assumed of the tanh of a soft cap
 # Products of a logit that is far below have sizes of at most this many times its own.
 _SAME_SIGN = 3.0
 _CAPPED = 0.997  # Of the cap: what a logit that is 6 caps below a level is at most, with all errors
+_RANGE = 8.0  # Of values, for which tails are computed
 _TAIL = 2.0**7  # 2 tau of Theorem 13 over n omega, with a soft cap
 # u of a sum, delta of Theorem 14 (logarithms and merging), eta of Theorem 15: exp near 0, such as
 # that of FlashAttention 4, by a polynomial.
@@ -100,7 +101,7 @@ def answer(
     checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
     total = weights.sum(-1) + beside(draft, sinks)
     expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
-    relative = _rounding(spec, draft, total, visible.sum(-1))
+    relative = _rounding(spec, draft, v, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
     if near.any():
         # The average is monotone in the weight of near keys, so its ends are those of the weight,
@@ -119,7 +120,7 @@ def answer(
     expected = np.where(checked[..., None], expected, np.nan)
     guards = ~visible & high & checked[..., None]
     if guards.any():
-        guards &= _tell(spec, v, expected, slack, total[..., None])
+        guards &= _tell(spec, v, expected, slack, total[..., None], guards)
     expected, slack, checked, guards = _empty_rows(
         spec, v, empty, (expected, slack, checked, guards)
     )
@@ -135,7 +136,9 @@ def beside(draft: Draft, sinks: Array | None) -> Array | float:
     return np.asarray((sinks[:, None] == 0.0) & (draft.levels == 0.0), dtype=np.float64)
 
 
-def _tell(spec: Spec, v: Array, expected: Array, slack: Array, total: Array) -> Booleans:
+def _tell(
+    spec: Spec, v: Array, expected: Array, slack: Array, total: Array, leaks: Booleans
+) -> Booleans:
     """Return which keys would change the answer if they leaked, (B, H, T_q, T_k).
 
     A leak has the weight of a winner or more, so an entry moves by |v - expected| / (total + 1) or
@@ -143,11 +146,12 @@ def _tell(spec: Spec, v: Array, expected: Array, slack: Array, total: Array) -> 
     """
     found: Booleans = np.zeros((), dtype=np.bool_)
     rest = (total + 1.0) * slack + spec.output.unit * total * expected
-    for power in range(int(np.log2(v.max() / v.min())) + 1):
-        value = v.min() * 2.0**power
+    for value in np.unique(v):  # with scales there are dozens, of which a few tell nearly all
         tells = np.abs(value - expected) > rest + spec.output.unit * value
         both = tells.astype(np.float32), (v == value).astype(np.float32)
         found = found | (grouped(spec, *both) > 0.0)
+        if found[leaks].all():
+            break
     return found
 
 
@@ -170,6 +174,17 @@ def most_far(spec: Spec) -> float:
     """Return omega: what a key far below the winner weighs at most."""
     most = 2.0 ** -far(spec)[1]
     return most if spec.soft_cap is None else max(most, math.exp(-_CAPPED * spec.soft_cap))
+
+
+def bits_of_values(v: Array) -> tuple[int, int]:
+    """Return how many bits a value has, and how many a sum of a few in units of all.
+
+    >>> bits_of_values(np.array([1.0, 2.0])), bits_of_values(np.array([1.125, 4.0]))
+    ((1, 2), (4, 6))
+    """
+    part, exponent = np.frexp(v)
+    own = next(n for n in range(1, 54) if (np.ldexp(part, n) % 1.0 == 0.0).all())
+    return own, int(exponent.max() - exponent.min()) + own
 
 
 def tail_of_cap(spec: Spec) -> float:
@@ -232,21 +247,24 @@ def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
     )
 
 
-def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
+def _rounding(spec: Spec, draft: Draft, v: Array, total: Array, seen: Array) -> Array:
     """Return the relative slack of rows by what is asked of arithmetic, (B, H, T_q)."""
     bits = spec.output.digits
     unit, delta, _ = _arithmetic(spec)
     safe = np.maximum(total, 1.0)
     powers = np.exp2(np.round(np.log2(safe))) == safe
-    fits = np.log2(safe) + exponent_of_values(spec) + 1 <= bits
+    own, width = bits_of_values(v)
+    fits = np.where(safe > 1.0, np.log2(safe) + width, own) <= bits
     merged = (1.0 + delta) / (1.0 - delta) * ((1.0 + unit) / (1.0 - unit)) ** (safe + 2.0)
     off = np.where(safe > 1.0, merged, 1.0)
     if draft.level:
         size = np.abs(draft.levels) * spec.factor
         epsilon = fused_error(spec, np.minimum(size, spec.soft_cap or np.inf))
-        off = np.where(size > 0.0, off * (1.0 + epsilon / (1.0 - epsilon) + 4.0 * unit), off)
+        off = np.where(
+            size > 0.0, off * (1.0 + epsilon / (1.0 - epsilon) + (4.0 + (own > 1)) * unit), off
+        )
     off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
-    off = off - 1.0 + tail_of_cap(spec)
+    off = off - 1.0 + tail_of_cap(spec) * max(1.0, v.max() / v.min() / _RANGE)
     # A number of as many bits as the output has is what nearer numbers are rounded to.
     exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits * (1.0 + off))
     return np.where(powers & fits, exact, _rough(spec, seen) + off)

@@ -11,12 +11,13 @@ import numpy as np
 
 from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
+from constructive.kernels.comparing import comparison
 from constructive.kernels.describe import Description
+from constructive.kernels.encodings import Paged, Pool, Quantized
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.hypotheses import sentence
 from constructive.kernels.memory import LAYOUTS, from_layout, place_named
-from constructive.kernels.paged import Paged, Pool
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
 from constructive.support.arguments import is_integer, require_known
@@ -353,9 +354,10 @@ def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
 
 
 def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
-    """Return the mistakes that lead to every output of a kernel, also to those that are right.
+    """Return which problems of a kernel fail, then the mistakes that lead to every output.
 
-    If there is none: where and how a wrong output is wrong. The lines are those of a report.
+    Right outputs have to follow from a mistake, too. If there is no such mistake: where and how a
+    wrong output is wrong, as in a report.
 
     Args:
         reports: of one kernel on several problems
@@ -365,6 +367,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
         ()
     """
     given = list(reports)
+    compared = comparison(given)
     failed = sorted((each for each in given if not each.passed), key=lambda each: each.is_odd)
     spread = failed[:: -(-len(failed) // _ASKED) or 1]
     for is_whole in (True, False):  # mistakes of every row, or of some rows alone
@@ -380,12 +383,13 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
                 rows = "every row" if is_whole else "every wrong row"
                 part = "" if is_whole else "in some rows alone: "
-                return tuple(f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+                like = (f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+                return *compared, *like
             tried |= set(stems)
     if not failed:
         return ()
     plainest = min(failed, key=_obscurity)
-    return (f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how))
+    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how)
 
 
 def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
@@ -423,7 +427,8 @@ def repeated(problem: Problem) -> str:
     """Return the line of Python that makes a problem again."""
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
-    return " ".join(f"Problem.build(Spec({given}), {problem.case!r})".split())
+    made = f"Problem.build(Spec({given}), {problem.case!r})"
+    return " ".join((problem.encoded or "{}").format(made).split())
 
 
 if TYPE_CHECKING:
@@ -464,7 +469,7 @@ def check(
     *,
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Pool | str | None = None,
+    memory: Paged | Quantized | Pool | str | None = None,
 ) -> None:
     """Raise if an output is not the one that every admissible kernel returns.
 
@@ -476,7 +481,8 @@ def check(
         model: the row of the model of floating point that the kernel claims, for the message: a key
             of `exact.kernel_model.KERNEL_MODELS`
         memory: how the kernel got its tensors, so that the message can name mistakes about it: the
-            `Paged` that it read, what was passed as `placed=`, or the `memory` of a report
+            `Paged` or `Quantized` that it read, what was passed as `placed=`, or the `memory` of a
+            report
 
     Raises:
         KernelError: an `AssertionError` that says where and how it is wrong
@@ -498,7 +504,7 @@ def examine(
     *,
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Pool | str | None = None,
+    memory: Paged | Quantized | Pool | str | None = None,
 ) -> Report:
     """Return the report on an output, also where it is right.
 
@@ -532,7 +538,7 @@ def examine(
     if isinstance(memory, Paged):
         source: Memory | None = memory.pool
     else:
-        if memory is not None and not isinstance(memory, Pool):
+        if memory is not None and not isinstance(memory, (Pool, Quantized)):
             place_named(memory)
         source = memory
     return Report(problem, arranged(problem, as_float64(out), layout), model, source)

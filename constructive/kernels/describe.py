@@ -48,6 +48,8 @@ class Description:
             "visible keys before the one to be read": np.where(one, winner - first, -1),
             "visible keys behind the one to be read": np.where(one, last - winner, -1),
         }  # fmt: skip
+        if problem.draft.level_slot is not None:
+            found["logit of the winner"] = np.rint(problem.draft.levels * spec.factor).astype(int)
         for name in ("query", "key to be read", "last visible key", "head"):
             most = 0.6 * (np.max(found[name]) + 1)  # a block of which there are two, nearly
             found |= {f"{name} mod {n}": found[name] % n for n in SIZES if n <= most}

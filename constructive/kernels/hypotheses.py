@@ -1,6 +1,5 @@
 """The hypotheses of the theorems, checked on the numbers of a problem in exact arithmetic."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from constructive.kernels.answer import (
     Answer,
     averaged,
     beside,
+    bits_of_values,
     far,
     far_below,
     products,
@@ -25,6 +25,8 @@ from constructive.support.errors import AssumptionError
 
 MOST_KEYS = 2**18
 LARGEST_VALUE = 8.0  # Over the smallest one
+# The same with scales of values, and bits of a value (Proposition 23)
+_LARGEST_SCALED, _MOST_BITS = 64.0, 4
 # Formats in which a kernel may keep logits, of another range than float32.
 _WITH_LOGITS = ("float64", "float16")
 _BELOW = 64.0  # How far a sink without weight is below the winner, and both errors of its logit
@@ -75,10 +77,10 @@ def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
 
 def require_hypotheses(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
-    sinks: Array | None, answer: Answer,
+    sinks: Array | None, answer: Answer, *, is_encoded: bool = False,
 ) -> Hypotheses:  # fmt: skip
     """Check that the answer follows from the theorems, however the numbers were made."""
-    _require_numbers(spec, draft, v)
+    _require_numbers(spec, draft, v, is_encoded=is_encoded)
     _require("q k overflows", overflows(spec, draft, visible))
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
@@ -114,7 +116,8 @@ def require_hypotheses(
         _require("a query is not at the level", rows & (draft.levels != draft.level))
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
-    width = exponent + math.log2(v.max() / v.min()) + (total > 1.0)
+    own, of_sums = bits_of_values(v)
+    width = np.where(total > 1.0, exponent + of_sums, own)
     _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
     _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
     return Hypotheses(
@@ -136,19 +139,25 @@ def _known(spec: Spec, draft: Draft, sinks: Array | None) -> Booleans:
     return np.asarray((beside(draft, sinks) > 0.0) | below)
 
 
-def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
-    """Check that inputs are powers of two which the format holds, and values are codes."""
+def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) -> None:
+    """Check that inputs are powers of two which the format holds, and values are codes.
+
+    Stored numbers of an encoding are in their formats; with scales they are in that of the output.
+    """
+    form = spec.output if is_encoded else spec.inputs
     for name, array in (("q", draft.q), ("k", draft.k), ("v", v)):
         sizes = np.abs(array[array != 0.0])
-        if not holds(spec.inputs, array) or (np.frexp(sizes)[0] != 0.5).any():  # noqa: PLR2004
+        most = _MOST_BITS if is_encoded and name == "v" else 1
+        if not holds(form, array) or (np.ldexp(np.frexp(sizes)[0], most) % 1.0).any():
             raise AssumptionError(
-                f"{name} are not powers of two in {spec.dtype}",
+                f"{name} are not powers of two in {form.name}, or not of {most} bits",
                 witness=float(sizes.max()),
                 suggestion="Problem.build",
             )
-    if v.min() < 1.0 or v.max() > LARGEST_VALUE * v.min():
+    largest = _LARGEST_SCALED if is_encoded and spec.dtype != "float64" else LARGEST_VALUE
+    if v.min() < (0.25 if is_encoded else 1.0) or v.max() > largest * v.min():
         raise AssumptionError(
-            "values are not from 1 to 8, or these times a power of two",
+            f"values are not from 1 to {largest:g}, or these times a power of two",
             witness=float(v.max()),
             suggestion="a larger value_dim",
         )

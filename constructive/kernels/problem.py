@@ -38,9 +38,11 @@ class Problem(Inputs):
         slopes: (H,) of ALiBi, or None
         sinks: (H,) logits of sinks, or None
         answer: expected rows, and how exact they are
+        encoded: how an encoding made it, with {} for the problem that it was; "" if none did
     """
 
     answer: Answer
+    encoded: str = ""
 
     @classmethod
     def build(cls, spec: Spec, case: str = "last") -> "Problem":
@@ -104,8 +106,9 @@ class Problem(Inputs):
             8
         """
         return require_hypotheses(
-            self.spec, self.draft, self.v, self.visible, self.bias, self.sinks, self.answer
-        )
+            self.spec, self.draft, self.v, self.visible, self.bias, self.sinks, self.answer,
+            is_encoded=bool(self.encoded),
+        )  # fmt: skip
 
     def with_fully_masked(self, convention: FullyMasked) -> "Problem":
         """Return the same problem with another convention for rows without a visible key.
@@ -116,6 +119,19 @@ class Problem(Inputs):
         spec = replace(self.spec, fully_masked=convention)
         found = answer(spec, self.draft, self.v, self.visible, self.bias, self.sinks)
         return replace(self, spec=spec, answer=found)
+
+    def with_numbers(self, q: Array, k: Array, v: Array, encoded: str) -> "Problem":
+        """Return the problem of other numbers with the same products of queries and keys.
+
+        Args:
+            q: queries
+            k: keys
+            v: values
+            encoded: which encoding has these numbers, with {} for the problem that it was made of
+        """
+        draft = replace(self.draft, q=q, k=k)
+        found = answer(self.spec, draft, v, self.visible, self.bias, self.sinks)
+        return replace(self, draft=draft, v=v, answer=found, encoded=encoded)
 
     def options(self, adapter: str) -> dict[str, Any]:
         """Return mask, scale and so on as keyword arguments of a library.
@@ -138,7 +154,8 @@ class Problem(Inputs):
         return f"{self.case}: {self.spec}"
 
     def __repr__(self) -> str:
-        return f"Problem.build({self.spec!r}, {self.case!r})"
+        own = f"Problem.build({self.spec!r}, {self.case!r})"
+        return self.encoded.format(own) if self.encoded else own
 
 
 def attempt(spec: Spec, case: str) -> Problem | str:

@@ -188,14 +188,7 @@ class SignedCycles(NamedTuple):
 
 
 def drawn(given: Outputs, rng: np.random.Generator) -> Outputs:
-    """Draw signed cycles, and fold them into float64 weights (see the module for what stays).
-
-    Example:
-        >>> given = Outputs((np.ones((2, 1, 1)),), np.ones((2, 1)), np.ones((1, 1)))
-        >>> after = drawn(given, np.random.default_rng(1))
-        >>> after.values[0].ravel(), after.output.ravel(), after.readout.ravel()
-        (array([-0.5  ,  0.125]), array([ 0.5, -2. ]), array([-4.]))
-    """
+    """Draw signed cycles, and fold them into float64 weights (see the module for what stays)."""
     heads, _, size = given.values[0].shape
     between = len(given.readout)
     powers = _POWERS if all(map(_in_range, (*given.values, given.output))) else (1.0,)

@@ -233,13 +233,7 @@ def picks(
     *,
     first: int = 0,
 ) -> Picks:
-    """Return the token that each head reads at each position, from integer arithmetic alone.
-
-    Example:
-        >>> sequence = [[1, 1, -1], [1, -1, -1], [1, 1, 1]]
-        >>> picks(sequence, [[[64], [0], [0]]], [[[0], [2], [1]]], window=2).tokens.tolist()
-        [[0], [0], [2]]
-    """
+    """Return the token that each head reads at each position, from integer arithmetic alone."""
     x, w_q, w_k = (np.asarray(array) for array in (tokens, w_q, w_k))
     if window is not None:
         require_positive(window=window)

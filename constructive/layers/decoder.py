@@ -133,12 +133,7 @@ class Sizes(NamedTuple):
 
 
 def sizes(file: int, content: bytes) -> Sizes:
-    """Compare the file of a decoder with the text that it recites.
-
-    Example:
-        >>> sizes(700, b"the cat sat")
-        Sizes(file=700, text=11, xz=68)
-    """
+    """Compare the file of a decoder with the text that it recites."""
     packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
     return Sizes(file, len(content), len(packed))
 

@@ -22,7 +22,7 @@ from constructive.figures import capacity, drawing, gallery, saturation, sequenc
 from constructive.figures.gallery import FIGURES
 from constructive.figures.real_data import digits, text
 from constructive.sequences.growth import exponent, growth, prefixes
-from constructive.theory.assumptions.sampling import dependent_share
+from constructive.theory.assumptions import dependent_share
 from constructive.theory.exact_capacity import capacity_map
 
 SUBSETS = {"subsets": 20}

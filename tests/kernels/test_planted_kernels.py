@@ -339,7 +339,7 @@ BUGS = {
         {"first": lambda _, top: np.full_like(top, -1e4)},
     ),
     "largest of a block of rows": (
-        {"cases": None}, "they are zero", {"top": all_rows_of_block},
+        {"cases": None}, "all rows with logit of the winner <= 128", {"top": all_rows_of_block},
     ),
     "zeros behind the last key": (
         {}, "keys of zeros count, up to a multiple of 16",

@@ -23,6 +23,7 @@ from constructive.kernels.masks import (
     VariableLengths,
     Window,
 )
+from constructive.kernels.spec import TAKES, needs
 from constructive.strategies import specs
 from constructive.support.errors import AssumptionError, ParameterError
 
@@ -353,8 +354,9 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
     [
         ({"queries": 0}, "queries"),
         ({"head_dim": "64"}, "head_dim"),
-        ({"queries": 9, "keys": 9.0, "lengths": True}, "keys"),
-        ({"batch": "2", "lengths": True}, "batch"),
+        ({"queries": 9, "keys": 9.0, "takes": "lengths"}, "keys"),
+        ({"batch": "2", "takes": "lengths"}, "batch"),
+        ({"takes": ["masks"]}, "try: 'mask'"),
         ({"heads": 4}, "heads"),
         ({"window": 128}, "window"),
         ({"window": (-1, 0)}, r"window(.|\n)*None in place of -1"),
@@ -410,25 +412,66 @@ def test_the_diagonal_is_bottom_right_where_nothing_is_said():
         spec = {"queries": 3, "keys": 7}
         assert mask == said
         assert (Spec(**spec, masks=[mask]).visible() == Spec(**spec, masks=[said]).visible()).all()
-    (mask,) = next(battery(window=(2, 0), queries=3, keys=7, head_dim=16)).spec.masks
+    (mask,) = next(iter(battery(window=(2, 0), queries=3, keys=7, head_dim=16))).spec.masks
     assert mask.alignment == "bottom-right"
 
 
-def test_default_shapes_are_those_of_the_command_and_lengths_are_added_where_they_are_said():
-    small = {"batch": 2, "heads": (1, 1), "head_dim": 32, "cases": ["last", "ties"]}
-    found = list(battery(**small, lengths=True))
-    sizes = {(spec.queries, spec.keys) for spec in SUITE.values()}
-    assert {(problem.spec.queries, problem.spec.keys) for problem in found} <= sizes
-    assert {problem.spec.d_v for problem in found} == {16, 32}
-    assert {problem.spec.d_v for problem in battery(**small, value_dim=32)} == {32}
-    lengths = [problem.spec.lengths[1].tolist() for problem in found]
-    keys = [problem.spec.keys for problem in found]
-    for of_sequences in (lambda n: [1 + n // 3, 0], lambda n: [0, n], lambda n: [n, 1 + n // 3]):
-        assert any(each == of_sequences(n) for each, n in zip(lengths, keys, strict=True))
+def test_the_default_is_wide_and_what_a_kernel_does_not_take_is_off():
+    found = battery(cases=["last", "ties"])
+    assert not any(problem.spec.masks for problem in found)
+    specs = list(found.shapes.values())
+    assert {(100, 333), (200, 70)} <= {(spec.queries, spec.keys) for spec in specs}
+    assert {spec.group for spec in specs} == {1, 3, 4, 2}
+    assert any(spec.d_v != spec.head_dim for spec in specs)
+    assert any(spec.head_dim & (spec.head_dim - 1) for spec in specs)
+    sizes = [
+        spec.batch * spec.heads[0] * spec.queries * spec.keys * spec.head_dim for spec in specs
+    ]
+    assert sizes == sorted(sizes)
+    assert "off" in str(found)
+    assert set(battery(takes=TAKES).shapes) == set(SUITE)
+
+
+@pytest.mark.parametrize(
+    ("takes", "word"),
+    [
+        ("lengths", "decode, pages"), ("mask", "window, more keys"), ("window", "window"),
+        ("left padding", "left padding, causal"), ("soft cap", "soft cap, causal"),
+        ("ALiBi", "ALiBi"), ("sink", "sink, window"), ("variable lengths", "right padding"),
+    ],
+)  # fmt: skip
+def test_what_a_kernel_takes_is_on(takes, word):
+    found = battery(takes=["top-left", "bottom-right", "window", takes])
+    assert word in found.shapes
+    assert set(found.shapes) < set(SUITE)
+    kept = {"mask"} if takes == "mask" else set()
+    for spec in found.shapes.values():
+        assert all(
+            names & ({takes, "top-left", "bottom-right", "window"} | kept) for names in needs(spec)
+        )
+
+
+def test_what_is_said_is_so_in_every_shape():
+    own = {"batch": 2, "heads": (8, 2), "head_dim": 64, "value_dim": 32, "soft_cap": 50.0}
+    found = battery(**own, causal="top-left", takes=["lengths", "window"], cases="last")
+    for spec in found.shapes.values():
+        assert {name: getattr(spec, name) for name in own} == own
+        assert spec.mask(Causal) == Causal("top-left")
+        assert {mask.alignment for mask in spec.masks if hasattr(mask, "alignment")} == {"top-left"}
+    lengths = [spec.lengths[1].tolist() for spec in found.shapes.values()]
+    assert any(0 in each for each in lengths)
+    assert {spec.d_v for spec in battery(head_dim=48).shapes.values()} == {48, 24}
     for problem in found:
         check(problem, plain(problem))
         check(problem, flash(problem))
-    assert not any(problem.spec.masks for problem in battery(**small))
+
+
+def test_one_size_has_one_shape_and_one_for_all_that_a_kernel_takes():
+    assert len(battery(queries=9, keys=20).shapes) == 1
+    found = battery(queries=9, keys=20, takes=["lengths", "sink"]).shapes.values()
+    assert {(spec.queries, spec.keys, spec.head_dim) for spec in found} == {(9, 20, 64)}
+    assert any(spec.mask(RightPadding) for spec in found)
+    assert any(spec.sink for spec in found)
 
 
 def test_the_share_of_guarded_keys_over_several_shapes():
@@ -454,7 +497,7 @@ def test_a_soft_cap_that_is_too_small_is_refused(soft_cap):
     with pytest.raises(ParameterError, match="soft cap"):
         Problem.build(spec)
     with pytest.raises(ParameterError, match="no case applies"):
-        list(battery(soft_cap=soft_cap))
+        list(battery(soft_cap=soft_cap, queries=5, keys=64))
     assert Problem.build(replace(spec, soft_cap=30.0)).verify().rows > 0
 
 

@@ -136,7 +136,7 @@ def test_what_is_something_else_has_no_name():
         shape = {"queries": 12, "keys": 17, "heads": (4, 2), "cases": ["random", "ties", "uniform"]}
         reports = reports_of(kernel, **shape)
         assert all(report.explanations == () for report in reports)
-        assert all(line.startswith(("WHERE", "HOW")) for line in diagnose(reports))
+        assert all(line.startswith(("FAIL", "WHERE", "HOW", "  ")) for line in diagnose(reports))
 
 
 def test_a_name_has_to_lead_to_all_outputs():

@@ -1,7 +1,8 @@
-"""What all commands share: the application, its options, its end with bad input, progress."""
+"""What all commands share: the application, its end with bad input, processes, progress."""
 
 import multiprocessing
 import os
+import platform
 import signal
 import sys
 import threading
@@ -10,80 +11,27 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
+import numpy as np
 import typer
 from numpy.linalg import LinAlgError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from constructive import __version__
-from constructive.cli.environment import environment
-from constructive.cli.spelling import options_of, spelled
+from constructive import DISTRIBUTION, __version__
+from constructive.cli.options import command
 from constructive.support.errors import ConstructiveError, ParameterError, as_ours
 from constructive.support.files import way_out
 from constructive.support.progress import progress_to
 
-# Every command that writes a file has this, and calls `one_output` or `several_outputs`.
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
-# Every command that takes long has this, and gives it to `progress_bar`.
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet", "-q", help="Show no progress, and print nothing about files that are written."
-    ),
-]
-# Commands with this print by `print_json`.
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON document for programs instead of the text."),
-]
-
-Data = Annotated[
-    Path, typer.Argument(help=".npz file or folder with contexts, queries and targets.")
-]
-
-MemorizerFile = Annotated[Path, typer.Argument(help=".safetensors file from `build`.")]
-CertificateFile = Annotated[
-    Path, typer.Option("--output", "-o", help="File to write the certificate to, .json.")
-]
-WeightsFile = Annotated[Path, typer.Option("--output", "-o", help="File to write the weights to.")]
-Examples = Annotated[int, typer.Option("--examples", "-T", min=1, help="Number T of examples.")]
-ContextSize = Annotated[
-    int, typer.Option("--context-size", "-n", min=1, help="Number n of tokens in a context.")
-]
-Width = Annotated[
-    int, typer.Option("--width", "-d", min=1, help="Number d of entries of a token or query.")
-]
-Heads = Annotated[int, typer.Option("--heads", "-H", min=1, help="Number H of heads.")]
-HeadsOrFewest = Annotated[
-    int | None,
-    typer.Option(
-        "--heads", "-H", min=1, help="Number H of heads; by default the fewest that suffice."
-    ),
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
-
-_PROCESSES = 1024  # The most that a command runs, far above the cores of one machine
-Jobs = Annotated[
-    int,
-    typer.Option("--jobs", "-j", min=1, max=_PROCESSES, help="Number of processes to run."),
-]
-# How many processes `processes` has.
-Pieces = Annotated[
-    int,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        max=_PROCESSES,
-        help="Number of processes to run (paired heads only).",
-    ),
-]
-
 _INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
+_THREADS = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
 _SILENCE = 30.0  # Seconds after which work says how far it is where no bar can be drawn
 
 app = typer.Typer(
@@ -150,8 +98,9 @@ def main() -> None:
             typer.echo("Interrupted.", err=True)
         raise
     except ConstructiveError as error:
-        options = options_of(app, sys.argv[1:])
-        typer.echo(f"{type(error).__name__}: {spelled(str(error), options)}", err=True)
+        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        for note in getattr(error, "__notes__", ()):  # of `options`
+            typer.echo(note, err=True)
         sys.exit(2)
     except OSError as error:
         lines = [f"{type(error).__name__}: {error.strerror or error}"]
@@ -239,7 +188,7 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.command()
+@command(app)
 def info() -> None:
     """Print versions, the BLAS of numpy and the number of threads: put it into an issue.
 
@@ -247,10 +196,36 @@ def info() -> None:
 
         constructive info
     """
-    found = environment()
+    packages = sorted({_name(line) for line in requires(DISTRIBUTION) or ()} - {DISTRIBUTION})
+    blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    limits = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    found = {
+        "constructive": __version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(cores),
+        "BLAS of numpy": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        "threads": ", ".join(limits) or "not limited",
+        **{name: version_of(name) for name in packages},
+    }
     space = max(map(len, found)) + 2
     for name, value in found.items():
         typer.echo(f"{name:<{space}}{value}")
+
+
+def _name(requirement: str) -> str:
+    """The name at the start of a requirement such as "numpy>=1.26" or "torch; extra == 'x'"."""
+    stop = next((i for i, c in enumerate(requirement) if not (c.isalnum() or c in "-_.")), None)
+    return requirement[:stop].lower()
+
+
+def version_of(name: str) -> str:
+    """The version of a package that is installed, or that it is not."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 @app.callback()
