@@ -301,7 +301,7 @@ class Report:
             f"for example {self.description.example}",
             *of_lse[:1],
             coverage,
-            f"again: {_repeated(self.problem)}",
+            f"again: {repeated(self.problem)}",
         ]
 
     @property
@@ -445,7 +445,7 @@ def _spread(rows: Integers, count: int) -> Integers:
     return np.asarray(rows[np.unique(at)])
 
 
-def _repeated(problem: Problem) -> str:
+def repeated(problem: Problem) -> str:
     """Return the line of Python that makes a problem again."""
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
