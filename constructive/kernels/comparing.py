@@ -5,8 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from constructive.kernels.formula import Memory
 from constructive.kernels.encodings import Pool
+from constructive.kernels.formula import Memory
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Booleans
 
