@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from constructive.kernels.encodings import Pool
+from constructive.kernels.encodings import Pool, Quantized
 from constructive.kernels.formula import Memory
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Booleans
@@ -75,6 +75,8 @@ def _words(given: Sequence[Judged]) -> dict[str, list[str]]:
 def _filled(memory: Memory | None) -> str:
     if isinstance(memory, Pool):
         return "pages beside NaN" if np.isnan(memory.k).any() else "pages beside stale ones"
+    if isinstance(memory, Quantized):
+        return "quantized"
     return memory or "not said"
 
 

@@ -23,20 +23,32 @@ from constructive.support.tables import Sheet, new_table
 #
 # `layer(contexts, queries)` is `layer.intermediate(contexts, queries)` times the effective
 # readout, up to the rounding of its numbers. `max_error` is 0.0 only where outputs equal targets,
-# as it computes. Code that needs plain floats calls `require_float_layer`.
+# as it computes. `in_words` says in what numbers the weights are.
 #
-# Tables, `enclose` and `certify` read four things of all three, beside their shapes:
+# `enclose`, `certify` and files are about layers of floats, one array or a sum of several for W_V
+# (`floats_of`):
 #
-# - `in_words`: in what numbers the weights are
-# - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all; a
-#   `RationalLayer` has none, and raises ParameterError
+# - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all
 # - `corrections`: arrays (H, d, d_v) of float64 that are added to the W_V of `leading`, exactly
 # - `first_bits`: with how many bits enclosures start
 #
-# `float_model`, which exports write down, is of an `AttentionLayer` alone.
+# Exports are of an `AttentionLayer` alone (`require_float_layer`).
 
 
-Layer: TypeAlias = AttentionLayer | ExtendedLayer | RationalLayer
+FloatLayer: TypeAlias = AttentionLayer | ExtendedLayer
+Layer: TypeAlias = FloatLayer | RationalLayer
+
+
+def floats_of(layer: Layer) -> FloatLayer:
+    """Return a layer of floats as it is. Raises ParameterError for a rational one."""
+    if isinstance(layer, RationalLayer):
+        raise ParameterError(
+            "a rational layer holds Fractions, not floats",
+            witness=type(layer).__name__,
+            suggestion="layer(contexts, queries), whose outputs are exact; the data and the seed, "
+            "which give the same weights again, instead of a file",
+        )
+    return layer
 
 
 def require_float_layer(layer: Layer, purpose: str) -> AttentionLayer:
