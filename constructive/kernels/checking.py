@@ -493,6 +493,7 @@ def check(
         >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
         >>> check(problem, problem.expected)
     """
+    __tracebackhide__ = True
     report = examine(problem, out, layout=layout, model=model, memory=memory)
     if not report.passed:
         raise KernelError(report)
