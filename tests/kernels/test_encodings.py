@@ -393,7 +393,7 @@ LATENT = {
     "entries of the embedding are not read": lambda x: unread(x, 512, 576),
     "the last tile is not read": lambda x: unread(x, 448, 512),
     "the first tile is not read": lambda x: unread(x, 0, 128),
-    "one entry is not read": lambda x: unread(x, 300, 301),
+    "half a tile is not read": lambda x: unread(x, 288, 320),
     "the scale of 576 entries": lambda _: {"scale": 576**-0.5},
     "heads and queries are exchanged": lambda _: {
         "out": lambda out: out.swapaxes(1, 2).reshape(out.shape)},
