@@ -66,7 +66,7 @@ def load_digits(count: int = IMAGES) -> Digits:
     ((1797, 16, 64), 1797)
     """
     from constructive.data.samples import digit_images
-    from constructive.theory.assumptions.kruskal import dependency
+    from constructive.theory.kruskal import dependency
 
     images = digit_images()
     _, size, pixels = images.patches.shape

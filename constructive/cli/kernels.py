@@ -71,7 +71,7 @@ def run(
     The table counts problems (`cases`), outputs that are right in every row (`exact`), wrong ones
     that one mistake explains (`diagnosed`) and others (`wrong`), what the library does not compute
     (`refused`) and exceptions (`errors`). `coverage` is the share of hidden keys whose leak would
-    have changed an answer. What was refused is listed below it, with reasons.
+    have changed an answer. Below it are what failing problems have in common, and what was refused.
 
     Exit status 0 if all that ran is exact and no more was refused than ran, else 1: nothing is
     known of what was refused. Choose by --shape what a kernel of few features takes.
@@ -90,6 +90,7 @@ def run(
 
         constructive kernels run torch-flash --device cuda
     """
+    from constructive.kernels.comparing import comparison
     from constructive.kernels.memory import require_device
     from constructive.kernels.running import run_all, suite_for, tally
 
@@ -115,6 +116,7 @@ def run(
     )  # fmt: skip
     runs: list[Run] = []
     refused: Counter[tuple[str, str]] = Counter()  # by reason and shape; runs take much memory
+    compared: list[str] = []
     total, passed = 0, True
     with progress_bar(quiet=quiet):
         for name, suite in suites.items():
@@ -131,6 +133,7 @@ def run(
                 )), f"{counted.coverage:.1%}",
             )  # fmt: skip
             total += counted.cases
+            compared += comparison(each.report for each in done if each.report is not None)
             refused.update((each.reason, each.shape) for each in done if each.outcome == "refused")
             runs.extend(each for each in done if each.outcome in {"wrong", "error"})
     if not total:
@@ -144,6 +147,7 @@ def run(
     if shape is None:
         typer.echo(suites[formats[0]])
     console(width=100).print(table)
+    typer.echo("".join(f"{line}\n" for line in compared), nl=False)
     _deviations(runs)
     end(proved=_ran_enough(refused, total) and passed)
 

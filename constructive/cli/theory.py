@@ -6,13 +6,13 @@ from pathlib import Path
 import typer
 
 import constructive
+from constructive.certificates.rocq import compiling as formal
 from constructive.cli.options import command
 from constructive.cli.outputs import one_output
 from constructive.cli.program import app, console, end, progress_bar, require_rocq
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.support.tables import new_table
 from constructive.theory import proofs
-from constructive.theory import rocq as formal
 from constructive.theory.bounds import THEOREMS
 
 

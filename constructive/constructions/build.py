@@ -21,6 +21,7 @@ from constructive.layers import extended, residues
 from constructive.layers.attention import FLOAT64_BITS
 from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.rational import RationalLayer
 from constructive.layers.record import BuildRecord, Layer, require_float_layer
 from constructive.support.arguments import (
     as_path,
@@ -345,7 +346,9 @@ def _extended(
 
 def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
     """The memorizer, with W_O and W_D that are drawn; by random numbers that no build has used."""
-    return Memorizer(layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0]), record)
+    if not isinstance(layer, RationalLayer):  # which stores the effective readout
+        layer = layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
+    return Memorizer(layer, record)
 
 
 def _imprecise(

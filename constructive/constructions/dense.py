@@ -42,9 +42,10 @@ from constructive.support.errors import (
 )
 from constructive.support.progress import report
 from constructive.support.verdict import Verdict
-from constructive.theory import bounds, wide_grouping
-from constructive.theory.assumptions.regrouping import Regrouping, WideGroups
+from constructive.theory import bounds
+from constructive.theory import grouping as claims
 from constructive.theory.bounds import Plan, TheoremHeads, consecutive, group_sizes
+from constructive.theory.regrouping import Regrouping, WideGroups
 
 # Heads of small integers, drawn until Z has rank T; and the readout, solved exactly.
 #
@@ -324,7 +325,7 @@ class RankOne(Dense):
         if survey.repeated is not None:
             return survey.repeated
         groups = consecutive(group_sizes(total, plan.num_heads))
-        claim = wide_grouping.prove(dataset, groups, np.arange(total), rng)
+        claim = claims.prove_wide(dataset, groups, np.arange(total), rng)
         if claim.verdict is not Verdict.PROVED:
             return AssumptionError(
                 f"{claim.detail}; Theorem 10 needs independent queries in each group, none of an "

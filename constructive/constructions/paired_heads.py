@@ -30,7 +30,7 @@ from constructive.exact.arithmetics import Floats, softmax_in_place
 from constructive.layers.attend import attend, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
-from constructive.theory.assumptions.kruskal import dependency, describe_dependency, unit_rows
+from constructive.theory.kruskal import dependency, describe_dependency, unit_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive.instances import Atom, Box, Property
-from constructive.instances.vnnlib import version_1, version_2
+from constructive.instances.properties import version_1, version_2
 
 FIRST = """; a comment ( that is left out
 (declare-const X_0 Real)

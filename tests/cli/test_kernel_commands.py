@@ -87,6 +87,7 @@ def test_run_prints_a_table(run):
 def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
     text = run("kernels", "run", "my_kernels:OffByOne", "--dtype", "float32", *FEW, status=1)
     assert "one key of the future" in text
+    assert ", all with masks causal" in text
     assert "LIKE: " in text
     assert text.count("left the model of exact outputs") == 1
     (chosen,) = [line for line in text.splitlines() if line.startswith("--shape")]

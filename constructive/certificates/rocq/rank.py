@@ -19,6 +19,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.support.arrays import Integers
 
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"
@@ -89,7 +90,7 @@ def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
         >>> stored(build_memorizer(data, num_heads=2), data).sizes
         {'n': 2, 'd': 4, 'dh': 2, 'T': 3, 'H': 2}
     """
-    layer = memorizer.layer.leading
+    layer = floats_of(memorizer.layer).leading
     layer.check_fits(dataset)
     contexts = dataset.contexts_of(slice(None))
     arrays = contexts, dataset.queries, layer.query_weights, layer.key_weights
@@ -126,7 +127,7 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
         (2, 3)
     """
     prime, value, chosen = evidence_of(certificate, "rank", _read, "certify --claims rank")
-    layer, known = memorizer.layer.leading, stored(memorizer, dataset)
+    layer, known = floats_of(memorizer.layer).leading, stored(memorizer, dataset)
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise not_about("rank", "these weights and data", (prime, value, len(chosen)))

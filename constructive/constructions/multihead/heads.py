@@ -53,8 +53,8 @@ from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset, token_numbers
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import AssumptionError
-from constructive.theory.assumptions.kruskal import RANK_TOLERANCE
 from constructive.theory.bounds import Plan
+from constructive.theory.kruskal import RANK_TOLERANCE
 
 _DIRECTIONS = 8  # Random directions that are scored
 

@@ -18,12 +18,11 @@ from constructive.support.arrays import Array, Booleans, Integers, Rebuilt, priv
 from constructive.support.errors import CapacityError, ParameterError, in_three_parts, shown
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
-from constructive.theory import grouping, wide_grouping
-from constructive.theory.assumptions import kruskal
-from constructive.theory.assumptions.kruskal import dependent_contexts
+from constructive.theory import grouping, kruskal
 from constructive.theory.bounds import Groups, consecutive, group_sizes, require_heads
 from constructive.theory.context_capacity import context_capacity, generic_rows
-from constructive.theory.wide_grouping import context_of_each
+from constructive.theory.grouping import context_of_each
+from constructive.theory.kruskal import dependent_contexts
 
 # Searches for groups: an order of the examples is proved, or what stands in the way of all orders.
 #
@@ -314,7 +313,7 @@ class _Filling:
 
 # Groups for Theorem 10 in another order of the examples, of sizes that need not be even.
 #
-# What is asked of groups is of three kinds (`theory.wide_grouping`).
+# What is asked of groups is of three kinds (`theory.grouping`).
 #
 # *Contexts.* Let r_t be a random difference of tokens of context t. A group is wide enough if its
 # r_t are independent (Proposition 15.3), and it may have d - 1 examples: it is independent in a
@@ -330,7 +329,7 @@ class _Filling:
 # a subspace; they are dealt out first, next time.
 #
 # Examples are dealt out to groups like cards, those with equal contexts one after the other, so
-# that little is left to exchange. What comes out is proved by `theory.wide_grouping`.
+# that little is left to exchange. What comes out is proved by `theory.grouping`.
 #
 # *Obstruction.* Of the examples J groups hold k_J + (H - 1) delta_J at most: the first one k_J, by
 # (2), and the others delta_J.
@@ -357,7 +356,7 @@ class WideGroups(GroupSearch):
 
     def prove(self, groups: Groups, order: Integers) -> Claim:
         """Prove the claim *wide_grouping*."""
-        return wide_grouping.prove(self.dataset, groups, order, self.rng)
+        return grouping.prove_wide(self.dataset, groups, order, self.rng)
 
     def attempt(self, number: int) -> Regrouping | None:
         """Deal out the examples, exchange them, and sort the groups."""

@@ -15,7 +15,7 @@ three parts, each with its own kind of truth:
     all rounding
 
 - A *proved upper bound*: a dependent subset of size k + 1 with its exact coefficients.
-- An *estimate*: the share of random subsets that are dependent (`sampling`).
+- An *estimate*: the share of random subsets that are dependent (`assumptions`).
 """
 
 import math
