@@ -27,6 +27,7 @@ from constructive.kernels.encodings import (
     packed_mask,
 )
 from constructive.kernels.intervals import Intervals, bounds
+from constructive.kernels.invariance import Guarded, invariance
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
 
@@ -36,6 +37,7 @@ __all__ = [
     "TAKES",
     "Backward",
     "Gathered",
+    "Guarded",
     "Intervals",
     "KernelError",
     "Latent",
@@ -50,6 +52,7 @@ __all__ = [
     "check",
     "diagnose",
     "examine",
+    "invariance",
     "packed_four_bits",
     "packed_mask",
     "problems",
