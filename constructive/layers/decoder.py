@@ -502,11 +502,11 @@ class Decoder(Rebuilt, Shown):
             ParameterError: for another format
         """
         require("torch", extra="torch", purpose="Decoder.to_torch")
-        from constructive.interop import causal_module  # noqa: PLC0415 - torch is optional
+        from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
 
         name = self.float_model if factors is None else f"float32, {factors} products"
         model = model_named(name, self.record.storage, decoder=True)
-        return causal_module.DecoderModule(
+        return pytorch.DecoderModule(
             self.tensors,
             window=self.layer.window,
             float_model=model.name,
@@ -525,9 +525,9 @@ class Decoder(Rebuilt, Shown):
             OutputError: where the file cannot be written
         """
         require("onnx", extra="onnx", purpose="Decoder.to_onnx")
-        from constructive.interop import causal_graph  # noqa: PLC0415 - onnx is optional
+        from constructive.interop import onnx_graph  # noqa: PLC0415 - onnx is optional
 
-        model = causal_graph.model(
+        model = onnx_graph.decoder_model(
             self.tensors,
             window=self.layer.window,
             float_model=self.float_model,
