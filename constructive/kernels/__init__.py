@@ -28,6 +28,7 @@ from constructive.kernels.encodings import (
 )
 from constructive.kernels.intervals import Intervals, bounds
 from constructive.kernels.invariance import Guarded, invariance
+from constructive.kernels.merging import Merge, merges
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
 
@@ -41,6 +42,7 @@ __all__ = [
     "Intervals",
     "KernelError",
     "Latent",
+    "Merge",
     "Paged",
     "Problem",
     "Quantized",
@@ -53,6 +55,7 @@ __all__ = [
     "diagnose",
     "examine",
     "invariance",
+    "merges",
     "packed_four_bits",
     "packed_mask",
     "problems",
