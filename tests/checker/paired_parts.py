@@ -87,23 +87,23 @@ class OfChecker:
     refusal, most = ValueError, 5
 
     def __init__(self, checker):
-        self.pairs, self.scan, self.coupling = checker.pairs, checker.scan, checker.coupling
-        self.gamma, self.margin = checker.bounds.gamma, checker.pairs.NATS
+        self.paired = checker.paired
+        self.gamma, self.margin = checker.bounds.gamma, checker.paired.NATS
 
     def attention(self, high, low, off, scores, low_scores, errors):
-        numbers, parts = self.pairs.Pairs(None), self.pairs.Parts
+        numbers, parts = self.paired.Pairs(None), self.paired.Parts
         reach = parts(high[..., None], low[..., None], off)
         scores = parts(scores[:, None], low_scores[:, None], errors)
         return numbers.softmax(numbers.product(reach, scores), None)
 
     def tail(self, tokens):
-        return 2 * tokens * self.pairs.LEFT
+        return 2 * tokens * self.paired.LEFT
 
     def rounding(self, tokens):
         return self.gamma(tokens + 5)
 
     def alone(self, tokens):
-        return 2 * (5 * tokens * self.pairs.LEFT + self.rounding(tokens))
+        return 2 * (5 * tokens * self.paired.LEFT + self.rounding(tokens))
 
     def examples(self, reaches, scores, lengths=(1.0,)):
         """Pairs of heads which reach so far at a query of length 1; T examples of these lengths."""
@@ -121,8 +121,8 @@ class OfChecker:
             "W_D": np.ones((1, 1)),
         }
         data = {"contexts": contexts, "queries": queries, "targets": np.zeros(total)}
-        layer = self.scan.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
-        return self.scan.Scan(layer)
+        layer = self.paired.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
+        return self.paired.Scan(layer)
 
     def unlike(self, scan, owner=(), score_error=None):
         scan = copy.copy(scan)
@@ -134,16 +134,16 @@ class OfChecker:
             return scan.unlike()
 
     def steps(self, memorizer, data):
-        layer = self.scan.Layer(
+        layer = self.paired.Layer(
             memorizer.layer.tensors,
             {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
             np.array(memorizer.record.order),
             np.array([head.stop for head in memorizer.record.heads[1::2]]),
         )
         with np.errstate(all="ignore"):
-            scan = self.scan.Scan(layer)
+            scan = self.paired.Scan(layer)
             at, pairs = scan.unlike()
-        tokens = self.scan.Tokens(layer, np.arange(len(layer.order)))
+        tokens = self.paired.Tokens(layer, np.arange(len(layer.order)))
         return Steps(
             scan, memorizer,
             layer.owner, *scan.own,
@@ -163,7 +163,7 @@ class OfChecker:
         return scan, (steps.at, steps.pairs, steps.coupled, steps.coupled_error)
 
     def bound(self, steps):
-        return self.coupling.Blocks(*self.parts(steps))
+        return self.paired.Blocks(*self.parts(steps))
 
     def right_inverse(self, steps):
         bound, sizes = self.bound(steps), np.bincount(steps.owner).tolist()
@@ -180,10 +180,10 @@ class OfChecker:
         return next(self.bound(steps).solutions())
 
     def solve(self, matrix):
-        return next(self.coupling.Blocks.solutions(matrix), None)
+        return next(self.paired.Blocks.solutions(matrix), None)
 
     def distances(self, steps):
-        return self.coupling.residuals(*self.parts(steps))[:, 0]
+        return self.paired.residuals(*self.parts(steps))[:, 0]
 
     def farther(self, steps, distance):
         scan = copy.copy(steps.raw)

@@ -29,16 +29,16 @@ class OfCertify:
         return 2 * (4.1 * (tokens - 1) * pairs.TAIL + self.rounding(tokens))
 
     def examples(self, reaches, scores, lengths=(1.0,)):
-        total, pairs = len(lengths), len(reaches)
+        total, count = len(lengths), len(reaches)
         contexts, queries = np.zeros((total, len(scores), 2)), np.zeros((total, 2))
         contexts[:, :, 0], queries[:, 1] = scores, lengths
-        heads = np.zeros((2, pairs, 2))
+        heads = np.zeros((2, count, 2))
         heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of queries divided by 4
         read = pairs.Examples(
             dataset=Dataset(contexts, queries, np.zeros(total)),
             exponent=0,
             order=np.arange(total),
-            stops=np.zeros(pairs, dtype=np.int64),
+            stops=np.zeros(count, dtype=np.int64),
             queries=queries / 4,
             query_weights=heads,
             key=np.array([1.0, 0.0]),
@@ -67,8 +67,8 @@ class OfCertify:
             used.first[:, :, 0], used.both[:, :, 0], np.array(seen.second)[:, :, 0],
         )  # fmt: skip
 
-    def read(self, steps, at, pairs, signs):
-        return pairs.read(steps.raw[0], at, pairs, signs)
+    def read(self, steps, at, which, signs):
+        return pairs.read(steps.raw[0], at, which, signs)
 
     def parts(self, steps):
         return steps.raw[0], pairs.Entries(

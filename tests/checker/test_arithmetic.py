@@ -202,8 +202,8 @@ AS_FRACTIONS = np.vectorize(Fraction, otypes=[object])
 )
 def test_fixed_point_products_stay_within_their_bounds(checker, left, right, count):
     """At all scales, subnormal and mixed ones included; and what is exact stays so."""
-    x, y = checker.fixed.fixed([left], count), checker.fixed.fixed([right], count)
-    product = checker.fixed.multiply(x, y, count)
+    x, y = checker.bounds.fixed([left], count), checker.bounds.fixed([right], count)
+    product = checker.bounds.multiply(x, y, count)
     for found, truth in (
         (x, AS_FRACTIONS(left)),
         (y, AS_FRACTIONS(right)),
@@ -213,9 +213,9 @@ def test_fixed_point_products_stay_within_their_bounds(checker, left, right, cou
         assert len(found.digits) <= count
         values, error = exactly(found)
         assert (np.abs(values - truth) <= error).all()
-        assert (np.abs(values) <= checker.fixed.size(found) * Fraction(2) ** found.last).all()
+        assert (np.abs(values) <= checker.bounds.size(found) * Fraction(2) ** found.last).all()
         top = found.last + 20 * len(found.digits)
-        rough, distance = checker.fixed.floats(found, top)
+        rough, distance = checker.bounds.floats(found, top)
         scaled = AS_FRACTIONS(rough) * Fraction(2) ** top
         assert (np.abs(scaled - truth) <= Fraction(distance) * Fraction(2) ** top).all()
     if count > 120:  # 2,400 bits hold every float, and its products with others
@@ -227,7 +227,7 @@ def test_fixed_point_products_stay_within_their_bounds(checker, left, right, cou
 def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
     rng = np.random.default_rng(count)
     numbers = [rng.uniform(-1, 1, (3, 4)) * 2.0 ** (-53 * k) for k in range(parts)]
-    found = checker.fixed.fixed(numbers, count)
+    found = checker.bounds.fixed(numbers, count)
     values, error = exactly(found)
     truth = sum(map(AS_FRACTIONS, numbers))
     assert (np.abs(values - truth) <= error).all()
@@ -237,7 +237,7 @@ def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
         assert error == 0
         assert (values == truth).all()
         assert len(found.digits) <= (53 * parts + 10) // 20 + 2  # zeros at the end are left out
-    product = checker.fixed.multiply(found, checker.fixed.fixed([np.eye(4)], count), count)
+    product = checker.bounds.multiply(found, checker.bounds.fixed([np.eye(4)], count), count)
     values, error = exactly(product)
     assert (np.abs(values - truth) <= error).all()
     assert error <= (4 * (parts + 2) + 1) * Fraction(2) ** (20 * (3 - count))
@@ -246,11 +246,11 @@ def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
 def test_scales_are_taken_off(checker):
     numbers = np.array([[2.0**600, 3.0], [2.0**-1074, -5.0]])
     scale = np.array([[600], [-3]])
-    values, error = exactly(checker.fixed.fixed([numbers], 120, scale))
+    values, error = exactly(checker.bounds.fixed([numbers], 120, scale))
     truth = AS_FRACTIONS(numbers) / np.array([[Fraction(2) ** 600], [Fraction(2) ** -3]])
     assert error == 0
     assert (values == truth).all()
-    values, _ = exactly(checker.fixed.fixed([numbers], 120, -7))
+    values, _ = exactly(checker.bounds.fixed([numbers], 120, -7))
     assert (values == AS_FRACTIONS(numbers) * 128).all()
 
 
@@ -266,9 +266,9 @@ def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fe
     digits = np.full((count - fewer, 1, inner), 2.0**19)
     digits[0] = first
     for signs in (1, (-1.0) ** np.arange(inner)):
-        x = checker.fixed.Fixed(digits * signs, -7, 0)
-        y = checker.fixed.Fixed(np.swapaxes(digits, 1, 2) * 1.0, 11, 0)
-        product = checker.fixed.multiply(x, y, count)
+        x = checker.bounds.Fixed(digits * signs, -7, 0)
+        y = checker.bounds.Fixed(np.swapaxes(digits, 1, 2) * 1.0, 11, 0)
+        product = checker.bounds.multiply(x, y, count)
         truth = (whole(x.digits) @ whole(y.digits)) * Fraction(2) ** 4
         values, error = exactly(product)
         assert abs(values[0, 0] - truth[0, 0]) <= error
@@ -283,9 +283,9 @@ def test_errors_of_factors_are_carried_on(checker, errors):
     """The farthest numbers which the factors may stand for have a product within its bound."""
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-(2**19), 2**19, (3, 4, 4)).astype(float) for _ in "xy")
-    one = checker.fixed.Fixed(x, -60, errors[0])
-    two = checker.fixed.Fixed(y, -40, errors[1])
-    product = checker.fixed.multiply(one, two, 9)
+    one = checker.bounds.Fixed(x, -60, errors[0])
+    two = checker.bounds.Fixed(y, -40, errors[1])
+    product = checker.bounds.multiply(one, two, 9)
     values, error = exactly(product)
     a, b = whole(x), whole(y)
     for s in (1, -1):
@@ -302,8 +302,8 @@ def test_errors_of_factors_are_carried_on(checker, errors):
 def test_floats_are_near_and_say_how_near(checker, last):
     digits = np.random.default_rng(0).integers(-(2**19), 2**19, (4, 3)).astype(float)
     for error in (0, 1, 2**70):
-        x = checker.fixed.Fixed(digits, last, error)
-        values, distance = checker.fixed.floats(x, last)
+        x = checker.bounds.Fixed(digits, last, error)
+        values, distance = checker.bounds.floats(x, last)
         truth = whole(digits)
         assert (np.abs(AS_FRACTIONS(values) - truth) + error <= Fraction(distance)).all()
         assert distance <= error * (1 + 1e-8) + 2.0**-49 * np.abs(values).max() + 1e-300
@@ -317,8 +317,8 @@ def test_floats_are_near_and_say_how_near(checker, last):
 )
 def test_softmax_stays_within_its_bound(checker, small, offset, count):
     """Also where logits are so large that floats cannot tell them apart."""
-    logits = checker.fixed.fixed([small, np.full(small.shape, offset)], count)
-    found = checker.digits.softmax(logits, count, checker.real_claims.Work(1e18))
+    logits = checker.bounds.fixed([small, np.full(small.shape, offset)], count)
+    found = checker.floating.softmax(logits, count, checker.real.Work(1e18))
     shares, error = exactly(found)
     with mpmath.workdps(80):
         for place in np.ndindex(2, 2):
@@ -330,8 +330,8 @@ def test_softmax_stays_within_its_bound(checker, small, offset, count):
 
 
 def test_a_single_token_has_all_attention_exactly(checker):
-    logits = checker.fixed.fixed([np.array([[[1e300], [-3.0]]])], 5)
-    shares, error = exactly(checker.digits.softmax(logits, 5, checker.real_claims.Work(1e18)))
+    logits = checker.bounds.fixed([np.array([[[1e300], [-3.0]]])], 5)
+    shares, error = exactly(checker.floating.softmax(logits, 5, checker.real.Work(1e18)))
     assert shares.tolist() == [[[1], [1]]]
     assert error == 0
 
@@ -341,8 +341,8 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
     for size, spoil in ((3, 0.0), (20, 0.0), (20, 1e-11), (20, 1e-18)):
         z = rng.standard_normal((size, 30))
         z[-1] = z[0] + spoil * z[-1] if spoil else z[-1]
-        parts = checker.fixed.fixed([z[:, :]], 12)
-        found = checker.inverse.right_inverse_bound([parts], 12)
+        parts = checker.bounds.fixed([z[:, :]], 12)
+        found = checker.real.right_inverse_bound([parts], 12)
         exact = flint.fmpq_mat(size, 30, [flint.fmpq(*v.as_integer_ratio()) for v in z.ravel()])
         inverse = exact.transpose() * (exact * exact.transpose()).inv()
         rows = [[abs(Fraction(int(v.p), int(v.q))) for v in row] for row in inverse.tolist()]
@@ -360,19 +360,19 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
     st.integers(0, 2**70),
 )
 def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales, count, error):
-    out = checker.fixed.fixed([outputs], count)._replace(error=error)
+    out = checker.bounds.fixed([outputs], count)._replace(error=error)
     values, off = exactly(out)
     powers = [Fraction(2) ** scale for scale in scales]
     worst = scaled = 0
     for row, goals, power in zip(values, targets.tolist(), powers, strict=True):
         far = max(abs(x - Fraction(y) / power) for x, y in zip(row, goals, strict=True)) + off
         worst, scaled = max(worst, far * power), max(scaled, far)
-    found = checker.real_claims.farthest(out, targets, np.array(scales))
+    found = checker.real.farthest(out, targets, np.array(scales))
     assert found == (worst, scaled)
 
 
 def test_a_guess_of_an_inverse_is_finite_whatever_the_matrix_is(checker):
     for matrix in (np.zeros((2, 2)), np.ones((3, 3)), np.full((2, 2), np.inf), np.eye(2) * 1e-320):
-        assert np.isfinite(checker.inverse.guess(matrix)).all()
+        assert np.isfinite(checker.real.guess(matrix)).all()
     matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
-    assert np.abs(checker.inverse.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14
+    assert np.abs(checker.real.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14

@@ -21,7 +21,7 @@ def problem(checker, kind, entries=4):
     rng = np.random.default_rng(VIEWS.index(kind))
     draw = lambda *shape: rng.integers(-3, 4, shape) / 2.0  # noqa: E731
     weights = {name: draw(HEADS, WIDTH, INNER) for name in ("W_Q", "W_K")}
-    views = checker.views
+    views = checker.attend
     if kind in ("own", "shared", "lengths"):
         contexts = draw(SIZE, WIDTH) if kind == "shared" else draw(5, SIZE, WIDTH)
         data = {"contexts": contexts, "queries": draw(5, WIDTH)}
@@ -66,17 +66,17 @@ def attended(checker, numbers, weights, view):
 
 
 ARITHMETICS = {
-    "digits": lambda checker, _: checker.digits.Digits(7, FREE),
+    "digits": lambda checker, _: checker.floating.Digits(7, FREE),
     "bounded": lambda checker, weights: checker.floating.Bounded(weights),
     "shares": lambda checker, _: checker.executed.Shares(),
-    "table": lambda checker, _: checker.table.Table(2.0**-4, 600.0),
+    "table": lambda checker, _: checker.floating.Table(2.0**-4, 600.0),
 }
 
 
 def attention_of(checker, name, found):
     """As floats, and bounds of what each head's attention is off by."""
     if name == "digits":
-        return checker.fixed.floats(found)
+        return checker.bounds.floats(found)
     if name == "table":
         return found, 1e-14
     return found[0], found[1][..., None] if name == "bounded" else 1e-4
@@ -119,7 +119,7 @@ def test_rows_of_a_text_see_the_same_however_many_are_taken_at_a_time(checker, k
                 visible = np.arange(len(tokens))[seen][~hidden[row - rows_of.start, 0]]
                 assert tokens[first + visible].tolist() == rows[first + row][1].tolist()
     assert places == list(range(len(rows)))
-    at_once = checker.views.rows_at_once(SIZE, HEADS, view.window or SIZE, entries)
+    at_once = checker.attend.rows_at_once(SIZE, HEADS, view.window or SIZE, entries)
     assert at_once == {4: 1, 60: 5 if kind == "causal" else 3, 1000: SIZE}[entries]
 
 
@@ -129,8 +129,8 @@ def test_rows_of_a_text_see_the_same_however_many_are_taken_at_a_time(checker, k
 )
 def test_a_token_and_its_position_that_do_not_add_exactly(checker, one, other):
     with pytest.raises(ValueError, match="exactly"):
-        checker.views.exact_sum([np.array([one]), np.array([other])])
-    assert checker.views.exact_sum([np.array([one]), np.array([one / 2])]) == one * 1.5
+        checker.attend.exact_sum([np.array([one]), np.array([other])])
+    assert checker.attend.exact_sum([np.array([one]), np.array([one / 2])]) == one * 1.5
 
 
 @pytest.mark.parametrize("kind", VIEWS)
@@ -141,7 +141,7 @@ def test_averages_modulo_a_prime_are_those_of_integers(checker, kind):
     total = HEADS * WIDTH + own * WIDTH
     columns = np.random.default_rng(0).permutation(total)[: total - 2]
     every = np.arange(len(rows)), (PRIME, a), columns
-    z = checker.residues.representation(weights, view, *every)
+    z = checker.modular.representation(weights, view, *every)
     units = [unit_of(x) for x in (view.tokens, view.queries, weights["W_Q"], weights["W_K"])]
     for found, (query, tokens) in zip(z, rows, strict=True):
         expected = [Fraction(x) / units[0] for x in query] if own else []

@@ -67,7 +67,7 @@ def test_all_claims_are_tried(files, checker):
     tried = {
         (files(kind).content["format"], name) for kind in KINDS for name in files(kind).kind.claims
     }
-    known = checker.registry.CLAIMS.items()
+    known = checker.command.CLAIMS.items()
     assert tried == {(about.format, claim.name) for about, claims in known for claim in claims}
 
 
@@ -131,7 +131,7 @@ def test_a_claim_does_what_all_claims_do(case, checker, tmp_path):
     if made.weights is None:
         heads = AllWeights(made.options["num_heads"])
         holds, fails = ((heads, data) for _, data in (holds, fails))
-    known = checker.registry.CLAIMS.values()
+    known = checker.command.CLAIMS.values()
     statements = {claim: claim.statement for claims in known for claim in claims}
     check_claim(CLAIMS[row][name], holds, fails, statements=statements, folder=tmp_path)
 

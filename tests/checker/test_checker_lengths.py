@@ -26,9 +26,9 @@ def test_attention_that_float64_does_not_know_is_had_in_fixed_point(checker, dat
     weights = dict(memorizer.layer.tensors)
     weights["W_Q"] = weights["W_Q"] * 2.0**8
     arrays = {"contexts": data.contexts.tokens, "queries": data.queries, "lengths": data.lengths}
-    view = checker.views.Examples(arrays, [slice(None)])
+    view = checker.attend.Examples(arrays, [slice(None)])
     anew = 0
-    work = checker.real_claims.Work(1e12)
+    work = checker.real.Work(1e12)
     for _, _, attention, off in checker.floating.attended(weights, view, 10**6, work):
         hidden = np.broadcast_to(~data.contexts.mask[:, None], attention.shape)
         assert not attention[hidden].any()

@@ -44,8 +44,8 @@ def test_what_is_handed_on(checker, calls, path):
     checker.check([path, "data"], quick=True, asked=["rank"], epsilon=0.5, most=1e6)
     content = {"format": "any"}
     assert calls == [
-        (content, ["weights", "data"], (*DEFAULTS, checker.steps.silent)),
-        (content, ["data"], (True, ["rank"], 0.5, 1e6, checker.steps.silent)),
+        (content, ["weights", "data"], (*DEFAULTS, checker.files.silent)),
+        (content, ["data"], (True, ["rank"], 0.5, 1e6, checker.files.silent)),
     ]
 
 
@@ -66,7 +66,7 @@ def test_the_command(checker, calls, path, capsys):
     checker.main([path, "data", "--progress"])
     options = [given[-1][:-1] for given in calls]
     assert options == [DEFAULTS, (True, ["rank", "error"], 1e-3, 5e8), DEFAULTS]
-    told = [isinstance(given[-1][-1], checker.steps.Told) for given in calls]
+    told = [isinstance(given[-1][-1], checker.files.Told) for given in calls]
     assert told == [False, False, True]
 
 
@@ -202,9 +202,9 @@ class Terminal(io.StringIO):
 
 def test_a_step_is_told_at_once_and_then_now_and_then(checker, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(checker.steps.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(checker.files.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    told = checker.steps.Told(stream)
+    told = checker.files.Told(stream)
     for done in range(10):
         told("first", done, 10)
         now[0] += 0.2
@@ -216,7 +216,7 @@ def test_a_step_is_told_at_once_and_then_now_and_then(checker, monkeypatch):
 
 def test_lines_of_a_terminal_are_cut(checker):
     stream = Terminal()
-    told = checker.steps.Told(stream)
+    told = checker.files.Told(stream)
     told.end()
     assert not stream.getvalue()
     told("x" * 200, 0, 1)

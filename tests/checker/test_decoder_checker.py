@@ -97,7 +97,7 @@ def test_models_are_those_of_certify(checker):
                 rtol=1e-8,
                 atol=1e-13,
             )
-    table = checker.table
+    table = checker.floating
     assert (table.ENOUGH, table.TABLE) == (ENOUGH, exact_logits._LARGEST_TABLE)
     assert checker.float_model.MOST == float_model.MOST_TERMS
 
@@ -423,7 +423,7 @@ def test_tables_are_short(checker, tmp_path):
     certificate = certify(decoder, text)
     assert certificate["recites"].verdict.name == "PROVED"
     assert said(checker, saved(tmp_path, decoder, text, certificate))[0] == 0
-    table = checker.table.exponentials(3000, 2.0**-5)
+    table = checker.floating.table_of(3000, 2.0**-5)
     np.testing.assert_allclose(table, np.exp(-np.arange(3000) * 2.0**-5), rtol=1e-15)
     assert np.array_equal(table, exponentials(2.0**-5, 2999 * 2.0**-5))
 

@@ -88,11 +88,11 @@ def test_exponentials_are_bounded_from_above(checker, below, x):
     with np.errstate(over="ignore"):
         rounded = Rounded(lambda sizes: sizes, np.zeros((1, 1)))
         ours = rounded.softmax(Sized(logits, np.zeros((1, 1))), None).bounds
-        for bounds in (ours, checker.rounding.softmax(logits)):
+        for bounds in (ours, checker.float_model.softmax(logits)):
             for bound, share in zip(bounds[0, 0].tolist(), shares, strict=True):
                 assert share <= bound
                 assert bound <= share * (1 + 1e-4) + 1e-300
-        for bound in (growth(np.array(x)), checker.rounding.growth(np.array(2 * x))):
+        for bound in (growth(np.array(x)), checker.float_model.growth(np.array(2 * x))):
             assert grown <= float(bound)
             assert bound <= grown * (1 + 1e-4) + 1e-300 or x > 350
 
@@ -101,7 +101,7 @@ def test_exponentials_are_bounded_from_above(checker, below, x):
 def test_what_is_no_number_is_no_bound(checker, x):
     with np.errstate(all="ignore"):
         assert not growth(np.array(math.inf)) < math.inf
-        assert not checker.rounding.growth(np.array(x)) < math.inf
+        assert not checker.float_model.growth(np.array(x)) < math.inf
 
 
 def test_chunks_change_nothing():

@@ -11,8 +11,8 @@ from real_parts import FREE, MATRIX, evaluated, layer_and_data
 
 def shown(checker, weights, data, *, keep=True):
     """Bounds of residuals, scales, Z and its error."""
-    readout = checker.real_claims.readout_of(weights, checker.floating.DIGITS)
-    return checker.float_claims.residuals(weights, data, readout, keep, FREE)
+    readout = checker.real.readout_of(weights, checker.floating.DIGITS)
+    return checker.real.residuals_in_floats(weights, data, readout, keep, FREE)
 
 
 def true_of(weights, data):
@@ -40,7 +40,7 @@ def cancelling(weights, head):
 
 def ways(checker, weights, data, few=1.0):
     """How attention of heads on examples is had: alone, in floats, or to digits."""
-    view = checker.views.Examples(data, [slice(None)])
+    view = checker.attend.Examples(data, [slice(None)])
     floating = checker.floating
     counts = {"alone": 0, "floats": 0, "digits": 0}
     numbers = floating.Bounded(weights)
@@ -66,7 +66,7 @@ def test_bounds_hold(checker, as_if, shared, outputs, parts, chunk, scale):
     weights["W_K"] = np.ldexp(weights["W_K"], -scale)
     data["contexts"] = np.ldexp(data["contexts"], scale)
     data["targets"] = np.ldexp(data["targets"], scale)
-    as_if("float_claims", CHUNK=chunk, FEW=0.5)
+    as_if("real", CHUNK=chunk, FEW=0.5)
     with mpmath.workdps(60):
         z, distances, scales = true_of(weights, data)
         bounds, found_scales, found, z_error = shown(checker, weights, data)
@@ -84,7 +84,7 @@ def test_bounds_hold_of_random_layers(checker, as_if, seed):
     rng = np.random.default_rng(seed)
     weights, data = layer_and_data(rng, shared=bool(seed % 2), outputs=2, parts=0)
     weights = sharpened(weights, 10.0 ** rng.uniform(-3, 7, 5))
-    as_if("float_claims", FEW=1.0)
+    as_if("real", FEW=1.0)
     with mpmath.workdps(60):
         z, distances, _ = true_of(weights, data)
         bounds, _, found, z_error = shown(checker, weights, data)
@@ -97,7 +97,7 @@ def test_a_token_is_alone_from_a_lead_on(checker, lead):
     """Below it, its share is had to digits which say so."""
     data = {"contexts": np.array([[[1.0], [0.0]]]), "queries": np.ones((1, 1))}
     weights = {"W_Q": np.array([[[lead]]]), "W_K": np.ones((1, 1, 1))}
-    view = checker.views.Examples(data, [slice(None)])
+    view = checker.attend.Examples(data, [slice(None)])
     ((*_, attention, error),) = checker.floating.attended(weights, view, 1, FREE)
     assert ways(checker, weights, data)["alone"] == (lead > 45)
     with mpmath.workdps(60):
@@ -121,7 +121,7 @@ def test_as_much_in_fixed_point_as_is_few(checker, as_if, few, refined):
     rng = np.random.default_rng(0)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
     weights = cancelling(sharpened(weights, [0.1] * 5), 2)
-    as_if("float_claims", FEW=few)
+    as_if("real", FEW=few)
     with mpmath.workdps(60):
         z, distances, _ = true_of(weights, data)
         bounds, _, found, z_error = shown(checker, weights, data)
@@ -138,7 +138,7 @@ def test_what_leaves_the_range_of_floats_shows_nothing_false(checker, name, powe
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0, total=2)
     holder = data if name in data else weights
     holder[name] = np.ldexp(holder[name], power)
-    worst, scaled, _ = checker.real_claims.in_floats(weights, data, keep=False, work=FREE)
+    worst, scaled, _ = checker.real.in_floats(weights, data, keep=False, work=FREE)
     with mpmath.workdps(700):
         _, distances, scales = true_of(weights, data)
         powers = np.array([mpmath.mpf(2) ** int(s) for s in scales])[:, np.newaxis]
@@ -148,15 +148,15 @@ def test_what_leaves_the_range_of_floats_shows_nothing_false(checker, name, powe
 
 def test_the_largest_distance_is_told_at_its_own_scale(checker, monkeypatch):
     """Examples have scales of their own, and the worst need not be where the scaled one is."""
-    part = checker.float_claims
+    part = checker.real
     rows = np.array([[2.0, 1.0], [3.0, 0.0], [0.5, 8.0]]), np.array([9, 1, -1])
-    monkeypatch.setattr(checker.real_claims, "readout_of", lambda *_: None)
-    monkeypatch.setattr(part, "residuals", lambda *_: (*rows, None, 0.0))
-    found = checker.real_claims.in_floats({}, {}, keep=False, work=FREE)
+    monkeypatch.setattr(checker.real, "readout_of", lambda *_: None)
+    monkeypatch.setattr(part, "residuals_in_floats", lambda *_: (*rows, None, 0.0))
+    found = checker.real.in_floats({}, {}, keep=False, work=FREE)
     assert found == (Fraction(1024), Fraction(8), None)
     for bad in (np.inf, np.nan):
         rows[0][1, 1] = bad
-        found = checker.real_claims.in_floats({}, {}, keep=False, work=FREE)
+        found = checker.real.in_floats({}, {}, keep=False, work=FREE)
         assert found == (None, None, None)
 
 
@@ -171,7 +171,7 @@ def test_tokens_beyond_a_length_do_not_count(checker, seed, most):
     data["contexts"][1, 2:] = 10.0 * data["contexts"][1, :1]
 
     def of(**arrays):
-        view = checker.views.Examples(data | arrays, [slice(None)])
+        view = checker.attend.Examples(data | arrays, [slice(None)])
         ((_, _, *found),) = checker.floating.attended(weights, view, most, FREE)
         return found
 
@@ -190,7 +190,7 @@ def test_sums_by_halves(checker, count):
     """Each term is in few sums: units in the last place show through."""
     rng = np.random.default_rng(count)
     parts = rng.integers(-9, 9, (count, 2, 3)).astype(float)
-    assert (checker.float_claims.added(parts) == parts.sum(axis=0)).all()
+    assert (checker.real.added(parts) == parts.sum(axis=0)).all()
 
 
 # Bounds term by term: what rounding does to random layers is far less than what it may do.
@@ -223,7 +223,7 @@ def test_bounds_of_logits_count_all_products(checker):
     sizes = np.einsum("thi,hei,te->th", read, abs(weights["W_K"]), most)
     numbers, found = floating.Bounded(weights), []
     numbers.softmax = lambda logits, _: found.append(logits)
-    view = checker.views.Examples(data, [slice(None)])
+    view = checker.attend.Examples(data, [slice(None)])
     list(checker.attend.attend(numbers, checker.attend.Heads(numbers, weights), view))
     assert close(found[0].sizes[..., 0], sizes)
     assert (found[0].sizes[..., 0] >= sizes).all()
@@ -288,7 +288,7 @@ def test_what_is_left_out_is_less_than_its_bound(checker):
 @pytest.mark.parametrize("heads", [1, 4, 5])
 def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeypatch, heads):
     """Where targets are what is found, so that nothing but what that is off by is left."""
-    part, rng = checker.float_claims, np.random.default_rng(heads)
+    part, rng = checker.real, np.random.default_rng(heads)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
     weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K", "W_V")}
     total, size, width = data["contexts"].shape
@@ -301,11 +301,11 @@ def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeyp
     counted = checker.bounds.gamma(width + heads.bit_length() + 4) * sizes
     for offs, u_error in ((0.0, 0.0), (1e-3, 0.0), (0.0, 1.0), (1e-3, 1.0)):
         off = np.full((total, heads), offs)
-        group = next(checker.views.Examples(data, [slice(0, total)]).groups())
+        group = next(checker.attend.Examples(data, [slice(0, total)]).groups())
         known = group, tokens, chosen, off
         monkeypatch.setattr(part, "attended", lambda *_, known=known: [known])
         monkeypatch.setattr(part, "floats", lambda _, e=u_error: (readout, e))
-        bounds, _, found, z_error = part.residuals(weights, data, None, keep=True, work=FREE)
+        bounds, _, found, z_error = part.residuals_in_floats(weights, data, None, keep=True, work=FREE)
         assert (found == z).all()
         assert z_error == offs
         read = z.sum(axis=1) + width * off.sum(axis=1)
@@ -324,7 +324,7 @@ def test_longer_sums_are_left_to_digits(checker, as_if, axes, longest):
     if axes == (2,):
         weights |= {name: rng.standard_normal((5, 4, 30)) for name in ("W_Q", "W_K")}
     assert max(5 * 4 if axes != (0, 1) else 4, len(data["contexts"])) <= longest
-    as_if("float_claims", FEW=1.0)
+    as_if("real", FEW=1.0)
     for most, found in ((longest, True), (longest - 1, False)):
-        as_if("float_claims", LONGEST=most)
+        as_if("real", LONGEST=most)
         assert (shown(checker, weights, data) is not None) == found

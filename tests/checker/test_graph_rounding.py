@@ -20,7 +20,7 @@ def bounds(checker, made, box, graph="split"):
     """Of each output, and what the graph says of its rows."""
     conditions = ((Atom(np.eye(made.output_dim)[0], 0.0),),)
     read = problem(checker, graph_bytes(made, graph), box, conditions)
-    rounding = checker.graph_rounding.rounding_of
+    rounding = checker.softmaxes.rounding_of
     found = [
         rounding(read.outputs, ((k, 1),), read.box, read.model) for k in range(made.output_dim)
     ]
@@ -156,7 +156,7 @@ def not_bounded(checker, data, box):
     (found,) = session.run(None, {"X": box.upper[None].astype(FLOAT)})
     read = problem(checker, data, box)
     with refused("overflow"):
-        checker.graph_rounding.rounding_of(read.outputs, ((0, 1),), read.box, read.model)
+        checker.softmaxes.rounding_of(read.outputs, ((0, 1),), read.box, read.model)
     return bool(np.isnan(found).all())
 
 
@@ -197,7 +197,7 @@ def test_logits_that_only_roundings_make_large_are_refused(checker):
 def test_a_difference_is_off_by_both_outputs(checker):
     made = network(2, 4, 2, 2, seed=1)
     bound, read = bounds(checker, made, unit_box())
-    both = checker.graph_rounding.rounding_of(read.outputs, ((0, 1), (1, -1)), read.box, read.model)
+    both = checker.softmaxes.rounding_of(read.outputs, ((0, 1), (1, -1)), read.box, read.model)
     assert np.isclose(both, bound.sum(), rtol=1e-6)
     assert both >= bound.sum()
 
@@ -216,10 +216,10 @@ def test_the_bound_grows_with_all_it_depends_on(checker):
 
 def test_models_that_are_known(checker):
     """Those whose programs evaluate operators one by one, in float32 throughout."""
-    known = checker.graph_rounding.KNOWN
+    known = checker.softmaxes.KNOWN
     assert set(known) == {"float32, pairwise", "float32, pairwise, blocks of 16"}
     for name in known:
-        words = checker.graph_rounding.sentence(name)
+        words = checker.softmaxes.sentence(name)
         assert words.startswith(name)
         assert "TF32" in words
         assert "any order" in words
@@ -230,7 +230,7 @@ def test_errors_of_logits_and_of_averages_multiply(checker):
     bound, read = bounds(checker, made, unit_box(1))
     model = checker.float_model
     logits = 2.0**20 * model.gamma_of(read.model, 3)
-    larger = float(checker.rounding.growth(np.float64(2.0 * logits)))
+    larger = float(checker.float_model.growth(np.float64(2.0 * logits)))
     zeta = float(model.averaged(read.model, np.float64(2.0))[0])
     whole = (1.0 + larger) * (1.0 + zeta) - 1.0
     assert larger > 0.3

@@ -25,7 +25,7 @@ def data():
 def values(checker, made, point, weights):
     """w . f at a point, from below, by the checker."""
     heads = checker.softmaxes.heads_of(made.outputs, weights, made.box)
-    exact = checker.dyadic.integers(np.asarray(point, np.float32))
+    exact = checker.operators.integers(np.asarray(point, np.float32))
     return float(checker.softmaxes.least_at(heads, made.box, exact))
 
 
@@ -342,11 +342,11 @@ def test_bytes_that_readers_may_take_in_two_ways(checker, data):
 
 def test_integers_of_messages(checker):
     for value in (0, 1, 127, 128, 300, 2**63, 2**64 - 1):
-        assert checker.protobuf.varint(varint(value), 0) == (value, len(varint(value)))
-    assert checker.protobuf.signed(2**64 - 1) == -1
-    assert checker.protobuf.signed(2**63 - 1) == 2**63 - 1
+        assert checker.graphs.varint(varint(value), 0) == (value, len(varint(value)))
+    assert checker.graphs.signed(2**64 - 1) == -1
+    assert checker.graphs.signed(2**63 - 1) == 2**63 - 1
     with refused("too long"):
-        checker.protobuf.varint(varint(2**64), 0)
+        checker.graphs.varint(varint(2**64), 0)
 
 
 def test_steps_and_sizes_of_logits(checker):

@@ -183,7 +183,7 @@ def test_what_is_refused_of_the_second_version(checker, name):
 
 
 def test_float32_numbers(checker):
-    single = checker.dyadic.is_single
+    single = checker.operators.is_single
     for value in (0.0, 1.0, -0.171875, 2.0**-149, 2.0**-149 * 3, (2.0 - 2.0**-23) * 2.0**127):
         assert single(Fraction(value))
     for value in (0.1, 2.0**-150, 2.0**128, 2.0**24 + 1, 1.0 + 2.0**-24, 2.0**-126 + 2.0**-150):
@@ -192,7 +192,7 @@ def test_float32_numbers(checker):
 
 
 def test_numbers_of_proofs(checker):
-    exact = checker.dyadic.exact
+    exact = checker.operators.exact
     assert exact("-0.125") == Fraction(-1, 8)
     assert exact("2/6") == Fraction(1, 3)
     for text in ("1e3", "", "nan", "0x1", " 1", "1_0", "1/-2", "1.", ".5", "1.0/2", 1, 0.5, None):
@@ -200,5 +200,5 @@ def test_numbers_of_proofs(checker):
             exact(text)
     with pytest.raises(ZeroDivisionError):
         exact("1/0")
-    assert checker.dyadic.decimal_below(Fraction(1, 3)) == "0.333"
-    assert checker.dyadic.decimal_below(Fraction(2, 3)) == "0.666"
+    assert checker.operators.decimal_below(Fraction(1, 3)) == "0.333"
+    assert checker.operators.decimal_below(Fraction(2, 3)) == "0.666"

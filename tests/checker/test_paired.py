@@ -138,7 +138,7 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
     scan = Scan.of(examples, readouts.unlike)
     entries = evaluate(examples, scan)
     residuals = residuals_of(examples, entries, scan.second, readouts)
-    layer = checker.scan.Layer(
+    layer = checker.paired.Layer(
         memorizer.layer.tensors,
         {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
         examples.order,
@@ -146,14 +146,14 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
     )
     owner = examples.owner
     with np.errstate(all="ignore"):
-        scan = checker.scan.Scan(layer)
+        scan = checker.paired.Scan(layer)
         where, which = scan.unlike()
     coupled = set(zip(where, which, strict=True))
     assert coupled  # certify asks for a nat more, so that the checker finds no other ones
     assert coupled <= set(zip(entries.positions, entries.pairs, strict=True))
     own = scan.own
     coupled = where, which, *layer.read(where, which, (1.0, -1.0))
-    distances = checker.coupling.residuals(scan, coupled)
+    distances = checker.paired.residuals(scan, coupled)
     assert (residuals.exponent, examples.exponent) == (layer.c, layer.a)
     of_f, of_z = mpmath.mpf(2) ** -layer.c, mpmath.mpf(2) ** -layer.a
     evaluated = {(t, p) for t, p in enumerate(owner)} | set(zip(where, which, strict=True))

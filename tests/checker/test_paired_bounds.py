@@ -14,7 +14,7 @@ def test_constants(checker):
         first, rest = map(mpmath.mpf, checker.bounds.LN2)
         assert int(first * 2**32) == first * 2**32
         assert abs(first + rest - mpmath.log(2)) < mpmath.mpf(2) ** -85
-        assert mpmath.exp(-checker.pairs.NATS) < checker.pairs.LEFT < 1e-17
+        assert mpmath.exp(-checker.paired.NATS) < checker.paired.LEFT < 1e-17
 
 
 @pytest.mark.parametrize("x", [-60.5, -60.0, -37.2, -1e-300, 0.0, 0.3, 1.0, 88.8, 699.9])
@@ -37,22 +37,22 @@ def test_products_of_mixed_scales(checker, spread, width):
     """Within the bound, which is about 2^-90 |x| |y| for each entry."""
     rng = np.random.default_rng(spread)
     x, y = rng.uniform(-1, 1, (2, 20, width)) * 2.0 ** -rng.integers(0, spread + 1, (2, 20, width))
-    high, low, bound = checker.pairs.precisely(x, y)
+    high, low, bound = checker.paired.precisely(x, y)
     with mpmath.workprec(2000):
         for k in range(20):
             truth = mpmath.fdot(map(mpmath.mpf, x[k].tolist()), map(mpmath.mpf, y[k].tolist()))
             assert abs(truth - float(high[k]) - mpmath.mpf(float(low[k]))) <= bound
     size = float(np.abs(x).max() * np.abs(y).max())
     assert bound <= width * size * 2.0**-70
-    several = checker.pairs.precisely(x.reshape(4, 5, width), y.reshape(4, 5, width))
+    several = checker.paired.precisely(x.reshape(4, 5, width), y.reshape(4, 5, width))
     assert several[2] == bound
     assert (several[0].ravel() == high).all()
-    assert checker.pairs.precisely(x[:, None], np.stack([y, y], axis=1))[2] == bound
+    assert checker.paired.precisely(x[:, None], np.stack([y, y], axis=1))[2] == bound
 
 
 def test_digits_are_those_of_the_number(checker):
     x = np.array([1.0, -0.75, 2.0**-70, 1 / 3, 2.0**-300, 2.0**-70 / 3, 2.0**-66 / 7])
-    digits, top, left = checker.pairs.split(x)
+    digits, top, left = checker.paired.split(x)
     with mpmath.workprec(500):
         for k, value in enumerate(x.tolist()):
             parts = [mpmath.ldexp(d[k], top - 20 * i) for i, d in enumerate(digits)]
@@ -87,7 +87,7 @@ def small_layer(**changes):
 
 
 def layer_of(checker, weights, data):
-    return checker.scan.Layer(weights, data, np.arange(3), np.array([2, 3]))
+    return checker.paired.Layer(weights, data, np.arange(3), np.array([2, 3]))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_layers_are_brought_to_size_one_exactly(checker, scale):
         assert layer.c == max(exponents[0], exponents[1] + layer.a)
     assert (moved.heads == plain.heads).all()
     everyone = np.arange(3)
-    scores = [checker.scan.Tokens(layer, everyone).scores for layer in (moved, plain)]
+    scores = [checker.paired.Tokens(layer, everyone).scores for layer in (moved, plain)]
     assert (scores[0] == scores[1]).all()
     for layer, given in ((plain, data["targets"]), (moved, data["targets"] / power)):
         assert (np.ldexp(layer.targets[:, 0], layer.c) == given).all()

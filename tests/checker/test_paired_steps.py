@@ -449,11 +449,11 @@ def test_distances_cover_rounding(who, steps, as_if):
     assert np.abs(exact[1] - exact[0]).max() > 0.1
     # An entry has d terms, its own and three coupled ones at most, and that of pair 0.
     least = 5 + np.bincount(steps.at).max() + 8
-    as_if("coupling", UNIT=1e-6)
+    as_if("paired", UNIT=1e-6)
     grown = who.distances(steps) - exact[0]
     rounded = steps.largest * 2e-6 * np.abs(steps.both).sum()
     assert (grown >= 0.999 * rounded - 1e-12).all()
-    as_if("coupling", UNIT=2.0**-53, gamma=lambda terms: 1e-6 * terms)
+    as_if("paired", UNIT=2.0**-53, gamma=lambda terms: 1e-6 * terms)
     for some, before in zip(examples, exact, strict=True):
         grown = who.distances(some) - before
         assert (grown >= 0.9999e-6 * least * (size + before)).all()

@@ -15,20 +15,20 @@ EIGHT = (6, 3, 4, 2, 5, 7, 3, 8)
 
 def test_exponentials_cost_what_they_take(checker):
     """They are counted as they come, and more than a minute of them is refused."""
-    part = checker.real_claims
-    logits = checker.fixed.fixed([np.array([[[0.0, 0.5, -3.0], [0.0, -1e9, -1e9]]])], 24)
-    work = part.Work(3 * checker.digits.exponential(12))
-    checker.digits.softmax(logits, 12, work)
+    part = checker.real
+    logits = checker.bounds.fixed([np.array([[[0.0, 0.5, -3.0], [0.0, -1e9, -1e9]]])], 24)
+    work = part.Work(3 * checker.floating.exponential(12))
+    checker.floating.softmax(logits, 12, work)
     assert work.spent == work.allowed  # of three tokens: the other head has one alone
     with refused("not shown with the digits which a minute allows"):
-        checker.digits.softmax(logits, 12, part.Work(2.99 * checker.digits.exponential(12)))
-    plain = part.needs(EIGHT, 5, keep=True)
-    assert part.first(EIGHT, keep=True) == (
+        checker.floating.softmax(logits, 12, part.Work(2.99 * checker.floating.exponential(12)))
+    plain = part.digits_needed(EIGHT, 5, keep=True)
+    assert part.first_needs(EIGHT, keep=True) == (
         plain[0],
-        plain[1] + checker.digits.exponential(5) * 6 * 3 * 5,
+        plain[1] + checker.floating.exponential(5) * 6 * 3 * 5,
     )
     one = (6, 1, *EIGHT[2:])
-    assert part.first(one, keep=True) == part.needs(one, 5, keep=True)
+    assert part.first_needs(one, keep=True) == part.digits_needed(one, 5, keep=True)
 
 
 # Residuals.
@@ -44,8 +44,8 @@ def test_residuals_and_what_is_kept_of_z(checker, as_if, shared, outputs, parts,
     weights, data = layer_and_data(rng, shared=shared, outputs=outputs, parts=parts)
     data["targets"] *= 2.0**-30
     weights["W_D"] *= 2.0**-30
-    part = checker.real_claims
-    as_if("real_claims", CHUNK=chunk, LARGEST=most)
+    part = checker.real
+    as_if("real", CHUNK=chunk, LARGEST=most)
     with mpmath.workdps(60):
         z, f = evaluated(weights, data)
         distances = np.abs(f - MATRIX(data["targets"]).reshape(len(f), -1)).max(axis=1)
@@ -60,7 +60,7 @@ def test_residuals_and_what_is_kept_of_z(checker, as_if, shared, outputs, parts,
             assert keep or not kept
         rows, errors = [], []
         for some in kept:
-            whole = checker.fixed.integers(some.digits).tolist()
+            whole = checker.bounds.integers(some.digits).tolist()
             unit = mpmath.mpf(2) ** some.last
             rows += [[unit * x for x in row] for row in whole]
             errors += [unit * some.error] * len(whole)
@@ -79,8 +79,8 @@ def test_shares_of_tokens_which_are_far_behind(checker, count):
     """Beyond what so many digits hold a share counts as zero; not before, by half a digit."""
     unit = 20 * (count - 1) * math.log(2)
     behind = np.array([0.0, unit / 2, unit - 8, unit - 1, unit + 1, 2 * unit, 1000.0])
-    logits = checker.fixed.fixed([-behind[None, None]], 2 * count)
-    found = checker.digits.softmax(logits, count, FREE)
+    logits = checker.bounds.fixed([-behind[None, None]], 2 * count)
+    found = checker.floating.softmax(logits, count, FREE)
     shares = [Fraction(int(d)) * Fraction(2) ** found.last for d in _whole(checker, found)]
     with mpmath.workdps(100):
         powers = [mpmath.exp(-mpmath.mpf(x)) for x in behind.tolist()]
@@ -93,7 +93,7 @@ def test_shares_of_tokens_which_are_far_behind(checker, count):
 
 
 def _whole(checker, x):
-    return checker.fixed.integers(x.digits).ravel()
+    return checker.bounds.integers(x.digits).ravel()
 
 
 def test_logits_which_are_not_known_well_enough(checker):
@@ -102,9 +102,9 @@ def test_logits_which_are_not_known_well_enough(checker):
     unit = 20 * 4
     for error, words in ((1 << unit, "more digits"), ((1 << unit) // 99, "more digits")):
         with refused(words, OverflowError):
-            checker.digits.softmax(checker.fixed.Fixed(digits, -unit, error), 5, FREE)
+            checker.floating.softmax(checker.bounds.Fixed(digits, -unit, error), 5, FREE)
     error = (1 << unit) // 101
-    found = checker.digits.softmax(checker.fixed.Fixed(digits, -unit, error), 5, FREE)
+    found = checker.floating.softmax(checker.bounds.Fixed(digits, -unit, error), 5, FREE)
     assert 2.1 * error * 2.0**-unit <= found.error * 2.0**found.last <= 4 * error * 2.0**-unit
 
 
@@ -112,8 +112,8 @@ def test_logits_which_are_not_known_well_enough(checker):
 
 
 def kappa_of(checker, z, count=12, split=1):
-    parts = [checker.fixed.fixed([rows], count) for rows in np.array_split(z, split)]
-    return checker.inverse.right_inverse_bound(parts, count)
+    parts = [checker.bounds.fixed([rows], count) for rows in np.array_split(z, split)]
+    return checker.real.right_inverse_bound(parts, count)
 
 
 @pytest.mark.parametrize("split", [1, 2, 5])
@@ -123,19 +123,19 @@ def test_all_parts_of_z_count(checker, as_if, split):
     assert abs(kappa_of(checker, z, split=split) / one - 1) < 1e-6
     twice = np.concatenate([z, z[:1]])
     assert kappa_of(checker, twice) is None
-    as_if("inverse", LARGEST=0)  # in floats only
+    as_if("real", LARGEST=0)  # in floats only
     assert kappa_of(checker, twice, split=split) is None
 
 
 @pytest.mark.parametrize("worse", [0, 1, 2])
 def test_the_largest_error_of_all_parts_counts(checker, as_if, worse):
     """Two entries of a row of R off by 1/64 each; other parts are exact."""
-    as_if("inverse", LARGEST=0)
+    as_if("real", LARGEST=0)
     digits = np.zeros((3, 4, 1, 4))
     digits[:, 0] = np.eye(3, 4)[:, None]
-    parts = [checker.fixed.Fixed(x, -60, 0) for x in digits]
+    parts = [checker.bounds.Fixed(x, -60, 0) for x in digits]
     parts[worse] = parts[worse]._replace(error=1 << 54)
-    found = checker.inverse.right_inverse_bound(parts, 12)
+    found = checker.real.right_inverse_bound(parts, 12)
     assert 1 / (1 - 3 * 2.0**-6) <= found <= 1.07
 
 
@@ -165,7 +165,7 @@ def in_fixed_point(checker, monkeypatch, short=0.0):
         calls.append(gram)
         return np.linalg.inv(gram) * (1 - short) if len(calls) > 1 else np.zeros_like(gram)
 
-    monkeypatch.setattr(checker.inverse, "guess", guess)
+    monkeypatch.setattr(checker.real, "guess", guess)
 
 
 def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeypatch):
@@ -179,13 +179,13 @@ def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeyp
 def test_errors_of_what_is_put_out_as_floats_count(checker, monkeypatch):
     z = np.random.default_rng(1).standard_normal((5, 9))
     in_fixed_point(checker, monkeypatch)
-    plain, floats = kappa_of(checker, z), checker.inverse.floats
+    plain, floats = kappa_of(checker, z), checker.real.floats
 
     def worse(x, top=None):
         values, error = floats(x) if top is None else floats(x, top)
         return values, error + 1e-3 * (values.shape != (5, 5))
 
-    monkeypatch.setattr(checker.inverse, "floats", worse)
+    monkeypatch.setattr(checker.real, "floats", worse)
     in_fixed_point(checker, monkeypatch)
     assert kappa_of(checker, z) > plain * (1 + Fraction(1, 10**4))
 
@@ -196,8 +196,8 @@ def test_newtons_iteration_mends_what_is_near(checker, as_if, monkeypatch, off, 
     noise = np.random.default_rng(2).standard_normal((4, 4))
     noise *= off / np.abs(noise).sum(axis=1).max()
     truth = kappa_of(checker, z)
-    part = checker.inverse
-    as_if("inverse", LARGEST=0)
+    part = checker.real
+    as_if("real", LARGEST=0)
     monkeypatch.setattr(part, "guess", lambda gram: np.linalg.inv(gram) @ (np.eye(4) + noise))
     found = kappa_of(checker, z)
     assert (found is not None and found < 1.1 * truth) == works
@@ -206,11 +206,11 @@ def test_newtons_iteration_mends_what_is_near(checker, as_if, monkeypatch, off, 
 @pytest.mark.parametrize("most", [0, 2_000_000])
 def test_errors_of_z_count(checker, as_if, most):
     """Two entries of a row of R off by 1/64 each take 1/32 of a right inverse of norm 1."""
-    as_if("inverse", LARGEST=most)
+    as_if("real", LARGEST=most)
     digits = np.zeros((4, 2, 4))
     digits[0] = np.eye(2, 4)
     exact, near, far = (
-        checker.inverse.right_inverse_bound([checker.fixed.Fixed(digits, -60, error)], 12)
+        checker.real.right_inverse_bound([checker.bounds.Fixed(digits, -60, error)], 12)
         for error in (0, 1 << 54, 1 << 57)
     )
     assert 1 <= exact < 1 + 1e-8
@@ -220,7 +220,7 @@ def test_errors_of_z_count(checker, as_if, most):
 
 def test_rounding_counts(checker, as_if):
     """Sums of 4 products and what comes after them, of rows whose entries and sums are one."""
-    as_if("inverse", gamma=lambda terms: 1e-3 * terms)
+    as_if("real", gamma=lambda terms: 1e-3 * terms)
     found = kappa_of(checker, np.eye(2, 4))
     least = 1 / (1 - 2 * 6e-3)
     assert least <= found <= least * (1 + 1e-6)

@@ -111,10 +111,10 @@ class TestHeld:
         ],
     )
     def test_limits(self, checker, unit, size, known):
-        assert bool(checker.rounding.held(unit, np.float64(size))) == known
+        assert bool(checker.float_model.held(unit, np.float64(size))) == known
 
     def test_integers_of_float64(self, checker):
-        held, form = checker.rounding.held, checker.rounding.INTEGERS
+        held, form = checker.float_model.held, checker.float_model.INTEGERS
         for unit, size, known in (
             (0, 2.0**52 - 1, True), (0, 2.0**52, False), (-900, 2.0**-900, True),
             (-901, 2.0**-900, False), (870, 2.0**900, True), (870, 2.0**901, False),
@@ -163,7 +163,7 @@ class TestExponentials:
 
     @pytest.mark.parametrize("x", [0.0, 2.0**-30, 0.3, 1.0, 20.0, 300.0, 700.0])
     def test_both_sides(self, checker, x):
-        least, most = (float(bound) for bound in checker.rounding.exponential(np.array(x)))
+        least, most = (float(bound) for bound in checker.float_model.exponential(np.array(x)))
         with mpmath.workdps(40):
             true = mpmath.exp(mpmath.mpf(x))
             part = x**3 * 2.0**-40 + 2.0**-28
@@ -172,12 +172,12 @@ class TestExponentials:
     def test_beyond_the_series(self, checker):
         """Where too much is left out, nothing is known from above."""
         with np.errstate(over="ignore"):
-            most = checker.rounding.exponential(np.array([17000.0, 18000.0]))[1]
+            most = checker.float_model.exponential(np.array([17000.0, 18000.0]))[1]
         assert most.tolist() == [math.inf, math.inf]
 
     @pytest.mark.parametrize("x", [2.0**-40, 0.001, 2.0**-6, 2.0**-6 + 2.0**-20, 0.1, 1.0, 100.0])
     def test_growth(self, checker, x):
-        found = float(checker.rounding.growth(np.array(x)))
+        found = float(checker.float_model.growth(np.array(x)))
         with mpmath.workdps(40):
             true = mpmath.expm1(mpmath.mpf(x))
             room = 2.0**-28 / min(1.0, x) if x > 2.0**-6 else x * x / 2
@@ -186,7 +186,7 @@ class TestExponentials:
     def test_softmax(self, checker):
         logits = np.array([[[0.0, 3.0, -800.0], [-2.0, 1.0, 1.0]]])
         with np.errstate(over="ignore"):
-            found = checker.rounding.softmax(logits)
+            found = checker.float_model.softmax(logits)
         true = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
         assert (true <= found).all()
         assert (found <= true * (1 + 2.0**-26) + 2.0**-900).all()

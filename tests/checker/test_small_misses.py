@@ -43,7 +43,7 @@ def test_rounding_of_a_little_more_than_a_margin(tmp_path, gap, proved):
 
 
 def test_a_share_of_one_is_too_much_and_a_margin_may_be_claimed_in_full(checker):
-    claims = checker.recites
+    claims = checker.decoders
     executed = claims.ExecutedOfDecoder({"evidence": {"model": "float32, pairwise"}})
     recites = claims.Recites({"evidence": {"bound": (0.25).hex()}})
     about = SimpleNamespace(
@@ -88,7 +88,7 @@ CHOSEN = np.array([[0.0, 4.0], [0.0, 0.0], [0.5, 0.0]])
 def test_what_copies_is_read_as_the_product(checker, chosen):
     w_v = np.random.default_rng(0).standard_normal((2, 4, 3))
     w_o = np.concatenate([COPIED, COPIED[::-1]])
-    found = checker.scan.readouts_of({"W_V": w_v, "W_O": w_o, "W_D": chosen})
+    found = checker.paired.readouts_of({"W_V": w_v, "W_O": w_o, "W_D": chosen})
     assert (found == w_v @ (w_o.reshape(2, 3, 3) @ chosen)).all()
 
 
@@ -108,7 +108,7 @@ def test_a_sum_of_two_entries_does_not_copy(checker, name, entry, words):
     }
     weights[name][entry] = 1.0
     with pytest.raises(ValueError, match=words):
-        checker.scan.readouts_of(weights)
+        checker.paired.readouts_of(weights)
 
 
 @pytest.mark.parametrize("also", [0, 1])
@@ -119,13 +119,13 @@ def test_one_pair_at_most_reads_what_does_not_cancel(checker, also):
     weights["W_V"][2 * also + 1] *= 1.5
     arrays = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}
     stops = np.array([head.stop for head in memorizer.record.heads[1::2]])
-    layer = checker.scan.Layer(weights, arrays, np.array(memorizer.record.order), stops)
+    layer = checker.paired.Layer(weights, arrays, np.array(memorizer.record.order), stops)
     assert np.count_nonzero(layer.both.any(axis=(1, 2))) == 1 + also
     if also:
         with pytest.raises(ValueError, match="more than one pair"):
-            checker.scan.Scan(layer)
+            checker.paired.Scan(layer)
     else:
-        assert len(checker.scan.Scan(layer).second) == 1
+        assert len(checker.paired.Scan(layer).second) == 1
 
 
 # Sequence memorizers: the formula of Theorem 7 where no network limits its numbers.
@@ -143,21 +143,21 @@ def test_each_size_has_a_limit_of_its_own(
     The bound is 66 + 14 (total + 10) + 8, for two dictionaries of one key 97 each, and 14 residue;
     or where no weights are kept, 40 residue + 14 residue (prime + 1) for the second one.
     """
-    monkeypatch.setattr(checker.size, "extents", lambda *_: (10**6, []))
+    monkeypatch.setattr(checker.sequences, "extents", lambda *_: (10**6, []))
     memorizer = SimpleNamespace(task="next", size=3, nonzero=0)
     given = np.array([[0], [4]], dtype=object), np.array([[0, 1, 1]]), [0, 1, 2]
-    work = checker.columns.Work(10**9, 10**9)
+    work = checker.sequences.Work(10**9, 10**9)
     sizes = {"keys": 1, "width": 1, "label_bits": 2}  # as the data have it
     sizes |= {"token_bits": 4, "residue_bits": residue, "prime_bits": prime, "kept": 1}
     sizes |= {"weight_bits": 10, "sum_bits": total, "key_bits": 10}  # the largest
-    assert checker.size.check_size(sizes, memorizer, *given, work)[:2] == (0, bound)
-    found = checker.size.check_size(sizes | {"kept": 0}, memorizer, *given, work)
+    assert checker.sequences.check_size(sizes, memorizer, *given, work)[:2] == (0, bound)
+    found = checker.sequences.check_size(sizes | {"kept": 0}, memorizer, *given, work)
     assert found[:2] == (0, hashed)
     for name, size in sizes.items():
         if name == "residue_bits":  # at most those of tokens
             continue
         with pytest.raises(ValueError, match="sizes"):
-            checker.size.check_size(sizes | {name: size + 1}, memorizer, *given, work)
+            checker.sequences.check_size(sizes | {name: size + 1}, memorizer, *given, work)
 
 
 def test_seven_values_of_a_unit_have_three_bits(checker):
@@ -167,8 +167,8 @@ def test_seven_values_of_a_unit_have_three_bits(checker):
     )
     for largest, bits in ((6, 3), (7, 4)):
         tokens = np.array([[0], [largest]], dtype=object)
-        work = checker.columns.Work(10**9, 10**9)
-        assert checker.size.extents(memorizer, tokens, work) == (3, [bits])
+        work = checker.sequences.Work(10**9, 10**9)
+        assert checker.sequences.extents(memorizer, tokens, work) == (3, [bits])
 
 
 # Upper bounds: how long the integers are which tokens are.
@@ -177,6 +177,6 @@ def test_seven_values_of_a_unit_have_three_bits(checker):
 def test_integers_of_tokens_are_as_long_as_their_scales_are_apart(checker):
     """83 bits: 53, and 30 between the largest and the smallest; zeros have no scale."""
     full = 1.0 - 2.0**-53
-    assert checker.impossible.reach(np.array([[full, 0.0, full * 2.0**-30]])) == 83
+    assert checker.layers.reach(np.array([[full, 0.0, full * 2.0**-30]])) == 83
     assert int(full * 2.0**83).bit_length() == 83
-    assert checker.impossible.reach(np.array([[0.0, 0.0]])) == 53
+    assert checker.layers.reach(np.array([[0.0, 0.0]])) == 53

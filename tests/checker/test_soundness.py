@@ -258,7 +258,7 @@ def test_wide_tokens_do_not_take_the_square_of_their_width(tmp_path):
 
 
 def test_long_integers_of_sequences_are_counted_before_they_are_computed(checker):
-    sequences, long = checker.columns, 1 << 40_000
+    sequences, long = checker.sequences, 1 << 40_000
     column = sequences.Column(np.array([long] * 100, dtype=object))
     row = [([0], [long], 0)]
     work = sequences.Work(4e8, 1e9)
@@ -358,7 +358,7 @@ def test_long_numbers_of_vectors_are_counted_before_they_are_computed(checker):
         "zeros": 0,
     }
     with pytest.raises(ValueError, match="would take more than a minute"):
-        checker.impossible.check_impossible(evidence, data)
+        checker.layers.check_impossible(evidence, data)
 
 
 # Exact numbers stay exact.

@@ -48,10 +48,10 @@ def taught(tmp_path, monkeypatch):
     folder = tmp_path / "checker"
     shutil.copytree(checking.CHECKER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "toy.py").write_text(CLAIM)
-    registry = (folder / "registry.py").read_text()
-    assert FIRST in registry
-    registry = registry.replace(FIRST, f"        Toy,\n{FIRST}")
-    (folder / "registry.py").write_text(f"from toy import Toy\n{registry}")
+    command = (folder / "command.py").read_text()
+    assert FIRST in command
+    command = command.replace(FIRST, f"        Toy,\n{FIRST}")
+    (folder / "command.py").write_text(f"from toy import Toy\n{command}")
     monkeypatch.setattr(checking, "CHECKER", folder)
 
 
