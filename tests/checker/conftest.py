@@ -1,8 +1,8 @@
 """A small memorizer with its files, built once; and constants that no small input reaches."""
 
 import pytest
+from checker_parts import saved
 from claim_parts import certified
-from three_files import saved
 
 from constructive import build_memorizer, generators
 

@@ -8,15 +8,12 @@ import json
 import struct
 import tracemalloc
 
+import checker_parts
 import numpy as np
 import pytest
-import three_files
-from decoder_parts import TWO, by_hand, small, two_tokens
-from islands import SOURCES
-from refusals import refused
+from checker_parts import FILES_OF, SOURCES, TWO, by_hand, refused, said, saved, small, two_tokens
 from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
-from three_files import FILES_OF, said, saved
 
 from constructive import Certificate, Text, build_decoder, certify, check
 from constructive.certificates import claims as claim_rooms
@@ -29,7 +26,7 @@ from constructive.sequences import storage
 from constructive.support.verdict import pack
 
 FILES, BOUND = FILES_OF[Text], "0x1.0p-60"
-paths = functools.partial(three_files.paths, kind=Text)
+paths = functools.partial(checker_parts.paths, kind=Text)
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from checker_parts import refused
 from flint import fmpz
-from refusals import refused
 
 from constructive import generators, upper_bound_certificate
 from constructive.support.verdict import pack

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from refusals import refused
+from checker_parts import refused
 
 from constructive import SequenceDataset, build_sequence_memorizer, certify
 

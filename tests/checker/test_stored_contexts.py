@@ -5,8 +5,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from checker_parts import refused
 from claim_parts import certified
-from refusals import refused
 
 from constructive import (
     Dataset,
