@@ -6,7 +6,8 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from checker_parts import COARSE, coarse_models
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import (
@@ -73,6 +74,20 @@ def test_the_checker_finds_the_same_bounds(checker, problem):
     with np.errstate(over="ignore"):
         theirs, _ = checked_rounding(checker, layer, dataset)
     assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
+
+
+@pytest.mark.parametrize("name", [name for name in COARSE if name != "stored"])
+@settings(max_examples=25)
+@given(layers(), st.sampled_from([0, 20, 40, 60]))
+def test_the_checker_finds_the_same_bounds_where_units_are_large(checker, name, problem, down):
+    """So that all terms count: rounding, exponentials, underflow, blocks and merged parts."""
+    layer, dataset = problem
+    layer = dataclasses.replace(layer, query_weights=np.ldexp(layer.query_weights, -down))
+    ours, theirs = coarse_models(checker, name)
+    with np.errstate(all="ignore"):
+        bounds = exact_logits.rounding(layer, dataset, ours).bounds
+        found, _ = checker.executed.rounding(dict(layer.tensors), arrays_of(dataset), theirs)
+    assert found == pytest.approx(bounds.max(), rel=2.0**-9)
 
 
 @given(
