@@ -25,13 +25,12 @@ import numpy as np
 from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.generators import moment_curve_points
-from constructive.exact.float_model import model_named
-from constructive.instances.strategies import softmax_networks as softmax_networks  # noqa: PLC0414 - handed on
-from constructive.instances.strategies import twins as twins  # noqa: PLC0414 - handed on
+from constructive.instances.instance import Twins
+from constructive.instances.making import KINDS, planted
+from constructive.instances.network import Head, Network
 from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import specs as specs  # noqa: PLC0414 - handed on
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.programs import Program, drawn
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
@@ -311,29 +310,6 @@ def sequence_problems(  # noqa: D417 - Hypothesis fills in draw
     return SequenceProblem(drawn, labelled, task)
 
 
-@st.composite
-def programs(  # noqa: D417 - Hypothesis fills in draw
-    draw: st.DrawFn, model: str = "float32, pairwise", *, decoder: bool = False
-) -> Program:
-    """Programs that a model of floating-point evaluation allows.
-
-    `Program.of_layer` and `Program.of_decoder` evaluate them, with emulated rounding. What they
-    give is within the bound of the claim *executed* for this model.
-
-    Args:
-        model: of `exact.float_model`, such as "float32, pairwise, blocks of 16"
-        decoder: whether they evaluate decoders, not layers
-
-    Example:
-        >>> from hypothesis import find
-        >>> find(programs("float32, scaled"), lambda found: found.fused).logits
-        ('x', ('W_K', ('W_Q', 'e')))
-    """
-    storage = model.partition(",")[0]
-    row = model_named(model, storage, decoder=decoder)
-    return drawn(row, lambda options: draw(st.sampled_from(options)), decoder=decoder)
-
-
 _TOKENS: list[st.SearchStrategy[Any]] = [
     st.integers(-3, 3),
     st.fractions(0, 2, max_denominator=7),
@@ -395,3 +371,72 @@ def _called(make: Callable[..., Made], **arguments: Any) -> st.SearchStrategy[Ma
     Arguments are numbers and lists, as numpy leaves entries of long arrays out.
     """
     return st.builds(make, **{name: st.just(value) for name, value in arguments.items()})
+
+
+# Networks of softmax heads, and twins with proved answers.
+
+
+_LARGEST_SEED = 2**16
+_FRACTION = 8.0
+
+
+@st.composite
+def softmax_networks(
+    draw: st.DrawFn,
+    /,
+    *,
+    max_inputs: int = 3,
+    max_tokens: int = 4,
+    max_heads: int = 3,
+    outputs: int = 1,
+    largest: int = 64,
+) -> Network:
+    """Small networks whose entries are multiples of 1/8.
+
+    Example:
+        >>> from hypothesis import given
+        >>> @given(softmax_networks())
+        ... def test_it_is_an_average(network):
+        ...     (output,) = network(np.zeros((1, network.input_dim)))[0]
+        ...     most = sum(head.values.max() for head in network.heads)
+        ...     assert output <= most + 1e-9
+        >>> test_it_is_an_average()
+    """
+    inputs = draw(st.integers(1, max_inputs))
+    tokens = draw(st.integers(2, max_tokens))
+    entries = st.integers(-8 * largest, 8 * largest)
+
+    def array(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        count = int(np.prod(shape))
+        drawn = draw(st.lists(entries, min_size=count, max_size=count))
+        return np.array(drawn, dtype=np.float64).reshape(shape) / _FRACTION
+
+    heads = draw(st.integers(1, max_heads))
+    return Network(
+        tuple(
+            Head(array(tokens, inputs), array(tokens), array(tokens, outputs)) for _ in range(heads)
+        )
+    )
+
+
+def twins(
+    *, max_inputs: int = 8, scales: tuple[float, float] = (4.0, 256.0), margin: float = 0.05
+) -> st.SearchStrategy[Twins]:
+    """Twins of all kinds with a planted maximum: one network, two thresholds, opposite answers.
+
+    Example:
+        >>> from hypothesis import given, settings
+        >>> @settings(max_examples=10)
+        ... @given(twins())
+        ... def test_twins_have_one_network(pair):
+        ...     assert pair.sat.network is pair.unsat.network
+        >>> test_twins_have_one_network()
+    """
+    return st.builds(
+        planted,
+        dim=st.integers(1, max_inputs),
+        scale=st.floats(*scales),
+        kind=st.sampled_from(KINDS),
+        margin=st.just(margin),
+        seed=st.integers(0, _LARGEST_SEED),
+    )

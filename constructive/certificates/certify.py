@@ -63,7 +63,7 @@ def certify(
               no group but the first has another query in its span (`theory.grouping`)
             - ``"wide_grouping"``: in the order of heads every group's queries are independent, none
               of an earlier group is in the span of a later one, and contexts of a group span as
-              much as it has examples (`theory.wide_grouping`)
+              much as it has examples (`theory.grouping`)
             - ``"rank"``: the intermediate representation Z has rank T (`claims.rank`)
             - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
             - ``"readout"``, if you ask for it: some exact effective readout is within delta of the

@@ -36,6 +36,7 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
+from constructive.layers.record import floats_of
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import digest
@@ -172,11 +173,11 @@ class LayerFamily(ClaimFamily):
 
     def require_fit(self, weights: Memorizer, data: Dataset) -> None:
         """Require that shapes fit. Raises DataError."""
-        weights.layer.leading.check_fits(data)
+        floats_of(weights.layer).leading.check_fits(data)
 
     def describe(self, weights: Memorizer, data: Dataset) -> tuple[Description, Description]:
         """Return dtypes, shapes and hashes."""
-        return describe_dataset(data), describe_arrays(weights.layer.tensors)
+        return describe_dataset(data), describe_arrays(floats_of(weights.layer).tensors)
 
     def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
         """Prove claims about paired heads together, if they are of that proof; others in turn."""

@@ -12,10 +12,9 @@ from constructive.cli import (
     kernels,
     recite,
     sequences,
-    sweeps,
     theory,
 )
-from constructive.cli.common import app, main
+from constructive.cli.program import app, main
 
 __all__ = [
     "app",
@@ -27,6 +26,5 @@ __all__ = [
     "main",
     "recite",
     "sequences",
-    "sweeps",
     "theory",
 ]

@@ -1,80 +1,51 @@
 """Commands that prove things of files: certify, upper-bound, check."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import constructive
-from constructive.cli.common import (
-    CertificateFile,
-    Data,
-    Force,
-    Heads,
-    Json,
-    Pieces,
-    Quiet,
-    app,
-    end,
-    processes,
-    progress_bar,
-    require_rocq,
-)
+from constructive.cli.options import command
 from constructive.cli.outputs import one_output, print_json, write_certificate
+from constructive.cli.program import app, end, processes, progress_bar, require_rocq
 from constructive.data import corpus
 from constructive.support.errors import ParameterError
 
 
-@app.command("certify")
-def certify_command(
-    memorizer: Annotated[
-        Path, typer.Argument(help="File from `build`, `recite` or `sequence build`.")
-    ],
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help=".npz file or folder with contexts, queries and targets; the .json file of the "
-            "text (`recite`) or of the sequences (`sequence build`)."
-        ),
-    ],
-    output: CertificateFile = Path("certificate.json"),
-    claims: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What to prove, separated by commas or blanks in quotes. About a layer: "
-            "grouping, wide_grouping, rank, error, readout, executed; by default all that apply "
-            "but readout and executed, and at most one grouping. About a decoder: rank, recites, "
-            "executed. About sequences: equality, size."
-        ),
-    ] = None,
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Largest error to allow; by default 1e-6 of the largest target."),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest distance of the stored readout from an exact one; by default the "
-            "smallest that can be proved."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Which float32 programs the claim 'executed' is about, such as "
-            "'float32, any contraction'; by default those of this library."
-        ),
-    ] = None,
-    jobs: Pieces = 1,
-    force: Force = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+@command(app)
+def certify(
+    memorizer: Path,
+    data: Path,
+    *,
+    output: Path = Path("certificate.json"),
+    claims: list[str] | None = None,
+    epsilon: float | None = None,
+    model: str | None = None,
+    jobs: int = 1,
+    force: bool = False,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Prove that stored weights memorize stored data, and write a certificate.
 
     The file of the data says what the weights are: a layer, a decoder or sequences.
 
     Exit status 0 if every claim is PROVED, else 1; the certificate is written in any case.
+
+    Args:
+        memorizer: File from `build`, `recite` or `sequence build`.
+        data: .npz file or folder with contexts, queries and targets; the .json file of the text
+            (`recite`) or of the sequences (`sequence build`).
+        output: File to write the certificate to, .json.
+        claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
+            wide_grouping, rank, error, readout, executed; by default all that apply but readout
+            and executed, and at most one grouping. About a decoder: rank, recites, executed.
+            About sequences: equality, size.
+        epsilon: Largest error to allow; by default 1e-6 of the largest target.
+        model: Which float32 programs the claim 'executed' is about, such as 'float32, any
+            contraction'; by default those of this library.
+        jobs: Number of processes to run (paired heads only).
 
     Examples:
 
@@ -92,8 +63,8 @@ def certify_command(
     chosen = None if claims is None else " ".join(claims).replace(",", " ").split()
     with processes(jobs) as executor, progress_bar(quiet=quiet):
         certificate = constructive.certify(
-            loaded, dataset, claims=chosen, epsilon=epsilon, delta=delta, model=model,
-            executor=executor)  # fmt: skip
+            loaded, dataset, claims=chosen, epsilon=epsilon, model=model, executor=executor
+        )
     write_certificate(certificate, output, say, as_json=as_json)
 
 
@@ -114,17 +85,21 @@ def _read(memorizer: Path, data: Path) -> tuple[Any, Any]:
     return kind[0].load(memorizer), kind[1].load(data)
 
 
-@app.command("upper-bound")
+@command(app, "upper-bound")
 def upper_bound(
-    data: Data,
-    heads: Heads,
-    output: CertificateFile = Path("upper-bound.json"),
-    force: Force = False,
-    quiet: Quiet = False,
+    data: Path,
+    *,
+    heads: int,
+    output: Path = Path("upper-bound.json"),
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Prove that no weights of H heads memorize all labellings of a data set.
 
     Exit status 0 if that is PROVED, else 1; the certificate is written in any case.
+
+    Args:
+        output: File to write the certificate to, .json.
 
     Example:
 
@@ -136,50 +111,17 @@ def upper_bound(
     write_certificate(certificate, output, say)
 
 
-@app.command("check")
-def check_command(
-    certificate: Annotated[
-        Path,
-        typer.Argument(
-            readable=False,  # `check` says so, with the file's role
-            help=".json file from `certify`, `recite` or `upper-bound`.",
-        ),
-    ],
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="[MEMORIZER] DATA",
-            readable=False,
-            help=".safetensors file from `build` (none for an upper bound) and .npz file; for a "
-            "decoder the .safetensors and .json files from `recite`; for sequences both .json "
-            "files from `sequence build`.",
-        ),
-    ],
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Check the rank claim probabilistically, with random vectors (much faster).",
-        ),
-    ] = False,
-    max_memory: Annotated[
-        float,
-        typer.Option(help="Memory in GB that the checker may use; it refuses to start for more."),
-    ] = 8.0,
-    formal: Annotated[
-        bool,
-        typer.Option(
-            "--rocq",
-            help="Have Rocq prove rank and error, recites of a decoder of integers, or impossible "
-            "for all weights, instead.",
-        ),
-    ] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="With --rocq: a new folder for a copy of all that Rocq compiled."),
-    ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+@command(app, metavar={"files": "[MEMORIZER] DATA"})
+def check(
+    certificate: Path,
+    files: list[Path],
+    *,
+    quick: bool = False,
+    max_memory: float = 8.0,
+    rocq: bool = False,
+    folder: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Check a certificate with the independent checker, in a process of its own.
 
@@ -192,6 +134,17 @@ def check_command(
     exit status. It gets the numbers as integers and powers of two. Its theory is compiled each
     time, in a minute, and nothing in --folder is used. For small data: 100 examples take ten
     to fifteen seconds more for a rank or an error, and a gigabyte. Needs Rocq.
+
+    Args:
+        certificate: .json file from `certify`, `recite` or `upper-bound`.
+        files: .safetensors file from `build` (none for an upper bound) and .npz file; for a
+            decoder the .safetensors and .json files from `recite`; for sequences both .json
+            files from `sequence build`.
+        quick: Check the rank claim probabilistically, with random vectors (much faster).
+        max_memory: Memory in GB that the checker may use; it refuses to start for more.
+        rocq: Have Rocq prove rank and error, recites of a decoder of integers, or impossible for
+            all weights, instead.
+        folder: With --rocq: a new folder for a copy of all that Rocq compiled.
 
     Examples:
 
@@ -213,8 +166,8 @@ def check_command(
             suggestion="constructive check CERTIFICATE [MEMORIZER] DATA",
         )
     weights = files[0] if len(files) == most else None
-    require_rocq(formal, folder)
-    if formal:
+    require_rocq(rocq, folder)
+    if rocq:
         if quick:
             raise ParameterError(
                 "--rocq has no quick way", witness="--quick", suggestion="--rocq without --quick"

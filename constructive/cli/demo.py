@@ -1,26 +1,27 @@
-"""The command demo: handwritten digits, memorized, drawn, proved and checked.
+"""Commands that draw: demo, and figures of the papers.
 
-Each of the 1,797 images of 8 x 8 pixels that scikit-learn carries becomes a context of n = 16
-tokens, its 2 x 2 patches under a fixed random linear embedding plus a positional encoding, and a
-query, a fixed random embedding of the whole image. The same images are then given three kinds of
-targets: their true classes, random classes, real numbers.
+The demo memorizes handwritten digits, draws heads, proves and checks. Each of the 1,797 images of
+8 x 8 pixels that scikit-learn carries becomes a context of n = 16 tokens, its 2 x 2 patches under a
+fixed random linear embedding plus a positional encoding, and a query, a fixed random embedding of
+the whole image. The same images are then given three kinds of targets: their true classes, random
+classes, real numbers.
 """
 
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-import typer
 
 import constructive
-from constructive.cli.common import Force, Quiet, Seed, app, end, progress_bar
+from constructive.cli.options import command
 from constructive.cli.outputs import Say, require_no_dash, several_outputs
+from constructive.cli.program import app, end, processes, progress_bar
+from constructive.figures.gallery import FIGURES
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import OutputError
+from constructive.support.errors import OutputError, ParameterError
 from constructive.support.tables import new_table
 
 IMAGES = 1797
@@ -57,7 +58,7 @@ class Outcome:
     reproduced: int
 
 
-def load_digits(*, count: int = IMAGES, seed: int = 0) -> Digits:
+def load_digits(count: int = IMAGES) -> Digits:
     """Embed the first images that scikit-learn bundles. Raises MissingExtraError without it.
 
     >>> digits = load_digits()
@@ -65,11 +66,11 @@ def load_digits(*, count: int = IMAGES, seed: int = 0) -> Digits:
     ((1797, 16, 64), 1797)
     """
     from constructive.data.samples import digit_images
-    from constructive.theory.assumptions.kruskal import dependency
+    from constructive.theory.kruskal import dependency
 
     images = digit_images()
     _, size, pixels = images.patches.shape
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     embedding = rng.standard_normal((pixels, WIDTH))
     positions = rng.standard_normal((size, WIDTH))
     all_pixels = images.pixels.shape[1]
@@ -85,9 +86,9 @@ def load_digits(*, count: int = IMAGES, seed: int = 0) -> Digits:
     )
 
 
-def memorized(digits: Digits, *, seed: int = 0) -> Iterator[Outcome]:
+def memorized(digits: Digits) -> Iterator[Outcome]:
     """Build a memorizer for each task, with the fewest heads that Theorem 1 needs."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     count, size = digits.contexts.shape[:2]
     num_heads = constructive.heads_needed(count, context_size=size, head_dim=size)
     random_classes = rng.integers(CLASSES, size=count)
@@ -101,7 +102,7 @@ def memorized(digits: Digits, *, seed: int = 0) -> Iterator[Outcome]:
     for task, targets, wanted in tasks:
         dataset = constructive.Dataset(digits.contexts, digits.queries, targets)
         start = time.perf_counter()
-        memorizer = constructive.build_memorizer(dataset, num_heads=num_heads, seed=seed)
+        memorizer = constructive.build_memorizer(dataset, num_heads=num_heads)
         seconds = time.perf_counter() - start
         outputs = memorizer.predict(dataset.contexts, dataset.queries)
         if outputs.ndim > 1:
@@ -111,23 +112,23 @@ def memorized(digits: Digits, *, seed: int = 0) -> Iterator[Outcome]:
         yield Outcome(task, dataset, memorizer, seconds, int(right.sum()))
 
 
-@app.command()
+@command(app)
 def demo(
-    folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for all files; it may be a new one.")
-    ] = Path("constructive-demo"),
-    examples: Annotated[
-        int, typer.Option(min=FEWEST, max=IMAGES, help="Number of images, the first ones.")
-    ] = IMAGES,
-    seed: Seed = 0,
-    force: Force = False,
-    quiet: Quiet = False,
+    *,
+    output: Path = Path("constructive-demo"),
+    examples: int = IMAGES,
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
 
     Writes a picture of the saturated heads, and data, weights and certificate of the last task,
     18 MB in all. The first 200 images take seconds, and 2 MB. Needs the extra `demo` (scikit-learn
     and matplotlib); nothing is downloaded.
+
+    Args:
+        output: Folder for all files; it may be a new one.
+        examples: Number of images, the first ones; at least 17 and at most 1,797.
 
     Examples:
 
@@ -138,18 +139,24 @@ def demo(
     from constructive.data import samples
     from constructive.figures import drawing, saturation
 
-    require_no_dash("--output", folder)
+    if not FEWEST <= examples <= IMAGES:
+        raise ParameterError(
+            f"--examples {examples} is not a number of these images",
+            witness=examples,
+            suggestion=f"--examples {FEWEST} to {IMAGES}",
+        )
+    require_no_dash("--output", output)
     drawing.require_matplotlib()
-    digits = load_digits(count=examples, seed=seed)  # before a folder is made
-    if folder.exists() and not folder.is_dir():
+    digits = load_digits(count=examples)  # before a folder is made
+    if output.exists() and not output.is_dir():
         raise OutputError(
-            f"cannot write {folder}: it is not a folder",
-            witness=str(folder),
+            f"cannot write {output}: it is not a folder",
+            witness=str(output),
             suggestion="the path of a folder, for all files",
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
     names = "digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"
-    written = [folder / name for name in names]
+    written = [output / name for name in names]
     say = several_outputs(
         {path.name: path for path in written}, inputs={}, force=force, quiet=quiet
     )
@@ -166,7 +173,7 @@ def demo(
     )  # fmt: skip
     first = last = None
     with progress_bar(quiet=quiet):
-        for outcome in memorized(digits, seed=seed):
+        for outcome in memorized(digits):
             first, last = first or outcome, outcome
             record, layer = outcome.memorizer.built, outcome.memorizer.layer
             table.add_row(
@@ -214,3 +221,44 @@ def _prove_and_check(
     say(f"$ constructive check {proof} {weights} {data}")
     say(checked.report.rstrip())
     end(proved=certificate.proved and checked.proved)
+
+
+@command(app, choices={"only": tuple(FIGURES)})
+def figures(
+    *,
+    output: Path = Path(),
+    only: list[str] | None = None,
+    quick: bool = False,
+    jobs: int = 1,
+    force: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Redo the figures of the paper by construction, without training anything.
+
+    Each file is written as soon as its figure is drawn, and stays if you interrupt the command.
+    Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
+
+    Args:
+        output: Folder for the PNG, SVG and text files; it may be a new one.
+        only: Draw only this figure; may be repeated. By default all.
+        quick: Draw smaller grids, in seconds each instead of minutes.
+
+    Examples:
+
+        constructive figures --quick -o quick
+
+        constructive figures --only capacity --jobs 4 -o pictures
+    """
+    from constructive.figures import gallery
+
+    names = only or None
+    require_no_dash("--output", output)
+    written = {path.name: path for path in gallery.prepare(output, names)}
+    say = several_outputs(written, inputs={}, force=force, quiet=quiet)
+    with processes(jobs) as executor, progress_bar(quiet=quiet):
+        for drawn in gallery.draw(output, only=names, quick=quick, executor=executor):
+            say(f"{drawn.seconds:7.1f} s  {drawn.title}")
+            for path in drawn.paths:
+                say(f"           {path}")
+                if path.suffix == ".txt":
+                    say("\n" + path.read_text())

@@ -1,24 +1,12 @@
-"""Commands about instances for verifiers: make a folder of them."""
+"""Commands about instances for verifiers: make a folder of them, check and score it."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from constructive.cli.common import (
-    Force,
-    Jobs,
-    Json,
-    Quiet,
-    Seed,
-    app,
-    console,
-    end,
-    processes,
-    progress_bar,
-)
+from constructive.cli.options import command
 from constructive.cli.outputs import folder_output, print_json
+from constructive.cli.program import app, console, end, processes, progress_bar
 from constructive.support.errors import ParameterError, shown
 from constructive.support.tables import new_table
 
@@ -28,51 +16,22 @@ instances = typer.Typer(
 app.add_typer(instances, name="instances")
 
 
-_MOST = 1_000_000  # Instances of a folder
-
-
-class VnnLib(StrEnum):
-    """The values of --vnnlib."""
-
-    one = "1"
-    two = "2"
-    both = "both"
-
-
-@instances.command("make")
-@instances.callback(invoke_without_command=True)
+@command(instances)
 def make(
-    context: typer.Context,
-    folder: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to write the instances to.")
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(help="Family: needle, corner, shadow or another; may be repeated."),
-    ] = None,
-    count: Annotated[
-        int, typer.Option(min=1, max=_MOST, help="Number of instances, at least.")
-    ] = 100,
-    dim: Annotated[str, typer.Option(help="Number of inputs, or a range LEAST:MOST.")] = "2:32",
-    scale: Annotated[
-        str | None,
-        typer.Option(help="Slope of the sharpest logits, or a range; by default 16:256."),
-    ] = None,
-    margin: Annotated[
-        str | None,
-        typer.Option(help="Distance of thresholds from the maximum; by default 0.05."),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="NAME=VALUE or NAME=LEAST:MOST of another option of a family."),
-    ] = None,
-    seed: Seed = 0,
-    graph: Annotated[str, typer.Option(help="ONNX graph: split, fused, flat or exp.")] = "split",
-    vnnlib: Annotated[VnnLib, typer.Option(help="Versions of VNN-LIB.")] = VnnLib.both,
-    timeout: Annotated[float, typer.Option(help="Seconds, for instances.csv.")] = 60.0,
-    jobs: Jobs = 1,
-    force: Force = False,
-    quiet: Quiet = False,
+    *,
+    output: Path,
+    kind: list[str] | None = None,
+    count: int = 100,
+    dim: str = "2:32",
+    scale: str | None = None,
+    margin: str | None = None,
+    option: list[str] | None = None,
+    seed: int = 0,
+    graph: str = "split",
+    timeout: float = 60.0,
+    jobs: int = 1,
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Write a folder of instances in the layout of VNN-COMP, with a proof of each answer.
 
@@ -80,17 +39,23 @@ def make(
     tools see says nothing of the answers, which are in `expected.csv` and `proofs/`. The same seed
     gives the same bytes.
 
+    Args:
+        output: Folder to write the instances to.
+        kind: Family: needle, corner, shadow or another; may be repeated.
+        count: Number of instances, at least.
+        dim: Number of inputs, or a range LEAST:MOST.
+        scale: Slope of the sharpest logits, or a range; by default 16:256.
+        margin: Distance of thresholds from the maximum; by default 0.05.
+        option: NAME=VALUE or NAME=LEAST:MOST of another option of a family.
+        graph: ONNX graph: split, fused, flat or exp.
+        timeout: Seconds, for instances.csv.
+
     Examples:
 
-        constructive instances -o folder --kind needle --count 100 --dim 2:32 --scale 16:256
+        constructive instances make -o folder --kind needle --count 100 --dim 2:32 --scale 16:256
 
-        constructive instances -o folder --kind needle --set decoy=0
+        constructive instances make -o folder --kind needle --set decoy=0
     """
-    if context.invoked_subcommand is not None:
-        return
-    if folder is None:
-        typer.echo(context.get_help())
-        raise typer.Exit
     from constructive.instances.folder import save
     from constructive.instances.making import KINDS
     from constructive.instances.making import make as made
@@ -98,9 +63,9 @@ def make(
     options = {"scale": scale, "margin": margin}
     options |= dict(_named(text) for text in option or ())
     ranges = {name: _range(name, text) for name, text in options.items() if text is not None}
-    found = [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
-    names = [file.relative_to(folder).as_posix() for file in found]
-    say = folder_output(folder, names, force=force, quiet=quiet)
+    found = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else []
+    names = [file.relative_to(output).as_posix() for file in found]
+    say = folder_output(output, names, force=force, quiet=quiet)
     with progress_bar(quiet=quiet), processes(jobs) as executor:
         group = made(
             count,
@@ -110,34 +75,37 @@ def make(
             executor=executor,
             **ranges,
         )
-        save(folder, group, graph=graph, vnnlib=str(vnnlib), timeout=timeout)
+        save(output, group, graph=graph, timeout=timeout)
     sat = sum(each.answer == "sat" for each in group)
-    say(f"{len(group)} instances, {sat} of them sat, written to {folder}")
+    say(f"{len(group)} instances, {sat} of them sat, written to {output}")
 
 
-@instances.command("check")
-def check_command(
-    folder: Annotated[Path, typer.Argument(readable=False, help="Folder of instances.")],
-    max_memory: Annotated[
-        float, typer.Option(help="Memory in GB that each process of the checker may use.")
-    ] = 8.0,
-    jobs: Jobs = 1,
-    as_json: Json = False,
-    quiet: Quiet = False,
+@command(instances)
+def check(
+    folder: Path,
+    *,
+    max_memory: float = 8.0,
+    jobs: int = 1,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Check the proofs of all answers with the independent checker, in a process of its own.
 
     It reads the ONNX and VNN-LIB files itself, and accounts for every row and every file. Exit
     status 0 only if every answer is proved, 1 if one is not.
 
+    Args:
+        folder: Folder of instances.
+        max_memory: Memory in GB that each process of the checker may use.
+
     Example:
 
         constructive instances check folder --jobs 2
     """
-    from constructive.instances.folder import check
+    from constructive.instances import folder as folders
 
     with progress_bar(quiet=quiet):
-        checked = check(folder, jobs=jobs, max_memory=max_memory)
+        checked = folders.check(folder, jobs=jobs, max_memory=max_memory)
     if as_json:
         print_json(verdict=checked.verdict.name, report=str(checked).splitlines())
     else:
@@ -145,15 +113,8 @@ def check_command(
     end(proved=checked.proved)
 
 
-@instances.command("score")
-def score_command(
-    folder: Annotated[Path, typer.Argument(readable=False, help="Folder of instances.")],
-    results: Annotated[
-        Path, typer.Argument(readable=False, help=".csv file of a verifier, as in VNN-COMP.")
-    ],
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@command(instances)
+def score(folder: Path, results: Path, *, as_json: bool = False, quiet: bool = False) -> None:
     """Compare the results of a verifier with the proved answers.
 
     Rows of RESULTS have the name of an instance or its .vnnlib file; then sat, unsat, unknown,
@@ -164,14 +125,19 @@ def score_command(
 
     Exit status 1 if a result is FALSE: sat and unsat confused.
 
+    Args:
+        folder: Folder of instances.
+        results: .csv file of a verifier, as in VNN-COMP.
+
     Example:
 
         constructive instances score folder results.csv
     """
-    from constructive.instances.scoring import Outcome, score
+    from constructive.instances import scoring
+    from constructive.instances.scoring import Outcome
 
     with progress_bar(quiet=quiet):
-        found = score(folder, results)
+        found = scoring.score(folder, results)
     if as_json:
         print_json(**found.document())
         end(proved=not found.false)

@@ -4,16 +4,15 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from constructive.cli.common import Force, Quiet, Seed, app, console, end, progress_bar
-from constructive.cli.environment import version_of
+from constructive.cli.options import command
 from constructive.cli.outputs import folder_output
+from constructive.cli.program import app, console, end, progress_bar, version_of
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
 from constructive.support.arguments import require_known
@@ -34,31 +33,10 @@ kernels = typer.Typer(
 app.add_typer(kernels, name="kernels")
 
 
-class FileFormat(StrEnum):
-    """The values of --format."""
-
-    safetensors = "safetensors"
-    npz = "npz"
+_SELECTING = {"shape": tuple(SUITE), "case": tuple(CASES)}
 
 
-if TYPE_CHECKING:
-    Shape = str
-    Case = str
-else:
-    Shape = StrEnum("Shape", {name: name for name in SUITE})
-    Case = StrEnum("Case", {name: name for name in CASES})
-"""The values of --shape, as reports name them, and of --case."""
-Shapes = Annotated[
-    list[Shape] | None,
-    typer.Option("--shape", help="Only the problems of this shape; may be repeated."),
-]
-Cases = Annotated[
-    list[Case] | None,
-    typer.Option("--case", help="Only this case, a pattern of inputs; may be repeated."),
-]
-
-
-@kernels.command("list")
+@command(kernels, "list")
 def list_adapters() -> None:
     """Print the adapters: libraries, versions that are installed, and formats.
 
@@ -77,36 +55,34 @@ def list_adapters() -> None:
     console(width=120).print(table)
 
 
-@kernels.command()
+@command(kernels, choices=_SELECTING)
 def run(
-    adapter: Annotated[
-        str, typer.Argument(help="A name from `list`, or MODULE:CLASS of your own.")
-    ],
-    device: Annotated[str, typer.Option(help="Where to compute: cpu or cuda.")] = "cpu",
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Number format of inputs, such as bfloat16; may be repeated. By default all "
-            "formats of the adapter."
-        ),
-    ] = None,
-    shape: Shapes = None,
-    case: Cases = None,
-    seed: Seed = 0,
-    reports: Annotated[
-        int, typer.Option(min=0, help="Number of full reports of wrong outputs to print.")
-    ] = 1,
-    quiet: Quiet = False,
+    adapter: str,
+    *,
+    device: str = "cpu",
+    dtype: list[str] | None = None,
+    shape: list[str] | None = None,
+    case: list[str] | None = None,
+    seed: int = 0,
+    quiet: bool = False,
 ) -> None:
     """Run a library on problems whose answers are known, and compare its outputs with them.
 
     The table counts problems (`cases`), outputs that are right in every row (`exact`), wrong ones
     that one mistake explains (`diagnosed`) and others (`wrong`), what the library does not compute
     (`refused`) and exceptions (`errors`). `coverage` is the share of hidden keys whose leak would
-    have changed an answer. What was refused is listed below it, with reasons.
+    have changed an answer. Below it are what failing problems have in common, and what was refused.
 
     Exit status 0 if all that ran is exact and no more was refused than ran, else 1: nothing is
     known of what was refused. Choose by --shape what a kernel of few features takes.
+
+    Args:
+        adapter: A name from `list`, or MODULE:CLASS of your own.
+        device: Where to compute: cpu or cuda.
+        dtype: Number format of inputs, such as bfloat16; may be repeated. By default all formats
+            of the adapter.
+        shape: Only the problems of this shape; may be repeated.
+        case: Only this case, a pattern of inputs; may be repeated.
 
     Examples:
 
@@ -114,6 +90,7 @@ def run(
 
         constructive kernels run torch-flash --device cuda
     """
+    from constructive.kernels.comparing import comparison
     from constructive.kernels.memory import require_device
     from constructive.kernels.running import run_all, suite_for, tally
 
@@ -130,7 +107,7 @@ def run(
             witness=device,
             suggestion=" or ".join(f"--device {name}" for name in chosen.devices),
         )
-    suites = {name: _selected(suite_for(chosen, name), shape, seed) for name in formats}
+    suites = {name: suite_for(chosen, name, shape, seed) for name in formats}
     chosen.require()
     require_device(chosen.library, device)
     table = new_table(
@@ -139,12 +116,13 @@ def run(
     )  # fmt: skip
     runs: list[Run] = []
     refused: Counter[tuple[str, str]] = Counter()  # by reason and shape; runs take much memory
+    compared: list[str] = []
     total, passed = 0, True
     with progress_bar(quiet=quiet):
         for name, suite in suites.items():
             done: list[Run] = []
-            for count, (label, spec) in enumerate(suite.items()):
-                report(f"{name}, {label}", count, len(suite))
+            for count, (label, spec) in enumerate(suite.shapes.items()):
+                report(f"{name}, {label}", count, len(suite.shapes))
                 done.extend(run_all(chosen, {label: spec}, device, case))
             counted = tally(done)
             passed = passed and counted.passed
@@ -155,6 +133,7 @@ def run(
                 )), f"{counted.coverage:.1%}",
             )  # fmt: skip
             total += counted.cases
+            compared += comparison(each.report for each in done if each.report is not None)
             refused.update((each.reason, each.shape) for each in done if each.outcome == "refused")
             runs.extend(each for each in done if each.outcome in {"wrong", "error"})
     if not total:
@@ -165,34 +144,40 @@ def run(
         )
     package = next(iter(chosen.packages.values()), "no package")
     typer.echo(f"{chosen.name}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
+    if shape is None:
+        typer.echo(suites[formats[0]])
     console(width=100).print(table)
-    _deviations(runs, reports)
+    typer.echo("".join(f"{line}\n" for line in compared), nl=False)
+    _deviations(runs)
     end(proved=_ran_enough(refused, total) and passed)
 
 
-@kernels.command()
+@command(kernels, choices=_SELECTING | {"file_format": ("safetensors", "npz")})
 def export(
-    folder: Annotated[Path, typer.Argument(help="Folder to write the problems to.")],
-    dtype: Annotated[str, typer.Option(help="Number format of inputs.")] = "float32",
-    shape: Shapes = None,
-    case: Cases = None,
-    seed: Seed = 0,
-    fully_masked: Annotated[
-        str,
-        typer.Option(
-            help="Expected output of a query that sees no key: zeros, nan or mean (of the values)."
-        ),
-    ] = "zeros",
-    file_format: Annotated[
-        FileFormat, typer.Option("--format", help="File format of the tensors.")
-    ] = FileFormat.safetensors,
-    force: Force = False,
-    quiet: Quiet = False,
+    folder: Path,
+    *,
+    dtype: str = "float32",
+    shape: list[str] | None = None,
+    case: list[str] | None = None,
+    seed: int = 0,
+    fully_masked: str = "zeros",
+    file_format: str = "safetensors",
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Write problems with their answers into a folder, for kernels in other languages.
 
     Each problem is a file with q, k, v, the mask and the expected output; `problems.json` says what
     they are, and the options of each problem. The same seed gives the same bytes.
+
+    Args:
+        folder: Folder to write the problems to.
+        dtype: Number format of inputs.
+        shape: Only the problems of this shape; may be repeated.
+        case: Only this case, a pattern of inputs; may be repeated.
+        fully_masked: Expected output of a query that sees no key: zeros, nan or mean (of the
+            values).
+        file_format: File format of the tensors.
 
     Examples:
 
@@ -279,16 +264,17 @@ def _ran_enough(refused: Counter[tuple[str, str]], total: int) -> bool:
     return False
 
 
-def _deviations(runs: "list[Run]", reports: int) -> None:
-    """Print what is wrong, each sentence once, and some whole reports."""
+def _deviations(runs: "list[Run]") -> None:
+    """Print what is wrong, each sentence once, and one whole report."""
     found = Counter(f"{run.shape}: {run.summary}" for run in runs)
     for sentence, count in found.most_common(_MOST_SENTENCES):
         typer.echo(f"{count} x {sentence}")
     if len(found) > _MOST_SENTENCES:
         typer.echo(f"and {len(found) - _MOST_SENTENCES} more sentences")
-    for run in [run for run in runs if run.report is not None][:reports]:
-        chosen = f"--shape {quote(run.shape)} --case {quote(run.problem.case)}"
-        typer.echo(f"\n{chosen}\n{run.report}")
-    wrong = [run.report for run in runs if run.report is not None][: min(reports, 1)]
-    for line in wrong[0].model_lines if wrong else ():  # once, as it is the same for all
-        typer.echo(f"\n{line}")
+    for run in runs:
+        if run.report is not None:
+            chosen = f"--shape {quote(run.shape)} --case {quote(run.problem.case)}"
+            typer.echo(f"\n{chosen}\n{run.report}")
+            for line in run.report.model_lines:
+                typer.echo(f"\n{line}")
+            break

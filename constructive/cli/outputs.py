@@ -12,7 +12,7 @@ import numpy.typing as npt
 import typer
 from rich.table import Table
 
-from constructive.cli.common import console, end
+from constructive.cli.program import console, end
 from constructive.data.labels import Label, labels_of
 from constructive.support.errors import OutputError
 from constructive.support.files import (

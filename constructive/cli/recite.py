@@ -1,15 +1,14 @@
-"""The commands recite and continue: a decoder for a file, what it says, and the proof."""
+"""Commands about decoders of a text: recite, continue, curve."""
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 import constructive
-from constructive.cli.common import Force, Quiet, Seed, WeightsFile, app, end, progress_bar
+from constructive.cli.options import command
 from constructive.cli.outputs import Say, several_outputs
+from constructive.cli.program import app, end, progress_bar
 from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.progress import report
@@ -18,108 +17,26 @@ _PIECE = 256  # Tokens that are decoded between two looks at the progress bar
 _DIGITS = 18  # Digits of a number that fits into 64 bits
 _QUOTED = 72  # Characters of the text that are printed
 
-Limit = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number N of tokens from the start of the file; by default all."),
-]
+_UNITS = "words", "bytes"
 
 
-class TextUnit(StrEnum):
-    """The values of --unit."""
-
-    words = "words"
-    bytes = "bytes"
-
-
-class Parameters(StrEnum):
-    """The values of --parameters."""
-
-    many = "many"
-    few = "few"
-
-
-class ReadoutFormat(StrEnum):
-    """The values of --readout."""
-
-    int8 = "int8"
-    int16 = "int16"
-    float32 = "float32"
-
-
-@app.command()
+@command(app, choices={"unit": _UNITS, "parameters": ("many", "few")})
 def recite(
-    file: Annotated[
-        Path, typer.Argument(help="File with the text, in UTF-8 unless --unit is bytes.")
-    ],
-    unit: Annotated[
-        TextUnit,
-        typer.Option(help="What a token is: a word or a character between words; or a byte."),
-    ] = TextUnit.words,
-    parameters: Annotated[
-        Parameters,
-        typer.Option(
-            help="Which weights: many float32 numbers, or few that are mostly short integers."
-        ),
-    ] = Parameters.many,
-    width: Annotated[
-        int | None,
-        typer.Option(
-            "--width",
-            "-d",
-            min=1,
-            help="Number d of entries of a token; by default (many) the smallest of 32, 64 and 128 "
-            "that works, with heads of dimension 1, a window of 16 and outputs of 16 entries.",
-        ),
-    ] = None,
-    heads: Annotated[
-        int | None,
-        typer.Option(
-            "--heads", "-H", min=1, help="Number H of heads; by default as many as it takes (many)."
-        ),
-    ] = None,
-    head_dim: Annotated[
-        int | None,
-        typer.Option(min=1, help="Head dimension d_h; by default d, or 1 without --width."),
-    ] = None,
-    window: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of tokens that a position attends to; by default all, or 16 without "
-            "--width, or 8 (few).",
-        ),
-    ] = None,
-    outputs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Numbers that choose a token; by default the fewest that work (few)."
-        ),
-    ] = None,
-    readout: Annotated[
-        ReadoutFormat | None,
-        typer.Option(help="Format of the readout's integers; by default int16 (few)."),
-    ] = None,
-    every: Annotated[
-        bool,
-        typer.Option(help="Give every position an equation of its own, and prove the rank (few)."),
-    ] = False,
-    limit: Limit = None,
-    seed: Seed = 0,
-    output: WeightsFile = Path("decoder.safetensors"),
-    text: Annotated[
-        Path, typer.Option(help="File to write the tokens to, for `check`, .json.")
-    ] = Path("text.json"),
-    certificate: Annotated[
-        Path, typer.Option(help="File to write the certificate to, .json.")
-    ] = Path("decoder-certificate.json"),
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            help="PNG or SVG file to draw attention and margins in.  [default: decoder.png]"
-        ),
-    ] = None,
-    force: Force = False,
-    quiet: Quiet = False,
+    file: Path,
+    *,
+    unit: str = "words",
+    parameters: str = "many",
+    width: int | None = None,
+    heads: int | None = None,
+    window: int | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    output: Path = Path("decoder.safetensors"),
+    text: Path = Path("text.json"),
+    certificate: Path = Path("decoder-certificate.json"),
+    picture: Path | None = None,
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Build a causal attention layer that recites a file from its first token, and prove it.
 
@@ -128,6 +45,21 @@ def recite(
     a model. At last the independent checker reads the files. Exit status 0 if all of that holds,
     else 1; all files are written in any case. The picture needs the extra `demo` (matplotlib);
     without it none is drawn, and `--picture` is refused. `constructive continue` runs the decoder.
+
+    Args:
+        file: File with the text, in UTF-8 unless --unit is bytes.
+        unit: What a token is: a word or a character between words; or a byte.
+        parameters: Which weights: many float32 numbers, or few that are mostly short integers.
+        width: Number d of entries of a token; by default (many) the smallest of 32, 64 and 128
+            that works, with heads of dimension 1, a window of 16 and outputs of 16 entries.
+        heads: Number H of heads; by default as many as it takes (many).
+        window: Number of tokens that a position attends to; by default all, or 16 without
+            --width, or 8 (few).
+        limit: Number N of tokens from the start of the file; by default all.
+        output: File to write the weights to.
+        text: File to write the tokens to, for `check`, .json.
+        certificate: File to write the certificate to, .json.
+        picture: PNG or SVG file to draw attention and margins in; by default decoder.png.
 
     Examples:
 
@@ -155,13 +87,9 @@ def recite(
         decoder = constructive.build_decoder(
             asked,
             width=width,
-            parameters=parameters.value,
+            parameters=parameters,
             num_heads=heads,
-            head_dim=head_dim,
             window=window,
-            outputs=outputs,
-            readout=None if readout is None else readout.value,
-            every=every or None,
             seed=seed,
         )
         recited = _as_bytes(asked.joined(_decoded(decoder, asked)))
@@ -174,8 +102,7 @@ def recite(
     asked.save(text)
     say(f"\n{_sizes(decoder, len(asked), output, content)}")
     with progress_bar(quiet=quiet):
-        named = ["rank", "recites", "executed"] if every else None  # what few promise only then
-        proof = constructive.certify(decoder, asked, claims=named)
+        proof = constructive.certify(decoder, asked)
     proof.save(certificate)
     say(f"\n{proof}\n\n$ constructive check {certificate} {output} {text}")
     with progress_bar(quiet=quiet):  # the bar counts its seconds
@@ -187,36 +114,49 @@ def recite(
     end(proved=recited == content and proof.proved and checked.proved)
 
 
-@app.command("continue")
-def continue_command(
-    decoder: Annotated[Path, typer.Argument(help=".safetensors file from `recite`.")],
-    prompt: Annotated[
-        str,
-        typer.Argument(
-            help="First token of the text, or more; numbers and spaces if tokens are numbers."
-        ),
-    ],
-    length: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of tokens to print, the prompt included; by default until the text ends.",
-        ),
-    ] = None,
-) -> None:
+@command(app, "continue")
+def continue_text(decoder: Path, prompt: str, *, length: int | None = None) -> None:
     """Let a saved decoder continue a prompt, and print the text.
 
     Each token is the one with the largest logit. The decoder knows the tokens of its text only. A
     prompt that is not the start of the text is continued by words without meaning.
 
+    Args:
+        decoder: .safetensors file from `recite`.
+        prompt: First token of the text, or more; numbers and spaces if tokens are numbers.
+        length: Number of tokens to print, the prompt included; by default until the text ends.
+
     Example:
 
         constructive continue decoder.safetensors "Attention" --length 20
-
     """
     loaded = constructive.Decoder.load(decoder)
     said = loaded.joined(loaded.generate(_tokens(prompt, loaded.unit), length))
     typer.echo(" ".join(map(str, said)) if isinstance(said, tuple) else said)
+
+
+@command(app)
+def curve(file: Path, *, limit: int | None = None, quiet: bool = False) -> None:
+    """Build decoders of a text, from many numbers to few, and print what a token costs.
+
+    The table has the numbers of the readout, and the numbers and bits of all that a file stores,
+    for each token, and whether the text is proved to be recited in float32; at its end are the
+    limits for any labels, a list of tokens, and the text under xz. This is not compression.
+
+    Args:
+        file: File with the text, in UTF-8.
+        limit: Number N of tokens from the start of the file; by default all.
+
+    Example:
+
+        constructive curve LICENSE --limit 1000
+    """
+    from constructive.figures.decoders import costs, render
+
+    text = read_text(file, read_file(file), "words", limit, otherwise="a text file")
+    with progress_bar(quiet=quiet):
+        found = list(costs(text))
+    typer.echo(render(text, found).rstrip())
 
 
 def _tokens(prompt: str, unit: str) -> str | bytes | list[int]:
@@ -234,12 +174,12 @@ def _tokens(prompt: str, unit: str) -> str | bytes | list[int]:
 
 
 def read_text(
-    file: Path, content: bytes, unit: TextUnit, limit: int | None, *, otherwise: str
+    file: Path, content: bytes, unit: str, limit: int | None, *, otherwise: str
 ) -> "constructive.Text":
     """The tokens of a file, or the first ones. Raises DataError where there are none."""
     if not content:
         raise DataError(f"{file} is empty", witness=0, suggestion="a file of one byte or more")
-    if unit is TextUnit.bytes:
+    if unit == "bytes":
         return constructive.Text.bytes(content[:limit])
     try:
         text = constructive.Text.words(content.decode())
@@ -252,8 +192,8 @@ def read_text(
     return text.first(limit)
 
 
-def _described(unit: TextUnit, limit: int | None) -> str:
-    kind = "bytes" if unit is TextUnit.bytes else "words and what is between them"
+def _described(unit: str, limit: int | None) -> str:
+    kind = "bytes" if unit == "bytes" else "words and what is between them"
     return kind + (", " if limit is None else ", from its start: ")
 
 
@@ -337,11 +277,11 @@ def _draw(
     *,
     quiet: bool,
 ) -> None:
-    from constructive.figures import drawing, recital
+    from constructive.figures import decoders, drawing
 
     with progress_bar(quiet=quiet):
         report("draw", 0, 1)
-        figure = drawing.new_figure(recital.HEIGHT)
-        recital.draw_recital(figure, decoder, text)
+        figure = drawing.new_figure(decoders.HEIGHT)
+        decoders.draw_recital(figure, decoder, text)
         drawing.save(figure, picture)
     say(f"drawn in {picture}")

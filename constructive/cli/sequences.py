@@ -1,25 +1,17 @@
 """Commands about sequences of a text: build and ask."""
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.common import (
-    Force,
-    Quiet,
-    Seed,
-    WeightsFile,
-    app,
-    end,
-    progress_bar,
-)
+from constructive.cli.options import command
 from constructive.cli.outputs import several_outputs
-from constructive.sequences.registry import CONSTRUCTIONS
+from constructive.cli.program import app, end, progress_bar
+from constructive.sequences import NAMES
 from constructive.support.errors import DataError
 from constructive.support.files import read_file
 from constructive.support.progress import report
@@ -27,7 +19,7 @@ from constructive.support.tables import new_table
 
 if TYPE_CHECKING:
     from constructive.data.samples import TextExamples
-    from constructive.sequences.growth import GrowthPoint
+    from constructive.sequences.build import GrowthPoint
 
 sequence = typer.Typer(
     no_args_is_help=True, help="Memorize a text with about sqrt(N) parameters, exactly."
@@ -35,68 +27,38 @@ sequence = typer.Typer(
 app.add_typer(sequence, name="sequence")
 
 
-class Question(StrEnum):
-    """The values of --question."""
-
-    next_byte = "next-byte"
-    line = "line"
-
-
-if TYPE_CHECKING:
-    Construction = str
-else:
-    Construction = StrEnum("Construction", {name: name for name in CONSTRUCTIONS})
-"""The values of --construction."""
-_DEFAULT = Construction("product_hash")
-
-
-@sequence.command("build")
-def build_command(
-    corpus: Annotated[Path, typer.Argument(help="File with the text; it is read as bytes.")],
-    question: Annotated[
-        Question, typer.Option(help="What is memorized: the next byte, or the number of a line.")
-    ] = Question.next_byte,
-    window: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number n of bytes in a window; by default the fewest that determine the next.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Number N of sequences to memorize; by default all.")
-    ] = None,
-    construction: Annotated[
-        Construction,
-        typer.Option(
-            help="How to build the weights; those named float_... can be rounded to float64 if "
-            "--max-word-bits is 52."
-        ),
-    ] = _DEFAULT,
-    max_word_bits: Annotated[
-        int | None,
-        typer.Option(min=1, help="Largest number of bits of a weight that stores labels."),
-    ] = None,
-    seed: Seed = 0,
-    output: WeightsFile = Path("sequences.json"),
-    data: Annotated[
-        Path,
-        typer.Option(
-            "--save-data",
-            help="File to write the sequences and labels to, for `certify` and `check`.",
-        ),
-    ] = Path("sequences-data.json"),
-    picture: Annotated[
-        Path | None,
-        typer.Option(help="PNG or SVG file to draw the number of parameters against N in."),
-    ] = None,
-    force: Force = False,
-    quiet: Quiet = False,
+@command(
+    sequence,
+    choices={"question": ("next-byte", "line"), "construction": NAMES},
+)
+def build(
+    corpus: Path,
+    *,
+    question: str = "next-byte",
+    window: int | None = None,
+    limit: int | None = None,
+    construction: str = "product_hash",
+    seed: int = 0,
+    output: Path = Path("sequences.json"),
+    save_data: Path = Path("sequences-data.json"),
+    picture: Path | None = None,
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Memorize a text: the next byte of every window of n bytes, or which line it is.
 
     The first 64, 256, 1024, ... sequences are also memorized, to show how parameters grow.
     `--picture` needs the extra `demo` (matplotlib).
+
+    Args:
+        corpus: File with the text; it is read as bytes.
+        question: What is memorized: the next byte, or the number of a line.
+        window: Number n of bytes in a window; by default the fewest that determine the next.
+        limit: Number N of sequences to memorize; by default all.
+        construction: How to build the weights.
+        output: File to write the weights to.
+        save_data: File to write the sequences and labels to, for `certify` and `check`.
+        picture: PNG or SVG file to draw the number of parameters against N in.
 
     Examples:
 
@@ -104,9 +66,9 @@ def build_command(
 
         constructive sequence build README.md --question line --construction separating_set
     """
-    from constructive.sequences.growth import growth
+    from constructive.sequences.build import growth
 
-    outputs = {"--output": output, "--save-data": data, "--picture": picture}
+    outputs = {"--output": output, "--save-data": save_data, "--picture": picture}
     endings = {"--output": ".json", "--save-data": ".json"}
     say = several_outputs(
         outputs, inputs={"CORPUS": corpus}, force=force, quiet=quiet, endings=endings
@@ -122,7 +84,7 @@ def build_command(
     if limit is not None:
         examples = examples.first(limit)
     count, size, _ = examples.tokens.shape
-    what = "different lines" if question is Question.line else "different windows and what follows"
+    what = "different lines" if question == "line" else "different windows and what follows"
     say(f"{corpus}: N = {count} {what}, n = {size} bytes with their positions")
     tokens = examples.tokens.tolist()
     with progress_bar(quiet=quiet):
@@ -130,34 +92,32 @@ def build_command(
             growth(
                 tokens,
                 examples.labels,
-                construction=str(construction),
-                max_word_bits=max_word_bits,
+                construction=construction,
                 seed=seed,
             )
         )
         report("write weights and data", 0, 1)
         memorizer = points[-1].memorizer
         memorizer.save(output)
-        constructive.SequenceDataset.of(tokens, examples.labels).save(data)
+        constructive.SequenceDataset.of(tokens, examples.labels).save(save_data)
     say(_table(points))
     say(_exponents(points))
     if picture is not None:
         _draw(points, picture)
         say(f"drawn in {picture}")
-    say(f"\n{memorizer}\n\nwritten to {output}; the data are in {data}")
+    say(f"\n{memorizer}\n\nwritten to {output}; the data are in {save_data}")
     end(proved=all(point.exact for point in points))
 
 
-@sequence.command("ask")
-def ask_command(
-    memorizer: Annotated[Path, typer.Argument(help=".json file from `sequence build`.")],
-    question: Annotated[
-        str, typer.Argument(help="The text of a line, or the n bytes before the one to predict.")
-    ],
-) -> None:
+@command(sequence)
+def ask(memorizer: Path, question: str) -> None:
     """Ask what was memorized: the number of a line, or the byte that follows.
 
     Text that was not memorized gets some answer as well.
+
+    Args:
+        memorizer: .json file from `sequence build`.
+        question: The text of a line, or the n bytes before the one to predict.
 
     Example:
 
@@ -178,11 +138,11 @@ def ask_command(
     typer.echo("nothing that was memorized" if answer is None else str(answer))
 
 
-def _read(corpus: Path, question: Question, window: int | None) -> "TextExamples":
+def _read(corpus: Path, question: str, window: int | None) -> "TextExamples":
     from constructive.data import samples
 
     content = read_file(corpus)
-    if question is Question.next_byte:
+    if question == "next-byte":
         return samples.windows(content, window)
     if window is not None:
         raise DataError(
@@ -224,7 +184,7 @@ def _exponents(points: "list[GrowthPoint]") -> str:
     if len(set(keys)) <= few:
         return ""
     counts = [point.memorizer.nonzero_parameters for point in points]
-    from constructive.sequences.growth import exponent
+    from constructive.sequences.build import exponent
 
     slope, after = exponent(keys, counts), exponent(keys, counts, after_log=True)
     return (

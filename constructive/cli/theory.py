@@ -1,70 +1,39 @@
 """Commands about theorems and data: assumptions, regroup, capacity, exact-capacity, prove."""
 
-import dataclasses
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import constructive
-from constructive.cli.common import (
-    ContextSize,
-    Data,
-    Examples,
-    Force,
-    Heads,
-    HeadsOrFewest,
-    Json,
-    Quiet,
-    Seed,
-    Width,
-    app,
-    console,
-    end,
-    progress_bar,
-    require_rocq,
-)
-from constructive.cli.outputs import one_output, print_json
+from constructive.certificates.rocq import compiling as formal
+from constructive.cli.options import command
+from constructive.cli.outputs import one_output
+from constructive.cli.program import app, console, end, progress_bar, require_rocq
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.support.tables import new_table
-from constructive.theory import proofs, published, rocq
+from constructive.theory import proofs
 from constructive.theory.bounds import THEOREMS
 
-if TYPE_CHECKING:
-    from constructive.theory.assumptions.report import Report
 
-    Construction = str
-else:
-    Construction = StrEnum("Construction", {name: name for name in THEOREMS})
-"""The values of --construction."""
-_DEFAULT = Construction("saturated")
-
-
-@app.command("assumptions")
-def assumptions_command(
-    data: Data,
-    heads: HeadsOrFewest = None,
-    subsets: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of random subsets of queries to test; by default at most 5000."
-        ),
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(min=0, max=1, help="Confidence level of the estimated interval.")
-    ] = 0.99,
-    budget: Annotated[
-        float, typer.Option(min=0, help="Time budget; 1.0 is about 30 s at T = 10,000.")
-    ] = 1.0,
-    seed: Seed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
+@command(app)
+def assumptions(
+    data: Path,
+    *,
+    heads: int | None = None,
+    subsets: int | None = None,
+    budget: float = 1.0,
+    seed: int = 0,
+    quiet: bool = False,
 ) -> None:
     """Test the assumptions of the theorems on a data set, and say how each result is known.
 
     Exit status 0 if the examples meet what the construction needs, in some order, else 1.
+
+    Args:
+        heads: Number H of heads; by default the fewest that suffice.
+        subsets: Number of random subsets of queries to test; by default at most 5000.
+        budget: Time budget; 1.0 is about 30 s at T = 10,000.
 
     Example:
 
@@ -73,53 +42,29 @@ def assumptions_command(
     dataset = constructive.Dataset.open(data)
     with progress_bar(quiet=quiet):
         report = constructive.assumptions.check(
-            dataset, heads, subsets=subsets, confidence=confidence, budget=budget, seed=seed
+            dataset, heads, subsets=subsets, budget=budget, seed=seed
         )
-    if as_json:
-        print_json(**_described(report))
-    else:
-        typer.echo(str(report))
+    typer.echo(str(report))
     end(proved=report.construction is constructive.Verdict.PROVED)
 
 
-def _described(report: "Report") -> dict[str, Any]:
-    """Return what --json prints of it."""
-    estimates = [estimate for estimate in (report.share, report.position) if estimate]
-    return {
-        "num_examples": report.count,
-        "context_size": report.size,
-        "width": report.width,
-        "num_heads": report.num_heads,
-        "assumption_1": report.assumption_1.name,
-        "assumption_2": report.assumption_2.name,
-        "grouping": report.construction.name,
-        "grouping_detail": report.regrouping and report.regrouping.detail,
-        "kruskal_rank": {"lower": report.kruskal.lower, "upper": report.kruskal.upper},
-        "dependent_contexts": [context.example for context in report.contexts],
-        "estimates": [dataclasses.asdict(estimate) for estimate in estimates],
-    }
-
-
-@app.command()
+@command(app, choices={"construction": tuple(THEOREMS)})
 def regroup(
-    data: Data,
-    heads: Heads,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="File to write the reordered data to, .npz."),
-    ] = Path("regrouped.npz"),
-    construction: Annotated[
-        Construction,
-        typer.Option(
-            help="What the order is for: groups of n - 1 examples (saturated) or of d - 1 "
-            "(rank_one)."
-        ),
-    ] = _DEFAULT,
-    seed: Seed = 0,
-    force: Force = False,
-    quiet: Quiet = False,
+    data: Path,
+    *,
+    heads: int,
+    output: Path = Path("regrouped.npz"),
+    construction: str = "saturated",
+    seed: int = 0,
+    force: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Put the examples into an order that meets what the construction needs.
+
+    Args:
+        output: File to write the reordered data to, .npz.
+        construction: What the order is for: groups of n - 1 examples (saturated) or of d - 1
+            (rank_one).
 
     Example:
 
@@ -129,7 +74,7 @@ def regroup(
     dataset = constructive.Dataset.open(data)
     with progress_bar(quiet=quiet):
         found = constructive.assumptions.regroup(
-            dataset, heads, construction=str(construction), seed=seed
+            dataset, heads, construction=construction, seed=seed
         )
     if found.order is None:
         raise AssumptionError(
@@ -143,13 +88,8 @@ def regroup(
     say(f"{found.verdict.name}: {found.detail}\nwritten to {output}")
 
 
-@app.command()
-def capacity(
-    examples: Examples,
-    context_size: ContextSize,
-    width: Width,
-    as_json: Json = False,
-) -> None:
+@command(app)
+def capacity(*, examples: int, context_size: int, width: int) -> None:
     """Print how many heads and parameters the theorems need, beside other published bounds.
 
     Example:
@@ -157,35 +97,26 @@ def capacity(
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
-    if as_json:
-        needs, bounds = published.needs(**sizes), constructive.published_bounds(**sizes)
-        print_json(
-            **sizes,
-            theorems=[dataclasses.asdict(need) for need in needs],
-            published=[dataclasses.asdict(bound) for bound in bounds],
-        )
-        return
     typer.echo(constructive.capacity_table(**sizes) + "\n\n" + constructive.comparison(**sizes))
 
 
-@app.command("exact-capacity")
-def exact_capacity_command(
-    data: Data,
-    heads: HeadsOrFewest = None,
-    head_dim: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=1, help="Head dimension d_h; may be repeated. By default powers of two up to d."
-        ),
-    ] = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
+@command(app, "exact-capacity")
+def exact_capacity(
+    data: Path,
+    *,
+    heads: int | None = None,
+    head_dim: list[int] | None = None,
+    seed: int = 0,
+    quiet: bool = False,
 ) -> None:
     """Find how many of these examples any weights can memorize, proved from below and from above.
 
     Without --heads: the fewest heads that memorize these examples, whatever their targets are, and
     a proof that no fewer do. Exit status 0 if both are PROVED, else 1.
+
+    Args:
+        heads: Number H of heads; by default the fewest that suffice.
+        head_dim: Head dimension d_h; may be repeated. By default powers of two up to d.
 
     Examples:
 
@@ -195,11 +126,10 @@ def exact_capacity_command(
     """
     dataset = constructive.Dataset.open(data)
     if heads is None:
-        _fewest(dataset, (head_dim or [1])[0], seed, as_json=as_json, quiet=quiet)
+        _fewest(dataset, (head_dim or [1])[0], seed, quiet=quiet)
         return
     powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
     table = new_table("d_h", "Theorem 1", "proved rank", "no weights above", "seconds", left=())
-    results = []
     for size in head_dim or powers:
         start = time.perf_counter()
         with progress_bar(quiet=quiet):
@@ -207,58 +137,36 @@ def exact_capacity_command(
         bound = constructive.saturated_capacity(heads, dataset.context_size, size)
         cells = min(bound, dataset.num_examples), found.lower, found.upper
         table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
-        keys = "theorem_1", "lower", "upper"
-        results.append({"head_dim": size, **dict(zip(keys, cells, strict=True))})
-    if as_json:
-        total = dataset.num_examples
-        print_json(num_heads=heads, num_examples=total, results=results, reason=found.reason)
-        return
     console(width=100).print(table)
     typer.echo(f"\nupper bound: {found.reason}")
 
 
-def _fewest(
-    dataset: "constructive.Dataset", head_dim: int, seed: int, *, as_json: bool, quiet: bool
-) -> None:
+def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int, *, quiet: bool) -> None:
     """Print and prove the fewest heads: from below by weights, from above for all weights."""
     with progress_bar(quiet=quiet):
         least = constructive.fewest_heads(dataset, seed=seed).least
         found = constructive.exact_capacity(dataset, least, head_dim, seed=seed)
     total = dataset.num_examples
     enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
-    lines = [
+    typer.echo(
         f"{enough.name}: H = {least} heads of d_h = {head_dim} memorize all labellings of these "
         f"T = {total} examples (rank Z = {found.lower} for random weights, modulo a prime)"
-    ]
+    )
     needed = constructive.Verdict.PROVED
     if least > 1:
         claim = constructive.upper_bound_certificate(dataset, least - 1, seed=seed)["impossible"]
         needed = claim.verdict
-        lines.append(f"{needed.name}: no {least - 1} do; {claim.statement}")
-    if as_json:
-        print_json(
-            num_heads=least, head_dim=head_dim, num_examples=total,
-            enough=enough.name, no_fewer=needed.name, statements=lines,
-        )  # fmt: skip
-    else:
-        typer.echo("\n".join(lines))
+        typer.echo(f"{needed.name}: no {least - 1} do; {claim.statement}")
     end(proved=enough is needed is constructive.Verdict.PROVED)
 
 
-@app.command("prove")
-def prove_command(
-    page: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Pages of proofs, as names, numbers or files; by default all."),
-    ] = None,
-    formal: Annotated[
-        bool, typer.Option("--rocq", help="Have Rocq check the formal proofs instead.")
-    ] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="With --rocq: a new folder for a copy of what is built."),
-    ] = None,
-    quiet: Quiet = False,
+@command(app)
+def prove(
+    page: list[Path] | None = None,
+    *,
+    rocq: bool = False,
+    folder: Path | None = None,
+    quiet: bool = False,
 ) -> None:
     """Run the checks of all proofs, and print what is proved and how it is checked.
 
@@ -267,16 +175,21 @@ def prove_command(
     With --rocq: Rocq checks the formal proofs, in five CPU minutes and 0.9 GB, and the
     table names the axioms they rest on. Exit status 0 if there is no gap. Needs Rocq.
 
+    Args:
+        page: Pages of proofs, as names, numbers or files; by default all.
+        rocq: Have Rocq check the formal proofs instead.
+        folder: With --rocq: a new folder for a copy of what is built.
+
     Example:
 
         constructive prove
 
         constructive prove --rocq
     """
-    if formal:
+    if rocq:
         _check_formal_proofs(page, folder, quiet=quiet)
         return
-    require_rocq(formal, folder)
+    require_rocq(rocq, folder)
     pages = proofs.pages()
     chosen = [_page(path, pages) for path in page or pages]
     with progress_bar(quiet=quiet):
@@ -308,8 +221,8 @@ def _check_formal_proofs(page: list[Path] | None, folder: Path | None, *, quiet:
             suggestion="--rocq without a page",
         )
     with progress_bar(quiet=quiet):
-        report = rocq.check(folder)
-    typer.echo(rocq.table(report.theorems))
+        report = formal.check(folder)
+    typer.echo(formal.table(report.theorems))
     whole = bool(report.theorems) and not report.failure
     if not whole:
         typer.echo(f"\nFAILED\n{report.failure}")

@@ -1,1 +1,4 @@
-"""From data to a layer: what each theorem builds, and `build_memorizer`."""
+"""From data to a layer: what each theorem builds, `build_memorizer`, and decoders."""
+
+# The names of `planning.CONSTRUCTIONS`, for who asks before anything is imported.
+NAMES = "saturated", "rank_one", "generic", "narrow_values", "paired"

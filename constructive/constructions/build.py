@@ -1,4 +1,7 @@
-"""`build_memorizer`: arguments in, a memorizer out whose error was measured."""
+"""`build_memorizer`: arguments in, a memorizer out whose error was measured.
+
+Four steps: check what is asked, plan, build, and measure.
+"""
 
 import dataclasses
 import numbers
@@ -10,15 +13,15 @@ from typing import Any, Literal
 import numpy as np
 
 from constructive.constructions.construction import FLOAT, RATIONAL, Built, Options, Survey
-from constructive.constructions.planning import AUTO, Explanation, explain_survey, refusal
-from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions.planning import AUTO, CONSTRUCTIONS, heads_for, plans, refusal
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
-from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
+from constructive.layers.attention import FLOAT64_BITS
 from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.rational import RationalLayer
 from constructive.layers.record import BuildRecord, Layer, require_float_layer
 from constructive.support.arguments import (
     as_path,
@@ -36,7 +39,7 @@ from constructive.support.errors import (
 )
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
-from constructive.theory.bounds import Plan, require_heads
+from constructive.theory.bounds import RANK_ONE, Plan, require_heads
 from constructive.theory.values import require_room
 
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
@@ -120,107 +123,28 @@ def build_memorizer(
         True
     """
     data = _in_arithmetic(dataset, arithmetic)
-    sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
-    require_positive(**{name: size for name, size in sizes.items() if size is not None})
-    _check_parameters(saturated_fraction, tolerance, precision, seed)
-    seed = operator.index(seed)  # as records keep it
-    if num_heads is None:
-        report("what contexts allow", 0, 1)
-    else:
-        _require_heads(data, num_heads, head_dim, value_dim)
     options = Options(
-        head_dim,
-        value_dim,
-        arithmetic,
-        exact_logits,
-        shared_keys,
-        saturated_fraction,
-        precision,
-        executor,
-        None if checkpoint is None else as_path(checkpoint),
-        data.lengths is not None,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        arithmetic=arithmetic,
+        exact_logits=exact_logits,
+        shared_keys=shared_keys,
+        saturated_fraction=saturated_fraction,
+        precision=precision,
+        executor=executor,
+        checkpoint=None if checkpoint is None else as_path(checkpoint),
+        lengths=data.lengths is not None,
     )
+    _check(data, num_heads, options, tolerance, seed)
+
     survey = Survey(data)
-    explained = explain_survey(survey, num_heads, construction, options)
-    if executor is not None:
-        require_executor(executor)
-    plan, built, rng = _first_built(survey, explained, options, seed)
-    known = CONSTRUCTIONS[plan.construction]
-    record = BuildRecord(
-        construction=plan.construction,
-        shared_keys=built.shared_keys,
-        num_examples=data.num_examples,
-        context_size=data.context_size,
-        capacity=plan.capacity,
-        seed=seed,
-        saturated_fraction=built.fraction,
-        scalar_targets=data.targets.ndim == 1,
-        condition=built.condition,
-        max_error=float(built.residuals.max()),
-        largest_target=float(np.abs(data.targets).max()),
-        heads=built.heads,
-        order=built.order,
-        coupled=built.coupled,
-        classes=dataset.classes,
-        formula=known.formula,
-        theorem=known.theorem,
-        grouped=known.grouped,
-    )
-    carried = bool((built.residuals <= _allowed(data, tolerance)).all())
-    precisions: tuple[int, ...] = ()
-    if precision == "auto":
-        precisions = () if carried else _LADDER
-    elif precision > FLOAT64_BITS:
-        precisions = (precision,)
-    if not precisions:
-        if not carried:
-            narrow = value_dim is not None and value_dim < data.target_dim
-            raise _imprecise(data, plan, built, narrow=narrow)
-        return _finished(built.layer, record)
-    layer = require_float_layer(built.layer, "readouts of more bits")
-    report("solve in balls", 0, 1)
-    return _extended(data, layer, record, precisions, tolerance, rng)
+    heads, _ = heads_for(survey, num_heads, construction, options)
+    plan, built, rng = _build(survey, heads, construction, options, operator.index(seed))
+    record = _record(data, dataset.classes, plan, built, operator.index(seed))
+    return _measured(data, built, record, options, tolerance, rng)
 
 
-def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its arithmetic
-    """Return the largest error of each output (d_out,), in float64 whatever the data are."""
-    with np.errstate(over="ignore"):  # beyond all floats, so any error that is a number
-        allowed: Array = np.float64(tolerance) * np.abs(data.target_matrix).max(axis=0)
-    most: Array = np.minimum(allowed, np.finfo(float).max)
-    return most
-
-
-def _require_heads(
-    data: Any,  # noqa: ANN401 - in its arithmetic
-    num_heads: int,
-    head_dim: int | None,
-    value_dim: int | None,
-) -> None:
-    """Require that weights of so many heads, of these dimensions, fit into memory."""
-    inner, values = (
-        1 if count is None else operator.index(count) for count in (head_dim, value_dim)
-    )
-    each = data.width * (2 * inner + values)
-    require_heads(operator.index(num_heads), data.num_examples, each)
-
-
-def _first_built(
-    survey: Survey, explained: Explanation, options: Options, seed: int
-) -> tuple[Plan, Built, np.random.Generator]:
-    """Build by the chosen plan, or where the data do not meet what it assumes by the next one."""
-    obstacles: list[AssumptionError] = []
-    for plan in explained.plans:
-        rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
-        refused = refusal(chosen, options, survey.dataset.target_dim)
-        if refused is not None:
-            raise refused
-        outcome = chosen.build(survey, plan, options, rng=rng)
-        if isinstance(outcome, Built):
-            return plan, outcome, rng
-        obstacles.append(outcome)
-    if explained.asked == AUTO:  # before an assumption: more examples than any weights hold
-        require_room(survey.dataset, explained.num_heads)
-    raise obstacles[0]
+# What is asked, before anything is computed.
 
 
 def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401
@@ -239,15 +163,151 @@ def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any: 
     return dataset
 
 
+def _check(
+    data: Any,  # noqa: ANN401 - in its arithmetic
+    num_heads: int | None,
+    options: Options,
+    tolerance: float,
+    seed: int,
+) -> None:
+    """Raise ParameterError for what makes no sense, and for more heads than memory holds."""
+    fraction, precision = options.saturated_fraction, options.precision
+    sizes = {
+        "num_heads": num_heads, "head_dim": options.head_dim, "value_dim": options.value_dim,
+    }  # fmt: skip
+    require_positive(**{name: size for name, size in sizes.items() if size is not None})
+    if not (_is_real(fraction) and 0.0 <= fraction <= 1.0):
+        raise ParameterError(
+            f"saturated_fraction={fraction!r} is not a share of the examples",
+            witness=fraction,
+            suggestion="a number from 0 to 1, such as 0.99",
+        )
+    if not (_is_real(tolerance) and tolerance > 0.0):
+        message = f"tolerance={tolerance!r} is not positive"
+        raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
+    require_not_negative(tolerance=tolerance)  # and not beyond all floats
+    automatic = isinstance(precision, str) and precision == "auto"
+    bits = isinstance(precision, int) and not isinstance(precision, bool)
+    if not automatic and not (bits and FLOAT64_BITS <= precision <= MOST_BITS):  # type: ignore[operator]
+        message = f"precision={precision!r} is not a number of bits"
+        suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
+        raise ParameterError(message, witness=precision, suggestion=suggestion)
+    require_seed(seed)
+    if options.executor is not None:
+        require_executor(options.executor)
+    if num_heads is not None:
+        inner, values = (
+            1 if count is None else operator.index(count)
+            for count in (options.head_dim, options.value_dim)
+        )
+        each = data.width * (2 * inner + values)
+        require_heads(operator.index(num_heads), data.num_examples, each)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+# What is built, and how that is recorded.
+
+
+def _build(
+    survey: Survey, num_heads: int, construction: str, options: Options, seed: int
+) -> tuple[Plan, Built, np.random.Generator]:
+    """Build by the chosen plan, or where the data do not meet what it assumes by the next one."""
+    obstacles: list[AssumptionError] = []
+    for plan in plans(survey, num_heads, construction, options):
+        rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
+        refused = refusal(chosen, options, survey.dataset.target_dim)
+        if refused is not None:
+            raise refused
+        outcome = chosen.build(survey, plan, options, rng=rng)
+        if isinstance(outcome, Built):
+            return plan, outcome, rng
+        obstacles.append(outcome)
+    if construction == AUTO:  # before an assumption: more examples than any weights hold
+        require_room(survey.dataset, num_heads)
+    raise obstacles[0]
+
+
+def _record(
+    data: Any,  # noqa: ANN401 - in its arithmetic
+    classes: Any,  # noqa: ANN401 - of the data
+    plan: Plan,
+    built: Built,
+    seed: int,
+) -> BuildRecord:
+    known = CONSTRUCTIONS[plan.construction]
+    return BuildRecord(
+        construction=plan.construction,
+        shared_keys=built.shared_keys,
+        num_examples=data.num_examples,
+        context_size=data.context_size,
+        capacity=plan.capacity,
+        seed=seed,
+        saturated_fraction=built.fraction,
+        scalar_targets=data.targets.ndim == 1,
+        condition=built.condition,
+        max_error=float(built.residuals.max()),
+        largest_target=float(np.abs(data.targets).max()),
+        heads=built.heads,
+        order=built.order,
+        coupled=built.coupled,
+        classes=classes,
+        formula=known.formula,
+        theorem=known.theorem,
+        grouped=known.grouped,
+    )
+
+
+# What is handed out: the first readout whose measured error is within the tolerance.
+
+
+def _measured(
+    data: Any,  # noqa: ANN401 - in its arithmetic
+    built: Built,
+    record: BuildRecord,
+    options: Options,
+    tolerance: float,
+    rng: np.random.Generator,
+) -> Memorizer:
+    """Return the memorizer, with a readout of more bits where these are asked for or needed.
+
+    Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
+    """
+    carried = bool((built.residuals <= _allowed(data, tolerance)).all())
+    precisions: tuple[int, ...] = ()
+    if options.precision == "auto":
+        precisions = () if carried else _LADDER
+    elif isinstance(options.precision, int) and options.precision > FLOAT64_BITS:
+        precisions = (options.precision,)
+    if precisions:
+        return _extended(data, built.layer, record, precisions, tolerance, rng)
+    if not carried:
+        narrow = options.value_dim is not None and options.value_dim < data.target_dim
+        raise _imprecise(data, record, built, narrow=narrow)
+    return _finished(built.layer, record)
+
+
+def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its arithmetic
+    """Return the largest error of each output (d_out,), in float64 whatever the data are."""
+    with np.errstate(over="ignore"):  # beyond all floats, so any error that is a number
+        allowed: Array = np.float64(tolerance) * np.abs(data.target_matrix).max(axis=0)
+    most: Array = np.minimum(allowed, np.finfo(float).max)
+    return most
+
+
 def _extended(
     dataset: Dataset,
-    layer: AttentionLayer,
+    of_floats: Layer,
     record: BuildRecord,
     precisions: tuple[int, ...],
     tolerance: float,
     rng: np.random.Generator,
 ) -> Memorizer:
     """Return the memorizer with the first readout of these precisions that is exact enough."""
+    layer = require_float_layer(of_floats, "readouts of more bits")
+    report("solve in balls", 0, 1)
     total = dataset.num_examples
     found = residues.search(layer, dataset, rng)
     if found.rank < total:
@@ -286,35 +346,14 @@ def _extended(
 
 def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
     """The memorizer, with W_O and W_D that are drawn; by random numbers that no build has used."""
-    return Memorizer(layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0]), record)
+    if not isinstance(layer, RationalLayer):  # which stores the effective readout
+        layer = layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
+    return Memorizer(layer, record)
 
 
-def _check_parameters(
-    saturated_fraction: float, tolerance: float, precision: object, seed: int
-) -> None:
-    if not (_is_real(saturated_fraction) and 0.0 <= saturated_fraction <= 1.0):
-        message = f"saturated_fraction={saturated_fraction!r} is not a share of the examples"
-        raise ParameterError(
-            message, witness=saturated_fraction, suggestion="a number from 0 to 1, such as 0.99"
-        )
-    if not (_is_real(tolerance) and tolerance > 0.0):
-        message = f"tolerance={tolerance!r} is not positive"
-        raise ParameterError(message, witness=tolerance, suggestion="a number such as 1e-6")
-    require_not_negative(tolerance=tolerance)  # and not beyond all floats
-    automatic = isinstance(precision, str) and precision == "auto"
-    bits = isinstance(precision, int) and not isinstance(precision, bool)
-    if not automatic and not (bits and FLOAT64_BITS <= precision <= MOST_BITS):  # type: ignore[operator]
-        message = f"precision={precision!r} is not a number of bits"
-        suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
-        raise ParameterError(message, witness=precision, suggestion=suggestion)
-    require_seed(seed)
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _imprecise(dataset: Dataset, plan: Plan, built: Built, *, narrow: bool) -> PrecisionError:
+def _imprecise(
+    dataset: Dataset, record: BuildRecord, built: Built, *, narrow: bool
+) -> PrecisionError:
     """What to say of a float64 readout that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
@@ -328,8 +367,7 @@ def _imprecise(dataset: Dataset, plan: Plan, built: Built, *, narrow: bool) -> P
     if narrow:  # whose corrections W_V could not hold
         ways = [f"value_dim={dataset.target_dim}"]
     ranked = dataset.context_size <= dataset.width
-    of_theorem = plan.rank_one and CONSTRUCTIONS[plan.construction].grouped
-    if dataset.shared_context and ranked and of_theorem:
+    if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(
             "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
             f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"

@@ -20,7 +20,6 @@ from constructive.constructions.compact_tokens import (
     order_of,
     points_of,
 )
-from constructive.constructions.wide_decoder import DecoderKind, DecoderOptions
 from constructive.data.corpus import Text
 from constructive.layers.causal import EXACT, CausalLayer, Signs, picks
 from constructive.layers.decoder import Decoder
@@ -416,45 +415,42 @@ _WINDOW = 8  # Tokens that a position sees by default: readouts are shortest for
 _LARGEST_WINDOW = 256
 
 
-class Few(DecoderKind):
-    """Saturated heads, and a readout of integers."""
-
-    parameters = "few"
-    takes = frozenset({"window", "outputs", "readout", "every"})
-
-    def build(self, text: Text, options: DecoderOptions) -> Decoder:
-        """Build a decoder of few numbers, with the fewest outputs that work if none are given."""
-        window = _WINDOW if options.window is None else options.window
-        require_positive(window=window)
-        if not 1 < window <= _LARGEST_WINDOW or window & (window - 1):
-            raise ParameterError(
-                f"window={window} is not a power of two from 2 to {_LARGEST_WINDOW}",
-                witness=window,
-                suggestion=f"window={_WINDOW}, the default",
-            )
-        if options.outputs is not None:
-            require_positive(outputs=options.outputs)
-        readout = "int16" if options.readout is None else options.readout
-        require_known("readout", readout, _FORMATS)
-        wanted = text.different(window)
-        order = order_of(following_of(text, wanted), text.end + 1)
-        long = len(wanted) > LARGEST and text.longest > 1 << BLOCK
-        layout = layout_of(text, window, options.seed, block=BLOCK if long else None)
-        build = build_blocks if long else build_dense
-        counts = [options.outputs] if options.outputs else range(1, _MOST_OUTPUTS + 1)
-        for outputs in counts:
-            points, every = points_of(order, outputs), bool(options.every)
-            plan = Plan(text, wanted, order, layout, points, every, 2.0 ** _FORMATS[readout])
-            if least_share(plan) > _LARGEST_SHARE:
-                continue
-            built = build(plan)
-            if built is not None:
-                return built
-        raise PrecisionError(
-            f"no readout of {readout} with {counts[-1]} outputs gives every next token",
-            witness=(readout, counts[-1]),
-            suggestion="outputs=None, readout='float32' or another seed=",
+def build_few(
+    text: Text,
+    seed: int,
+    *,
+    window: int = _WINDOW,
+    outputs: int | None = None,
+    readout: str = "int16",
+    every: bool = False,
+) -> Decoder:
+    """Build a decoder of few numbers, with the fewest outputs that work if none are given."""
+    require_positive(window=window)
+    if not 1 < window <= _LARGEST_WINDOW or window & (window - 1):
+        raise ParameterError(
+            f"window={window} is not a power of two from 2 to {_LARGEST_WINDOW}",
+            witness=window,
+            suggestion=f"window={_WINDOW}, the default",
         )
-
-
-FEW = Few()
+    if outputs is not None:
+        require_positive(outputs=outputs)
+    require_known("readout", readout, _FORMATS)
+    wanted = text.different(window)
+    order = order_of(following_of(text, wanted), text.end + 1)
+    long = len(wanted) > LARGEST and text.longest > 1 << BLOCK
+    layout = layout_of(text, window, seed, block=BLOCK if long else None)
+    build = build_blocks if long else build_dense
+    counts = [outputs] if outputs else range(1, _MOST_OUTPUTS + 1)
+    for count in counts:
+        points, largest = points_of(order, count), 2.0 ** _FORMATS[readout]
+        plan = Plan(text, wanted, order, layout, points, bool(every), largest)
+        if least_share(plan) > _LARGEST_SHARE:
+            continue
+        built = build(plan)
+        if built is not None:
+            return built
+    raise PrecisionError(
+        f"no readout of {readout} with {counts[-1]} outputs gives every next token",
+        witness=(readout, counts[-1]),
+        suggestion="outputs=None, readout='float32' or another seed=",
+    )

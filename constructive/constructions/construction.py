@@ -1,12 +1,12 @@
 """What is known of a construction: when it applies, what it holds and costs, and how it is built.
 
-One class a construction, one line in `registry`: `explain` and "auto" walk through the registry,
-and the command line takes its choices from it. A record keeps what a reader of the file asks for:
-its name, the formula, the theorem, and whether its groups are those of the theorems.
+One class a construction, one line in `planning.CONSTRUCTIONS`, through which `explain` and "auto"
+walk. A record keeps what a reader of the file asks for: its name, the formula, the theorem, and
+whether its groups are those of the theorems.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,26 +32,25 @@ from constructive.theory.context_capacity import (
 )
 from constructive.theory.exact_capacity import FewestHeads, with_room
 
-# What can be asked of a construction, as data.
-#
-# A construction lists the names of the options it takes, for each arithmetic it has. An option
-# that is not asked for is never refused (`planning.refusal`).
-
+# What can be asked of a construction, by names as an error has them. A construction lists those
+# that it takes, for each arithmetic that it has.
 
 FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 
 # Values that any readout fits into (Lemma 5.1), which is what is built where nobody asks for d_v;
 # and narrower ones.
-WIDE, NARROW = "value_dim >= d_out", "value_dim < d_out"
+WIDE, NARROW = "value_dim= of d_out or more", "value_dim= below d_out"
+LENGTHS = "contexts of different lengths"
+EXACT_LOGITS = "exact_logits="
 
 # What a construction in floats takes, or has no use for.
-USUAL = frozenset({WIDE, "value_dim", "shared_keys", "saturated_fraction", "precision"})
+USUAL = frozenset({WIDE, "value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
 
 # What planning asks for; the others say how a plan is built.
-PLANNED = frozenset({WIDE, NARROW, "exact_logits", "lengths"})
+PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS})
 
 # What a construction takes that is built in independent pieces.
-PIECES = frozenset({"executor", "checkpoint"})
+PIECES = frozenset({"executor=", "checkpoint="})
 
 # The options of a construction, for each arithmetic that it has.
 Takes = Mapping[str, frozenset[str]]
@@ -79,22 +78,28 @@ class Options:
         """d_h, by default that of heads of rank one."""
         return 1 if self.head_dim is None else self.head_dim
 
-    def asked(self, target_dim: int) -> Iterator[tuple[str, object]]:
-        """Yield names and values of the options that are asked for, for targets of d_out.
+    def asked(self, target_dim: int) -> dict[str, object]:
+        """Return what is asked for, for targets of d_out, and its values.
 
         Example:
-            >>> dict(Options(value_dim=2, shared_keys=True).asked(target_dim=1))
-            {'value_dim >= d_out': 2, 'shared_keys': True, 'value_dim': 2}
+            >>> Options(value_dim=2, shared_keys=True).asked(target_dim=3)
+            {'value_dim= below d_out': 2, 'shared_keys=': True}
         """
+        found: dict[str, object] = {}
         narrow = self.value_dim is not None and self.value_dim < target_dim
-        yield NARROW if narrow else WIDE, self.value_dim
+        found[NARROW if narrow else WIDE] = self.value_dim
+        if self.lengths:
+            found[LENGTHS] = True
+        if self.value_dim is not None and not narrow:
+            found["value_dim="] = self.value_dim
         for name in (
-            "lengths", "exact_logits", "executor", "checkpoint", "shared_keys",
-            "saturated_fraction", "value_dim", "precision",
+            "exact_logits", "executor", "checkpoint", "shared_keys", "saturated_fraction",
+            "precision",
         ):  # fmt: skip
             value = getattr(self, name)
             if value != getattr(Options, name):
-                yield name, value
+                found[f"{name}="] = value
+        return found
 
 
 # What is known of a data set: each fact is computed when it is first asked for, and then kept.

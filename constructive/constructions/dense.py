@@ -1,11 +1,11 @@
-"""The theorems' own constructions (`multihead`): heads, Z, and the shortest readout of all.
+"""The theorems' own constructions, saturated and rank-one heads, by the five steps of `multihead`.
 
 In rational numbers the heads are others, of small integers, for the same examples.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,10 +34,18 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
-from constructive.support.errors import AssumptionError, DataError, PrecisionError
+from constructive.support.errors import (
+    AssumptionError,
+    CapacityError,
+    DataError,
+    PrecisionError,
+)
 from constructive.support.progress import report
+from constructive.support.verdict import Verdict
 from constructive.theory import bounds
+from constructive.theory import grouping as claims
 from constructive.theory.bounds import Plan, TheoremHeads, consecutive, group_sizes
+from constructive.theory.regrouping import Regrouping, WideGroups
 
 # Heads of small integers, drawn until Z has rank T; and the readout, solved exactly.
 #
@@ -47,12 +55,7 @@ from constructive.theory.bounds import Plan, TheoremHeads, consecutive, group_si
 _ATTEMPTS = 24
 
 
-def bits(num_examples: int, context_size: int) -> int:
-    """Estimate the bits of an entry of Z, or of the readout."""
-    return LARGEST_LOGIT * min(num_examples, context_size)
-
-
-def build(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> Outcome:
+def _build_rational(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> Outcome:
     """Draw heads from small integers until Z has rank T, and solve Z U = Y exactly.
 
     Returns an AssumptionError for a context of rank below n or dependent queries in a group.
@@ -164,7 +167,8 @@ class Dense(Construction):
         total, size, columns = shapes.num_examples, shapes.context_size, num_heads * shapes.width
         solve = 2.0 * total**2 * columns + total**3 / 3
         if options.arithmetic == RATIONAL:
-            return Cost(solve, total * columns * bits(total, size) / 8.0)
+            bits = LARGEST_LOGIT * min(total, size)  # of an entry of Z, or of the readout
+            return Cost(solve, total * columns * bits / 8.0)
         forward = operations_of_z(shapes, num_heads)
         return Cost(forward + solve, 8.0 * total * (columns + total))
 
@@ -173,7 +177,7 @@ class Dense(Construction):
     ) -> Outcome:
         """Return the five steps of the proof; or in rational numbers, random integers."""
         if options.arithmetic == RATIONAL:
-            return build(survey.dataset, plan, rng)
+            return _build_rational(survey.dataset, plan, rng)
         assumed = self._assumed(survey, plan, rng)
         if isinstance(assumed, AssumptionError):
             return assumed
@@ -247,4 +251,116 @@ SATURATED = Dense(
     has_min_norm_readout=True,
     grouped=True,
     options=TAKES,
+)
+
+
+# Heads of Theorem 2, with groups as large as contexts allow (Theorem 10).
+#
+# Up to H(n - 1) + 1 examples the groups are those of Theorem 2, and contexts have rank n. Beyond, a
+# group may have d - 1 examples, and the first one d, if contexts of their own have directions
+# enough; they may be dependent or equal then, and of more than d tokens. Where the given order has
+# no groups another one is looked for, with groups of any sizes (`WideGroups`), and the record keeps
+# it. Nothing else changes.
+
+
+_NOTHING = Assumptions(least_token_distance=0.0)  # What Theorem 10 asks of single contexts
+
+_SHOWN = 16  # Examples of a witness that a message shows
+
+
+class RankOne(Dense):
+    """Rank-one heads with groups of up to d - 1 examples."""
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
+        """Plan as Theorem 2 says, and where that holds too few examples, as Theorem 10 does."""
+        size, width, total = shapes.context_size, shapes.width, shapes.num_examples
+        narrow = self.of.capacity(num_heads, size, 1) if size <= width else 0
+        of_theorem_2 = shapes.shared_context or size == 1 or total <= narrow
+        if of_theorem_2 or options.arithmetic == RATIONAL:
+            return super().plan(shapes, num_heads, options)
+        wide = num_heads * (width - 1) + 1
+        if total > max(narrow, wide):
+            more = f"num_heads={-(-(total - 1) // (width - 1))}; or " if width > 1 else ""
+            raise CapacityError(
+                f"{total} examples are too many for {num_heads} rank_one heads: groups of d - 1 "
+                f"examples, and one more, memorize H(d - 1) + 1 = {wide} (d={width})",
+                witness=total,
+                suggestion=f"{more}construction='generic', which holds Hd where "
+                f"contexts are generic; or keep {wide} of the examples",
+            )
+        return Plan(self.name, num_heads, options.inner_dim, wide, rank_one=True)
+
+    def build(
+        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
+    ) -> Outcome:
+        """Build in the order given, or where that has no groups, in another (`WideGroups`)."""
+        outcome = super().build(survey, plan, options, rng=rng)
+        if isinstance(outcome, Built) or options.arithmetic == RATIONAL:
+            return outcome
+        if survey.repeated is not None:  # which no order mends
+            return survey.repeated
+        dataset: Dataset = survey.dataset
+        found = WideGroups(dataset, plan.num_heads, rng).search()
+        if found.order is None:
+            return _no_order(found, outcome, plan.num_heads)
+        built = self._of_groups(
+            dataset.take(found.order),
+            plan,
+            options,
+            _NOTHING,
+            [stop - start for start, stop in found.groups],
+            rng=rng,
+        )
+        order = tuple(found.order.tolist())
+        return built if isinstance(built, AssumptionError) else replace(built, order=order)
+
+    def _assumed(
+        self, survey: Survey, plan: Plan, rng: np.random.Generator
+    ) -> Assumptions | AssumptionError:
+        """What Theorem 2 asks of contexts, or Theorem 10 of groups, exactly."""
+        dataset: Dataset = survey.dataset
+        size, total = dataset.context_size, dataset.num_examples
+        if size <= dataset.width and plan.capacity == self.of.capacity(plan.num_heads, size, 1):
+            return super()._assumed(survey, plan, rng)
+        if survey.repeated is not None:
+            return survey.repeated
+        groups = consecutive(group_sizes(total, plan.num_heads))
+        claim = claims.prove_wide(dataset, groups, np.arange(total), rng)
+        if claim.verdict is not Verdict.PROVED:
+            return AssumptionError(
+                f"{claim.detail}; Theorem 10 needs independent queries in each group, none of an "
+                "earlier group in the span of a later one, and contexts that span as much as "
+                "a group has examples",
+                witness=claim.witness,
+                suggestion="another order of the examples",
+            )
+        return _NOTHING
+
+
+def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> AssumptionError:
+    """Return why there are no groups: for no order, or for none that was tried."""
+    more = "more heads and so smaller groups, or construction='generic'"
+    again = f"assumptions.regroup(dataset, {num_heads}, construction='rank_one'"
+    if found.verdict is Verdict.REFUTED:
+        every = f" ({again}).members are all)" if len(found.members) > _SHOWN else ""
+        return AssumptionError(
+            f"no order of the examples suits {num_heads} rank_one heads: {found.detail}",
+            witness=found.members[:_SHOWN],
+            suggestion=f"{more}; or fewer of these examples{every}",
+        )
+    return AssumptionError(
+        f"{refusal.problem}; and no other order was found ({found.detail})",
+        witness=refusal.witness,
+        suggestion=f"{again}, seed=1) looks for others; {more}",
+    )
+
+
+RANK_ONE = RankOne(
+    bounds.RANK_ONE.name,
+    f"{bounds.RANK_ONE.formula} or, for own contexts, H(d - 1) + 1",
+    f"{bounds.RANK_ONE.theorem}, Theorem 10",
+    has_min_norm_readout=True,
+    grouped=True,
+    options=TAKES,
+    of=bounds.RANK_ONE,
 )

@@ -21,7 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.construction import (
+    EXACT_LOGITS,
     FLOAT,
+    LENGTHS,
     NARROW,
     USUAL,
     WIDE,
@@ -405,7 +407,7 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {"exact_logits", "lengths"}},
+    options={FLOAT: USUAL | {EXACT_LOGITS, LENGTHS}},
 )
 
 
@@ -481,5 +483,5 @@ NARROW_VALUES = NarrowValues(
     "max(H d_v, floor(H d_v / d_out) d)",
     "Proposition 18.1",
     has_min_norm_readout=True,
-    options={FLOAT: (USUAL - {WIDE, "precision"}) | {NARROW, "exact_logits", "lengths"}},
+    options={FLOAT: (USUAL - {WIDE, "precision="}) | {NARROW, EXACT_LOGITS, LENGTHS}},
 )

@@ -29,7 +29,7 @@ from constructive.constructions.construction import (
     Survey,
 )
 from constructive.constructions.multihead.assumptions import too_many_tokens
-from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.multihead.heads import KeyDirection
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.paired_heads import TOGETHER, Block, Coupling, Reader, Recipe, build
 from constructive.constructions.paired_search import SWEEP, Coarse, Ordered

@@ -15,9 +15,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.directions import Needed
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
-from constructive.constructions.multihead.heads import attended_vectors
+from constructive.constructions.multihead.heads import Needed, attended_vectors
 from constructive.constructions.paired_search import (
     NATS,
     SAMPLE,
@@ -31,7 +30,7 @@ from constructive.exact.arithmetics import Floats, softmax_in_place
 from constructive.layers.attend import attend, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
-from constructive.theory.assumptions.kruskal import dependency, describe_dependency, unit_rows
+from constructive.theory.kruskal import dependency, describe_dependency, unit_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

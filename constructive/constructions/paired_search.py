@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from constructive.constructions.multihead.assumptions import Assumptions, least_distance
-from constructive.constructions.multihead.directions import (
+from constructive.constructions.multihead.heads import (
     KeyDirection,
     best_for_all,
     candidates_for_all,
@@ -25,8 +25,8 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Booleans, Integers, Single, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.support.progress import report
-from constructive.theory.assumptions.kruskal import unit_rows
 from constructive.theory.bounds import group_sizes
+from constructive.theory.kruskal import unit_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,30 +10,36 @@ operations.
 """
 
 import bisect
+import functools
 import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from constructive.constructions.construction import (
     FLOAT,
-    NARROW,
-    PIECES,
     PLANNED,
     RATIONAL,
-    WIDE,
     Construction,
     Options,
     Survey,
 )
-from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions.dense import RANK_ONE, SATURATED
+from constructive.constructions.generic import GENERIC, NARROW_VALUES
+from constructive.constructions.paired import PAIRED
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
-from constructive.layers.attention import FLOAT64_BITS
 from constructive.support import tables
-from constructive.support.arguments import require_known, require_size
+from constructive.support.arguments import refuse, require_known, require_size
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
+from constructive.support.progress import report
 from constructive.theory.bounds import Plan
 from constructive.theory.values import heads_for_values
 
+# All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
+# command line, which imports none of them.)
+CONSTRUCTIONS: dict[str, Construction] = {
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, NARROW_VALUES, PAIRED)
+}
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
@@ -100,26 +106,7 @@ class Explanation:
     @property
     def plan(self) -> Plan:
         """What is built. Raises CapacityError or ParameterError where nothing can be."""
-        if self.chosen.plan is None:
-            if self.chosen.refusal is None:
-                raise ParameterError("nothing was planned", suggestion="construction='auto'")
-            raise self.chosen.refusal
-        return self.chosen.plan
-
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        """What is built, and what would be if the data do not meet what that assumes.
-
-        Raises as `plan` does. After a named construction there is nothing else; "auto" goes on with
-        the later ones whose readout is the shortest.
-        """
-        first, later = self.plan, self.options[self.options.index(self.chosen) + 1 :]
-        others = (
-            option.plan
-            for option in later
-            if self.asked == AUTO and option.plan and _is_dense(option)
-        )
-        return (first, *others)
+        return _accepted(self.chosen)
 
     def __str__(self) -> str:
         table = tables.new_table(
@@ -200,33 +187,43 @@ def explain(
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     several = dataset.lengths is not None
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
-    return explain_survey(Survey(dataset), num_heads, construction, options)
-
-
-def explain_survey(
-    survey: Survey, num_heads: int | None, construction: str, options: Options
-) -> Explanation:
-    """Return the same of data that are surveyed, so that a build knows what planning has found.
-
-    Sizes, data and arithmetic have been checked.
-    """
-    dataset = survey.dataset
-    require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
-    heads, why = _heads(survey, num_heads, construction, options)
-    found = {name: _option(known, dataset, heads, options) for name, known in CONSTRUCTIONS.items()}
-    chosen = found[construction] if construction != AUTO else _cheapest(found)
+    survey = Survey(dataset)
+    heads, why = heads_for(survey, num_heads, construction, options)
+    look = _looking_at(dataset, heads, options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
     shapes = (
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
         f"d = {dataset.width}, {kind}{why}"
     )
-    return Explanation(survey, heads, shapes, construction, tuple(found.values()), chosen)
+    chosen = _choice(construction, look)
+    return Explanation(
+        survey, heads, shapes, construction, tuple(map(look, CONSTRUCTIONS.values())), chosen
+    )
 
 
-def _heads(
+def plans(survey: Survey, num_heads: int, construction: str, options: Options) -> Iterator[Plan]:
+    """Yield what is built, and what would be if the data do not meet what that assumes.
+
+    Raises CapacityError or ParameterError where nothing can be built. After a named construction
+    there is nothing else; "auto" goes on with the later ones whose readout is the shortest.
+    """
+    look = _looking_at(survey.dataset, num_heads, options)
+    chosen = _choice(construction, look)
+    yield _accepted(chosen)
+    later = list(CONSTRUCTIONS.values()) if construction == AUTO else []
+    while later and later.pop(0).name != chosen.construction:
+        pass
+    for known in later:
+        plan = look(known).plan if known.has_min_norm_readout else None
+        if plan is not None:
+            yield plan
+
+
+def heads_for(
     survey: Survey, num_heads: int | None, construction: str, options: Options
 ) -> tuple[int, str]:
     """Return H as an integer of Python, and why it is that, where nobody asked for it."""
+    require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
     if num_heads is not None:
         return operator.index(num_heads), ""
     if construction == AUTO:
@@ -249,6 +246,7 @@ def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
             witness=type(dataset).__name__,
             suggestion="num_heads=, such as constructive.heads_needed(T, context_size=n)",
         )
+    report("what contexts allow", 0, 1)
     fewest = survey.fewest_heads
     if value_dim is not None and value_dim < dataset.target_dim:
         more = heads_for_values(dataset, value_dim)
@@ -272,30 +270,49 @@ def _fewest_of(
     return least + bisect.bisect_left(held, 1, key=lambda count: option(count).plan is not None)
 
 
-def _cheapest(options: dict[str, Option]) -> Option:
-    """Return the choice of "auto" (see above)."""
-    found = list(options.values())
-    dense = [option for option in found if _is_dense(option)]
-    last = [option for option in dense if isinstance(option.refusal, CapacityError)][-1:] or dense[
-        -1:
-    ]
-    first = next((option for option in dense if option.plan is not None), last[0])
+# One construction, by its name: looked at when it is first asked for, and then kept.
+_Look = Callable[[Construction], Option]
+
+
+def _looking_at(shapes: ExampleShapes, num_heads: int, options: Options) -> _Look:
+    return functools.cache(lambda known: _option(known, shapes, num_heads, options))
+
+
+def _choice(asked: str, look: _Look) -> Option:
+    """Return the construction that is asked for, or the choice of "auto" (see above)."""
+    if asked != AUTO:
+        return look(CONSTRUCTIONS[asked])
+    refused = []
+    for known in CONSTRUCTIONS.values():
+        if known.has_min_norm_readout:
+            first = look(known)
+            if first.plan is not None:
+                break
+            refused.append(first)
+    else:
+        full = [option for option in refused if isinstance(option.refusal, CapacityError)]
+        first = (full or refused)[-1]
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
-    others = [option for option in found if option not in dense and option.plan is not None]
-    return min([first, *others], key=lambda option: option.operations)
+    others = [look(known) for known in CONSTRUCTIONS.values() if not known.has_min_norm_readout]
+    applicable = [option for option in others if option.plan is not None]
+    return min([first, *applicable], key=lambda option: option.operations)
 
 
-def _is_dense(option: Option) -> bool:
-    return CONSTRUCTIONS[option.construction].has_min_norm_readout
+def _accepted(option: Option) -> Plan:
+    """Return its plan. Raises what refuses it."""
+    if option.refusal is not None:
+        raise option.refusal
+    if option.plan is None:
+        raise ParameterError("nothing was planned", suggestion="construction='auto'")
+    return option.plan
 
 
 def _option(
     construction: Construction, shapes: ExampleShapes, num_heads: int, options: Options
 ) -> Option:
     """What one construction would do of what planning is asked for."""
-    plan = None
-    refused = refusal(construction, options, shapes.target_dim, planning=True)
+    plan, refused = None, refusal(construction, options, shapes.target_dim, planning=True)
     cost = construction.cost(shapes, num_heads, options)
     if refused is None:
         try:
@@ -305,71 +322,36 @@ def _option(
     return Option(construction.name, plan, refused, *cost)
 
 
+def refusal(
+    construction: Construction, options: Options, target_dim: int, *, planning: bool = False
+) -> ParameterError | None:
+    """Return the error about what a construction does not take, or None.
+
+    planning: whether only what planning asks for counts
+    """
+    arithmetic, asked = options.arithmetic, options.asked(target_dim)
+
+    def foreign(known: Construction) -> dict[str, object]:
+        takes = known.options.get(arithmetic)
+        if takes is None:
+            return {"arithmetic=": arithmetic}
+        return {name: asked[name] for name in asked if name not in takes}
+
+    found = foreign(construction)
+    if planning:
+        found = {name: found[name] for name in found if name in PLANNED or name not in asked}
+    if not found:
+        return None
+    others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
+    kind = f"construction={construction.name!r}"
+    if arithmetic != FLOAT and arithmetic in construction.options:
+        kind += f" with arithmetic={arithmetic!r}"
+    return refuse(found, kind, [f"construction={' or '.join(others)}"] if others else [])
+
+
 def _bytes(count: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:,.0f} TB"
-
-
-# The one place that refuses what a construction has not.
-
-
-def refusal(
-    construction: Construction, options: Options, target_dim: int, *, planning: bool = False
-) -> ParameterError | None:
-    """Return the error about the first option that a construction does not take, or None.
-
-    planning: whether only what planning asks for counts
-    """
-    name, takes = construction.name, construction.options.get(options.arithmetic)
-    if takes is None:
-        return ParameterError(
-            f"construction={name!r} has no {options.arithmetic} weights",
-            witness=name,
-            suggestion=f"construction='auto', or arithmetic={FLOAT!r}",
-        )
-    refused = {
-        option: value
-        for option, value in options.asked(target_dim)
-        if option not in takes and (option in PLANNED or not planning)
-    }
-    if not refused:
-        return None
-    first, witness = next(iter(refused.items()))
-    suggestion = f"no {first}=, or construction='auto'"
-    match first:
-        case _ if first == NARROW:
-            problem = f"value_dim={witness} is less than the d_out={target_dim} of the targets, "
-            problem += f"which construction={name!r} does not support"
-            suggestion = f"value_dim={target_dim} or more, or construction='auto'"
-        case _ if first == WIDE:
-            problem = f"construction={name!r} is for value_dim= below d_out={target_dim}"
-            suggestion = "construction='auto'"
-        case "lengths":
-            problem = f"construction={name!r} needs contexts of one length"
-            witness = name
-            suggestion = "construction='auto', or dataset.take(...) of examples of one length"
-        case "exact_logits":
-            problem = f"construction={name!r} has no exact logits: "
-            problem += "its W_Q and W_K need all their bits"
-            witness = name
-            suggestion = "construction='generic', whose heads are random, or exact_logits=False"
-        case "executor" | "checkpoint":
-            names = " and ".join(f"{option}=" for option in refused if option in PIECES)
-            problem = f"construction={name!r} is not built in pieces, and has no {names}"
-            others = [
-                repr(other) for other, each in CONSTRUCTIONS.items() if first in each.options[FLOAT]
-            ]
-            witness, suggestion = name, f"construction={' or '.join(others)}, or no {names}"
-        case _ if options.arithmetic != FLOAT:
-            problem = f"{refused} do not apply to {options.arithmetic} weights, which are exact"
-            witness = refused
-            suggestion = f"none of {', '.join(refused)}, or arithmetic={FLOAT!r}"
-        case "precision":
-            problem = f"precision={witness!r} is for readouts that W_V holds, and d_v < d_out"
-            suggestion = f"precision={FLOAT64_BITS}, or value_dim={target_dim}"
-        case _:
-            problem = f"construction={name!r} has no {first}={witness!r}"
-    return ParameterError(problem, witness=witness, suggestion=suggestion)

@@ -53,10 +53,6 @@ def split(text: Any, unit: str) -> list[Token]:  # noqa: ANN401 - what users giv
     """Return the tokens of a text: a string of words, a string or bytes, or integers for "ids".
 
     Raises ParameterError for anything else.
-
-    Example:
-        >>> split("no, no", "words"), split("no", "bytes")
-        (['no', ',', ' ', 'no'], [110, 111])
     """
     if unit == "words":
         if not isinstance(text, str):
@@ -80,10 +76,6 @@ def numbers_of(
     """Return the numbers of tokens (N,), which may be a string if they are words or bytes.
 
     Raises DataError for a token that is not in the vocabulary, for none, and for no sequence.
-
-    Example:
-        >>> numbers_of("no, no", ("no", ",", " "), "words").tolist()
-        [0, 1, 2, 0]
     """
     listed: list[Any]
     if isinstance(tokens, str) and unit != "ids":
@@ -110,12 +102,7 @@ def numbers_of(
 
 
 def joined(tokens: Sequence[Token], unit: str) -> Joined:
-    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids.
-
-    Example:
-        >>> joined(("the", " ", "cat"), "words"), joined((97, 98), "bytes")
-        ('the cat', b'ab')
-    """
+    """Return tokens one after the other: a string of words, bytes, or a tuple of token ids."""
     if unit == "words":
         return "".join(map(str, tokens))
     numbers = tuple(int(token) for token in tokens)
@@ -380,23 +367,7 @@ class Text:
         return Batch(ids, places, following)
 
     def different(self, window: int | None = None) -> Integers:
-        """One place for each different context that something has to follow: (R,), of `ids`.
-
-        Args:
-            window: how many tokens a position sees, itself among them; by default all up to it
-
-        Raises:
-            DataError: where two contexts are one, and different tokens follow; the witness is both
-                positions
-
-        Example:
-            >>> Text.words("a b", "a c").different()
-            Traceback (most recent call last):
-                ...
-            constructive.DataError: text 0 goes on with 'b' after token 1, and text 1 with 'c'
-              witness: ((0, 1), (1, 1))
-              try: texts with different first tokens, or prompt=3; or a longer window=, if any
-        """
+        """One place for each different context that something has to follow: (R,), of `ids`."""
         if window is not None:
             require_positive(window=window)
         if self.num_texts == 1:
@@ -418,11 +389,7 @@ class Text:
         return np.fromiter(places, dtype=np.int64)
 
     def position(self, place: int) -> Position:
-        """Which text a token of `ids` is in, and which of its tokens it is.
-
-        Args:
-            place: its index
-        """
+        """Which text a token of `ids` is in, and which of its tokens it is."""
         text = int(np.searchsorted(self.starts, place, side="right")) - 1
         return Position(text, place - int(self.starts[text]))
 

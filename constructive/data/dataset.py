@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import Label, one_hot, require_classes, same_classes
 from constructive.data.padded import Padded, as_padded, of_lengths
-from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, check_shapes
-from constructive.data.stored import StoredContexts, read_folder, write_folder
-from constructive.support.arguments import as_path, physical_memory
+from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes
+from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
+from constructive.support.arguments import as_path
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
@@ -27,8 +27,8 @@ from constructive.support.arrays import (
     row_chunks,
     with_one,
 )
-from constructive.support.errors import DataError, FormatError, ParameterError
-from constructive.support.files import regular_file, replacing
+from constructive.support.errors import DataError, ParameterError
+from constructive.support.files import replacing
 from constructive.support.stored import fingerprint
 
 # Which examples are taken: indices, or a Boolean for each.
@@ -38,10 +38,6 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     """Return indices of some of T = `total` examples, which may be from -T on, or T Booleans.
 
     Raises DataError for anything else, and where nothing is taken.
-
-    Example:
-        >>> indices([True, False, True], 3)
-        array([ True, False,  True])
     """
     ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
 
@@ -67,67 +63,6 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     if len(beyond):
         raise refuse(f"there is no example with index {beyond[0]} among {total}", int(beyond[0]))
     return index
-
-
-# Arrays of an .npz file: nothing is unpickled, and what is no such file is named so.
-
-
-_MORE = frozenset({"classes", LENGTHS})
-_WHERE = (
-    "Dataset.open, which also takes folders with contexts.npy, queries.npy and targets.npy; or an "
-    ".npz file"
-)
-_HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
-
-
-def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
-    """Return the arrays of these names, and `classes` and `lengths` if there are such.
-
-    Raises FormatError for what is not such an archive.
-    """
-    with regular_file(path, _WHERE).open("rb") as file:
-        try:
-            return _read_arrays(file, names)
-        except MemoryError as error:
-            raise FormatError(
-                f"the arrays of {path} do not fit into memory",
-                witness=str(error),
-                suggestion="Dataset.open of a folder, which reads rows when they are needed",
-            ) from error
-        except Exception as error:  # readers of zip and npy raise nearly everything
-            message = f"{path} is not a data set: {error}"
-            raise FormatError(message, witness=str(path), suggestion=_HOW) from error
-
-
-# Bytes of ASCII, with which tables and JSON begin.
-_TEXT = frozenset(b"\t\r\n") | frozenset(range(0x20, 0x7F))
-
-
-def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
-    start = file.read(6)
-    file.seek(0)
-    if start.startswith(b"\x93NUMPY"):
-        raise TypeError("it holds a single array, not contexts, queries and targets")
-    if not start.startswith(b"PK"):
-        text = bool(start) and all(byte in _TEXT for byte in start)
-        raise ValueError("it is text, not an .npz archive" if text else "it is not an .npz archive")
-    archive = np.load(file, allow_pickle=False)
-    missing = [name for name in names if name not in archive]
-    if missing:
-        raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
-    wanted = *names, *sorted(_MORE & {*archive.files})
-    files = {*wanted, *(f"{name}.npy" for name in wanted)}
-    stated = sum(each.file_size for each in archive.zip.filelist if each.filename in files)
-    if stated > physical_memory():  # a short file may state it, as zeros are packed 1,000 to 1
-        raise MemoryError(f"{stated:,} bytes")
-    arrays = {}
-    for name in wanted:
-        try:
-            arrays[name] = archive[name]
-        except ValueError as error:  # numpy advises to load objects, which may run programs
-            objects = "allow_pickle" in str(error)
-            raise TypeError(f"{name} holds objects" if objects else str(error)) from error
-    return arrays
 
 
 # The arrays of a PyTorch data set. PyTorch itself is not imported: they are asked for them.
@@ -179,143 +114,6 @@ def _stacked(parts: tuple[Any, ...]) -> np.ndarray[Any, Any] | list[Any]:
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else list(parts)
 
 
-# Examples in floats, and how their contexts are read: from memory, or from disk as needed.
-
-
-class Examples(ExampleShapes):
-    """T examples of float32 or float64.
-
-    Where contexts are `on_disk`, `contexts` maps the whole file; other methods read it by rows.
-    """
-
-    queries: Array
-    targets: Array
-
-    @property
-    def contexts(self) -> Array:
-        """(T, n, d), (n, d) for one context that all examples share, or `Padded`."""
-        contexts: Array = self.on_disk.file.mapped() if self.on_disk else self.held
-        return contexts
-
-    @contexts.setter
-    def contexts(self, contexts: Array) -> None:
-        vars(self)["contexts"] = contexts
-
-    @property
-    def held(self) -> Any:  # noqa: ANN401 - one of three, as the others below ask
-        """The contexts as they are kept: an array, `Padded` or `StoredContexts`."""
-        return vars(self)["contexts"]
-
-    @property
-    def on_disk(self) -> StoredContexts | None:
-        """The file of the contexts, where they are not in memory."""
-        return self.held if isinstance(self.held, StoredContexts) else None
-
-    @property
-    def lengths(self) -> Integers | None:
-        """The number of tokens of each context (T,), or None where all have n."""
-        return self.held.lengths if isinstance(self.held, Padded) else None
-
-    @property
-    def context_shape(self) -> tuple[int, ...]:
-        """(T, n, d), or (n, d) for one context that all examples share."""
-        shape: tuple[int, ...] = self.held.shape
-        return shape
-
-    @property
-    def context_dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        dtype: np.dtype[Any] = self.held.dtype
-        return dtype
-
-    @property
-    def largest_token_entry(self) -> float:
-        """The largest `|x|` of an entry x of the contexts."""
-        if self.on_disk:
-            return self.on_disk.largest
-        tokens = self.held.tokens if isinstance(self.held, Padded) else self.held
-        return max(float(tokens.max()), -float(tokens.min()))
-
-    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared.
-
-        Args:
-            rows: which examples, as a slice, indices, or a Boolean for each
-
-        Raises:
-            FormatError: if the contexts are on disk, and have changed since they were opened
-        """
-        if self.on_disk:
-            return self.on_disk.file.rows(rows)
-        chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
-        return chosen
-
-    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Return the same as float64."""
-        return self.stored_rows(rows).astype(np.float64, copy=False)
-
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Walk through the examples: all at once, or a few at a time where contexts are on disk.
-
-        Yields:
-            which examples, and their contexts as they are stored, (rows, n, d) or a shared (n, d)
-        """
-        if self.on_disk:
-            yield from self.on_disk.blocks()
-        else:
-            yield slice(0, self.num_examples), self.contexts
-
-    def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
-        """Walk through the contexts in float64, a few at a time; a shared one comes once.
-
-        Args:
-            chunk_bytes: the size of the contexts of one step, in bytes; by default 4 MiB
-
-        Yields:
-            which examples, and their contexts as `contexts_of` gives them
-        """
-        if self.shared_context:
-            yield slice(0, self.num_examples), self.contexts_of(slice(None))
-            return
-        context_bytes = 8 * self.context_size * self.width
-        for rows in row_chunks(self.num_examples, context_bytes, chunk_bytes):
-            yield rows, self.contexts_of(rows)
-
-    def fingerprint(self) -> bytes:
-        """Return the SHA-256 of the arrays, by which certificates name a data set."""
-        if self.on_disk:
-            return self.on_disk.sha256
-        return fingerprint(self.arrays)
-
-    @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The arrays by their names in files: with `lengths` where contexts have different ones."""
-        named = super().arrays
-        if isinstance(self.held, Padded):  # integers are float64 to those who check
-            named |= {"contexts": self.held.tokens, LENGTHS: self.held.lengths.astype(np.float64)}
-        return named
-
-    def require_unchanged(self) -> None:
-        """Read contexts that are on disk again, and compare their hash.
-
-        Programs that write through a mapping of the file need not change its time.
-
-        Raises:
-            FormatError: if the file has changed since it was opened
-        """
-        if self.on_disk:
-            self.on_disk.require_unchanged(self.queries, self.targets)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether shapes, dtypes, all entries and names of classes are the same."""
-        if isinstance(other, Examples) and (self.on_disk or other.on_disk):
-            same = same_classes(self.classes, other.classes)
-            return same and self.fingerprint() == other.fingerprint()
-        return super().__eq__(other)
-
-    __hash__ = ExampleShapes.__hash__
-
-
 class Example(NamedTuple):
     """One example, as `dataset[i]` and iteration give it; its arrays are read-only views.
 
@@ -331,7 +129,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset(Examples):
+class Dataset(ExampleShapes):
     """T examples, each a context of n tokens, a query and a target.
 
     Anything that numpy reads as real numbers is accepted. float32 and float64 stay as they are;
@@ -355,6 +153,13 @@ class Dataset(Examples):
         targets: (T,) or (T, d_out)
         classes: what each of the d_out entries of a target stands for, where they are one-hot
             classes (`of_classes`); by default nothing
+        on_disk: the file of the contexts, where they are not in memory
+        num_examples, context_size, width, target_dim: T, n (of the longest context), d, d_out
+        context_shape: (T, n, d), or (n, d) for a shared context
+        context_dtype: float32 or float64
+        shared_context: whether all examples have one context
+        lengths: the number of tokens of each context (T,), or None where all have n
+        target_matrix: the targets as (T, d_out), also where they were given as (T,)
 
     Raises:
         DataError: for shapes that do not fit, a dtype that is not real, integers beyond 2^53,
@@ -370,13 +175,29 @@ class Dataset(Examples):
         Dataset(T=2, n=1 to 2, d=2, d_out=1, own contexts, float64)
     """
 
-    contexts: Array = field()
+    contexts: Array
     queries: Array
     targets: Array
     classes: tuple[Label, ...] = ()
+    # The file of the contexts, where they are not in memory; then `contexts` maps it.
+    on_disk: StoredContexts | None = field(default=None, init=False)
+    context_dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        _fill(self, (self.held, self.queries, self.targets), self.classes, copy=True)
+        held = self.on_disk or vars(self)["contexts"]
+        _fill(self, (held, self.queries, self.targets), self.classes, copy=True)
+
+    if not TYPE_CHECKING:  # which would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Array:
+            """Map contexts on disk anew each time, as a mapping keeps what was read in memory."""
+            if name == "contexts" and self.on_disk:
+                return self.on_disk.file.mapped()
+            raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        held = self.on_disk or self.contexts
+        return type(self), (held, self.queries, self.targets, self.classes)
 
     @classmethod
     def of_classes(
@@ -553,9 +374,76 @@ class Dataset(Examples):
         These span the same, and have the same largest entries. Attention to them differs, as it
         counts repeated tokens. Returns the data themselves where contexts have one length.
         """
-        if not isinstance(self.held, Padded):
+        if self.lengths is None:
             return self
-        return owning(self.held.tokens, self.queries, self.targets, self.classes)
+        padded: Any = self.contexts
+        return owning(padded.tokens, self.queries, self.targets, self.classes)
+
+    @property
+    def largest_token_entry(self) -> float:
+        """The largest `|x|` of an entry x of the contexts."""
+        if self.on_disk:
+            return self.on_disk.largest
+        tokens = self.filled.contexts
+        return max(float(tokens.max()), -float(tokens.min()))
+
+    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
+        """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared."""
+        if self.on_disk:
+            return self.on_disk.file.rows(rows)
+        chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
+        return chosen
+
+    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
+        """Return the same as float64."""
+        return self.stored_rows(rows).astype(np.float64, copy=False)
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Walk through the examples: all at once, or a few at a time where contexts are on disk."""
+        if self.on_disk:
+            yield from self.on_disk.blocks()
+        else:
+            yield slice(0, self.num_examples), self.contexts
+
+    def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
+        """Walk through the contexts in float64, a few at a time; a shared one comes once."""
+        if self.shared_context:
+            yield slice(0, self.num_examples), self.contexts_of(slice(None))
+            return
+        context_bytes = 8 * self.context_size * self.width
+        for rows in row_chunks(self.num_examples, context_bytes, chunk_bytes):
+            yield rows, self.contexts_of(rows)
+
+    def fingerprint(self) -> bytes:
+        """Return the SHA-256 of the arrays, by which certificates name a data set."""
+        if self.on_disk:
+            return self.on_disk.sha256
+        return fingerprint(self.arrays)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by their names in files: with `lengths` where contexts have different ones."""
+        named = {name: getattr(self.filled, name) for name in ARRAYS}
+        if self.lengths is not None:  # integers are float64 to those who check
+            named[LENGTHS] = self.lengths.astype(np.float64)
+        return named
+
+    def require_unchanged(self) -> None:
+        """Read contexts that are on disk again, and compare their hash.
+
+        Programs that write through a mapping of the file need not change its time.
+        """
+        if self.on_disk:
+            self.on_disk.require_unchanged(self.queries, self.targets)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether shapes, dtypes, all entries and names of classes are the same."""
+        if isinstance(other, Dataset) and (self.on_disk or other.on_disk):
+            same = same_classes(self.classes, other.classes)
+            return same and self.fingerprint() == other.fingerprint()
+        return super().__eq__(other)
+
+    __hash__ = ExampleShapes.__hash__
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file of `contexts`, `queries` and `targets`, whole or not at all.
@@ -668,11 +556,6 @@ def owning(
     """Return a data set that takes over arrays that nobody else holds: only for those just made.
 
     They become read-only, and are not copied.
-
-    Example:
-        >>> made = np.eye(2)
-        >>> np.shares_memory(owning([[1, 0]], made, [1, 2]).queries, made)
-        True
     """
     dataset = object.__new__(Dataset)
     _fill(dataset, (contexts, queries, targets), classes, copy=False)
@@ -682,29 +565,32 @@ def owning(
 def _fill(
     dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
 ) -> None:
-    """Check the arrays of a data set, and set them."""
+    """Check the arrays of a data set, and set them and its sizes."""
     contexts, *others = arrays
-    for name, values in zip(ARRAYS, (as_padded(contexts), *others), strict=True):
-        kept = values  # those on disk were checked when they were read, and padded ones
-        if not isinstance(kept, StoredContexts | Padded):
-            kept = frozen(finite_array(name, kept, copy=copy))
-        object.__setattr__(dataset, name, kept)
-    check_shapes(dataset.context_shape, dataset.queries.shape, dataset.targets.shape)
+    kept = vars(dataset)
+    held: Any = as_padded(contexts)
+    if isinstance(held, StoredContexts):  # those were checked when they were read, and padded ones
+        kept.pop("contexts", None)
+        kept["on_disk"] = held
+    else:
+        if isinstance(held, Padded):
+            kept["lengths"] = held.lengths
+        else:
+            held = frozen(finite_array("contexts", held, copy=copy))
+        kept["contexts"] = held
+    for name, values in zip(ARRAYS[1:], others, strict=True):
+        kept[name] = frozen(finite_array(name, values, copy=copy))
+    dataset.set_sizes(held.shape)
+    kept["context_dtype"] = held.dtype
     named = require_classes(classes)
-    object.__setattr__(dataset, "classes", named and require_classes(named, dataset.target_dim))
+    kept["classes"] = named and require_classes(named, dataset.target_dim)
 
 
 # What occurs twice: inputs (one query, and one multiset of tokens), and tokens of a context.
 
 
-def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
-    """Return two examples that are the same input, contexts being multisets of tokens, or None.
-
-    Example:
-        >>> from constructive import Dataset
-        >>> repeated_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
-        (0, 2)
-    """
+def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
+    """Return two examples that are the same input, contexts being multisets of tokens, or None."""
     queries = np.ascontiguousarray(dataset.queries + 0.0)  # turns -0.0 into 0.0
     as_bytes = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width)))
     rows: list[Any] = as_bytes.ravel().tolist()
@@ -722,25 +608,13 @@ def repeated_inputs(dataset: Examples) -> tuple[int, int] | None:
     return None
 
 
-def different_inputs(dataset: Examples) -> Integers:
-    """Return the first example of each input, contexts being multisets of tokens: ascending.
-
-    Example:
-        >>> from constructive import Dataset
-        >>> different_inputs(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
-        array([0, 1])
-    """
+def different_inputs(dataset: Dataset) -> Integers:
+    """Return the first example of each input, contexts being multisets of tokens: ascending."""
     return np.unique(first_of_each(dataset))
 
 
-def first_of_each(dataset: Examples) -> Integers:
-    """Return for each example the first with the same input, contexts being multisets: (T,).
-
-    Example:
-        >>> from constructive import Dataset
-        >>> first_of_each(Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6], [2, 3]], [5, 7, 5]))
-        array([0, 1, 0])
-    """
+def first_of_each(dataset: Dataset) -> Integers:
+    """Return for each example the first with the same input, contexts being multisets: (T,)."""
     _, queries = np.unique(dataset.queries + 0.0, axis=0, return_inverse=True)
     keys = [queries.reshape(-1)]
     repeated = np.unique(keys[0], return_counts=True)[1].max() > 1
@@ -758,7 +632,7 @@ def first_of_each(dataset: Examples) -> Integers:
     return found
 
 
-def refusal(dataset: Examples, first: int, second: int) -> DataError:
+def refusal(dataset: Dataset, first: int, second: int) -> DataError:
     """Return the error about two equal inputs with different targets."""
     return DataError(
         f"examples {first} and {second} are the same input with different targets "
@@ -769,19 +643,14 @@ def refusal(dataset: Examples, first: int, second: int) -> DataError:
 
 
 def token_numbers(contexts: Array) -> Integers:
-    """Return numbers (C, n) of tokens (C, n, d), equal for equal tokens and for no others.
-
-    Example:
-        >>> token_numbers(np.array([[[1.0, 0.0], [2.0, 3.0], [1.0, -0.0]]]))
-        array([[0, 1, 0]])
-    """
+    """Return numbers (C, n) of tokens (C, n, d), equal for equal tokens and for no others."""
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
     _, numbers = np.unique(tokens, axis=0, return_inverse=True)
     found: Integers = numbers.reshape(contexts.shape[:2])
     return found
 
 
-def _multiset(dataset: Examples, example: int) -> bytes:
+def _multiset(dataset: Dataset, example: int) -> bytes:
     """Return a context without the order of its tokens, which attention does not see.
 
     Of different lengths, contexts are one input where all tokens occur in the same proportions.

@@ -22,14 +22,7 @@ _INTEGERS = np.iinfo(np.int64)
 
 
 def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
-    """Return a unit vector for each label, (T, C), and what the C columns stand for, sorted.
-
-    Example:
-        >>> one_hot(["dog", "cat", "dog"])
-        (array([[0., 1.],
-               [1., 0.],
-               [0., 1.]]), ('cat', 'dog'))
-    """
+    """Return a unit vector for each label, (T, C), and what the C columns stand for, sorted."""
     found = _listed(labels)
     classes = require_classes(sorted(set(found)))
     place = {label: column for column, label in enumerate(classes)}
@@ -39,12 +32,7 @@ def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
 
 
 def require_classes(classes: object, columns: int | None = None) -> tuple[Label, ...]:
-    """Return the names of classes, if they have one type, differ, and are as many as columns.
-
-    Example:
-        >>> require_classes(np.array([3, 5]))
-        (3, 5)
-    """
+    """Return the names of classes, if they have one type, differ, and are as many as columns."""
     found = tuple(_listed(classes))
     if len(set(found)) < len(found):
         twice = next(label for place, label in enumerate(found) if label in found[:place])
@@ -68,22 +56,12 @@ def require_classes(classes: object, columns: int | None = None) -> tuple[Label,
 
 
 def same_classes(one: tuple[Label, ...], other: tuple[Label, ...]) -> bool:
-    """Return whether names are equal and of one type: for Python, True is 1.
-
-    Example:
-        >>> same_classes((0, 1), (0, 1)), same_classes((0, 1), (False, True))
-        (True, False)
-    """
+    """Return whether names are equal and of one type: for Python, True is 1."""
     return one == other and [*map(type, one)] == [*map(type, other)]
 
 
 def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDArray[Any]:
-    """Return the class of the largest output, which is the last axis; of equal ones the first.
-
-    Example:
-        >>> labels_of(np.array([[0.1, 0.9], [0.8, 0.2]]), ("cat", "dog"))
-        array(['dog', 'cat'], dtype='<U3')
-    """
+    """Return the class of the largest output, which is the last axis; of equal ones the first."""
     chosen: npt.NDArray[Any] = np.array(classes)[np.argmax(outputs, axis=-1)]
     return chosen
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from constructive.data.shapes import ExampleShapes, check_shapes
+from constructive.data.shapes import ExampleShapes
 from constructive.exact.arithmetics import Fractions, array_of
 from constructive.support.arrays import as_array, frozen
 from constructive.support.errors import DataError
@@ -39,7 +39,7 @@ class RationalDataset(ExampleShapes):
     def __post_init__(self) -> None:
         for name in ("contexts", "queries", "targets"):
             object.__setattr__(self, name, frozen(fractions(name, getattr(self, name))))
-        check_shapes(self.contexts.shape, self.queries.shape, self.targets.shape)
+        self.set_sizes(self.contexts.shape)
 
     def context(self, example: int) -> Fractions:
         """Return the context of one example: (n, d).

@@ -279,12 +279,7 @@ def text_windows(count: int, size: int) -> Integers:
 
 
 def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array:
-    """Apply a self-attention layer with random weights and a skip connection: (T, n, d).
-
-    Example:
-        >>> random_attention_layer(np.ones((2, 3, 4)), num_heads=2, seed=0).shape
-        (2, 3, 4)
-    """
+    """Apply a self-attention layer with random weights and a skip connection: (T, n, d)."""
     require_positive(num_heads=num_heads)
     require_seed(seed)
     width = tokens.shape[-1]
@@ -328,12 +323,7 @@ class TextExamples:
 
 
 def encode(text: bytes, size: int) -> Integers:
-    """Return a text as one sequence of tokens (n, 2), filled up with -1.
-
-    Example:
-        >>> encode(b"ab", 3).tolist()
-        [[0, 97], [1, 98], [2, -1]]
-    """
+    """Return a text as one sequence of tokens (n, 2), filled up with -1."""
     if len(text) > size:
         raise DataError(
             f"{len(text)} bytes are more than n={size}",

@@ -20,9 +20,17 @@ class ExampleShapes(Rebuilt):
     queries: npt.NDArray[Any]
     targets: npt.NDArray[Any]
     classes: tuple[Label, ...] = ()
+    lengths: Integers | None = None  # n_i (T,), or None where all contexts have n tokens
+    num_examples: int  # T
+    context_shape: tuple[int, ...]  # (T, n, d), or (n, d) for one that all examples share
+    context_size: int  # n, of the longest context
+    width: int  # d
+    target_dim: int  # d_out
+    shared_context: bool
+    target_matrix: npt.NDArray[Any]  # (T, d_out), also where targets were given as (T,)
 
     def __len__(self) -> int:
-        return len(self.queries)
+        return self.num_examples
 
     def __eq__(self, other: object) -> bool:
         """Return whether shapes, dtypes, all entries and names of classes are the same."""
@@ -35,54 +43,29 @@ class ExampleShapes(Rebuilt):
             for name in one
         )
 
-    def __hash__(self) -> int:
-        shapes = self.context_shape, self.queries.shape, self.targets.shape
-        return hash((*shapes, *self.queries[0].tolist()))
-
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays by their names in files."""
         return {name: getattr(self, name) for name in ARRAYS}
 
-    @property
-    def lengths(self) -> Integers | None:
-        """The number of tokens of each context (T,), or None where all have n."""
-        return None
+    def __hash__(self) -> int:
+        shapes = self.context_shape, self.queries.shape, self.targets.shape
+        return hash((*shapes, *self.queries[0].tolist()))
 
-    @property
-    def num_examples(self) -> int:
-        """T, the number of examples."""
-        return len(self.queries)
-
-    @property
-    def context_shape(self) -> tuple[int, ...]:
-        """(T, n, d), or (n, d) for one context that all examples share."""
-        return self.contexts.shape
-
-    @property
-    def context_size(self) -> int:
-        """The number n of tokens in a context."""
-        return int(self.context_shape[-2])
-
-    @property
-    def width(self) -> int:
-        """The number d of entries of a token or a query."""
-        return int(self.queries.shape[1])
-
-    @property
-    def target_dim(self) -> int:
-        """The number d_out of entries of a target."""
-        return 1 if self.targets.ndim == 1 else int(self.targets.shape[1])
-
-    @property
-    def shared_context(self) -> bool:
-        """Whether all examples have one context."""
-        return len(self.context_shape) == 2
-
-    @property
-    def target_matrix(self) -> npt.NDArray[Any]:
-        """The targets as (T, d_out), also where they were given as (T,)."""
-        return self.targets.reshape(self.num_examples, self.target_dim)
+    def set_sizes(self, context_shape: tuple[int, ...]) -> None:
+        """Check the shapes, and say them once."""
+        check_shapes(context_shape, self.queries.shape, self.targets.shape)
+        total, width = self.queries.shape
+        target_dim = self.targets.size // total
+        vars(self).update(
+            num_examples=total,
+            context_shape=context_shape,
+            context_size=context_shape[-2],
+            width=width,
+            target_dim=target_dim,
+            shared_context=len(context_shape) == 2,
+            target_matrix=self.targets.reshape(total, target_dim),
+        )
 
 
 def require_examples(dataset: object, kind: type = ExampleShapes) -> None:

@@ -1,4 +1,4 @@
-"""Data sets in a folder of .npy files, whose contexts stay on disk.
+"""Data sets in files: a folder of .npy files, whose contexts stay on disk, or an .npz file.
 
     folder/contexts.npy   (T, n, d), float32 or float64, in C order
     folder/queries.npy    (T, d)
@@ -9,17 +9,17 @@ Other files in the folder do no harm. A shared context (n, d) is small, and is l
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import Label, require_classes
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
-from constructive.support.arguments import as_path
+from constructive.support.arguments import as_path, physical_memory
 from constructive.support.arrays import Array, finite_array, first_place
 from constructive.support.errors import DataError, FormatError
 from constructive.support.files import regular_file, replacing_folder
@@ -32,31 +32,15 @@ NAMES = (*FILES, _CLASSES)  # These, and one that some folders have
 
 @dataclass(frozen=True)
 class StoredContexts:
-    """Contexts in a file, which was read once to hash them and to see that they are finite.
-
-    Attributes:
-        file: the file
-        largest: the largest `|x|` of an entry x
-        sha256: of contexts, queries and targets, as certificates have it
-    """
+    """Contexts in a file, which was read once to hash them and to see that they are finite."""
 
     file: StoredArray
-    largest: float
-    sha256: bytes
+    largest: float  # |x| of an entry x
+    sha256: bytes  # of contexts, queries and targets, as certificates have it
 
     @classmethod
     def read(cls, file: StoredArray, queries: Array, targets: Array) -> "StoredContexts":
-        """Read all contexts, a block at a time.
-
-        Args:
-            file: (T, n, d)
-            queries: (T, d), which are in memory
-            targets: (T,) or (T, d_out), in memory
-
-        Raises:
-            FormatError: if the file has changed since it was opened
-            DataError: for an entry that is not finite
-        """
+        """Read all contexts, a block at a time."""
         hashed, largest = Fingerprint(), 0.0
         hashed.begin(ARRAYS[0], file.dtype, file.shape)
         for rows, block in file.blocks():
@@ -86,15 +70,7 @@ class StoredContexts:
         return self.file.blocks()
 
     def require_unchanged(self, queries: Array, targets: Array) -> None:
-        """Read all contexts again, and compare the hash.
-
-        Args:
-            queries: as they were read
-            targets: as they were read
-
-        Raises:
-            FormatError: if the file has changed since it was opened
-        """
+        """Read all contexts again, and compare the hash."""
         try:
             same = StoredContexts.read(self.file, queries, targets).sha256 == self.sha256
         except DataError:
@@ -186,3 +162,64 @@ def _largest(first: int, block: Array) -> float:
         message = f"contexts{list(index)} is {value}"
         raise DataError(message, witness=index, suggestion="finite numbers only")
     return largest
+
+
+# Arrays of an .npz file: nothing is unpickled, and what is no such file is named so.
+
+
+_MORE = frozenset({"classes", LENGTHS})
+_WHERE = (
+    "Dataset.open, which also takes folders with contexts.npy, queries.npy and targets.npy; or an "
+    ".npz file"
+)
+_HOW = "numpy.savez(path, contexts=..., queries=..., targets=...), or Dataset.save"
+
+
+def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return the arrays of these names, and `classes` and `lengths` if there are such.
+
+    Raises FormatError for what is not such an archive.
+    """
+    with regular_file(path, _WHERE).open("rb") as file:
+        try:
+            return _read_arrays(file, names)
+        except MemoryError as error:
+            raise FormatError(
+                f"the arrays of {path} do not fit into memory",
+                witness=str(error),
+                suggestion="Dataset.open of a folder, which reads rows when they are needed",
+            ) from error
+        except Exception as error:  # readers of zip and npy raise nearly everything
+            message = f"{path} is not a data set: {error}"
+            raise FormatError(message, witness=str(path), suggestion=_HOW) from error
+
+
+# Bytes of ASCII, with which tables and JSON begin.
+_TEXT = frozenset(b"\t\r\n") | frozenset(range(0x20, 0x7F))
+
+
+def _read_arrays(file: BinaryIO, names: Sequence[str]) -> dict[str, Any]:
+    start = file.read(6)
+    file.seek(0)
+    if start.startswith(b"\x93NUMPY"):
+        raise TypeError("it holds a single array, not contexts, queries and targets")
+    if not start.startswith(b"PK"):
+        text = bool(start) and all(byte in _TEXT for byte in start)
+        raise ValueError("it is text, not an .npz archive" if text else "it is not an .npz archive")
+    archive = np.load(file, allow_pickle=False)
+    missing = [name for name in names if name not in archive]
+    if missing:
+        raise KeyError(f"no array named {' or '.join(missing)} among {archive.files}")
+    wanted = *names, *sorted(_MORE & {*archive.files})
+    files = {*wanted, *(f"{name}.npy" for name in wanted)}
+    stated = sum(each.file_size for each in archive.zip.filelist if each.filename in files)
+    if stated > physical_memory():  # a short file may state it, as zeros are packed 1,000 to 1
+        raise MemoryError(f"{stated:,} bytes")
+    arrays = {}
+    for name in wanted:
+        try:
+            arrays[name] = archive[name]
+        except ValueError as error:  # numpy advises to load objects, which may run programs
+            objects = "allow_pickle" in str(error)
+            raise TypeError(f"{name} holds objects" if objects else str(error)) from error
+    return arrays

@@ -193,12 +193,7 @@ class FactoredFloats(Floats):
 
 
 def softmax_in_place(logits: Array) -> Array:
-    """Apply softmax over the last axis, in the array itself, less the largest logit first.
-
-    Example:
-        >>> softmax_in_place(np.array([1000.0, 1000.0]))
-        array([0.5, 0.5])
-    """
+    """Apply softmax over the last axis, in the array itself, less the largest logit first."""
     logits -= logits.max(axis=-1, keepdims=True)
     np.exp(logits, out=logits)
     logits /= logits.sum(axis=-1, keepdims=True)
@@ -245,13 +240,7 @@ Made = TypeVar("Made")
 
 
 class PerQuery(Generic[Made]):
-    """What `make` returns for the number of each query of a block, whenever it is taken.
-
-    Example:
-        >>> squares = PerQuery(3, lambda query: query**2)
-        >>> len(squares), squares[2], list(squares)
-        (3, 4, [0, 1, 4])
-    """
+    """What `make` returns for the number of each query of a block, whenever it is taken."""
 
     def __init__(self, count: int, make: Callable[[int], Made]) -> None:
         self._count, self._make = count, make
@@ -277,12 +266,7 @@ Fractions = npt.NDArray[Any]  # An object array of `fractions.Fraction`.
 
 
 def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:
-    """Return an object array of Fractions, from Fractions or flint's rationals in nested lists.
-
-    Example:
-        >>> array_of([flint.fmpq(1, 3), Fraction(2)], (2,))
-        array([Fraction(1, 3), Fraction(2, 1)], dtype=object)
-    """
+    """Return an object array of Fractions, from Fractions or flint's rationals in nested lists."""
     flat = np.empty(math.prod(shape), dtype=object)
     entries = [x for row in values for x in (row if isinstance(row, list) else [row])]
     flat[:] = [x if isinstance(x, Fraction) else Fraction(int(x.p), int(x.q)) for x in entries]
@@ -290,12 +274,7 @@ def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:
 
 
 def matrix_of(array: Fractions) -> flint.fmpq_mat:
-    """Return a matrix of Fractions, integers or floats for python-flint.
-
-    Example:
-        >>> matrix_of(np.array([[Fraction(1, 3)]]))
-        [1/3]
-    """
+    """Return a matrix of Fractions, integers or floats for python-flint."""
     rows, columns = array.shape
     entries = [flint.fmpq(*x.as_integer_ratio()) for x in array.ravel().tolist()]
     return flint.fmpq_mat(rows, columns, entries)

@@ -22,67 +22,35 @@ Exact = arb | Fraction | int | float
 
 
 def upper(x: Exact) -> float:
-    """Return the least float that is at least x; infinite if there is none, or x is not a number.
-
-    Example:
-        >>> upper(Fraction(1, 3)) > Fraction(1, 3), upper(arb(10) ** -340), upper(arb(10) ** 340)
-        (True, 5e-324, inf)
-    """
+    """Return the least float that is at least x; infinite if there is none, or for a NaN."""
     return _above(_exactly(x, above=True))
 
 
 def lower(x: Exact) -> float:
-    """Return the largest float that is at most x; minus infinity if there is none, or x is NaN.
-
-    Example:
-        >>> lower(Fraction(1, 3)) < Fraction(1, 3), lower(arb(10) ** -340), lower(arb.nan())
-        (True, 0.0, -inf)
-    """
+    """Return the largest float that is at most x; minus infinity if there is none, or x is NaN."""
     bound = _exactly(x, above=False)
     return -math.inf if bound is None else -_above(-bound)
 
 
 def at_most(x: Exact, limit: float | None = None) -> str:
-    """Write two digits of a non-negative number, rounded up; more where that passes a limit.
-
-    Example:
-        >>> at_most(1.21e-9), at_most(0), at_most(5.8213e-6, 5.82131e-6)
-        ('1.3e-09', '0', '5.8213e-06')
-    """
+    """Write two digits of a non-negative number, rounded up; more where that passes a limit."""
     return _text(_exactly(x, above=True), ROUND_CEILING, limit)
 
 
 def at_least(x: Exact, limit: float | None = None) -> str:
-    """Write two digits of a non-negative number, rounded down; more where it exceeds a limit.
-
-    Example:
-        >>> at_least(0.489), at_least(5.8213e-6, 5.82e-6), at_least(arb.nan())
-        ('4.8e-01', '5.821e-06', '0')
-    """
+    """Write two digits of a non-negative number, rounded down; more where it exceeds a limit."""
     return _text(_exactly(x, above=False), ROUND_FLOOR, limit)
 
 
 def short_bound(x: Exact) -> float:
-    """Return a float of two digits that is at least x >= 0; infinite if there is none.
-
-    Example:
-        >>> short_bound(4.71e-8), short_bound(Fraction(1, 10**400)), short_bound(arb.nan())
-        (4.8e-08, 5e-324, inf)
-    """
+    """Return a float of two digits that is at least x >= 0; infinite if there is none."""
     bound = _exactly(x, above=True)
     short = float(_text(bound, ROUND_CEILING, None))
     return short if bound is None or short >= bound else math.nextafter(short, math.inf)
 
 
 def fixed(x: Exact, digits: int, *, above: bool) -> str:
-    """Return decimal text with so many digits after the point, rounded away from what it bounds.
-
-    Example:
-        >>> fixed(0.1251, 2, above=True), fixed(0.1259, 2, above=False), fixed(3, 1, above=True)
-        ('0.13', '0.12', '3.0')
-        >>> fixed(-0.004, 2, above=True), fixed(-0.004, 2, above=False)
-        ('0.00', '-0.01')
-    """
+    """Return decimal text with so many digits after the point, rounded away from what it bounds."""
     bound = _exactly(x, above=above)
     if bound is None:
         return "inf" if above else "-inf"
@@ -93,14 +61,7 @@ def fixed(x: Exact, digits: int, *, above: bool) -> str:
 
 
 def percent(x: Exact, digits: int = 1, *, above: bool = True) -> str:
-    """Return a share in percent, rounded away from what it bounds.
-
-    Example:
-        >>> percent(0.000186), percent(0.28), percent(0.9996, 0, above=False)
-        ('0.1%', '28.1%', '99%')
-        >>> percent(1.67, 0), percent(0.5), percent(1, 0, above=False)
-        ('167%', '50.0%', '100%')
-    """
+    """Return a share in percent, rounded away from what it bounds."""
     infinite = isinstance(x, float) and not math.isfinite(x)
     scaled: Exact = 100 * (x if infinite or isinstance(x, arb) else Fraction(x))
     return f"{fixed(scaled, digits, above=above)}%"

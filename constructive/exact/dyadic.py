@@ -87,10 +87,6 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
     """Return integers M and exponents e with row i of the matrix equal to 2^(e_i) M_i.
 
     Rows are scaled one by one, so that rows of very different sizes cost nothing.
-
-    Example:
-        >>> integers(np.array([[0.5, 1.0]]))
-        ([4503599627370496, 9007199254740992], [-53])
     """
     matrix = checked_array("entries", matrix)
     rows, columns = matrix.shape
@@ -194,13 +190,7 @@ def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency |
 
 
 def independent(blocks: Array, rng: np.random.Generator) -> Booleans:
-    """Return which matrices of a batch (B, k, d) have independent rows, exactly: (B,).
-
-    Example:
-        >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
-        >>> independent(blocks, np.random.default_rng(0))
-        array([ True, False])
-    """
+    """Return which matrices of a batch (B, k, d) have independent rows, exactly: (B,)."""
     return decide(blocks, rng).independent
 
 
@@ -215,11 +205,6 @@ def decide(
 
     In this order: a Cholesky factorization (`verified`), a reason to be dependent that can be seen,
     elimination modulo a prime, and exact elimination.
-
-    Example:
-        >>> blocks = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])
-        >>> decide(blocks, np.random.default_rng(0), most=0)
-        Decided(independent=array([ True, False]), dependent=array([False, False]))
     """
     blocks = checked_array("entries", blocks)
     count, size, width = blocks.shape
@@ -254,10 +239,6 @@ def has_full_rank(matrix: Array) -> bool:
     """Return whether the rows of a matrix of floats (k, d) are independent, exactly.
 
     Rows that seem dependent may be few, and are decided sooner than all.
-
-    Example:
-        >>> has_full_rank(np.array([[0.1, 0.3], [0.3, 0.9]]))
-        True
     """
     few = seemingly_dependent(matrix)
     if few is not None and rank(matrix[few]) < len(few):
@@ -269,10 +250,6 @@ def seemingly_dependent(matrix: Array) -> Integers | None:
     """Return rows of a dependency modulo a prime, no fewer of them being so; None if there is none.
 
     It proves nothing: rows may be dependent modulo p alone.
-
-    Example:
-        >>> seemingly_dependent(np.array([[1.0, 2.0], [0.0, 3.0], [2.0, 4.0]])).tolist()
-        [0, 2]
     """
     prime = next(modular.safe_primes())
     residues = modular.residues(matrix, prime)
@@ -294,12 +271,7 @@ def _repeating(blocks: Array) -> Booleans:
 
 
 def span_members(matrix: Array, rows: npt.ArrayLike) -> Integers:
-    """Return all rows of a matrix (T, d) that lie in the span of some of them, exactly.
-
-    Example:
-        >>> span_members(np.array([[1.0, 0, 0], [0, 1, 0], [3, 2, 0], [0, 0, 1]]), [0, 1])
-        array([0, 1, 2])
-    """
+    """Return all rows of a matrix (T, d) that lie in the span of some of them, exactly."""
     matrix = checked_array("entries", matrix)
     prime = next(modular.safe_primes())
     residues = modular.residues(matrix, prime)
@@ -328,12 +300,7 @@ def _short(value: Fraction) -> str:
 
 
 def granularity(array: Array) -> int:
-    """Return the largest e with every entry an integer multiple of 2^e (0 for a zero array).
-
-    Example:
-        >>> granularity(np.array([0.75, 3.0])), granularity(np.zeros(2))
-        (-2, 0)
-    """
+    """Return the largest e with every entry an integer multiple of 2^e (0 for a zero array)."""
     flat = array.reshape(-1)
     found = []
     for some in row_chunks(len(flat), 1, _AT_ONCE):

@@ -73,16 +73,6 @@ def shares(below: Array, spread: Array, top: Integers) -> tuple[Array, Array]:
 
     Arguments are those that `differences` returns and takes; the logit of the reference is among
     the largest. Bounds are infinite or NaN where nothing is known.
-
-    Example:
-        >>> below = np.array([[0.0, 0.0], [0.0, -90.0]])
-        >>> spread = np.array([[0.0, 1e-12], [0.0, 1e-12]])
-        >>> attention, off = shares(below, spread, np.array([[0], [0]]))
-        >>> attention
-        array([[0.5, 0.5],
-               [1. , 0. ]])
-        >>> off < [1e-11, 1e-38]
-        array([ True,  True])
     """
     others = below.shape[-1] - 1
     weights = exponential(below)
@@ -318,10 +308,6 @@ def exponentials(unit: float, most: float) -> Array:
 
     Each is off by a factor of 1 + 2^-51 at most, or where it underflows by 2^-1022. The unit is a
     power of two, and `most` the largest exponent there is.
-
-    Example:
-        >>> exponentials(0.5, 1.0).tolist()
-        [1.0, 0.6065306597126334, 0.36787944117144233]
     """
     count = min(math.ceil(ENOUGH / unit), int(most / unit)) + 1
     with working_precision(_TABLE_BITS):
@@ -451,12 +437,7 @@ def _summed(shares: Array, sizes: Array) -> Array:
 
 
 def growth(errors: Array) -> Array:
-    """Bound exp(2 eps) - 1 from above, for eps >= 0; infinite where that is beyond exp(700).
-
-    Example:
-        >>> growth(np.array([0.0, 1e-3, 1.0, 1e3])).round(6).tolist()
-        [0.0, 0.002002, 6.389056, inf]
-    """
+    """Bound exp(2 eps) - 1 from above, for eps >= 0; infinite where that is beyond exp(700)."""
     x = 2.0 * errors
     small = up(x + x**2 / 2.0 + x**3 / 2.0)  # the rest of the series is x^3 / 6 exp(x) at most
     large = up(exponential(np.minimum(x, _LARGEST)) * (1.0 + 4.0 * EXPONENTIAL_ERROR) - 1.0)

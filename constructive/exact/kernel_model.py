@@ -248,12 +248,7 @@ KERNEL_MODELS = {model.name: model for model in _rows()}
 
 
 def kernel_model_named(name: object) -> KernelModel:
-    """Return a model of kernels.
-
-    Example:
-        >>> kernel_model_named("flash bfloat16").stored_unit == 2**-8
-        True
-    """
+    """Return a model of kernels."""
     if not isinstance(name, str) or name not in KERNEL_MODELS:
         raise ParameterError(
             f"model={shown(name)} is not a model of kernels",

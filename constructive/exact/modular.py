@@ -70,10 +70,6 @@ def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
 
     Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
     factor of all exponents costs nothing.
-
-    Example:
-        >>> next(safe_primes())
-        4194287
     """
     candidate = limit - 1
     while candidate >= 5:
@@ -83,12 +79,7 @@ def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
 
 
 def prime_from(number: int) -> int:
-    """Return the smallest prime that is not below a number.
-
-    Example:
-        >>> prime_from(90)
-        97
-    """
+    """Return the smallest prime that is not below a number."""
     while not flint.fmpz(number).is_prime():
         number += 1
     return number
@@ -99,10 +90,6 @@ def reduce(values: Array, modulus: int) -> Array:
 
     The quotient is off by at most one half and a rounding of 2^-21, so residues are at most
     m/2 + 2 in size; the product and the difference are exact.
-
-    Example:
-        >>> reduce(np.array([7.0, -8.0, 16.0]), 5)
-        array([2., 2., 1.])
     """
     flat = values.reshape(-1) if values.flags.c_contiguous else None
     if flat is None:
@@ -120,12 +107,7 @@ def reduce(values: Array, modulus: int) -> Array:
 
 
 def least_exponent(array: Array) -> int:
-    """Return the largest known e with every entry an integer multiple of 2^e (0 for a zero array).
-
-    Example:
-        >>> least_exponent(np.array([0.75, 0.0]))
-        -53
-    """
+    """Return the largest known e with all entries integer multiples of 2^e (0 for zeros)."""
     sizes = np.abs(array)
     smallest = sizes.min(where=sizes > 0, initial=np.inf)
     return int(np.frexp(smallest)[1]) - _MANTISSA if np.isfinite(smallest) else 0
@@ -135,10 +117,6 @@ def residues(array: Array, modulus: int, exponent: int | None = None) -> Array:
     """Return the integers array / 2^exponent modulo m, from float32 or float64 without rounding.
 
     A float is an integer of 53 bits times a power of two, denormal ones too.
-
-    Example:
-        >>> residues(np.array([1e300, 5e-324, -3.0]), 1009, -1126)
-        array([ -25.,  410., -432.])
     """
     exponent = least_exponent(array) if exponent is None else exponent
     source = np.ascontiguousarray(array).reshape(-1)
@@ -201,12 +179,7 @@ def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> 
 
 
 def product(left: Array, right: Array, modulus: int) -> Array:
-    """Multiply `left @ right` modulo m, for balanced residues, batched as numpy's matmul is.
-
-    Example:
-        >>> product(np.array([[2.0, 3.0]]), np.array([[4.0], [5.0]]), 7)
-        array([[2.]])
-    """
+    """Multiply `left @ right` modulo m, for balanced residues, batched as numpy's matmul is."""
     result: Array = left[..., :BLOCK] @ right[..., :BLOCK, :]
     reduce(result, modulus)
     if left.shape[-1] > BLOCK:
@@ -327,10 +300,6 @@ def factor(matrix: Array, modulus: int, *, overwrite: bool = False) -> Factors:
     """Eliminate a matrix of balanced residues modulo a prime.
 
     Beside the array in which it works it takes some tens of megabytes.
-
-    Example:
-        >>> factor(np.array([[0.0, 2.0, 3.0], [0.0, 4.0, 6.0]]), 1009).columns
-        array([1])
     """
     kept = np.float32 if matrix.dtype == np.float32 else np.float64
     work: Array = matrix if overwrite else matrix.astype(kept, order="C")
@@ -394,13 +363,7 @@ def solve(factors: Factors, right: Array) -> Array:
 
 
 def dependencies(factors: Factors, mixtures: Array) -> Array:
-    """Express combinations of the rows beside the first `rank` ones in terms of these.
-
-    Example:
-        >>> factors = factor(np.array([[1.0, 2.0], [3.0, 6.0]]), 1009)
-        >>> dependencies(factors, np.array([[1.0]]))
-        array([[3.]])
-    """
+    """Express combinations of the rows beside the first `rank` ones in terms of these."""
     rank, modulus = factors.rank, factors.modulus
     below = factors.packed[rank:].astype(np.float64, copy=False)
     right = product(mixtures, below, modulus).T.copy()
@@ -410,25 +373,14 @@ def dependencies(factors: Factors, mixtures: Array) -> Array:
 
 
 def null_vectors(matrix: Array, modulus: int) -> Array:
-    """Return a basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank).
-
-    Example:
-        >>> null_vectors(np.array([[1.0, 2.0]]), 7)
-        array([[-2.],
-               [ 1.]])
-    """
+    """Return a basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank)."""
     factors = factor(matrix, modulus)
     free = np.delete(np.eye(matrix.shape[1]), factors.columns, axis=1)
     return _annihilated(matrix, factors, free)
 
 
 def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[int, Array]:
-    """Return the rank of A modulo p, and a random x with A x = 0: (d,).
-
-    Example:
-        >>> null_vector(np.array([[1.0, 0.0]]), 7, np.random.default_rng(0))
-        (1, array([ 0., -3.]))
-    """
+    """Return the rank of A modulo p, and a random x with A x = 0: (d,)."""
     factors = factor(matrix, modulus)
     free = random_residues(rng, (matrix.shape[1], 1), modulus)
     return factors.rank, _annihilated(matrix, factors, free)[:, 0]
@@ -623,12 +575,7 @@ class PowerTable:
 
 
 def power_table(base: int, modulus: int) -> PowerTable:
-    """Build tables for powers of `base` modulo a prime p <= 2^22.
-
-    Example:
-        >>> power_table(3, 1009)(np.array([0.0, 2.0, -1.0]))  # 3 * (-336) = 1 modulo 1009
-        array([   1.,    9., -336.])
-    """
+    """Build tables for powers of `base` modulo a prime p <= 2^22."""
     step = pow(base, 2048, modulus)
     low, high = [1], [1]
     for _ in range(2047):

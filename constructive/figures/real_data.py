@@ -29,8 +29,7 @@ from constructive.support import tables
 from constructive.support.arrays import Array
 from constructive.support.files import replacing
 from constructive.theory import assumptions
-from constructive.theory.assumptions.report import Report
-from constructive.theory.assumptions.sampling import Estimate, dependent_share
+from constructive.theory.assumptions import Estimate, Report, dependent_share
 
 WIDTH, HEADS = 64, 4
 WINDOWS, WINDOW = 1797, 16

@@ -11,13 +11,12 @@ True
 from constructive.instances.family import Family
 from constructive.instances.folder import check, save
 from constructive.instances.graphs import GRAPHS
-from constructive.instances.instance import Answer, Hardness, Instance, Twins
-from constructive.instances.interval import Interval
+from constructive.instances.instance import Answer, Hardness, Instance, Refutations, Twins, Witness
 from constructive.instances.making import FAMILIES, make, planted
 from constructive.instances.memorized import robust
 from constructive.instances.network import Head, Network
-from constructive.instances.proof import Refutations, Witness
 from constructive.instances.properties import Atom, Box, Property
+from constructive.instances.refutations import Interval
 from constructive.instances.scoring import Score, score
 
 __all__ = [

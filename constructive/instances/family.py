@@ -85,19 +85,6 @@ class Family(ABC):
             ParameterError: where no proof is found with these options
         """
 
-    def least_margin(
-        self, dim: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> float:
-        """Return the least margin of what `draw` would draw, without proofs; 0 if not known.
-
-        Args:
-            dim: as of `draw`
-            random: as of `draw`
-            options: as of `draw`
-        """
-        del dim, random, options
-        return 0.0
-
     def make(
         self, dim: int, *, seed: int = 0, name: str | None = None, **options: float
     ) -> tuple[Instance, ...]:

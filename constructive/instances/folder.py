@@ -27,9 +27,8 @@ from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
 from constructive.instances.graphs import GRAPHS, IR_VERSION, OPSET
 from constructive.instances.instance import Instance
-from constructive.instances.proof import text_of
+from constructive.instances.properties import text_of, version_1, version_2
 from constructive.instances.rounding import MODEL
-from constructive.instances.vnnlib import version_1, version_2
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError, shown
@@ -37,8 +36,6 @@ from constructive.support.files import regular_file, replacing_folder
 from constructive.support.progress import report
 
 FORMAT = "constructive instance 1"  # In proof files
-# The folders of properties, as `--vnnlib` takes them; instances.csv has the first one.
-VNNLIB = {"1": ("vnnlib",), "2": ("vnnlib2",), "both": ("vnnlib", "vnnlib2")}
 # The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "family", "network", "inputs", "margin", "rounding",
@@ -73,18 +70,12 @@ Licence: Apache-2.0.
 """
 
 
-def file_names(instances: Sequence[Instance], vnnlib: str = "both") -> list[str]:
+def file_names(instances: Sequence[Instance]) -> list[str]:
     """Return the names of the files that `save` writes.
 
-    Raises ParameterError for another version of VNN-LIB, names that are repeated or cannot be those
-    of files, and different networks with one name.
+    Raises ParameterError for names that are repeated or cannot be those of files, and for different
+    networks with one name.
     """
-    if vnnlib not in VNNLIB:
-        raise ParameterError(
-            f"vnnlib={shown(vnnlib)} is not a version of VNN-LIB",
-            witness=shown(vnnlib),
-            suggestion=" or ".join(map(repr, VNNLIB)),
-        )
     networks: dict[str, Instance] = {}
     names: list[str] = []
     for instance in instances:
@@ -102,7 +93,7 @@ def file_names(instances: Sequence[Instance], vnnlib: str = "both") -> list[str]
                 witness=(first.name, instance.name),
                 suggestion="another name for one of them: NETWORK_a and NETWORK_b are for twins",
             )
-        names += [f"{folder}/{instance.name}.vnnlib" for folder in VNNLIB[vnnlib]]
+        names += [f"{folder}/{instance.name}.vnnlib" for folder in _VERSIONS]
         names.append(f"proofs/{instance.name}.json")
     names += [f"onnx/{name}.onnx" for name in networks]
     if len(set(names)) != len(names):
@@ -120,7 +111,6 @@ def save(
     instances: Sequence[Instance],
     *,
     graph: str = "split",
-    vnnlib: str = "both",
     timeout: float = 60.0,
 ) -> None:
     """Write a folder of instances, whole or not at all. The same instances give the same bytes.
@@ -129,14 +119,13 @@ def save(
         folder: its path; an old one with these files is replaced
         instances: with different names
         graph: the name of a graph, as in `graphs.GRAPHS`
-        vnnlib: "1", "2" or "both"
         timeout: in seconds, from 1e-6 to 999,999, for instances.csv
 
     Raises:
         MissingExtraError: without onnx
         OutputError: where the folder cannot be written
-        ParameterError: for no instances, names that do not fit, another graph or version, and a
-            timeout that is out of its range
+        ParameterError: for no instances, names that do not fit, another graph, and a timeout
+            that is out of its range
 
     Example:
         >>> import tempfile
@@ -146,7 +135,7 @@ def save(
         >>> sorted(file.name for file in folder.iterdir())[:3]
         ['README.md', 'expected.csv', 'instances.csv']
     """
-    names = file_names(instances, vnnlib)
+    names = file_names(instances)
     require_positive(instances=len(instances))
     if graph not in GRAPHS:
         raise ParameterError(
@@ -174,16 +163,15 @@ def save(
                 model = networks[name] = way.written(instance.network)
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
-            for kind in VNNLIB[vnnlib]:
-                text = _VERSIONS[kind][1](instance.property.after(fixed)).encode()
+            for kind, (_, written) in _VERSIONS.items():
+                text = written(instance.property.after(fixed)).encode()
                 (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
                 hashes[kind] = _hash(text)
             proof = json.dumps(proof_document(instance, hashes, fixed), indent=None)
             (new / f"proofs/{instance.name}.json").write_text(proof + "\n", encoding="utf-8")
         report("write instances", len(instances), len(instances))
-        first = VNNLIB[vnnlib][0]
         rows: list[tuple[str, ...]] = [
-            (f"onnx/{each.network_name}.onnx", f"{first}/{each.name}.vnnlib", seconds)
+            (f"onnx/{each.network_name}.onnx", f"vnnlib/{each.name}.vnnlib", seconds)
             for each in instances
         ]
         (new / "instances.csv").write_text(_table(rows), encoding="utf-8")
@@ -202,7 +190,7 @@ def save(
             ir=IR_VERSION,
             operators=way.operators,
             properties=" and ".join(
-                f"`{kind}/` (VNN-LIB {_VERSIONS[kind][0]})" for kind in VNNLIB[vnnlib]
+                f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
             ),
             model="\n".join(f"- {clause}" for clause in clauses),
         )

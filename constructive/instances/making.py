@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.instances.family import DIM, Family, Option, chosen_options
+from constructive.instances.family import DIM, Family, Option
 from constructive.instances.instance import Instance, Twins
 from constructive.instances.memorized import Classes, Robust, Token
 from constructive.instances.planting import Corner, Needle, Planted, Shadow
@@ -91,8 +91,8 @@ def make(
 
     Raises:
         ParameterError: for other kinds or none, ranges that are not pairs in order of numbers that
-            an option takes, options that no family takes, and, before anything is made, a margin
-            that is too small for one of the networks
+            an option takes, options that no family takes, and a margin that is too small for one of
+            the networks
 
     Example:
         >>> made = make(4, kinds=["needle"], dims=(2, 8), scale=(16.0, 256.0))
@@ -110,8 +110,6 @@ def make(
         # Two instances a group are usual; what is missing then is made in another round.
         groups = max(1, (count - len(made)) // 2)
         todo = [next(tasks) for _ in range(groups)]
-        if not made:
-            _require_margins(todo)
         found = ordered_map(_made, todo, executor=executor, step="make instances")
         made += [instance for group in found for instance in sorted(group, key=attrgetter("name"))]
     return made
@@ -169,26 +167,6 @@ def _ranges(
 def _options(kinds: Sequence[str]) -> dict[str, Option]:
     options = {name: option for kind in kinds for name, option in FAMILIES[kind].options.items()}
     return {"dims": DIM, **options}
-
-
-def _require_margins(tasks: Sequence[_Task]) -> None:
-    """Raise ParameterError for families whose networks need a larger margin than they are given."""
-    least: dict[str, float] = {}
-    for kind, _, dim, seed, options in tasks:
-        family = FAMILIES[kind]()
-        chosen = chosen_options(family, dim, seed, options)
-        needed = family.least_margin(dim, np.random.default_rng(seed), chosen)
-        if needed > chosen.get("margin", np.inf):
-            least[kind] = max(needed, least.get(kind, 0.0))
-    others = dict.fromkeys(task.kind for task in tasks if task.kind not in least)
-    if least:
-        without = f", or only the kinds {', '.join(others)}" if others else ""
-        raise ParameterError(
-            f"the margin is too small for networks of {', '.join(least)}",
-            witness={"least margins": least},
-            suggestion=f"margin={2.0 * max(least.values()):.2g}, a smaller scale, fewer inputs"
-            f"{without}",
-        )
 
 
 def _tasks(

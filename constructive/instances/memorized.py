@@ -4,11 +4,25 @@ The network is the layer of a memorizer with the context of one example, rounded
 bad is that its output leaves what the example asks for. The *unsat* instance has the largest box
 that was proved, the *sat* instance a larger one in which a search found a witness. Between them
 nothing is known, and nothing is made.
+
+Boxes around a point: the largest one that is proved, and one beyond it with a witness.
+
+Boxes have float32 bounds. `around(x, r)` is the least such box that contains all points within r of
+x in each entry. Radii are float32 numbers, found by bisection of their bit patterns, which are in
+the order of the numbers.
+
+Scorers accept witnesses that are up to 1e-4 outside of the box. So the bound is also proved with a
+margin of 1e-3 on the box that is wider by 1e-4 on every side.
 """
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,13 +30,348 @@ from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.instances.family import Family, Option
-from constructive.instances.instance import Answer, Instance, Twins
+from constructive.instances.instance import (
+    Answer,
+    Instance,
+    Refutation,
+    Refutations,
+    Twins,
+    Witness,
+)
 from constructive.instances.network import Network, network_of, network_of_token
-from constructive.instances.properties import Atom
-from constructive.instances.radii import Disjuncts, largest_proved, nearest_witness
+from constructive.instances.properties import TOLERANCE, Atom, Box, Property
+from constructive.instances.refutations import Interval, attention_ranges, refute_by_heads
+from constructive.instances.rounding import property_rounding
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Rebuilt
 from constructive.support.errors import ConstructiveError, ParameterError, shown
+
+Found = TypeVar("Found")
+Disjuncts = tuple[tuple[Atom, ...], ...]
+
+CLEARANCE = 1e-3  # The least margin of an answer
+# Radii are found up to so many float32 numbers: factors of 1 + 2^-7, and of 1 + 2^-4 by search.
+_FINE, _COARSE = 1 << 16, 1 << 19
+_OCTAVE = 1 << 23  # As many float32 numbers as there are up to twice a number
+_LEAST, _MOST = 1e-6, 64.0  # Radii that are tried
+_BUDGET = 3000  # Evaluations of f by a search in one box
+_ROOM = 1.25  # Searches end at this multiple of the margin
+
+
+def around(point: Array, radius: float) -> Box:
+    """Return the least box with float32 bounds that contains all points within a radius of x (d,).
+
+    Example:
+        >>> around(np.array([0.5]), 0.25).upper
+        array([0.75])
+    """
+    exact = [(Fraction(x) - Fraction(radius), Fraction(x) + Fraction(radius)) for x in point]
+    lower = [_float32(low, -np.inf) for low, _ in exact]
+    upper = [_float32(high, np.inf) for _, high in exact]
+    return Box(np.array(lower), np.array(upper))
+
+
+def _float32(exact: Fraction, toward: float) -> float:
+    """Round to float32 in the direction of an infinity."""
+    nearest = np.float32(float(exact))
+    passed = Fraction(nearest.item()) >= exact if toward > 0 else Fraction(nearest.item()) <= exact
+    return float(nearest if passed else np.nextafter(nearest, np.float32(toward)))
+
+
+def widened(box: Box) -> Box:
+    """Return a box that is wider by 1e-4, or a little more, on every side.
+
+    Example:
+        >>> widened(Box([0.0], [1.0])).upper > 1.0001
+        array([ True])
+    """
+    step = Fraction(TOLERANCE)
+    lower = [_float32(Fraction(x) - step, -np.inf) for x in box.lower.tolist()]
+    upper = [_float32(Fraction(x) + step, np.inf) for x in box.upper.tolist()]
+    return Box(np.array(lower), np.array(upper))
+
+
+def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refutations | None:
+    """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
+
+    A disjunct is refuted by the first of its atoms for which there is a proof. With dual, weighted
+    means of each head (`search.refute_by_heads`), which take longer, are tried where the interval
+    form fails.
+
+    Example:
+        >>> from constructive.instances.network import Head
+        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.875),),))
+        >>> refuted(network, wanted) is None
+        True
+        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.90625),),))
+        >>> refuted(network, wanted)
+        Refutations(parts=(Interval(atom=0),))
+    """
+    wide = Property(widened(wanted.box), wanted.disjuncts)
+    needed = max(CLEARANCE, 2.0 * property_rounding(network, wide))
+    if not needed < np.inf:
+        return None
+    ranges = attention_ranges(network, wide.box)
+
+    def shown(atoms: tuple[Atom, ...]) -> Refutation | None:
+        for index, atom in enumerate(atoms):
+            if atom.threshold - ranges.upper_bound(atom.coefficients) >= needed:
+                return Interval(index)
+        for index, atom in enumerate(atoms if dual else ()):
+            slabs = refute_by_heads(network, wide.box, atoms, tolerance=CLEARANCE / 8, index=index)
+            if slabs.margin(network, wide.box, atom) >= needed:
+                return slabs
+        return None
+
+    parts: list[Refutation] = []
+    for atoms in wide.disjuncts:
+        part = shown(atoms)
+        if part is None:
+            return None
+        parts.append(part)
+    return Refutations(tuple(parts))
+
+
+def largest_proved(
+    network: Network, point: Array, disjuncts: Disjuncts, *, dual: bool = False
+) -> tuple[Property, Refutations] | None:
+    """Find the largest box around x (d,) on which provably no disjunct is met; None without one.
+
+    With dual it goes on with weighted means of each head, up to four times the radius.
+    """
+
+    def at(radius: float, *, dual: bool) -> tuple[Property, Refutations] | None:
+        wanted = Property(around(point, radius), disjuncts)
+        proof = refuted(network, wanted, dual=dual)
+        return (wanted, proof) if proof else None
+
+    least, most = _bits(_LEAST), _bits(_MOST)
+    found, last = _nearest(partial(at, dual=False), at(_LEAST, dual=False), least, most, _FINE)
+    if dual:
+        high = min(last + 2 * _OCTAVE, most)
+        found, _ = _nearest(partial(at, dual=True), found, last, high, _COARSE)
+    return found
+
+
+def _nearest(
+    at: Callable[[float], Found | None], found: Found | None, good: int, bad: int, apart: int
+) -> tuple[Found | None, int]:
+    """Bisect between a radius where something was found and one where nothing was.
+
+    Radii are the bit patterns of float32 numbers; the last one where something was is returned.
+    """
+    while found and abs(good - bad) > apart:
+        middle = (good + bad) // 2
+        better = at(_number(middle))
+        good, bad = (middle, bad) if better else (good, middle)
+        found = better or found
+    return found, good
+
+
+def nearest_witness(
+    network: Network, point: Array, disjuncts: Disjuncts, *, beyond: float, seed: int = 0
+) -> tuple[Property, Witness] | None:
+    """Search for a witness in boxes around x (d,), and return the least one where there was one.
+
+    A witness is a float32 point; balls show that it meets the property with a margin. There is none
+    within the radius `beyond`.
+    """
+    conceivable = max(min(_highest(network, atom) for atom in atoms) for atoms in disjuncts)
+
+    def at(radius: float) -> tuple[Property, Witness] | None:
+        wanted = Property(around(point, radius), disjuncts)
+        needed = max(CLEARANCE, 2.0 * property_rounding(network, wanted))
+        if not needed <= conceivable:
+            return None
+        for method in ("sign", "adam"):
+            attempt = search(
+                network, wanted, method, budget=_BUDGET, seed=seed, enough=_ROOM * needed
+            )
+            near = np.clip(attempt.point.astype(np.float32), wanted.box.lower, wanted.box.upper)
+            witness = Witness(tuple(Fraction(x) for x in near.tolist()))
+            if attempt.slack >= needed and witness.margin(network, wanted) >= needed:
+                return wanted, witness
+        return None
+
+    low, high = beyond, beyond * 2.0
+    found = at(high)
+    while not found and high <= _MOST:
+        low, high = high, high * 2.0
+        found = at(high)
+    return _nearest(at, found, _bits(high), _bits(low), _COARSE)[0]
+
+
+def _highest(network: Network, atom: Atom) -> float:
+    """About the largest w . f - c that any input could have."""
+    tops = [(head.values @ atom.coefficients).max() for head in network.heads]
+    return float(sum(tops)) - atom.threshold
+
+
+def _bits(number: float) -> int:
+    """The bit pattern of a positive float32 number, as an integer."""
+    return int(np.float32(number).view(np.uint32))
+
+
+def _number(bits: int) -> float:
+    return float(np.uint32(bits).view(np.float32))
+
+
+# Searches for a witness: random points, and ascent along gradients in four ways, in float64.
+#
+# Each search has a budget of evaluations of f, restarts included. All of its starts walk together,
+# so numpy evaluates them at once. A search that finds nothing proves nothing.
+#
+# A new way to step is a function and one line in `STEPS`.
+
+
+# From gradients (N, d) and the number of the step to directions (N, d), of sizes about one.
+Step = Callable[[Array, int], Array]
+
+_STARTS = 1000  # Points that walk together
+_WALK = 100  # Of a walk. The first is a tenth of the box long, and each is shorter by this factor.
+_FIRST, _SHRINK = 0.1, 0.955
+_NOTHING = 1e-300
+
+
+def _signs() -> Step:
+    return lambda gradient, _: np.sign(gradient)
+
+
+def _normalised() -> Step:
+    def step(gradient: Array, _: int) -> Array:
+        lengths = np.linalg.norm(gradient, axis=1, keepdims=True)
+        direction: Array = math.sqrt(gradient.shape[1]) * gradient / (lengths + _NOTHING)
+        return direction
+
+    return step
+
+
+def _adam() -> Step:
+    first: Array = np.zeros(())
+    second: Array = np.zeros(())
+
+    def step(gradient: Array, number: int) -> Array:
+        nonlocal first, second
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.99 * second + 0.01 * gradient * gradient
+        mean = first / (1.0 - 0.9 ** (number + 1))
+        size = np.sqrt(second / (1.0 - 0.99 ** (number + 1)))
+        direction: Array = mean / (size + _NOTHING)
+        return direction
+
+    return step
+
+
+# The searches by name. Each walk has a step function of its own; random points do not walk.
+STEPS: dict[str, Callable[[], Step] | None] = {
+    "random": None,
+    "sign": _signs,
+    "normalised": _normalised,
+    "adam": _adam,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt(Rebuilt):
+    """The best point that a search has seen."""
+
+    point: Array  # x (d,), in float64
+    # how far the outputs at x are inside of the best disjunct, as float64 evaluates them; negative
+    # if outside
+    slack: float
+    evaluations: int  # of f, until a witness was found or the budget was spent
+
+
+def search(
+    network: Network,
+    wanted: Property,
+    method: str,
+    *,
+    budget: int = 20_000,
+    seed: int = 0,
+    enough: float = 0.0,
+) -> Attempt:
+    """Search for a point of the box that meets a property, by one of `STEPS`.
+
+    The budget is of evaluations of f. The search ends at the slack `enough`; infinity is for the
+    best point of the budget.
+
+    Example:
+        >>> from constructive.instances.network import Head
+        >>> from constructive.instances.properties import Atom, Box
+        >>> network = Network((Head([[4.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.96875),),))
+        >>> search(network, wanted, "sign").slack >= 0.0
+        True
+    """
+    if method not in STEPS or budget < 1:
+        raise ParameterError(
+            f"there is no search {method!r} with a budget of {budget}",
+            witness=shown((method, budget)),
+            suggestion=f"one of {', '.join(STEPS)}, and a budget of 1 or more",
+        )
+    rng = np.random.default_rng(seed)
+    box, ascent = wanted.box, _Ascent(network, wanted)
+    walk = STEPS[method]
+    best, slack, used = box.lower, -math.inf, 0
+    while used < budget and slack < enough:
+        inputs = rng.uniform(box.lower, box.upper, (min(_STARTS, budget - used), len(box.lower)))
+        step = walk() if walk else None
+        for number in range(_WALK):
+            rows = inputs[: budget - used]
+            slacks, gradients = ascent(rows, gradients=step is not None)
+            used += len(rows)
+            top = int(np.argmax(slacks))
+            if slacks[top] > slack:
+                best, slack = rows[top].copy(), float(slacks[top])
+            if step is None or used >= budget or slack >= enough:
+                break
+            moved = _FIRST * _SHRINK**number * box.widths * step(gradients, number)
+            inputs = np.clip(inputs + moved, box.lower, box.upper)
+    return Attempt(best, slack, used)
+
+
+class _Ascent:
+    """Slacks of points, and gradients of the atom that each point has to raise.
+
+    Point i raises the disjunct i modulo their number; in it the atom with the least slack.
+    """
+
+    def __init__(self, network: Network, wanted: Property) -> None:
+        self._wanted = wanted
+        self._slopes = np.concatenate([head.slopes for head in network.heads])
+        self._offsets = np.concatenate([head.offsets for head in network.heads])
+        self._values = np.stack([head.values for head in network.heads])
+        self._heads = len(network.heads)
+
+    def __call__(self, inputs: Array, *, gradients: bool) -> tuple[Array, Array]:
+        """Return slacks (N,) and gradients (N, d), which are zeros unless wanted."""
+        logits = (inputs @ self._slopes.T + self._offsets).reshape(len(inputs), self._heads, -1)
+        weights = np.exp(logits - logits.max(axis=2, keepdims=True))
+        weights /= weights.sum(axis=2, keepdims=True)
+        averages = np.einsum("xhn,hnk->xhk", weights, self._values)
+        outputs = averages.sum(axis=1)
+        slacks = self._wanted.least_slack(outputs)
+        if not gradients:
+            return slacks, np.zeros_like(inputs)
+        raised = self._raised(outputs)
+        values = np.einsum("hnk,xk->xhn", self._values, raised)
+        means = np.einsum("xhk,xk->xh", averages, raised)
+        pulls = weights * (values - means[:, :, np.newaxis])
+        return slacks, pulls.reshape(len(inputs), -1) @ self._slopes
+
+    def _raised(self, outputs: Array) -> Array:
+        """Return the coefficients that each point raises: (N, k)."""
+        raised = np.empty_like(outputs)
+        disjuncts = self._wanted.disjuncts
+        for first, atoms in enumerate(disjuncts):
+            rows = outputs[first :: len(disjuncts)]
+            coefficients = np.stack([atom.coefficients for atom in atoms])
+            slacks = rows @ coefficients.T - np.array([atom.threshold for atom in atoms])
+            raised[first :: len(disjuncts)] = coefficients[slacks.argmin(axis=1)]
+        return raised
+
 
 TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken", whole=True)
 HEADS = Option(4, 1, 64, "heads", whole=True)

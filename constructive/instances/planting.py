@@ -18,12 +18,11 @@ from flint import arb
 
 from constructive.exact.directed import lower, upper, working_precision
 from constructive.instances.family import MARGIN, Family, Option
-from constructive.instances.instance import Answer, Hardness, Instance, Twins
+from constructive.instances.instance import Answer, Hardness, Instance, Refutations, Twins, Witness
 from constructive.instances.network import Head, Network
-from constructive.instances.proof import Refutations, Witness
 from constructive.instances.properties import Atom, Box, Property
+from constructive.instances.refutations import refute_by_slabs
 from constructive.instances.rounding import needed_margin
-from constructive.instances.slabs import refute_by_slabs
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
@@ -86,12 +85,6 @@ def _enclosed_maximum(
     return max([most, *left])
 
 
-def _least_margin(plan: Plan) -> float:
-    """Return the least margin of thresholds; the needed one is the same for all thresholds."""
-    wanted = Property(plan.box, ((Atom(np.ones(1), 0.0),),))
-    return needed_margin(plan.network, wanted) / _ROOM
-
-
 def short(value: float, bits: int) -> float:
     """Round to a multiple of 2^-bits.
 
@@ -121,33 +114,26 @@ class Planted(Family):
     def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
         """Draw a network with a planted point."""
 
-    def least_margin(
-        self, dim: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> float:
-        """Return the least margin of the network that is drawn."""
-        return _least_margin(self.plan(dim, random, options))
-
     def draw(
         self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
     ) -> tuple[Instance, ...]:
         """Draw twins: thresholds a margin below the value at t, and above the maximum."""
         plan = self.plan(dim, random, options)
-        least, most = plan.maximum()
-        margin = options["margin"]
-        letters = ["a", "b"] if random.integers(2) else ["b", "a"]
 
         def asked(threshold: float) -> Property:
             return Property(plan.box, ((Atom(np.ones(1), threshold),),))
 
-        below = asked(float(np.nextafter(np.float32(least - margin), np.float32(-np.inf))))
-        above = asked(float(np.nextafter(np.float32(most + margin), np.float32(np.inf))))
-        needed = _ROOM * _least_margin(plan)
+        margin, needed = options["margin"], needed_margin(plan.network, asked(0.0))
         if not needed <= _ROOM * margin:
             raise ParameterError(
                 f"margin={margin:g} is too small for this network of the family {self.name}",
                 witness={"least margin": needed / _ROOM},
                 suggestion=f"margin={2.0 * needed / _ROOM:.2g}, or a smaller scale",
             )
+        least, most = plan.maximum()
+        letters = ["a", "b"] if random.integers(2) else ["b", "a"]
+        below = asked(float(np.nextafter(np.float32(least - margin), np.float32(-np.inf))))
+        above = asked(float(np.nextafter(np.float32(most + margin), np.float32(np.inf))))
         ((above_atom,),) = above.disjuncts
         slabs = refute_by_slabs(
             plan.network,

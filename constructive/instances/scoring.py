@@ -12,9 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.instances.folder import Expected, expected_rows
-from constructive.instances.properties import Property
-from constructive.instances.radii import TOLERANCE
-from constructive.instances.vnnlib import read_property
+from constructive.instances.properties import TOLERANCE, Property, read_property
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, require
 from constructive.support.files import GZIP, regular_file, unpacked

@@ -17,26 +17,41 @@ from constructive.kernels.backward import Backward
 from constructive.kernels.batteries import battery, problems, union
 from constructive.kernels.cases import CASES
 from constructive.kernels.checking import KernelError, Report, check, diagnose, examine
+from constructive.kernels.encodings import (
+    Gathered,
+    Latent,
+    Paged,
+    Quantized,
+    Rotated,
+    packed_four_bits,
+    packed_mask,
+)
 from constructive.kernels.intervals import Intervals, bounds
-from constructive.kernels.paged import Paged
 from constructive.kernels.problem import Problem
-from constructive.kernels.spec import Spec
+from constructive.kernels.spec import TAKES, Spec
 
 __all__ = [
     "ADAPTERS",
     "CASES",
+    "TAKES",
     "Backward",
+    "Gathered",
     "Intervals",
     "KernelError",
+    "Latent",
     "Paged",
     "Problem",
+    "Quantized",
     "Report",
+    "Rotated",
     "Spec",
     "battery",
     "bounds",
     "check",
     "diagnose",
     "examine",
+    "packed_four_bits",
+    "packed_mask",
     "problems",
     "union",
 ]

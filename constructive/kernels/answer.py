@@ -9,16 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.kernels.cases import GAP, Draft, exponent_of_values
+from constructive.exact.float_model import FORMATS
+from constructive.kernels.cases import GAP, PART_OF_LEVEL, Draft
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
 LOGIT_ERROR = 2.0**-4  # A logit is off by at most this part of the sum of sizes of its products
+EXP0_ERROR = 2.0**-14  # How far exp(0) may be from 1 in kernels of 16 bits
 EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the weight
 TANH_ERROR = 2.0**-11  # What is assumed of the tanh of a soft cap
 # Products of a logit that is far below have sizes of at most this many times its own.
 _SAME_SIGN = 3.0
 _CAPPED = 0.997  # Of the cap: what a logit that is 6 caps below a level is at most, with all errors
+_RANGE = 8.0  # Of values, for which tails are computed
 _TAIL = 2.0**7  # 2 tau of Theorem 13 over n omega, with a soft cap
 # u of a sum, delta of Theorem 14 (logarithms and merging), eta of Theorem 15: exp near 0, such as
 # that of FlashAttention 4, by a polynomial.
@@ -98,14 +101,9 @@ def answer(
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
     checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
-    sink = (
-        np.zeros(spec.heads[0])
-        if sinks is None
-        else (sinks == draft.level * spec.factor).astype(np.float64)
-    )
-    total = weights.sum(-1) + sink[:, None]
+    total = weights.sum(-1) + beside(draft, sinks)
     expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
-    relative = _rounding(spec, draft, total, visible.sum(-1))
+    relative = _rounding(spec, draft, v, total, visible.sum(-1))
     slack: Array = relative[..., None] * expected
     if near.any():
         # The average is monotone in the weight of near keys, so its ends are those of the weight,
@@ -124,7 +122,7 @@ def answer(
     expected = np.where(checked[..., None], expected, np.nan)
     guards = ~visible & high & checked[..., None]
     if guards.any():
-        guards &= _tell(spec, v, expected, slack, total[..., None])
+        guards &= _tell(spec, v, expected, slack, total[..., None], guards)
     expected, slack, checked, guards = _empty_rows(
         spec, v, empty, (expected, slack, checked, guards)
     )
@@ -133,7 +131,16 @@ def answer(
     )
 
 
-def _tell(spec: Spec, v: Array, expected: Array, slack: Array, total: Array) -> Booleans:
+def beside(draft: Draft, sinks: Array | None) -> Array | float:
+    """Return 1 in rows whose winner is at 0 beside a sink at 0, (B, H, T_q)."""
+    if sinks is None:
+        return 0.0
+    return np.asarray((sinks[:, None] == 0.0) & (draft.levels == 0.0), dtype=np.float64)
+
+
+def _tell(
+    spec: Spec, v: Array, expected: Array, slack: Array, total: Array, leaks: Booleans
+) -> Booleans:
     """Return which keys would change the answer if they leaked, (B, H, T_q, T_k).
 
     A leak has the weight of a winner or more, so an entry moves by |v - expected| / (total + 1) or
@@ -141,11 +148,12 @@ def _tell(spec: Spec, v: Array, expected: Array, slack: Array, total: Array) -> 
     """
     found: Booleans = np.zeros((), dtype=np.bool_)
     rest = (total + 1.0) * slack + spec.output.unit * total * expected
-    for power in range(int(np.log2(v.max() / v.min())) + 1):
-        value = v.min() * 2.0**power
+    for value in np.unique(v):  # with scales there are dozens, of which a few tell nearly all
         tells = np.abs(value - expected) > rest + spec.output.unit * value
         both = tells.astype(np.float32), (v == value).astype(np.float32)
         found = found | (grouped(spec, *both) > 0.0)
+        if found[leaks].all():
+            break
     return found
 
 
@@ -170,16 +178,37 @@ def most_far(spec: Spec) -> float:
     return most if spec.soft_cap is None else max(most, math.exp(-_CAPPED * spec.soft_cap))
 
 
+def bits_of_values(v: Array) -> tuple[int, int]:
+    """Return how many bits a value has, and how many a sum of a few in units of all.
+
+    >>> bits_of_values(np.array([1.0, 2.0])), bits_of_values(np.array([1.125, 4.0]))
+    ((1, 2), (4, 6))
+    """
+    part, exponent = np.frexp(v)
+    own = next(n for n in range(1, 54) if (np.ldexp(part, n) % 1.0 == 0.0).all())
+    return own, int(exponent.max() - exponent.min()) + own
+
+
 def tail_of_cap(spec: Spec) -> float:
     """Return what all keys that end at -cap add to a row at most, 2 tau of Theorem 13 (c)."""
     return 0.0 if spec.soft_cap is None else _TAIL * spec.keys * most_far(spec)
 
 
-def fused_error(spec: Spec, level: float) -> float:
+def fused_error(spec: Spec, level: Array) -> Array:
     """Return epsilon of Theorem 15: a winner's weight, if exp is fused with the subtraction."""
     unit, _, near = _arithmetic(spec)
     off = unit / 2.0 * (1.0 + LOGIT_ERROR) * level * math.log2(math.e)
-    return math.exp2(min(off, 1.0)) * (1.0 + near) - 1.0
+    return np.asarray(np.exp2(np.minimum(off, 1.0)) * (1.0 + near) - 1.0)
+
+
+def exp0_error(spec: Spec) -> float:
+    """Return how far exp(0) may be from 1 (Theorem 20): not at all where outputs have 24 bits."""
+    return EXP0_ERROR if spec.output.digits < FORMATS["float32"].digits else 0.0
+
+
+def near_exp_error(spec: Spec) -> float:
+    """Return how far exp may be off of numbers that are nearly 0."""
+    return _arithmetic(spec)[2]
 
 
 def _arithmetic(spec: Spec) -> tuple[float, float, float]:
@@ -194,10 +223,11 @@ def far_below(
     if spec.soft_cap is not None:
         gap = 6.0 * spec.soft_cap + max(draft.level, 0.0) * spec.factor
     # sqrt(head_dim) is rounded correctly, and exact where the comparison could be with equality.
-    least = gap * math.sqrt(spec.head_dim) if spec.scale is None else gap / spec.scale
-    bound = raw.dtype.type(least)
-    if bound < least:
-        bound = np.nextafter(bound, raw.dtype.type(np.inf))
+    least = np.asarray(gap * math.sqrt(spec.head_dim) if spec.scale is None else gap / spec.scale)
+    if spec.soft_cap is None:
+        least = least + PART_OF_LEVEL * np.abs(draft.levels[..., None])
+    bound = np.asarray(least, dtype=raw.dtype)
+    bound = np.where(bound < least, np.nextafter(bound, raw.dtype.type(np.inf)), bound)
     signed: Booleans = size <= raw.dtype.type(-_SAME_SIGN) * raw
     if bias is None:
         return signed & (raw <= -bound)
@@ -229,21 +259,24 @@ def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
     )
 
 
-def _rounding(spec: Spec, draft: Draft, total: Array, seen: Array) -> Array:
+def _rounding(spec: Spec, draft: Draft, v: Array, total: Array, seen: Array) -> Array:
     """Return the relative slack of rows by what is asked of arithmetic, (B, H, T_q)."""
     bits = spec.output.digits
     unit, delta, _ = _arithmetic(spec)
     safe = np.maximum(total, 1.0)
     powers = np.exp2(np.round(np.log2(safe))) == safe
-    fits = np.log2(safe) + exponent_of_values(spec) + 1 <= bits
+    own, width = bits_of_values(v)
+    fits = np.where(safe > 1.0, np.log2(safe) + width, own) <= bits
     merged = (1.0 + delta) / (1.0 - delta) * ((1.0 + unit) / (1.0 - unit)) ** (safe + 2.0)
-    off = np.where(safe > 1.0, merged, 1.0)
+    off = np.where(safe > 1.0, merged * (1.0 + 2.01 * exp0_error(spec)), 1.0)
     if draft.level:
-        level = abs(draft.level) * spec.factor if spec.soft_cap is None else spec.soft_cap
-        epsilon = fused_error(spec, level)
-        off = off * (1.0 + epsilon / (1.0 - epsilon) + 4.0 * unit)
+        size = np.abs(draft.levels) * spec.factor
+        epsilon = fused_error(spec, np.minimum(size, spec.soft_cap or np.inf))
+        off = np.where(
+            size > 0.0, off * (1.0 + epsilon / (1.0 - epsilon) + (4.0 + (own > 1)) * unit), off
+        )
     off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
-    off = off - 1.0 + tail_of_cap(spec)
+    off = off - 1.0 + tail_of_cap(spec) * max(1.0, v.max() / v.min() / _RANGE)
     # A number of as many bits as the output has is what nearer numbers are rounded to.
     exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits * (1.0 + off))
     return np.where(powers & fits, exact, _rough(spec, seen) + off)

@@ -1,9 +1,9 @@
 """Problems that together find what can go wrong: shapes, and the cases each shape needs."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,52 +21,62 @@ from constructive.kernels.masks import (
     require_masks,
 )  # fmt: skip
 from constructive.kernels.problem import Problem, attempt
-from constructive.kernels.spec import FullyMasked, Spec
-from constructive.support.arguments import require_known, require_pair, require_positive
+from constructive.kernels.spec import TAKES, FullyMasked, Spec, needs
+from constructive.support.arguments import require_known, require_pair
 from constructive.support.arrays import Booleans
 from constructive.support.errors import ParameterError
 
-# The shapes that are tried where none are said.
+# The shapes that are tried where none are said, by the names of `constructive kernels run --shape`.
 #
-# A command knows nothing of the library that it runs, and tries all of them, with their masks and
-# heads. `battery` knows heads, masks and formats of the kernel, and tries them at sizes of
-# `DRAWN`.
+# Sizes are neither multiples of the blocks of kernels nor off by a multiple, but for those that say
+# so. A shape with a mask or an option is for kernels that take it (`Spec.lacks`); what a library
+# does not have in combination, its adapter refuses.
 
 
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
-_large = partial(Spec, queries=65, keys=65, heads=(8, 2))
-_small = partial(Spec, queries=40, head_dim=32)
+_two = partial(Spec, batch=2, heads=(4, 2))
+_four = partial(Spec, batch=4, heads=(4, 2))
+_PAGES = (64, 17, 0, 32)  # keys of sequences: whole pages, a part of one, none
 
-# By the names of `constructive kernels run --shape`, in float32. What a library does not have, its
-# adapter refuses.
 SUITE: dict[str, Spec] = {
-    "plain": Spec(queries=77, keys=77),
-    "one query": Spec(queries=1, keys=130),
-    "cross, d_v != d": Spec(queries=37, keys=150, value_dim=32),
     "tiny": Spec(queries=3, keys=5, head_dim=16),
+    "plain": _two(queries=77, keys=77),
+    "one query": Spec(batch=2, heads=(8, 2), queries=1, keys=130),
+    "whole pages": Spec(batch=2, heads=(8, 2), queries=1, keys=256),
+    "cross, d_v != d": Spec(queries=37, keys=150, value_dim=32),
+    "grouped heads": Spec(heads=(6, 2), queries=40, keys=90, head_dim=32),
+    "one KV head": Spec(batch=3, heads=(4, 1), queries=40, keys=70, head_dim=32),
+    "shared keys": Spec(batch=3, shared=True, queries=40, keys=50, head_dim=32),
+    "width 80": _two(queries=50, keys=50, head_dim=80),
+    "width 72": Spec(queries=33, keys=129, head_dim=72, value_dim=40),
+    "more keys": _two(queries=100, keys=333),
+    "fewer keys": _two(queries=200, keys=70),
     "whole blocks": Spec(queries=256, keys=256),
-    "grouped heads": _small(heads=(6, 2), keys=90),
-    "one KV head": _small(batch=3, heads=(4, 1), keys=70),
-    "shared keys": _small(batch=3, shared=True, keys=50),
+    "long": Spec(heads=(1, 1), queries=16, keys=2000, head_dim=128),
     "scale": Spec(queries=30, keys=60, scale=0.25),
     "causal": Spec(queries=130, keys=130, masks=(TOP,)),
-    "causal, grouped": _large(batch=2, masks=(TOP,)),
-    "causal, more keys": Spec(queries=40, keys=233, masks=(BOTTOM,)),
+    "causal, grouped": Spec(batch=2, heads=(8, 2), queries=65, keys=65, masks=(TOP,)),
+    "causal, more keys": Spec(queries=100, keys=333, masks=(BOTTOM,)),
     "causal, more keys, top-left": Spec(queries=40, keys=233, masks=(TOP,)),
-    "causal, fewer keys": Spec(queries=110, keys=71, masks=(BOTTOM,)),
+    "causal, fewer keys": Spec(queries=200, keys=70, masks=(BOTTOM,)),
     "causal, fewer keys, top-left": Spec(queries=110, keys=71, masks=(TOP,)),
     "decode": Spec(batch=2, heads=(8, 2), queries=1, keys=300, masks=(BOTTOM,)),
     "decode, unequal": Spec(
         batch=3, heads=(4, 2), queries=2, keys=90, masks=(BOTTOM, RightPadding((90, 31, 2)))
     ),
+    "decode, pages": _four(queries=1, keys=64, masks=(RightPadding(_PAGES),)),
     "window": Spec(queries=140, keys=140, masks=(TOP, Window(32, 0, "top-left"))),
     "window, more keys": Spec(queries=50, keys=110, masks=(BOTTOM, Window(20, 0))),
+    "window, decode": _two(queries=1, keys=333, masks=(BOTTOM, Window(127, 0))),
     "window, both sides": Spec(queries=90, keys=90, masks=(Window(9, 5, "top-left"),)),
-    "right padding": Spec(batch=3, queries=48, keys=48, masks=(RightPadding((48, 17, 1)),)),
+    "right padding": _four(queries=48, keys=64, masks=(RightPadding(_PAGES),)),
     "right padding, causal": Spec(
         batch=3, queries=48, keys=48, masks=(TOP, RightPadding((48, 17, 1)))
     ),
     "left padding": Spec(batch=2, queries=48, keys=48, masks=(LeftPadding((0, 29)),)),
+    "left padding, causal": Spec(
+        batch=3, queries=100, keys=100, masks=(TOP, LeftPadding((0, 29, 64)))
+    ),
     "variable lengths": Spec(
         batch=3, queries=40, keys=50, masks=(VariableLengths((40, 7, 1), (50, 20, 3)),)
     ),
@@ -76,35 +86,74 @@ SUITE: dict[str, Spec] = {
     "prefix": Spec(batch=2, queries=60, keys=60, masks=(Prefix((20, 1)),)),
     "boolean mask": Spec(batch=2, queries=70, keys=90, masks=(Boolean(),)),
     "boolean mask per head": Spec(queries=40, keys=60, masks=(Boolean(per_head=True),)),
-    "additive mask": Spec(queries=40, keys=60, masks=(Boolean(additive=True),)),
     "rows without keys": Spec(queries=40, keys=60, masks=(Boolean(empty=True),)),
-    "long": Spec(heads=(1, 1), queries=16, keys=2000, head_dim=128),
-    "odd width": Spec(queries=50, keys=50, head_dim=80, masks=(TOP,)),
-    "width 72": Spec(queries=33, keys=129, head_dim=72, value_dim=40),
-    "soft cap": Spec(queries=60, keys=60, soft_cap=50.0, masks=(TOP,)),
-    "sink": Spec(queries=60, keys=60, sink=True, masks=(TOP,)),
-    "ALiBi": Spec(heads=(4, 4), queries=60, keys=60, alibi=True, masks=(TOP,)),
+    "additive mask": Spec(queries=40, keys=60, masks=(Boolean(additive=True),)),
+    "soft cap": Spec(queries=60, keys=90, soft_cap=50.0),
+    "soft cap, causal": Spec(queries=60, keys=60, soft_cap=50.0, masks=(TOP,)),
+    "sink": Spec(queries=60, keys=90, sink=True),
+    "sink, causal": Spec(queries=60, keys=60, sink=True, masks=(TOP,)),
+    "sink, window": _two(queries=60, keys=110, sink=True, masks=(BOTTOM, Window(20, 0))),
+    "ALiBi": Spec(heads=(4, 4), queries=60, keys=60, alibi=True),
+    "ALiBi, causal": Spec(heads=(4, 4), queries=60, keys=60, alibi=True, masks=(TOP,)),
+    "ALiBi, more keys": Spec(heads=(4, 4), queries=40, keys=100, alibi=True, masks=(BOTTOM,)),
 }
-
-# Squares, a decoding step, more keys, fewer keys, and values of another width. Neither sizes nor
-# their differences are multiples of the blocks of kernels, but for the last.
-DRAWN = (
-    "plain", "one query", "cross, d_v != d", "causal", "causal, more keys", "causal, fewer keys",
-    "whole blocks",
-)  # fmt: skip
 
 # Cases that are drawn again, until all hidden keys are guarded.
 _MORE = ("last", "first", "random", "ties", "uniform")
 MOST_DRAWS, STEP = 8, 1000  # How often cases are drawn, and how far seeds of draws are apart
+# What is a boolean mask
+_MASKS = {
+    "top-left", "bottom-right", "window", "lengths", "left padding", "variable lengths", "prefix",
+}  # fmt: skip
+# Fields of masks that have a number for each sequence, and the size that it is a part of
+_NUMBERS = {"lengths": "keys", "starts": "keys", "keys": "keys", "queries": "queries"}
+
+
+@dataclass(frozen=True, eq=False)
+class Battery:
+    """Problems for a kernel, made as they are asked for; as text, what is on and what is off.
+
+    Attributes:
+        shapes: shapes, masks and options by name, the smallest first
+        cases: names of cases
+        takes: what the kernel was said to have or take, keys of `spec.TAKES`
+    """
+
+    shapes: Mapping[str, Spec]
+    cases: tuple[str, ...]
+    takes: frozenset[str]
+
+    def __iter__(self) -> Iterator[Problem]:
+        found = False
+        for spec in self.shapes.values():
+            for problem in problems(spec, cases=self.cases):
+                found = True
+                yield problem
+        if not found:
+            raise ParameterError(
+                f"no case applies to these arguments: {_reasons(spec, self.cases)}",
+                witness=str(spec),
+                suggestion="cases=None for all that apply; most do with head_dim=64, soft_cap=None",
+            )
+
+    def __str__(self) -> str:
+        implied = {"ALiBi"} if "bias" in self.takes else set()
+        implied |= _MASKS if "mask" in self.takes else set()
+        on = [name for name in TAKES if name in self.takes]
+        off = [name for name in TAKES if name not in self.takes | implied]
+        lines = [f"{len(self.shapes)} shapes: {'; '.join(self.shapes)}"]
+        lines += [f"on: {', '.join(on)}"] if on else []
+        lines += [f"off, as nobody said that the kernel takes it: {', '.join(off)}"] if off else []
+        return "\n".join(lines)
 
 
 def battery(
     *,
-    batch: int = 2,
-    heads: tuple[int, int] = (4, 2),
+    batch: int | None = None,
+    heads: tuple[int, int] | None = None,
     queries: int | None = None,
     keys: int | None = None,
-    head_dim: int = 64,
+    head_dim: int | None = None,
     value_dim: int | None = None,
     causal: Alignment | None = None,
     window: tuple[int | None, int | None] | None = None,
@@ -116,24 +165,26 @@ def battery(
     dtype: str = "float32",
     fully_masked: FullyMasked = "zeros",
     shared: bool = False,
-    lengths: bool = False,
+    takes: Iterable[str] = (),
     cases: Iterable[str] | None = None,
     seed: int = 0,
-) -> Iterator[Problem]:
-    """Yield problems for a kernel, until every hidden key of every shape is guarded by one of them.
+) -> Battery:
+    """Return problems for a kernel: awkward shapes, until every hidden key of each is guarded.
 
-    Cases that do not apply to a shape are left out, and so are shapes to which no case applies:
-    numbers of keys need digits, and values codes. A head_dim of 16 has all cases but those of large
-    formats, one of 8 has `uniform` alone, and one of 4 that for the fewest keys.
+    What you say is so in every shape. What you do not say differs from shape to shape: numbers of
+    heads, widths, sizes. Masks and options are tried if your kernel `takes` them. Shapes come small
+    ones first; `print` says what is on. Cases that do not apply to a shape are left out, and so are
+    shapes to which no case applies: numbers of keys need digits, and values codes. A head_dim of 16
+    has all cases but those of large formats, one of 8 has `uniform` alone, and one of 4 that for
+    the fewest keys.
 
     Args:
         batch: number of sequences
         heads: query heads and KV heads
-        queries: queries of a sequence; several shapes where neither this nor `keys` is said
+        queries: queries of a sequence; with `keys` the one size of all shapes
         keys: keys of a sequence; as many as queries by default
         head_dim: entries of a query and a key
-        value_dim: entries of a value; by default as many as `head_dim`, and half as many in one of
-            the shapes that are tried where neither `queries` nor `keys` is said
+        value_dim: entries of a value; in some shapes not as many as `head_dim` by default
         causal: "top-left", "bottom-right" or None
         window: keys before and after the diagonal, None for all
         masks: more masks, of `constructive.kernels.masks`
@@ -144,23 +195,32 @@ def battery(
         dtype: a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
         shared: whether all sequences share keys and values
-        lengths: whether sequences have several numbers of keys, 0 among them; the others are right
-            padding
+        takes: what the kernel is given with each problem, names of `constructive.kernels.TAKES`
+            such as "mask", "window", "lengths" and "soft cap"; shapes that need no more are tried
         cases: names of cases; all that apply by default
         seed: of all that is drawn
 
-    Yields:
-        problems; those of one shape follow each other
+    Returns:
+        an iterable of problems; those of one shape follow each other
 
     Raises:
-        ParameterError: for arguments that make no sense, or if no case applies
+        ParameterError: for arguments that make no sense, or in the loop if no case applies
 
     Example:
-        >>> problems = list(battery(causal="top-left", queries=40, keys=40, dtype="bfloat16"))
-        >>> len(problems) >= 8, union(problems)
+        >>> found = battery(causal="top-left", queries=40, keys=40, dtype="bfloat16")
+        >>> len(list(found)) >= 8, union(found)
         (True, 1.0)
+        >>> print(battery(takes=["scale"]))
+        15 shapes: tiny; one query; scale; ...
+        on: scale
+        off, as nobody said that the kernel takes it: mask, ...
     """
-    require_positive(head_dim=head_dim)
+    sizes = {
+        "batch": batch, "heads": heads, "queries": queries, "keys": keys, "head_dim": head_dim,
+        "value_dim": value_dim, "scale": scale, "soft_cap": soft_cap,
+        "sink": sink or None, "alibi": alibi or None, "shared": shared or None,
+    }  # fmt: skip
+    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     every: list[Mask] = []
     if causal is not None:
         require_known("causal", causal, get_args(Alignment))
@@ -169,26 +229,80 @@ def battery(
         require_pair("window", window, "(127, 0), or (None, 0) for all keys before")
         every.append(Window(*window, alignment=causal or "bottom-right"))
     every.extend(require_masks(masks))
-    chosen = _known(cases)
-    found = False
-    for turn, (rows, columns, width) in enumerate(_shapes(queries, keys, head_dim, every)):
-        spec = Spec(
-            batch=batch, heads=heads, queries=rows, keys=columns, head_dim=head_dim,
-            value_dim=width if value_dim is None else value_dim, masks=tuple(every), scale=scale,
-            soft_cap=soft_cap, sink=sink, alibi=alibi, dtype=dtype, fully_masked=fully_masked,
-            shared=shared, seed=seed,
-        )  # fmt: skip
-        if lengths:
-            spec = replace(spec, masks=(*every, RightPadding(_lengths(batch, columns, turn))))
-        for problem in problems(spec, cases=chosen):
-            found = True
-            yield problem
-    if not found:
-        raise ParameterError(
-            f"no case applies to these arguments: {_reasons(spec, chosen)}",
-            witness=str(spec),
-            suggestion="cases=None for all that apply; most do with head_dim=64, soft_cap=None",
-        )
+    asked = frozenset((takes,) if isinstance(takes, str) else takes)
+    for name in asked:
+        require_known("takes", name, TAKES)
+    is_sized = "queries" in given or "keys" in given
+    if is_sized:
+        size = {"queries": given.get("keys"), "keys": given.get("queries")}
+        given = {"batch": 2, "heads": (4, 2), "head_dim": 64, "value_dim": None} | size | given
+    for mask in every:
+        if mask.has_sizes and not is_sized:
+            raise ParameterError(
+                f"{mask} is for one number of queries and keys, and several are tried by default",
+                witness=str(mask),
+                suggestion="queries= and keys= of your tensors, beside masks=",
+            )
+    said = {
+        causal: causal, "window": window, "scale": scale, "soft cap": soft_cap, "sink": sink,
+        "ALiBi": alibi,
+    }  # fmt: skip
+    asked |= {str(name) for name, value in said.items() if value}
+    given |= {"dtype": dtype, "fully_masked": fully_masked, "seed": seed}
+    return Battery(shapes(given, every, asked), _known(cases), asked)
+
+
+def shapes(
+    given: Mapping[str, Any], masks: Iterable[Mask], takes: frozenset[str],
+    names: Iterable[str] | None = None,
+) -> dict[str, Spec]:  # fmt: skip
+    """Return shapes of the suite with some fields given, the smallest first.
+
+    Args:
+        given: fields of all shapes
+        masks: masks of all shapes, in the place of their own ones of these kinds
+        takes: what the kernel takes: shapes that need more are left out
+        names: shapes that are kept whatever they need; all others are left out
+    """
+    fixed = tuple(masks)
+    kinds = tuple(type(mask) for mask in fixed)
+    aligned = next((mask.alignment for mask in fixed if isinstance(mask, Causal)), None)
+    options = [name for name in ("scale", "soft_cap", "sink", "alibi") if name in given]
+    defaults: dict[str, Any] = {
+        each.name: each.default for each in fields(Spec) if each.name in options
+    }
+    found: dict[Spec, str] = {}
+    for name, spec in SUITE.items():
+        if aligned is not None and spec.masks in {(TOP,), (BOTTOM,)} - {(Causal(aligned),)}:
+            continue  # these differ in the alignment alone
+        own = tuple(mask for mask in spec.masks if not isinstance(mask, kinds))
+        needed = needs(replace(spec, masks=own, **defaults))
+        if not all(need & takes for need in needed) if names is None else name not in names:
+            continue
+        if "keys" in given and not needed and name != "plain":
+            continue  # of one size
+        changed = dict(given)
+        if "head_dim" in given and "value_dim" not in given and spec.value_dim is not None:
+            changed["value_dim"] = max(1, given["head_dim"] // 2)
+        sized = replace(spec, masks=(), **changed)
+        own = tuple(_resized(mask, spec, sized, aligned) for mask in own)
+        found.setdefault(replace(sized, masks=(*fixed, *own)), name)
+    by_size = sorted(found, key=lambda s: s.batch * s.heads[0] * s.queries * s.keys * s.head_dim)
+    return {found[spec]: spec for spec in by_size}
+
+
+def _resized(mask: Mask, old: Spec, new: Spec, alignment: Alignment | None) -> Mask:
+    """Return a mask of the suite for other sizes: the same parts of them."""
+    changed: dict[str, Any] = {}
+    for name, size in _NUMBERS.items():
+        parts = getattr(mask, name, None)
+        if parts is not None and (old.batch, getattr(old, size)) != (new.batch, getattr(new, size)):
+            turn = new.batch < old.batch  # a part rather than all of a sequence that is alone
+            every = [parts[(b + turn) % len(parts)] for b in range(new.batch)]
+            changed[name] = tuple(-(-n * getattr(new, size) // getattr(old, size)) for n in every)
+    if alignment is not None and hasattr(mask, "alignment"):
+        changed["alignment"] = alignment
+    return replace(mask, **changed)  # type: ignore[type-var] # every mask is a dataclass
 
 
 def _known(cases: Iterable[str] | None) -> tuple[str, ...]:
@@ -203,37 +317,6 @@ def _known(cases: Iterable[str] | None) -> tuple[str, ...]:
             "cases names no case", witness=(), suggestion="cases=None for all that apply"
         )
     return chosen
-
-
-def _shapes(
-    queries: int | None, keys: int | None, head_dim: int, masks: list[Mask]
-) -> list[tuple[int, int, int | None]]:
-    """Return queries, keys and entries of a value of all shapes: those that are said, or several.
-
-    None stands for as many entries as a key has.
-    """
-    if queries is not None:
-        return [(queries, queries if keys is None else keys, None)]
-    if keys is not None:
-        return [(keys, keys, None)]
-    for mask in masks:
-        if mask.has_sizes:
-            raise ParameterError(
-                f"{mask} is for one number of queries and keys, and several are tried by default",
-                witness=str(mask),
-                suggestion="queries= and keys= of your tensors, beside masks=",
-            )
-    drawn = [SUITE[name] for name in DRAWN]
-    half = max(1, head_dim // 2)
-    return [
-        (spec.queries, spec.keys, None if spec.d_v == spec.head_dim else half) for spec in drawn
-    ]
-
-
-def _lengths(batch: int, keys: int, turn: int) -> tuple[int, ...]:
-    """Return keys of each sequence: a part, none and all, from another one on in each shape."""
-    every = (1 + keys // 3, 0, keys)
-    return tuple(every[(turn + sequence) % len(every)] for sequence in range(batch))
 
 
 def _reasons(spec: Spec, cases: Iterable[str]) -> str:

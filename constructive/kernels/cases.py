@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -158,6 +159,7 @@ def factors(product: float, largest: float) -> tuple[float, float]:
 
 # How far a visible key is below the winner, after the scale; 64 where nothing is said.
 GAP = {"float64": 72.0}
+PART_OF_LEVEL = 0.25  # of the size of a level that the gap is larger
 _CAPS = 6.0  # A logit of -6 caps is -cap after a soft cap
 
 
@@ -167,10 +169,22 @@ class Draft:
 
     q: Array  # (B, H, T_q, d)
     k: Array  # (B, G, T_k, d)
-    level: float = 0.0  # logit of the winner before the scale, the same product for all keys
-    level_slot: int | None = None  # the coordinate of that product, or None
-    # logit before the scale of keys that keep a part of the weight, less `level`, or None
+    level_slot: int | None = None  # the coordinate that all keys of a head share, or None
+    # logit before the scale of keys that keep a part of the weight, less the level, or None
     near: float | None = None
+
+    @cached_property
+    def levels(self) -> Array:
+        """Logits of winners before the scale, (B, H, T_q): the product of the shared coordinate."""
+        if self.level_slot is None:
+            return np.zeros(self.q.shape[:3])
+        of_keys = np.repeat(self.k[:, :, 0, self.level_slot], self.q.shape[1] // self.k.shape[1], 1)
+        return np.asarray(self.q[..., self.level_slot] * of_keys[..., None])
+
+    @property
+    def level(self) -> float:
+        """The level that is farthest from 0; that of all rows under a soft cap."""
+        return float(self.levels.flat[np.argmax(np.abs(self.levels))])
 
 
 class Case(ABC):
@@ -259,8 +273,11 @@ class Board:
         found: Booleans = self.digits[..., None] == np.arange(self.encoding.radix)
         return found
 
-    def draft(self, slots: Array, *extra: tuple[Array, Array], **more: float | None) -> Draft:
-        """Return the draft of slots, its coordinates permuted."""
+    def draft(
+        self, slots: Array, *extra: tuple[Array, Array], level: Array | float | None = None,
+        near: float | None = None,
+    ) -> Draft:  # fmt: skip
+        """Return the draft of slots, its coordinates permuted; a level has one of its own."""
         spec, used = self.spec, self.encoding.used
         blank = ~self.visible.any(-1)
         q = np.zeros((*self.winner.shape, spec.head_dim))
@@ -271,13 +288,14 @@ class Board:
         if spec.shared:
             k[:] = k[:1]
         k[..., :used] = self.key * self.encoding.one_hot()
+        if level is not None:
+            extra = ((np.asarray(level / self.key), np.asarray(self.key)), *extra)
         for index, (of_queries, of_keys) in enumerate(extra):
             q[..., used + index], k[..., used + index] = of_queries, of_keys
         q[blank] = 0.0
         order = self.random.permutation(spec.head_dim)
-        slot = int(np.flatnonzero(order == used)[0]) if more.get("level") else None
-        level, near = more.get("level") or 0.0, more.get("near")
-        return Draft(q[..., order], k[..., order], level, slot, near)
+        slot = None if level is None else int(np.flatnonzero(order == used)[0])
+        return Draft(q[..., order], k[..., order], slot, near)
 
 
 def board(
@@ -398,26 +416,23 @@ def ordered(chosen: Board) -> Array:
     return slots
 
 
-# The winner's logit is far from 0: maxima that are not subtracted, finite values for -inf.
+# Winners far from 0, each row at a level of its own: maxima, finite values for -inf, lse.
 
 
-# Levels before the scale must stay below it where float16 holds the products.
-_HALF_RANGE = 2.0**14
+_TOPS = tuple(range(8, 3, -1))  # exponents of the largest level of `levels` that are tried
+_LEAST = -2  # exponent of the smallest
+_LOW = (-128.0, -1024.0, -131072.0)
 
 
-class Level(Case):
-    """`random`, with the same product added to all logits of every other query.
+class Levels(Case):
+    """Several winners, whose logits are 0 or a power of two with a sign, another one in each row.
 
-    The gap to other keys is the level or more: a logit may be off by a quarter of it. Queries
-    between have a winner at 0, so rows of a block do not share a maximum.
+    Every fourth row is at the highest level. Rows of a block do not share a maximum.
     """
 
+    name: ClassVar[str] = "levels"
+    purpose: ClassVar[str] = "maxima that are not subtracted; the base and the parts of an lse"
     extra: ClassVar[int] = 1
-
-    def __init__(self, name: str, level: float, purpose: str) -> None:
-        self.name = name  # type: ignore[misc] # one class, three cases
-        self.purpose = purpose  # type: ignore[misc]
-        self.level = level
 
     def lacks(self, spec: Spec) -> str | None:
         """Return why: another logit of fixed size, or a format with too small a range."""
@@ -425,28 +440,67 @@ class Level(Case):
             return "a soft cap or a slope has a level of its own"
         if spec.sink and power(spec.factor) != spec.factor:
             return "the logit of a sink is exact where the scale is a power of two"
-        product = power(abs(self.level) / spec.factor)
-        number, key = factors(product, 1.0)
-        if not holds(spec.inputs, [2.0 * number, key]):
-            return f"{spec.dtype} does not hold the numbers of such a logit"
-        if spec.dtype == "float16" and product > _HALF_RANGE:
-            return "q k is beyond float16"
-        return None
+        return None if self.known(spec) else f"{spec.dtype} does not hold the numbers of a level"
+
+    def known(self, spec: Spec) -> list[float]:
+        """Return levels that a format holds, after the scale."""
+        tops = [2.0**top for top in _TOPS if _holds_level(spec, 2.0**top, 2.0**_LEAST)]
+        return tops[:1]
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read keys of their own, at the level."""
-        product = power(abs(self.level) / spec.factor)
-        least = max(gap(spec), product)
-        chosen = board(spec, visible, "random", reserved=self.extra, least=least)
-        signed = product if self.level > 0 else -product
-        every = np.arange(spec.queries) % (1 if spec.sink else 2) == 0
-        slot = np.where(every, signed / chosen.key, 0.0), np.asarray(chosen.key)
-        return chosen.draft(addressed(chosen), slot, level=signed)
+        """Return queries that read keys of their own."""
+        (top,) = self.known(spec)
+        draws = np.random.default_rng((spec.seed, 31))
+        shape = (spec.batch, spec.heads[0], spec.queries)
+        drawn = np.exp2(draws.integers(_LEAST, int(math.log2(top)) + 1, shape))
+        drawn = np.where(_turns(spec) % 4 == 0, top, draws.integers(-1, 2, shape) * drawn)
+        most = draws.integers(0, most_winners(spec) + 1, shape)
+        chosen = board(spec, visible, "random", reserved=1, least=_gap_at(spec, top))
+        slots = tied(chosen, most, np.zeros(spec.heads[0]))
+        return chosen.draft(slots, level=drawn * power(1.0 / spec.factor))
 
 
-HIGH = Level("level", 256.0, "maxima that are not subtracted")
-LOW = Level("low level", -256.0, "maxima that start at 0, blocks without a visible key")
-LOWEST = Level("lowest level", -131072.0, "finite numbers in place of -inf")
+class Low(Levels):
+    """`random`, with a third of the rows at each of three levels far below 0."""
+
+    name: ClassVar[str] = "low"
+    purpose: ClassVar[str] = "maxima that start at 0, blocks that are hidden, finite masks"
+
+    def known(self, spec: Spec) -> list[float]:
+        """Return levels that a format holds, after the scale."""
+        return [level for level in _LOW if _holds_level(spec, level, level)]
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read keys of their own."""
+        levels = np.array(self.known(spec))
+        chosen = board(spec, visible, "random", reserved=1, least=_gap_at(spec, levels.min()))
+        own = levels[(_turns(spec) + spec.seed) % len(levels)]
+        return chosen.draft(addressed(chosen), level=own * power(1.0 / spec.factor))
+
+
+def _turns(spec: Spec) -> Integers:
+    """Return a number of each row, (B, H, T_q): neighbours of all kinds have different ones."""
+    found: Integers = np.add.outer(
+        np.add.outer(np.arange(spec.batch), np.arange(spec.heads[0])), np.arange(spec.queries)
+    )
+    return found
+
+
+def _gap_at(spec: Spec, level: float) -> float:
+    """Return how far other keys are below winners at a level or nearer to 0, before the scale."""
+    return gap(spec) + abs(level) * power(1.0 / spec.factor) * PART_OF_LEVEL
+
+
+def _holds_level(spec: Spec, level: float, least: float) -> bool:
+    """Return whether the format of inputs holds the numbers of levels, and float16 the logits."""
+    unit, sizes = power(1.0 / spec.factor), _sizes(spec, 1)
+    below = _gap_at(spec, level)
+    number, key = factors(below, 1.0)
+    numbers = [2.0 * number, key, abs(level) * unit / key, abs(least) * unit / key]
+    if sizes is None or not holds(spec.inputs, numbers):
+        return False
+    largest = 2.0 * sizes[1] * number * key + abs(level) * unit
+    return spec.dtype != "float16" or 2.0 * max(1.0, spec.factor) * largest < spec.inputs.largest
 
 
 # The winner is any visible key: addresses of rows, heads, pages and sequences; large values.
@@ -551,8 +605,7 @@ class SoftCap(Case):
         )  # fmt: skip
         least = level + gap(spec)
         chosen = board(spec, visible, "random", reserved=self.extra, least=least)
-        slot = np.asarray(level / chosen.key), np.asarray(chosen.key)
-        return chosen.draft(with_second(chosen, near), slot, level=level, near=-near)
+        return chosen.draft(with_second(chosen, near), level=level, near=-near)
 
 
 def _difference(spec: Spec, level: float, near: float) -> float:
@@ -601,37 +654,41 @@ class Ties(Case):
     name: ClassVar[str] = "ties"
     purpose: ClassVar[str] = "denominators, rescaling between blocks, merging of splits"
 
-    def level(self, spec: Spec) -> float:
-        """Return the logit of the winners before the scale."""
+    def level(self, spec: Spec) -> float | None:
+        """Return the logit of the winners before the scale, or None: 0."""
         del spec
-        return 0.0
+        return None
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         """Return queries that read several keys alike."""
         level = self.level(spec)
         least = level + gap(spec) if level else None
         chosen = board(spec, visible, "random", reserved=self.extra, least=least)
-        slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
-        turn = np.arange(spec.queries) + np.arange(spec.heads[0])[:, None]
-        position = np.broadcast_to(turn % chosen.encoding.count, chosen.winner.shape)
-        keys, exists = chosen.line(position)
-        seen = exists & chosen.seen(keys)
-        own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
-        order = np.where(seen, chosen.random.random(keys.shape), 2.0)
-        np.put_along_axis(order, own, -1.0, axis=-1)
-        rank = np.argsort(np.argsort(order, axis=-1), axis=-1)
-        sinks = sink_weights(spec)[:, None]
-        exponent = np.floor(np.log2((seen.sum(-1) + sinks).clip(1.0)))
-        wanted = np.exp2(np.minimum(exponent, most_winners(spec))) - sinks
-        wanted = wanted.clip(1.0)
-        values = np.where(exists & ~seen, chosen.number, -2.0 * chosen.number)
-        values[seen & (rank < wanted[..., None])] = 0.0
-        np.put_along_axis(values, own, 0.0, axis=-1)
-        chosen.put(slots, position, values)
-        if not level:
-            return chosen.draft(slots)
-        slot = np.asarray(level / chosen.key), np.asarray(chosen.key)
-        return chosen.draft(slots, slot, level=level)
+        return chosen.draft(tied(chosen, most_winners(spec), sink_weights(spec)), level=level)
+
+
+def tied(chosen: Board, most: Integers | int, sinks: Array) -> Array:
+    """Return slots of queries with 2^m winners that differ in one digit, m at most `most`.
+
+    A sink of weight 1, (H,), is one of them.
+    """
+    spec = chosen.spec
+    slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
+    turn = np.arange(spec.queries) + np.arange(spec.heads[0])[:, None]
+    position = np.broadcast_to(turn % chosen.encoding.count, chosen.winner.shape)
+    keys, exists = chosen.line(position)
+    seen = exists & chosen.seen(keys)
+    own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
+    order = np.where(seen, chosen.random.random(keys.shape), 2.0)
+    np.put_along_axis(order, own, -1.0, axis=-1)
+    rank = np.argsort(np.argsort(order, axis=-1), axis=-1)
+    exponent = np.floor(np.log2((seen.sum(-1) + sinks[:, None]).clip(1.0)))
+    wanted = np.exp2(np.minimum(exponent, most)) - sinks[:, None]
+    values = np.where(exists & ~seen, chosen.number, -2.0 * chosen.number)
+    values[seen & (rank < wanted.clip(1.0)[..., None])] = 0.0
+    np.put_along_axis(values, own, 0.0, axis=-1)
+    chosen.put(slots, position, values)
+    return slots
 
 
 class CappedTies(Ties):
@@ -704,7 +761,7 @@ class Uniform(Case):
         slot = int(random.integers(spec.head_dim))
         least = _UNIFORM_CAPS * spec.soft_cap / spec.factor / _NUMBER
         q[..., slot], k[..., slot] = -(2.0 ** math.ceil(math.log2(least))), _NUMBER
-        return Draft(q, k, float(q[0, 0, 0, slot] * _NUMBER), slot)
+        return Draft(q, k, slot)
 
 
 class Orthogonal(Uniform):
@@ -727,7 +784,7 @@ class Orthogonal(Uniform):
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), HIGH, LOW, LOWEST, Scale(),
+        Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), Levels(), Low(), Scale(),
         SoftCap(), CappedTies(), LargeValues(), Batch(),
     )
 }  # fmt: skip

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from constructive.kernels.encodings import Pool, Quantized
 from constructive.kernels.masks import Causal, Window
-from constructive.kernels.paged import Pool
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
-Memory = Pool | str  # how a kernel got its arrays: pages, or a key of `places.PLACES`
+# How a kernel got its arrays: pages, stored numbers with scales, or a key of `memory.PLACES`.
+Memory = Pool | Quantized | str
 Scalar = TypeVar("Scalar", bound=np.generic)
 Part = Callable[..., Any] | None
 LARGEST, _SMALLEST = 88.7, 2.0**-149  # of float32: exponents that overflow, weights that vanish

@@ -1,6 +1,5 @@
 """The hypotheses of the theorems, checked on the numbers of a problem in exact arithmetic."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,8 @@ from constructive.kernels.answer import (
     TANH_ERROR,
     Answer,
     averaged,
+    beside,
+    bits_of_values,
     far,
     far_below,
     products,
@@ -24,6 +25,8 @@ from constructive.support.errors import AssumptionError
 
 MOST_KEYS = 2**18
 LARGEST_VALUE = 8.0  # Over the smallest one
+# The same with scales of values, and bits of a value (Proposition 23)
+_LARGEST_SCALED, _MOST_BITS = 64.0, 4
 # Formats in which a kernel may keep logits, of another range than float32.
 _WITH_LOGITS = ("float64", "float16")
 _BELOW = 64.0  # How far a sink without weight is below the winner, and both errors of its logit
@@ -74,10 +77,10 @@ def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
 
 def require_hypotheses(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
-    sinks: Array | None, answer: Answer,
+    sinks: Array | None, answer: Answer, *, is_encoded: bool = False,
 ) -> Hypotheses:  # fmt: skip
     """Check that the answer follows from the theorems, however the numbers were made."""
-    _require_numbers(spec, draft, v)
+    _require_numbers(spec, draft, v, is_encoded=is_encoded)
     _require("q k overflows", overflows(spec, draft, visible))
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
@@ -93,32 +96,28 @@ def require_hypotheses(
     _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
     _require("there is no winner", rows & ~winners.any(-1))
     _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
-    if draft.near is None and spec.soft_cap is None:
-        close = rest & (raw > -abs(draft.level))
-        _require("a gap is smaller than the level", rows & close.any(-1))
     if draft.near is not None:
         elsewhere = near & ((raw != draft.near) | (size != -draft.near))
         _require("a near key is elsewhere", rows & elsewhere.any(-1))
+    raised = draft.levels != 0.0
     for head in range(spec.heads[0]):
         kept = (draft.q[:, head] != 0.0).astype(np.float32)
         there = (draft.k[:, head // spec.group] != 0.0).astype(np.float32)
-        count = kept @ there.swapaxes(-1, -2) - (draft.level_slot is not None and draft.level != 0)
+        count = kept @ there.swapaxes(-1, -2) - raised[:, head, :, None]
         many = (count > MOST_DIGITS) & visible[:, head]
         _require("a logit has more than four products", rows[:, head] & many.any(-1))
-    sink = _weights_of_sinks(spec, draft, sinks)
-    total = answer.weights.sum(-1) + sink[:, None]
+    _require("a sink is not far below the winner", rows & ~_known(spec, draft, sinks))
+    total = answer.weights.sum(-1) + beside(draft, sinks)
     expected = averaged(answer.weights, v)
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
     exact = (answer.slack == 0.0).all(-1)
-    raised = np.zeros_like(rows)
-    if draft.level_slot is not None and draft.level:
-        raised = draft.q[..., draft.level_slot] != 0.0
-        if sinks is not None or spec.soft_cap is not None:  # whose answers depend on the level
-            _require("a query is not at the level", rows & ~raised)
+    if spec.soft_cap is not None:  # the slope depends on the level
+        _require("a query is not at the level", rows & (draft.levels != draft.level))
     _require("an answer is not the average of the winners", rows & wrong.any(-1))
     exponent = np.log2(np.maximum(total, 1.0))
-    width = exponent + math.log2(v.max() / v.min()) + (total > 1.0)
+    own, of_sums = bits_of_values(v)
+    width = np.where(total > 1.0, exponent + of_sums, own)
     _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
     _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
     return Hypotheses(
@@ -131,35 +130,34 @@ def require_hypotheses(
     )
 
 
-def _weights_of_sinks(spec: Spec, draft: Draft, sinks: Array | None) -> Array:
-    """Return 1 for sinks beside a winner at 0 and 0 for those far below, (H,); refuse others."""
+def _known(spec: Spec, draft: Draft, sinks: Array | None) -> Booleans:
+    """Return rows whose sink is beside a winner at 0 or far below the winner, (B, H, T_q)."""
     if sinks is None:
-        return np.zeros(spec.heads[0])
-    level = draft.level * spec.factor
-    beside = (sinks == 0.0) & (level == 0.0)
-    below = sinks <= level - 2.0 * LOGIT_ERROR * abs(level) - _BELOW
-    if not (beside | below).all():
-        raise AssumptionError(
-            "a sink is neither beside a winner at 0 nor far below the winner",
-            witness=int(np.argmin(beside | below)),
-            suggestion="Problem.build",
-        )
-    return np.asarray(beside, dtype=np.float64)
+        return np.ones(draft.levels.shape, dtype=np.bool_)
+    level = draft.levels * spec.factor
+    below = sinks[:, None] <= level - 2.0 * LOGIT_ERROR * np.abs(level) - _BELOW
+    return np.asarray((beside(draft, sinks) > 0.0) | below)
 
 
-def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
-    """Check that inputs are powers of two which the format holds, and values are codes."""
+def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) -> None:
+    """Check that inputs are powers of two which the format holds, and values are codes.
+
+    Stored numbers of an encoding are in their formats; with scales they are in that of the output.
+    """
+    form = spec.output if is_encoded else spec.inputs
     for name, array in (("q", draft.q), ("k", draft.k), ("v", v)):
         sizes = np.abs(array[array != 0.0])
-        if not holds(spec.inputs, array) or (np.frexp(sizes)[0] != 0.5).any():  # noqa: PLR2004
+        most = _MOST_BITS if is_encoded and name == "v" else 1
+        if not holds(form, array) or (np.ldexp(np.frexp(sizes)[0], most) % 1.0).any():
             raise AssumptionError(
-                f"{name} are not powers of two in {spec.dtype}",
+                f"{name} are not powers of two in {form.name}, or not of {most} bits",
                 witness=float(sizes.max()),
                 suggestion="Problem.build",
             )
-    if v.min() < 1.0 or v.max() > LARGEST_VALUE * v.min():
+    largest = _LARGEST_SCALED if is_encoded and spec.dtype != "float64" else LARGEST_VALUE
+    if v.min() < (0.25 if is_encoded else 1.0) or v.max() > largest * v.min():
         raise AssumptionError(
-            "values are not from 1 to 8, or these times a power of two",
+            f"values are not from 1 to {largest:g}, or these times a power of two",
             witness=float(v.max()),
             suggestion="a larger value_dim",
         )
@@ -171,10 +169,8 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array) -> None:
     if reason is not None:
         raise AssumptionError(reason, witness=spec.soft_cap, suggestion="a larger soft cap")
     if draft.level_slot is not None:
-        level = np.multiply.outer(
-            np.unique(draft.q[..., draft.level_slot]), draft.k[..., draft.level_slot]
-        )
-        if not np.isin(level, (0.0, draft.level)).all() or not draft.k[..., draft.level_slot].all():
+        of_keys = draft.k[..., draft.level_slot]
+        if (of_keys != of_keys[..., :1]).any():
             raise AssumptionError(
                 "levels of keys differ", witness=draft.level, suggestion="Problem.build"
             )

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from constructive.kernels.encodings import Pool, Quantized
 from constructive.kernels.formula import Change, Part, Rows, softmax
 from constructive.kernels.masks import Boolean, Causal, Given, LeftPadding, Mask, Prefix, Window
 from constructive.kernels.memory import PLACES
-from constructive.kernels.paged import Pool
 from constructive.support.arrays import Array, Booleans, Integers
 
 BLOCKS = (16, 32, 64, 128, 8, 24, 48)
@@ -467,6 +467,13 @@ def memory(rows: Rows) -> Named:
         yield from _read(f"are {words}", *(partial(_viewed, view=view, name=name) for name in "kv"))
     if isinstance(source, Pool):
         yield from _pages(rows, source)
+    if isinstance(source, Quantized):
+        for words, k, v in source.mistakes():
+            yield words, Change(k=_constant(k), v=_constant(v))
+
+
+def _constant(array: Array | None) -> Part:
+    return None if array is None else lambda _rows: array
 
 
 def _flat_queries(rows: Rows, raw: Array, flat: Callable[[Array], Array]) -> Array:

@@ -15,6 +15,7 @@ from constructive.kernels.hypotheses import (
     soft_cap_reason,
 )
 from constructive.kernels.inputs import Inputs, alibi
+from constructive.kernels.lse import Lse, expected_lse
 from constructive.kernels.spec import FullyMasked, Spec, holds
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
@@ -38,9 +39,11 @@ class Problem(Inputs):
         slopes: (H,) of ALiBi, or None
         sinks: (H,) logits of sinks, or None
         answer: expected rows, and how exact they are
+        encoded: how an encoding made it, with {} for the problem that it was; "" if none did
     """
 
     answer: Answer
+    encoded: str = ""
 
     @classmethod
     def build(cls, spec: Spec, case: str = "last") -> "Problem":
@@ -75,6 +78,11 @@ class Problem(Inputs):
         return self.answer.expected
 
     @property
+    def lse(self) -> Lse:
+        """The log-sum-exps in base e, with the sink, and -inf in rows that see no key."""
+        return expected_lse(self.spec, self.draft, self.answer, self.sinks)
+
+    @property
     def guarded(self) -> float:
         """The share of hidden keys whose leak changes the answer, over all rows that exist."""
         hidden = self.hidden
@@ -104,8 +112,9 @@ class Problem(Inputs):
             8
         """
         return require_hypotheses(
-            self.spec, self.draft, self.v, self.visible, self.bias, self.sinks, self.answer
-        )
+            self.spec, self.draft, self.v, self.visible, self.bias, self.sinks, self.answer,
+            is_encoded=bool(self.encoded),
+        )  # fmt: skip
 
     def with_fully_masked(self, convention: FullyMasked) -> "Problem":
         """Return the same problem with another convention for rows without a visible key.
@@ -116,6 +125,19 @@ class Problem(Inputs):
         spec = replace(self.spec, fully_masked=convention)
         found = answer(spec, self.draft, self.v, self.visible, self.bias, self.sinks)
         return replace(self, spec=spec, answer=found)
+
+    def with_numbers(self, q: Array, k: Array, v: Array, encoded: str) -> "Problem":
+        """Return the problem of other numbers with the same products of queries and keys.
+
+        Args:
+            q: queries
+            k: keys
+            v: values
+            encoded: which encoding has these numbers, with {} for the problem that it was made of
+        """
+        draft = replace(self.draft, q=q, k=k)
+        found = answer(self.spec, draft, v, self.visible, self.bias, self.sinks)
+        return replace(self, draft=draft, v=v, answer=found, encoded=encoded)
 
     def options(self, adapter: str) -> dict[str, Any]:
         """Return mask, scale and so on as keyword arguments of a library.
@@ -138,7 +160,8 @@ class Problem(Inputs):
         return f"{self.case}: {self.spec}"
 
     def __repr__(self) -> str:
-        return f"Problem.build({self.spec!r}, {self.case!r})"
+        own = f"Problem.build({self.spec!r}, {self.case!r})"
+        return self.encoded.format(own) if self.encoded else own
 
 
 def attempt(spec: Spec, case: str) -> Problem | str:
@@ -155,19 +178,20 @@ def attempt(spec: Spec, case: str) -> Problem | str:
         return f"q k is beyond {spec.dtype}, with this scale"
     turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
     slopes = np.where(turn % 2 == 0, kind.slope(spec), 0.0) if spec.alibi else None
-    sinks = _sinks(spec, draft.level * spec.factor) if spec.sink else None
+    sinks = _sinks(spec, draft.levels * spec.factor) if spec.sink else None
     bias = None if slopes is None else alibi(spec, slopes)
     values = codes(spec) * kind.unit
     found = answer(spec, draft, values, visible, bias, sinks)
     return Problem(spec, case, draft, values, visible, slopes, sinks, found)
 
 
-def _sinks(spec: Spec, level: float) -> Array:
+def _sinks(spec: Spec, levels: Array) -> Array:
     """Return logits of sinks, (H,): every other one is a winner at 0, all others are far below.
 
     A winner that is not at 0 may be off by a part of its size, so no sink is beside it; but so near
     that a sink without log2(e) takes the weight of a winner below 0.
     """
-    if level:
-        return np.full(spec.heads[0], level * (0.625 if level > 0.0 else 1.375))
+    if levels.any():
+        lowest = float(levels.min())
+        return np.full(spec.heads[0], lowest - abs(lowest) / 8.0 - max(64.0, abs(lowest) / 4.0))
     return np.where(sink_weights(spec) > 0, 0.0, _NO_SINK)

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.adapters.adapter import Adapter, Refused
-from constructive.kernels.batteries import MOST_DRAWS, STEP, SUITE, problems, union
+from constructive.kernels.adapters.adapter import GROUPS, WIDTH, Adapter, Refused
+from constructive.kernels.batteries import MOST_DRAWS, STEP, Battery, problems, shapes, union
 from constructive.kernels.cases import CASES
 from constructive.kernels.checking import Report
 from constructive.kernels.hypotheses import sentence
 from constructive.kernels.problem import Problem
-from constructive.kernels.spec import Spec
+from constructive.kernels.spec import TAKES, Spec
 from constructive.support.arguments import require_known
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing_folder
@@ -26,6 +26,7 @@ from constructive.support.progress import report
 from constructive.support.stored import serialized
 
 Outcome = Literal["exact", "wrong", "refused", "error"]
+_EQUAL = (4, 4)  # heads of a library that has no grouped ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,17 +77,26 @@ class Tally:
         return self.exact > 0 and self.exact + self.refused == self.cases
 
 
-def suite_for(adapter: Adapter, dtype: str) -> dict[str, Spec]:
-    """Return the shapes of the suite in a format, with the adapter's rows without keys."""
-    return {
-        name: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
-        for name, spec in SUITE.items()
+def suite_for(
+    adapter: Adapter, dtype: str, names: Iterable[str] | None = None, seed: int = 0
+) -> Battery:
+    """Return the shapes that an adapter says its kernel takes, or those of some names."""
+    given: dict[str, object] = {"dtype": dtype, "seed": seed}
+    if GROUPS not in adapter.can:
+        given["heads"] = _EQUAL
+    if WIDTH not in adapter.can:
+        given["value_dim"] = None
+    takes = adapter.can & set(TAKES)
+    found = {
+        name: replace(spec, fully_masked=adapter.convention(spec))
+        for name, spec in shapes(given, (), takes, names).items()
     }
+    return Battery(found, tuple(CASES), takes)
 
 
 def run_all(
     adapter: Adapter,
-    specs: dict[str, Spec],
+    specs: Mapping[str, Spec],
     device: str = "cpu",
     cases: Iterable[str] | None = None,
 ) -> Iterator[Run]:

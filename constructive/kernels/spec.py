@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.float_model import FORMATS, Format
-from constructive.kernels.masks import Grid, Mask, require_masks
+from constructive.kernels.masks import (
+    Boolean,
+    Causal,
+    Grid,
+    Mask,
+    RightPadding,
+    require_masks,
+)  # fmt: skip
 from constructive.support.arguments import (
     require_known,
     require_pair,
@@ -315,3 +322,46 @@ class Spec:
             words += [] if value is None else [f"{name} {value:g}"]
         words += [name for name in ("sink", "alibi", "shared") if getattr(self, name)]
         return ", ".join([*words, self.dtype])
+
+
+# What a kernel may be given beside q, k and v, by the names of `takes`.
+TAKES = {
+    "mask": "any boolean mask",
+    "bias": "numbers to add to logits",
+    "top-left": "a causal mask where the first query sees the first key",
+    "bottom-right": "a causal mask where the last query sees the last key",
+    "window": "how many keys before and after the diagonal are seen",
+    "lengths": "keys of each sequence",
+    "left padding": "the first key of each sequence",
+    "variable lengths": "queries and keys of each sequence",
+    "prefix": "keys that all queries of a sequence see",
+    "scale": "a factor of logits",
+    "soft cap": "a soft cap",
+    "sink": "a logit without a value for each head",
+    "ALiBi": "a slope for each head",
+}
+
+
+def needs(spec: Spec) -> list[frozenset[str]]:
+    """Return what a kernel has to take for a spec: of each set one name, keys of `TAKES`.
+
+    Example:
+        >>> [sorted(names) for names in needs(Spec(scale=0.5, masks=(RightPadding((64,)),)))]
+        [['lengths', 'mask', 'right padding', 'variable lengths'], ['scale']]
+    """
+    found = []
+    for mask in spec.masks:
+        names = {"mask", mask.name}
+        if isinstance(mask, Causal):
+            equal = spec.queries == spec.keys and not any(each.has_sizes for each in spec.masks)
+            names = {"mask"} | ({"top-left", "bottom-right"} if equal else {mask.alignment})
+        elif isinstance(mask, RightPadding):
+            names |= {"lengths", "variable lengths"}
+        elif isinstance(mask, Boolean) and mask.additive:
+            names = {"bias"}
+        found.append(frozenset(names))
+    options = (
+        ({"scale"}, spec.scale is not None), ({"soft cap"}, spec.soft_cap is not None),
+        ({"sink"}, spec.sink), ({"ALiBi", "bias"}, spec.alibi),
+    )  # fmt: skip
+    return found + [frozenset(names) for names, is_needed in options if is_needed]

@@ -87,13 +87,7 @@ class Own(View):
         return None
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Take some examples at a time.
-
-        Example:
-            >>> view = Own(np.zeros((3, 2, 1)), np.zeros((3, 1)))
-            >>> [(block.rows.start, block.rows.stop) for block in view.blocks(1, 64)]
-            [(0, 2), (2, 3)]
-        """
+        """Take some examples at a time."""
         for rows in _examples(self, num_heads, chunk_bytes, itemsize):
             yield Block(rows, rows, slice(0, self.tokens.shape[1]), None)
 
@@ -111,13 +105,7 @@ class OfLengths(Own):
         return self._hidden
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Take some examples at a time.
-
-        Example:
-            >>> view = OfLengths(Padded(np.zeros((2, 3, 1)), np.array([1, 3])), np.zeros((2, 1)))
-            >>> [block.hidden.tolist() for block in view.blocks(1, 1000)]
-            [[[False, True, True], [False, False, False]]]
-        """
+        """Take some examples at a time."""
         for block in super().blocks(num_heads, chunk_bytes, itemsize):
             yield block._replace(hidden=self.hidden[block.rows])
 
@@ -165,13 +153,7 @@ class Causal(View):
         chunk_bytes: int,
         itemsize: int = 8,  # noqa: ARG002 - blocks of float32 are those of float64
     ) -> Iterator[Block]:
-        """Take some positions of some sequences at a time.
-
-        Example:
-            >>> view = Causal(np.zeros((1, 5, 1)), window=2)
-            >>> [(b.rows[1].start, b.rows[1].stop, b.keys.start) for b in view.blocks(1, 64)]
-            [(0, 2, 0), (2, 4, 1), (4, 5, 3)]
-        """
+        """Take some positions of some sequences at a time."""
         count, length = self.shape
         allowed = max(1, chunk_bytes // (8 * num_heads))  # entries of one head
         others = (self.window or length) - 1

@@ -164,14 +164,6 @@ def exact_logits(
     Who sees whom in the view does not matter. `stored` weights are numbers of the format of
     storage, which nothing rounds; their heads have one unit, so that one table has all
     exponentials. With `each`, every query and token is multiplied, not only the largest entries.
-
-    Example:
-        >>> from constructive.exact.float_model import FLOAT32
-        >>> from constructive.layers.attend import Shared
-        >>> view = Shared(np.array([[1.0, 2.0], [0.5, 4.0]]), np.array([[1.0, 1.0]]))
-        >>> whole, third = np.full((1, 2, 1), 3.0), np.full((1, 2, 1), 1 / 3)
-        >>> [bool(exact_logits((w, whole), view).exact(FLOAT32).all()) for w in (whole, third)]
-        [True, False]
     """
     given = [w.astype(np.float64) for w in weights]
     x, e = granularity(view.tokens), granularity(view.queries)
@@ -253,11 +245,6 @@ def shortened(weights: tuple[Array, Array], dataset: Dataset) -> tuple[Array, Ar
     Each head has a power of two of its own for W_Q, and one for W_K; its largest entries have up to
     8 bits, as many as all heads can have. Raises DataError where data have so many bits that
     weights of one bit are too long.
-
-    Example:
-        >>> data = Dataset([[1.0, 2.0], [0.5, 4.0]], [[1.0, 1.0]], [0.0])
-        >>> shortened((np.full((1, 2, 1), 0.7), np.full((1, 2, 1), 1 / 3)), data)[1].tolist()
-        [[[0.333984375], [0.333984375]]]
     """
     for bits in range(_MOST_BITS, 0, -1):
         w_q, w_k = (_rounded(w, bits) for w in weights)
@@ -355,14 +342,6 @@ def rounding(
     """Bound how far an evaluation is from real arithmetic with the stored weights and data.
 
     The model is one that stores no numbers in fewer bits.
-
-    Example:
-        >>> from constructive import build_memorizer, generators
-        >>> from constructive.exact.float_model import FLOAT32
-        >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-        >>> layer = build_memorizer(data, num_heads=3).layer
-        >>> float(rounding(layer, data, FLOAT32).bounds.max()) < 1e-3
-        True
     """
     total, size, outputs = dataset.num_examples, dataset.context_size, layer.target_dim
     view, weights = examples(dataset.contexts, dataset.queries), layer.tensors

@@ -461,14 +461,7 @@ def _judged_integers(
 
 
 def readout_parts(readout: Array, form: Format | None) -> tuple[Array, ...]:
-    """Return U, integers in float64, or two parts of it where a format of factors is too short.
-
-    Example:
-        >>> from constructive.exact.float_model import FORMATS
-        >>> high, low = readout_parts(np.array([[1001.0], [-3.0]]), FORMATS["bfloat16"])
-        >>> high.tolist(), low.tolist()
-        ([[1024.0], [-0.0]], [[-23.0], [-3.0]])
-    """
+    """Return U, integers in float64, or two parts of it where a format of factors is too short."""
     if form is None or form.holds(readout):
         return (readout,)
     high = _SPLIT * np.rint(readout / _SPLIT)

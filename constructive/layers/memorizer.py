@@ -24,8 +24,10 @@ from constructive.layers.attention import (
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.record import (
     BuildRecord,
+    FloatLayer,
     Layer,
     TrainedRecord,
+    floats_of,
     memorizer_sheet,
     read_record,
     require_float_layer,
@@ -49,7 +51,7 @@ Made = TypeVar("Made")
 def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) -> None:
     """Write it, whole or not at all. Raises ParameterError for weights that are not floats."""
     written = json.dumps(dataclasses.asdict(record))
-    content = serialized(layer.tensors, {"format": FORM.name, FORM.key: written})
+    content = serialized(floats_of(layer).tensors, {"format": FORM.name, FORM.key: written})
     with replacing(path) as file:
         file.write(content)
 
@@ -68,7 +70,7 @@ def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], 
     return load_tensors(path, FORM, made)
 
 
-def _layer(arrays: dict[str, Array], precision: int) -> Layer:
+def _layer(arrays: dict[str, Array], precision: int) -> FloatLayer:
     after = (arrays[name] for name in ("W_V", "W_O", "W_D"))
     layer = AttentionLayer(*head_weights(arrays), *after)
     if "W_V_corrections" in arrays:
@@ -315,10 +317,10 @@ class Memorizer(Shown):
         """
         layer = require_float_layer(self.layer, "ONNX models")
         require("onnx", extra="onnx", purpose="Memorizer.to_onnx")
-        from constructive.interop import layer_graph  # noqa: PLC0415 - onnx is optional
+        from constructive.interop import onnx_graph  # noqa: PLC0415 - onnx is optional
 
         scalar = self.record.scalar_targets
-        model = layer_graph.model(layer, scalar_targets=scalar, shared_context=shared_context)
+        model = onnx_graph.layer_model(layer, scalar_targets=scalar, shared_context=shared_context)
         with replacing(path) as file:
             file.write(model.SerializeToString())
 

@@ -25,10 +25,6 @@ def drawn_signs(name: str, seed: int, shape: tuple[int, ...]) -> Array:
 
     The n-th entry, in C order, is -1 where the n-th bit of SHAKE-256 of
     "constructive signs 1 NAME SEED" is set, the lowest bit of each byte first.
-
-    Example:
-        >>> drawn_signs("W_Q", 0, (2, 4)).tolist()
-        [[-1.0, 1.0, 1.0, -1.0], [1.0, 1.0, 1.0, 1.0]]
     """
     count = int(np.prod(shape))
     stream = hashlib.shake_256(f"constructive signs 1 {name} {seed}".encode())
@@ -126,12 +122,7 @@ NO_BITS = np.zeros(0, np.uint8)  # Of a formula
 
 
 def integers_of(values: Array) -> Integers | None:
-    """Return the integers that these (n,) are; None where some are not, or are too large.
-
-    Example:
-        >>> integers_of(np.array([1.0, -3.0])).tolist(), integers_of(np.array([0.5]))
-        ([1, -3], None)
-    """
+    """Return the integers that these (n,) are; None where some are not, or are too large."""
     if not (np.abs(values) <= LARGEST).all():
         return None
     numbers = values.astype(np.int64)
@@ -139,12 +130,7 @@ def integers_of(values: Array) -> Integers | None:
 
 
 def parity(numbers: Integers) -> Integers:
-    """Return -1 for numbers below 2^32 with an odd number of binary digits 1, else 1.
-
-    Example:
-        >>> parity(np.array([0, 1, 2, 3])).tolist()
-        [1, -1, -1, 1]
-    """
+    """Return -1 for numbers below 2^32 with an odd number of binary digits 1, else 1."""
     folded = numbers.copy()
     for shift in (16, 8, 4, 2, 1):
         folded ^= folded >> shift
@@ -519,18 +505,7 @@ def packable(tensors: Mapping[str, Array]) -> bool:
 
 
 def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
-    """Store each column of each tensor by the rule that takes the fewest bits.
-
-    Example:
-        >>> signs = np.array([[1.0, -3.0], [-1.0, -3.0]], np.float32)
-        >>> tensors = dict.fromkeys(NAMES, signs) | {"U": np.vstack([signs, signs])}
-        >>> tensors["W_Q"] = tensors["W_K"] = signs[np.newaxis, :, :1]
-        >>> packed = pack(tensors, 0)
-        >>> packed.rules["embedding"]
-        {'shape': [2, 2], 'columns': [[1, 'drawn', 1], [1, 'constant', -3]]}
-        >>> unpack(packed.rules, packed.bits, 0)["U"].tolist()
-        [[1.0, -3.0], [-1.0, -3.0], [1.0, -3.0], [-1.0, -3.0]]
-    """
+    """Store each column of each tensor by the rule that takes the fewest bits."""
     rules: dict[str, Any] = {}
     bits: list[BitArray] = []
     order, count = None, 0
@@ -596,12 +571,7 @@ def _listed(runs: list[Any], name: str, count: int) -> list[tuple[str, tuple[int
 
 
 def order_of(values: Array) -> Integers:
-    """Return the place of each value in the descending order, the first of equal ones first.
-
-    Example:
-        >>> order_of(np.array([2.0, 5.0, 2.0])).tolist()
-        [1, 0, 2]
-    """
+    """Return the place of each value in the descending order, the first of equal ones first."""
     order = np.empty(len(values), np.int64)
     order[np.argsort(-values, kind="stable")] = np.arange(len(values))
     return order

@@ -18,8 +18,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset, fractions
 from constructive.exact.arithmetics import (
@@ -31,9 +29,9 @@ from constructive.exact.arithmetics import (
     matrix_of,
 )
 from constructive.layers.attend import attend, examples
-from constructive.layers.attention import AttentionLayer, HeadShapes, check_targets
-from constructive.support.arrays import Array, private
-from constructive.support.errors import DataError, ParameterError
+from constructive.layers.attention import HeadShapes, check_targets
+from constructive.support.arrays import private
+from constructive.support.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +45,12 @@ class RationalLayer(HeadShapes):
         key_weights: W_K / ln(2), (H, d, d_h)
         readout: U (H d, d_out), with f = U^T z
         in_words: in what numbers the weights are
-        corrections: none, as the readout is exact
-        first_bits: 0, as nothing is enclosed
 
     Raises:
         ParameterError: for what is not an array
 
     Example:
+        >>> import numpy as np
         >>> from fractions import Fraction
         >>> one = np.full((1, 1, 1), Fraction(1))
         >>> layer = RationalLayer(one, one, np.array([[Fraction(1, 2)]]))
@@ -66,8 +63,6 @@ class RationalLayer(HeadShapes):
     readout: Fractions
 
     in_words: ClassVar[str] = "rational weights (W_K in units of ln 2)"
-    corrections: ClassVar[tuple[Array, ...]] = ()
-    first_bits: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         for name, weights in tuple(vars(self).items()):
@@ -77,32 +72,6 @@ class RationalLayer(HeadShapes):
     def target_dim(self) -> int:
         """d_out, the number of entries of the output."""
         return int(self.readout.shape[1])
-
-    @property
-    def tensors(self) -> dict[str, Array]:
-        """Nothing that files hold; raises ParameterError."""
-        raise ParameterError(
-            "a .safetensors file holds floats, not Fractions",
-            witness=type(self).__name__,
-            suggestion="keep the data and the seed, which give the same weights again",
-        )
-
-    @property
-    def leading(self) -> AttentionLayer:
-        """There are no floats, and no need for any; raises ParameterError."""
-        raise ParameterError(
-            "a rational layer has no floats to enclose",
-            witness=type(self).__name__,
-            suggestion="layer(contexts, queries), whose outputs are exact",
-        )
-
-    def with_outputs(self, rng: np.random.Generator) -> "RationalLayer":  # noqa: ARG002
-        """Return the layer itself: it stores the effective readout, and neither W_O nor W_D.
-
-        Args:
-            rng: not needed, as nothing is drawn
-        """
-        return self
 
     def intermediate(self, contexts: object, queries: object) -> Fractions:
         """Return Z, exactly: (T, H d), Fractions.
@@ -145,14 +114,7 @@ class RationalLayer(HeadShapes):
         return array_of(outputs, (len(z), self.target_dim))
 
     def check_fits(self, dataset: RationalDataset | Dataset) -> None:
-        """Refuse a data set whose queries or targets have another size.
-
-        Args:
-            dataset: T examples
-
-        Raises:
-            DataError: unless these have as many entries as the inputs and outputs of the layer
-        """
+        """Refuse a data set whose queries or targets have another size."""
         self._check_width(dataset)
         check_targets(dataset, self.target_dim)
 

@@ -23,20 +23,32 @@ from constructive.support.tables import Sheet, new_table
 #
 # `layer(contexts, queries)` is `layer.intermediate(contexts, queries)` times the effective
 # readout, up to the rounding of its numbers. `max_error` is 0.0 only where outputs equal targets,
-# as it computes. Code that needs plain floats calls `require_float_layer`.
+# as it computes. `in_words` says in what numbers the weights are.
 #
-# Tables, `enclose` and `certify` read four things of all three, beside their shapes:
+# `enclose`, `certify` and files are about layers of floats, one array or a sum of several for W_V
+# (`floats_of`):
 #
-# - `in_words`: in what numbers the weights are
-# - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all; a
-#   `RationalLayer` has none, and raises ParameterError
+# - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all
 # - `corrections`: arrays (H, d, d_v) of float64 that are added to the W_V of `leading`, exactly
 # - `first_bits`: with how many bits enclosures start
 #
-# `float_model`, which exports write down, is of an `AttentionLayer` alone.
+# Exports are of an `AttentionLayer` alone (`require_float_layer`).
 
 
-Layer: TypeAlias = AttentionLayer | ExtendedLayer | RationalLayer
+FloatLayer: TypeAlias = AttentionLayer | ExtendedLayer
+Layer: TypeAlias = FloatLayer | RationalLayer
+
+
+def floats_of(layer: Layer) -> FloatLayer:
+    """Return a layer of floats as it is. Raises ParameterError for a rational one."""
+    if isinstance(layer, RationalLayer):
+        raise ParameterError(
+            "a rational layer holds Fractions, not floats",
+            witness=type(layer).__name__,
+            suggestion="layer(contexts, queries), whose outputs are exact; the data and the seed, "
+            "which give the same weights again, instead of a file",
+        )
+    return layer
 
 
 def require_float_layer(layer: Layer, purpose: str) -> AttentionLayer:
@@ -186,11 +198,7 @@ class BuildRecord:
         return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
 
     def summary(self, layer: Layer) -> str:
-        """Describe a memorizer in a line.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Describe a memorizer in a line."""
         return (
             f"{self.construction}, T={self.num_examples} of {self.capacity}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
@@ -198,19 +206,11 @@ class BuildRecord:
         )
 
     def title(self, layer: Layer) -> str:
-        """Return the title of its table.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the title of its table."""
         return f"{self.construction} heads, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """Return the lines above the heads in its table, as names and texts.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the lines above the heads in its table, as names and texts."""
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
             bound = str(self.capacity)
@@ -248,27 +248,15 @@ class TrainedRecord:
     context_size: ClassVar[int] = 0
 
     def summary(self, layer: Layer) -> str:
-        """Describe a memorizer in a line.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Describe a memorizer in a line."""
         return f"of a {self.source}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
-        """Return the title of its table.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the title of its table."""
         return f"weights of a {self.source}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """Return the lines of its table, as names and texts.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the lines of its table, as names and texts."""
         return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
 
 

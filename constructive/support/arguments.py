@@ -3,7 +3,7 @@
 import math
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from pathlib import Path
 
@@ -75,6 +75,20 @@ def require_known(name: str, value: object, known: Iterable[str]) -> None:
         )
 
 
+def refuse(asked: Mapping[str, object], kind: str, others: Iterable[str] = ()) -> ParameterError:
+    """Return the error about what is asked of a kind that does not take it.
+
+    asked: what that is, in words such as "window=", and its values
+    kind: as users write it, such as "parameters='few'";  others: the same of kinds that do take it
+    """
+    words, values = " and ".join(asked), tuple(asked.values())
+    return ParameterError(
+        f"{kind} does not take {words}",
+        witness=values[0] if len(values) == 1 else values,
+        suggestion=" or ".join([*others, f"no {words}"]),
+    )
+
+
 def require_seed(seed: object) -> None:
     """Raise ParameterError for what is not a non-negative integer."""
     if not is_integer(seed) or operator.index(seed) < 0:  # type: ignore[arg-type] # just asked
@@ -96,10 +110,6 @@ def as_path(path: object) -> Path:
     """Return a string, or an object of a library that stands for a path, as a `Path`.
 
     Raises ParameterError for anything else, and for a name that no file can have.
-
-    Example:
-        >>> as_path("folder/weights.bin").name
-        'weights.bin'
     """
     if isinstance(path, str | os.PathLike):
         name = os.fspath(path)
@@ -113,12 +123,7 @@ def as_path(path: object) -> Path:
 
 
 def physical_memory() -> float:
-    """Return the bytes of memory of this machine; infinity where it does not say.
-
-    Example:
-        >>> physical_memory() > 1e6
-        True
-    """
+    """Return the bytes of memory of this machine; infinity where it does not say."""
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):
@@ -126,16 +131,7 @@ def physical_memory() -> float:
 
 
 def require_memory(what: str, num_bytes: int, suggestion: str) -> None:
-    """Raise ParameterError for arrays that are larger than the memory of this machine.
-
-    Example:
-        >>> require_memory("contexts", 10**18, "fewer examples")
-        Traceback (most recent call last):
-            ...
-        constructive.ParameterError: contexts of 1,000,000,000 GB do not fit into memory
-          witness: 1000000000000000000
-          try: fewer examples
-    """
+    """Raise ParameterError for arrays that are larger than the memory of this machine."""
     if num_bytes > physical_memory():
         size = f"{num_bytes // 10**9:,} GB" if num_bytes < 10**30 else "more than 10^21 GB"
         raise ParameterError(

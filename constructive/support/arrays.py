@@ -27,12 +27,7 @@ _SHORT = "bfloat16", "float8"
 
 
 def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[slice]:
-    """Cut rows into pieces of about one size in memory; a piece has at least one row.
-
-    Example:
-        >>> list(row_chunks(5, 8, chunk_bytes=16))
-        [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
-    """
+    """Cut rows into pieces of about one size in memory; a piece has at least one row."""
     step = max(1, chunk_bytes // max(1, bytes_per_row))
     for start in range(0, total, step):
         yield slice(start, min(start + step, total))
@@ -44,10 +39,6 @@ def as_array(values: object) -> npt.NDArray[Any]:
     Tensors are read as they are now, from wherever they lie; gradients do not flow through it.
     bfloat16 and float8, which numpy does not have, become float32, exactly. Raises one of
     `UNREADABLE`.
-
-    Example:
-        >>> as_array([[1, 2]]).shape
-        (1, 2)
     """
     given: Any = values
     if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
@@ -74,15 +65,7 @@ def readable_array(
 
 
 def private(name: str, values: object) -> npt.NDArray[Any]:
-    """Return a read-only copy as an array; also of what only looks like one, such as a tensor.
-
-    Example:
-        >>> given = np.zeros(2)
-        >>> kept = private("weights", given)
-        >>> given[0] = 1.0
-        >>> kept
-        array([0., 0.])
-    """
+    """Return a read-only copy as an array; also of what only looks like one, such as a tensor."""
     try:
         # Not np.array(values): what converts itself may say that it made a copy, and did not.
         return frozen(as_array(values).copy("K"))
@@ -94,22 +77,12 @@ def private(name: str, values: object) -> npt.NDArray[Any]:
 
 
 def first_place(wrong: Booleans) -> tuple[int, ...]:
-    """Return the index of the first True; there is one.
-
-    Example:
-        >>> first_place(np.array([[False, False], [True, True]]))
-        (1, 0)
-    """
+    """Return the index of the first True; there is one."""
     return tuple(map(int, np.argwhere(wrong)[0]))
 
 
 def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Return float32 or float64, as numpy calls it.
-
-    Example:
-        >>> float_type("float32")
-        dtype('float32')
-    """
+    """Return float32 or float64, as numpy calls it."""
     try:
         kind = np.dtype(dtype)
     except TypeError:
@@ -127,12 +100,6 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a read-only view of an array that nobody else holds, and of its bases.
 
     numpy makes no view writable whose base is not; so the view can be handed out.
-
-    Example:
-        >>> frozen(np.zeros(2)).flags.writeable = True
-        Traceback (most recent call last):
-            ...
-        ValueError: cannot set WRITEABLE flag to True of this array
     """
     held: object = array
     while isinstance(held, np.ndarray):
@@ -154,17 +121,12 @@ class Rebuilt:
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own = {field.name for field in fields(self) if not field.init}  # type: ignore[arg-type] # dataclasses all
-        return type(self), tuple(value for name, value in vars(self).items() if name not in own)
+        given = [field.name for field in fields(self) if field.init]  # type: ignore[arg-type] # dataclasses all
+        return type(self), tuple(vars(self)[name] for name in given)
 
 
 def checked_matrix(name: str, values: object) -> Array:
-    """Read `values` as a finite matrix with at least one entry.
-
-    Example:
-        >>> checked_matrix("vectors", [[1, 2], [3, 4]]).dtype
-        dtype('float64')
-    """
+    """Read `values` as a finite matrix with at least one entry."""
     matrix = checked_array(name, values)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise DataError(
@@ -226,12 +188,7 @@ def _no_numbers(name: str, values: object, kind: np.dtype[Any]) -> DataError:
 
 
 def components(edges: npt.ArrayLike, count: int) -> Integers:
-    """Return the number of the component of each vertex, (count,), by pairs of vertices (2, E).
-
-    Example:
-        >>> components([[0, 1], [1, 3]], 4)
-        array([0, 0, 1, 0])
-    """
+    """Return the number of the component of each vertex, (count,), by pairs of vertices (2, E)."""
     from scipy.sparse import coo_array  # noqa: PLC0415 - a quarter of the time to import all
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 

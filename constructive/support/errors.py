@@ -55,12 +55,7 @@ def _remade(
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it; long ones are cut.
-
-    Example:
-        >>> shown("cat"), shown(10**5000)
-        ("'cat'", 'an integer of 16610 bits')
-    """
+    """Return a value as a message shows it; long ones are cut."""
     if isinstance(value, int) and value.bit_length() > _LONGEST:
         return f"an integer of {value.bit_length()} bits"
     try:
@@ -107,17 +102,10 @@ class MissingExtraError(ConstructiveError, ImportError):
 
 
 # Optional dependencies.
-def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
-    """Import an optional module.
 
-    Example:
-        >>> require("no_such_module", extra="demo", purpose="the demo")
-        Traceback (most recent call last):
-            ...
-        constructive.MissingExtraError: the demo needs no_such_module, which is not installed
-          witness: no_such_module
-          try: pip install ".[demo]" in a checkout of constructive
-    """
+
+def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
+    """Import an optional module."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -127,16 +115,7 @@ def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
 
 
 def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
-    """Import modules that none of our extras brings; what to install for each is its value.
-
-    Example:
-        >>> require_packages({"no_such_module": "no-such-thing"}, purpose="the adapter")
-        Traceback (most recent call last):
-            ...
-        constructive.MissingExtraError: the adapter needs no-such-thing, which is not installed
-          witness: no-such-thing
-          try: pip install no-such-thing
-    """
+    """Import modules that none of our extras brings; what to install for each is its value."""
     for module, package in packages.items():
         try:
             importlib.import_module(module)
@@ -149,29 +128,19 @@ def require_packages(packages: Mapping[str, str], *, purpose: str) -> None:
 
 
 def hint(extra: str) -> str:
-    """Return the command that installs an extra.
-
-    Example:
-        >>> hint("torch")
-        'pip install ".[torch]" in a checkout of constructive'
-    """
+    """Return the command that installs an extra."""
     return f'pip install ".[{extra}]" in a checkout of constructive'
 
 
 # Errors of Python and numpy that data can cause.
+
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def as_ours(error: MemoryError | LinAlgError) -> ConstructiveError:
-    """Return the error that says in three parts what Python and numpy say in one.
-
-    Example:
-        >>> print(as_ours(LinAlgError("SVD did not converge")))
-        an algorithm of linear algebra failed on these numbers
-          witness: SVD did not converge
-          try: entries of data and weights that are closer to 1
-    """
+    """Return the error that says in three parts what Python and numpy say in one."""
     if isinstance(error, ConstructiveError):
         return error
     witness = str(error) or None  # numpy names the array that did not fit
@@ -190,17 +159,7 @@ def as_ours(error: MemoryError | LinAlgError) -> ConstructiveError:
 
 
 def in_three_parts(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let a function raise `OutOfMemoryError` and `PrecisionError` for what numpy raises.
-
-    Example:
-        >>> import numpy as np
-        >>> in_three_parts(np.linalg.inv)([[0.0]])
-        Traceback (most recent call last):
-            ...
-        constructive.PrecisionError: an algorithm of linear algebra failed on these numbers
-          witness: Singular matrix
-          try: entries of data and weights that are closer to 1
-    """
+    """Let a function raise `OutOfMemoryError` and `PrecisionError` for what numpy raises."""
 
     @wraps(function)
     def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:

@@ -81,16 +81,7 @@ class Target(NamedTuple):
 
 
 def require_writable(path: str | Path) -> Target:
-    """Check that a file of this name can be written; worth a call before long work.
-
-    Example:
-        >>> require_writable("/no such folder/weights.bin")
-        Traceback (most recent call last):
-            ...
-        constructive.OutputError: cannot write /no such folder/weights.bin: no such folder
-          witness: /no such folder
-          try: create the folder first, or another path
-    """
+    """Check that a file of this name can be written; worth a call before long work."""
     path = as_path(path)
     name = Path(os.path.realpath(path))
     target = Target(path, name, None)
@@ -105,12 +96,7 @@ def require_writable(path: str | Path) -> Target:
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Return whether two paths are of one file, also by a link; devices are not files.
-
-    Example:
-        >>> same_file(Path("weights.bin"), Path("folder/../weights.bin"))
-        True
-    """
+    """Return whether two paths are of one file, also by a link; devices are not files."""
     try:
         one, other = first.stat(), second.stat()
     except OSError:  # one of them is not there yet
@@ -119,12 +105,7 @@ def same_file(first: Path, second: Path) -> bool:
 
 
 def way_out(error: OSError, otherwise: str = "another path") -> str:
-    """Return what to try where the system refuses: room on a full disk, else what is given.
-
-    Example:
-        >>> way_out(OSError(errno.ENOSPC, "No space left on device"))
-        'free some space there, or a path on another disk'
-    """
+    """Return what to try where the system refuses: room on a full disk, else what is given."""
     full = error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
     return "free some space there, or a path on another disk" if full else otherwise
 
@@ -135,13 +116,6 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     A reader sees the old file or the new one, never half of one, also after an interrupt. The new
     file has the permissions of the old one. A pipe or a device gets all bytes at the end.
-
-    Example:
-        >>> target = Path(tempfile.mkdtemp()) / "weights.bin"
-        >>> with replacing(target) as file:
-        ...     _ = file.write(b"all of it")
-        >>> target.read_bytes()
-        b'all of it'
     """
     target = require_writable(path)
     write = _sent if target.is_stream else _beside
@@ -238,13 +212,6 @@ def replacing_folder(path: str | Path, names: Sequence[str]) -> Iterator[Path]:
 
     An old folder is replaced only if it holds nothing but files of these names. A reader sees the
     old folder, none for an instant, or the new one, and never half of one.
-
-    Example:
-        >>> target = Path(tempfile.mkdtemp()) / "data"
-        >>> with replacing_folder(target, ["a.txt"]) as folder:
-        ...     _ = (folder / "a.txt").write_text("all of it")
-        >>> [file.name for file in target.iterdir()]
-        ['a.txt']
     """
     path = as_path(path)
     real = _real(path)
@@ -350,15 +317,7 @@ def read_file(path: str | Path) -> bytes:
 
 @contextmanager
 def reading(path: str | Path, what: str, written_by: str) -> Iterator[bytes]:
-    """Read a file; what its content then makes a reader raise becomes a FormatError.
-
-    Example:
-        >>> with reading(__file__, "a number", "print") as content:
-        ...     number = int(content)
-        Traceback (most recent call last):
-            ...
-        constructive.FormatError: ...reading.py is not a number: invalid literal ...
-    """
+    """Read a file; what its content then makes a reader raise becomes a FormatError."""
     content = read_file(path)
     try:
         yield content
@@ -374,14 +333,7 @@ GZIP = 16 + zlib.MAX_WBITS  # What zlib calls the header of gzip
 
 
 def unpacked(content: bytes, most: int, header: int = zlib.MAX_WBITS) -> bytes:
-    """Return what zlib or gzip packed; raise ValueError for what is damaged, or more than `most`.
-
-    Example:
-        >>> unpacked(zlib.compress(bytes(1 << 20)), 1 << 10)
-        Traceback (most recent call last):
-            ...
-        ValueError: what it packs is cut off, more than 1024 bytes, or followed by something else
-    """
+    """Return what zlib or gzip packed; ValueError for what is damaged, or more than `most`."""
     reader = zlib.decompressobj(header)
     try:
         made = reader.decompress(content, most + 1)

@@ -112,16 +112,7 @@ def _elsewhere(
 
 
 def require_executor(executor: object) -> None:
-    """Check what was given as an executor.
-
-    Example:
-        >>> require_executor(4)
-        Traceback (most recent call last):
-            ...
-        constructive.ParameterError: executor=4 is not a concurrent.futures.Executor
-          witness: int
-          try: a ProcessPoolExecutor, or client.get_executor() of a dask Client
-    """
+    """Check what was given as an executor."""
     if not isinstance(executor, Executor):
         raise ParameterError(
             f"executor={executor!r} is not a concurrent.futures.Executor",
@@ -132,13 +123,7 @@ def require_executor(executor: object) -> None:
 
 @contextmanager
 def shared(arrays: Arrays, folder: Path | None = None) -> Iterator[str]:
-    """Write arrays to a folder of their own, and remove it in the end.
-
-    Example:
-        >>> with shared({"order": np.arange(3)}) as place:
-        ...     arrays_at(place)["order"].tolist()
-        [0, 1, 2]
-    """
+    """Write arrays to a folder of their own, and remove it in the end."""
     place = None
     try:
         try:

@@ -33,21 +33,12 @@ def progress_to(listener: Progress | None) -> Iterator[None]:
 
 
 def report(step: str, done: int, total: int) -> None:
-    """Tell the listener of this context, if there is one, what has been done.
-
-    Example:
-        >>> report("solve", 1, 2)
-    """
+    """Tell the listener of this context, if there is one, what has been done."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(step, done, total)
 
 
 def listened() -> bool:
-    """Return whether this context has a listener.
-
-    Example:
-        >>> listened()
-        False
-    """
+    """Return whether this context has a listener."""
     return _LISTENER.get() is not None

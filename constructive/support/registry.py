@@ -11,11 +11,6 @@ class Registry(Mapping[str, Entry]):
     """Things by name; the names are known before anything is imported.
 
     A new kind is a file, and a line among the homes.
-
-    Example:
-        >>> numbers = Registry({"pi": "math:pi"})
-        >>> list(numbers), numbers["pi"]
-        (['pi'], 3.141592653589793)
     """
 
     def __init__(self, homes: dict[str, str]) -> None:

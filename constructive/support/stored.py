@@ -52,16 +52,7 @@ class StoredArray:
 
     @classmethod
     def at(cls, path: str | Path) -> "StoredArray":
-        """Read the header of a file, and compare its size with that.
-
-        Example:
-            >>> import tempfile
-            >>> path = Path(tempfile.mkdtemp()) / "contexts.npy"
-            >>> np.save(path, np.arange(6.0).reshape(3, 2))
-            >>> stored = StoredArray.at(path)
-            >>> stored.shape, stored.rows(np.array([2, 0])).tolist()
-            ((3, 2), [[4.0, 5.0], [0.0, 1.0]])
-        """
+        """Read the header of a file, and compare its size with that."""
         path = Path(path).absolute()
 
         def refuse(problem: str, witness: object, suggestion: str = _WRITE_ANEW) -> FormatError:
@@ -156,18 +147,10 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
 
 
 # The SHA-256 of arrays, as certificates have it.
-class Fingerprint:
-    """SHA-256 of arrays: for each its name, dtype and shape as a line, then its bytes, in C order.
 
-    Example:
-        >>> whole, blocks = Fingerprint(), Fingerprint()
-        >>> whole.add("targets", np.array([1.0, 2.0]))
-        >>> blocks.begin("targets", np.dtype("f8"), (2,))
-        >>> for block in ([1.0], [2.0]):
-        ...     blocks.block(np.array(block))
-        >>> whole.digest() == blocks.digest()
-        True
-    """
+
+class Fingerprint:
+    """SHA-256 of arrays: of each its name, dtype and shape as a line, and its bytes, in C order."""
 
     def __init__(self) -> None:
         self._hashed = hashlib.sha256()
@@ -192,12 +175,7 @@ class Fingerprint:
 
 
 def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return the `Fingerprint` of whole arrays, by their names in files.
-
-    Example:
-        >>> fingerprint({"targets": np.array([1.0])}).hex()[:16]
-        'fd807a0555012eb8'
-    """
+    """Return the `Fingerprint` of whole arrays, by their names in files."""
     hashed = Fingerprint()
     for name, array in arrays.items():
         hashed.add(name, array)
@@ -205,19 +183,15 @@ def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
 
 
 # Arrays in .safetensors files.
+
+
 Made = TypeVar("Made")
 
 _LENGTH = 8  # Bytes that say how long the header is; and what its end is a multiple of
 
 
 def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    """Return the content of a .safetensors file.
-
-    Example:
-        >>> content = serialized({"weights": np.zeros(1)}, {"b": "2", "a": "1"})
-        >>> content[8:44]
-        b'{"__metadata__": {"a": "1", "b": "2"'
-    """
+    """Return the content of a .safetensors file."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     content = save(arrays, metadata=dict(metadata))
     stop = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
@@ -237,14 +211,7 @@ class Form(NamedTuple):
 
 
 def require_only(found: Mapping[str, Array], known: Mapping[str, Array]) -> None:
-    """Raise ValueError for tensors that a reader leaves out: weights of another kind of layer.
-
-    Example:
-        >>> require_only({"W_Q": np.eye(2), "slopes": np.ones(3)}, {"W_Q": np.eye(2)})
-        Traceback (most recent call last):
-            ...
-        ValueError: it has tensors that are not known: slopes
-    """
+    """Raise ValueError for tensors that a reader leaves out: weights of another kind of layer."""
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise ValueError(f"it has tensors that are not known: {', '.join(unknown)}")

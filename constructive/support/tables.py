@@ -12,12 +12,7 @@ from rich.table import Table
 
 
 def new_table(*headings: str, left: Collection[str] | None = None, fold: bool = False) -> Table:
-    """Return a table without lines and rows.
-
-    Example:
-        >>> [column.justify for column in new_table("name", "number", left=("name",)).columns]
-        ['left', 'right']
-    """
+    """Return a table without lines and rows."""
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         table.add_column(
@@ -29,14 +24,7 @@ def new_table(*headings: str, left: Collection[str] | None = None, fold: bool = 
 
 
 def lines(table: Table, width: int) -> list[str]:
-    """Return the lines of a table, at most `width` characters each, without colours or markup.
-
-    Example:
-        >>> table = new_table("head")
-        >>> table.add_row("[0]")
-        >>> lines(table, 80)
-        ['head', '[0]']
-    """
+    """Return the lines of a table, at most `width` characters each, without colours or markup."""
     text = io.StringIO()
     console = Console(file=text, width=width, color_system=None, legacy_windows=False, markup=False)
     console.print(table)
@@ -45,21 +33,7 @@ def lines(table: Table, width: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A title, a few named facts and a table: what an object shows of itself.
-
-    Example:
-        >>> table = Table(box=None, pad_edge=False, show_header=False)
-        >>> table.add_row("0", "a < b")
-        >>> sheet = Sheet("Layer", (("heads", "H = 3"),), table)
-        >>> print(sheet.text(80))
-        Layer
-          heads  H = 3
-        <BLANKLINE>
-          0  a < b
-        >>> print(sheet.html())  # doctest: +ELLIPSIS
-        <div><b>Layer</b>
-        <table><tr><th style="text-align:left">heads</th><td style="text-align:left">H = 3</td>...
-    """
+    """A title, a few named facts and a table: what an object shows of itself."""
 
     title: str
     facts: tuple[tuple[str, str], ...]

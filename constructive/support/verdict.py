@@ -10,12 +10,7 @@ import numpy.typing as npt
 
 
 def no_boolean(what: str, instead: str) -> TypeError:
-    """Return the error for a use of something with three values as a Boolean.
-
-    Example:
-        >>> no_boolean("a verdict", "`is Verdict.PROVED`")
-        TypeError('a verdict has three values; ask `is Verdict.PROVED`')
-    """
+    """Return the error for a use of something with three values as a Boolean."""
     return TypeError(f"{what} has three values; ask {instead}")
 
 
@@ -91,10 +86,5 @@ class Claim:
 
 
 def pack(integers: npt.ArrayLike) -> str:
-    """Return integers in 0, ..., 2^32 - 1 as text: little-endian, four bytes each, base64.
-
-    Example:
-        >>> pack([1, 258])
-        'AQAAAAIBAAA='
-    """
+    """Return integers in 0, ..., 2^32 - 1 as text: little-endian, four bytes each, base64."""
     return base64.b64encode(np.asarray(integers).astype("<u4").tobytes()).decode()

@@ -1,8 +1,9 @@
 """The theorems of this package beside other published bounds for memorization.
 
-Counts are of the parameters that suffice for T = N examples with one real label each. Bounds
-which a paper states up to constants or logarithms are not evaluated: their order is given. Networks
-on vectors take all of an example as their input, D = (n + 1) d numbers.
+Bounds are rows of `published.toml`, read here. Counts are of the parameters that suffice for T = N
+examples with one real label each. Bounds which a paper states up to constants or logarithms are not
+evaluated: their order is given. Networks on vectors take all of an example as their input,
+D = (n + 1) d numbers.
 
 The models differ in what they are, in what they ask of the data and in what a label is, so that
 the table compares statements, not merits. Where every two queries differ, as under Assumption 1
@@ -13,9 +14,15 @@ No smooth family of fewer than N parameters reaches all real labels of N example
 measure zero (Sard). Orders below N are of labels from a finite set, or of weights with many digits.
 """
 
+import ast
+import functools
 import math
-from collections.abc import Iterator
+import operator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
 
 from constructive.support import tables
 from constructive.support.arguments import require_positive
@@ -50,37 +57,6 @@ class PublishedBound:
     units: tuple[int, ...] = ()
 
 
-# The fields of a `PublishedBound`; units are those that the count would be of.
-_Row = tuple[str, int | None, tuple[int, ...], str, str, str]
-
-# Transformers with feed-forward layers, and other labels: networks, orders, data, sources.
-_TRANSFORMERS = (
-    ("transformer of many layers", "O~(d + n + sqrt(n N)), n labels a sequence",
-     "separated tokens", "Kim, Kim, Mozafari, ICLR 2023"),
-    ("one attention layer of rank one, and a feed-forward layer",
-     "O(n N d + d^2), n labels a sequence", "separated tokens",
-     "Kajitsuka, Sato, ICLR 2024"),
-    ("one attention layer, and feed-forward layers",
-     "O~(sqrt(N)), or O~(sqrt(n N)) for n labels a sequence; necessary up to logarithms, "
-     "the second with hardmax",
-     "separated tokens, labels from a finite set", "Kajitsuka, Sato, ICLR 2025"),
-    ("one attention layer, no feed-forward layer", "H d_h + d associations of H heads",
-     "sequences of a vocabulary, next tokens as labels",
-     "Dana, Pydi, Chevaleyre, AISTATS 2025"),
-    ("one transformer layer, real-analytic activation, not polynomial",
-     "Theta((V - 1) N) for next-token distributions of a vocabulary of V",
-     "different sequences",
-     "Madden, Fox, Thrampoulidis, IEEE Trans. Inf. Theory 2025 (arXiv 2405.13718)"),
-    ("one attention layer, and a feed-forward layer",
-     "O~(N) for N facts, in attention or in the feed-forward layer",
-     "facts of subject, relation and answer; random embeddings",
-     "Nichani, Lee, Bietti, ICLR 2025"),
-    ("transformer of O(N) blocks", "O(d N) for vectors of d as labels, whatever n is",
-     "different sequences, d >= 2",
-     "Alcalde, Fantuzzi, Zuazua, 2025 (arXiv 2502.02270)"),
-)  # fmt: skip
-
-
 def published_bounds(
     *, num_examples: int, context_size: int, width: int
 ) -> tuple[PublishedBound, ...]:
@@ -101,99 +77,62 @@ def published_bounds(
         (3861, 'H(3d + 1) + 1, H = (N - 1)/(n - 1)', (20,))
     """
     require_positive(num_examples=num_examples, context_size=context_size, width=width)
-    orders = (
-        (model, None, (), formula, data, source) for model, formula, data, source in _TRANSFORMERS
-    )
-    rows: tuple[_Row, ...] = (
-        *_one_attention_layer(num_examples, context_size, width),
-        *orders,
-        *_networks_on_vectors(num_examples, (context_size + 1) * width),
-    )
-    return tuple(
-        PublishedBound(model, count, formula, data, source, () if count is None else units)
-        for model, count, units, formula, data, source in rows
-    )
+    sizes = {"N": num_examples, "n": context_size, "d": width, "D": (context_size + 1) * width}
+    sizes["H"] = heads_needed(num_examples, context_size=context_size)
+    return tuple(_bound(row, sizes) for row in _rows())
 
 
-def _one_attention_layer(total: int, size: int, width: int) -> tuple[_Row, ...]:
-    """Theorem 1 and what this package has beyond it."""
-    heads = heads_needed(total, context_size=size)
-    ranked = size <= width  # else no context has rank n
-    own = size > 1 and (width > 1 or total == 1)  # where Theorem 10 holds some number of heads
-    more = max(1, -(-(total - 1) // max(1, width - 1)))
-    full = -(-total // width)
-    saturated, narrow, spans = (
-        parameter_count(num_heads=h, width=width, head_dim=k, value_dim=1, target_dim=1)
-        for h, k in ((heads, size), (heads, 1), (more, 1))
-    )
-    kruskal = "every n queries independent (all, if N < n), contexts of rank n"
-    return (
-        ("one attention layer, d_h = n", saturated if ranked else None, (heads,),
-         "H(2dn + d + 1) + 1, H = (N - 1)/(n - 1)", kruskal,
-         "Mahdavi, Liao, Thrampoulidis, ICLR 2024, Theorem 1"),
-        ("one attention layer, d_h = 1", narrow if ranked else None, (heads,),
-         "H(3d + 1) + 1, H = (N - 1)/(n - 1)", kruskal, "Theorem 2 of this package"),
-        ("one attention layer, d_h = 1", spans if own else None, (more,),
-         "H(3d + 1) + 1, H = (N - 1)/(d - 1)",
-         "every d queries independent (all, if N < d), almost all contexts of n >= 2 tokens",
-         "Theorem 10 of this package"),
-        ("one attention layer, W_h = c_h k q^T",
-         full * (width + 1) + 2 * width if size > 1 else None, (full,),
-         "Hd + 2d + H, H = N/d; N are needed for real labels",
-         "queries not zero, almost all contexts of n >= 2 tokens",
-         "Theorems 9 and 11 of this package"),
-    )  # fmt: skip
+@functools.cache
+def _rows() -> list[Any]:
+    path = files("constructive.theory") / "published.toml"
+    rows: list[Any] = tomllib.loads(path.read_text("utf-8"))["bound"]
+    return rows
 
 
-def _networks_on_vectors(total: int, inputs: int) -> tuple[_Row, ...]:
-    """Networks on D numbers; layers are counted without that of the inputs."""
-    threshold = -(-total // inputs)
-    relu, smooth = 4 * threshold, 2 * threshold
-    first, second = three_layer_widths(total, inputs)
-    return (
-        ("one threshold unit", inputs + 1 if total <= inputs + 1 else None, (1,),
-         "D + 1 for N <= D + 1; at N = 2(D + 1) half of all labellings",
-         "general position, labels of two values", "Cover, IEEE Trans. Electronic Computers 1965"),
-        ("two layers, thresholds", threshold * (inputs + 2), (threshold,), "ceil(N/D) units",
-         "general position, labels of two values", "Baum, J. Complexity 1988"),
-        ("two layers, ReLU", 2 * total + inputs, (total,), "2N + D, with shared weights",
-         "different inputs", "Zhang et al., ICLR 2017, Theorem 1"),
-        ("two layers, ReLU", relu * (inputs + 2), (relu,), "4 ceil(N/D) units",
-         "general position", "Bubeck, Eldan, Lee, Mikulincer, NeurIPS 2020"),
-        ("two layers, activation real-analytic at a point", smooth * (inputs + 2), (smooth,),
-         "m even, m D >= 2N units", "almost all inputs; no polynomial of low degree",
-         "Madden, Thrampoulidis, SIAM J. Math. Data Sci. 2024 (arXiv 2308.02001)"),
-        ("three layers, ReLU", first * (inputs + 1 + second) + 2 * second + 1, (first, second),
-         "4 floor(d_1/4) floor(d_2/4) >= N units", "different inputs, bounded labels",
-         "Yun, Sra, Jadbabaie, NeurIPS 2019"),
-        ("deep thresholds", None, (), "O~(exp(1/s^2)(D + sqrt(N)) + N)",
-         "inputs on a sphere with distances >= s, labels of two values",
-         "Vershynin, SIAM J. Math. Data Sci. 2020, as stated by Rajput et al."),
-        ("deep thresholds", None, (), "O~(D/s + N), with O~(1/s + sqrt(N)) units",
-         "inputs with distances >= s, labels of two values",
-         "Rajput, Sreenivasan, Papailiopoulos, Karbasi, NeurIPS 2021"),
-        ("deep ReLU", None, (), "O~(N^(2/3))", "separated inputs, labels from a finite set",
-         "Park, Lee, Yun, Shin, COLT 2021"),
-        ("deep ReLU", None, (), "O~(sqrt(N))", "separated inputs, labels from a finite set",
-         "Vardi, Yehudai, Shamir, ICLR 2022"),
-    )  # fmt: skip
+def _bound(row: Mapping[str, Any], sizes: Mapping[str, int]) -> PublishedBound:
+    """Return a row of the file for these sizes."""
+    said = row["model"], row["formula"], row["data"], row["source"]
+    if "parameters" not in row or not _value(row.get("holds", "True"), sizes):
+        return PublishedBound(said[0], None, *said[1:])
+    names, units = dict(sizes), []
+    for number, unit in enumerate(row["units"], start=1):
+        units.append(_value(unit, names))
+        names[f"m_{number}"] = units[-1]
+    names["m"] = units[0]
+    return PublishedBound(said[0], _value(row["parameters"], names), *said[1:], tuple(units))
 
 
-def three_layer_widths(num_examples: int, inputs: int) -> tuple[int, int]:
-    """Return widths with 4 floor(d_1/4) floor(d_2/4) >= N, and about the fewest weights.
+_OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.Eq: operator.eq,
+    ast.And: lambda a, b: a and b, ast.Or: lambda a, b: a or b,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    "ceil": lambda a, b: -(-a // b), "isqrt": math.isqrt, "max": max,
+}  # fmt: skip
 
-    With d_1 = 4a and d_2 = N/a the weights are 4N + 4a(D + 1) + 2N/a, least for a near
-    sqrt(N/(2(D + 1))).
 
-    Source: Yun, Sra and Jadbabaie, *Small ReLU networks are powerful memorizers* (NeurIPS 2019),
-    Theorem 3.1, for one output.
+def _value(expression: str, names: Mapping[str, int]) -> int:
+    """Evaluate arithmetic in integers, of which `published.toml` says what it may hold."""
 
-    Example:
-        >>> three_layer_widths(621, inputs=2112), three_layer_widths(10**6, inputs=10)
-        ((4, 624), (852, 4696))
-    """
-    quarter = max(1, math.isqrt(num_examples // (2 * (inputs + 1))))
-    return 4 * quarter, 4 * -(-num_examples // (4 * quarter))
+    def value(node: ast.AST) -> int:
+        match node:
+            case ast.Constant(int(number)):
+                return number
+            case ast.Name(name):
+                return names[name]
+            case (
+                ast.BinOp(left, op, right)
+                | ast.Compare(left, [op], [right])
+                | ast.BoolOp(op, [left, right])
+            ):
+                return _OPERATIONS[type(op)](value(left), value(right))
+            case ast.Call(ast.Name(name), arguments):
+                return _FUNCTIONS[name](*map(value, arguments))
+        raise ValueError(f"{expression!r} is not arithmetic that a bound may have")
+
+    return value(ast.parse(expression, mode="eval").body)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from constructive import DataError, ParameterError, generators
 from constructive.exact import dyadic
-from constructive.theory.assumptions import kruskal, kruskal_rank, sampling
+from constructive.theory import assumptions as sampling
+from constructive.theory import kruskal
+from constructive.theory.kruskal import kruskal_rank
 
 
 def true_rank(vectors):

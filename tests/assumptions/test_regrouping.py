@@ -8,8 +8,8 @@ import pytest
 from constructive import Dataset, Verdict, assumptions, build_memorizer, certify, generators
 from constructive.exact import dyadic
 from constructive.support.errors import CapacityError, ParameterError
-from constructive.theory.assumptions.regrouping import SEARCHES
 from constructive.theory.bounds import group_sizes
+from constructive.theory.regrouping import SEARCHES
 
 
 def wide(contexts, *, tokens):

@@ -18,7 +18,8 @@ import numpy as np
 
 from constructive import Dataset, assumptions, exact_capacity, generators, saturated_capacity
 from constructive.exact import dyadic
-from constructive.theory.assumptions import kruskal, kruskal_rank
+from constructive.theory import kruskal
+from constructive.theory.kruskal import kruskal_rank
 
 COUNT, WIDTH, WANTED = 10_000, 64, 32
 WIDE = (4_000, 384), (10_000, 768)

@@ -23,7 +23,7 @@ from constructive import build_memorizer, certify, generators
 from constructive.certificates.claims import pairs
 from constructive.constructions import paired_heads, paired_search
 from constructive.constructions.multihead.assumptions import Assumptions
-from constructive.constructions.multihead.directions import KeyDirection
+from constructive.constructions.multihead.heads import KeyDirection
 
 SIZE, WIDTH = 32, 64
 

@@ -18,14 +18,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "programs"))
 
 import beyond
 from cases import decoder_case, layer_case, share
 from climbing import climb
+from emulated import choices, drawn
 
 from constructive.exact.float_model import MODELS
-from constructive.layers.programs import choices, drawn
 
 EACH = 10
 """Programs on a case."""

@@ -11,9 +11,8 @@ import time
 import numpy as np
 
 from constructive import build_memorizer, generators
-from constructive.instances.memorized import leaves
+from constructive.instances.memorized import largest_proved, leaves, nearest_witness
 from constructive.instances.network import network_of
-from constructive.instances.radii import largest_proved, nearest_witness
 
 SIZES = [(7, 3, 5, 3), (25, 4, 8, 8), (61, 8, 16, 10)]
 CONSTRUCTIONS = ["saturated", "rank_one", "generic"]

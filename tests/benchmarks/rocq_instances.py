@@ -17,10 +17,10 @@ from unittest import mock
 import numpy as np
 
 from constructive import Dataset, build_memorizer, certify, generators, upper_bound_certificate
+from constructive.certificates.rocq import compiling as rocq
 from constructive.certificates.rocq import error, impossible, rank
 from constructive.certificates.rocq.confirm import confirm, gigabytes
 from constructive.certificates.rocq.definitions import write
-from constructive.theory import rocq
 
 RANKS = [  # T, n, d, H, construction, contexts
     (7, 3, 5, 3, "saturated", "own"),

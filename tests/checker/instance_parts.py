@@ -5,7 +5,7 @@ import onnx
 from onnx import numpy_helper
 
 from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property
-from constructive.instances.vnnlib import version_1
+from constructive.instances.properties import version_1
 
 NOT_NEGATIVE = ((Atom([1.0], 0.0),),)
 

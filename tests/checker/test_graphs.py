@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from constructive.instances import Atom, Box, Head, Network, Property
+from constructive.instances.properties import version_1, version_2
 from constructive.instances.rounding import output_rounding
-from constructive.instances.vnnlib import version_1, version_2
 
 BASE = network()
 FIRST = ((Atom([1.0, 0.0], 0.0),),)

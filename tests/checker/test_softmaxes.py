@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from instance_parts import graph_bytes, network, problem, unit_box
 
 from constructive.instances import Atom, Box, Head, Network, Property
-from constructive.instances.proof import Witness
-from constructive.instances.proof import text_of as text
+from constructive.instances.instance import Witness
+from constructive.instances.properties import text_of as text
 
 ONE = ((0, 1),)
 

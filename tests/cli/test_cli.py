@@ -25,11 +25,10 @@ def test_options_of_build_reach_the_construction(run, tmp_path):
     run("generate", "shared", "-T", 13, "-n", 4, "-d", 6, "--target-dim", 2, "--seed", 5)
     run(
         "build", "data.npz", "-H", 4, "--head-dim", 2, "--value-dim", 3, "--seed", 7,
-        "--construction", "rank_one", "--shared-keys",
+        "--construction", "rank_one",
     )  # fmt: skip
     memorizer = Memorizer.load(tmp_path / "memorizer.safetensors")
     assert memorizer.record.construction == "rank_one"
-    assert memorizer.record.shared_keys
     assert memorizer.record.seed == 7
     assert (memorizer.layer.head_dim, memorizer.layer.value_dim) == (2, 3)
 
@@ -42,9 +41,9 @@ def test_options_of_build_reach_the_construction(run, tmp_path):
             ["--heads", 5, "--construction", "saturated"],
             "CapacityError: 19 examples are too many for 5 saturated heads",
         ),
-        (["--heads", 0], "ParameterError: --heads 0"),
+        (["--heads", 0], "num_heads is the option --heads"),
         (["--heads", 6, "--construction", "magic"], "'magic'"),
-        (["--heads", 6, "--value-dim", 0], "ParameterError: --value-dim 0"),
+        (["--heads", 6, "--value-dim", 0], "ParameterError: value_dim=0"),
         (["--heads"], "requires an argument"),
     ],
 )
@@ -79,7 +78,7 @@ def test_a_name_with_another_ending_says_what_it_will_be(program):
 
 
 def test_more_processes_than_any_machine_has(run, tmp_path):
-    for words in (["build", "data.npz"], ["instances", "-o", "folder"]):
+    for words in (["build", "data.npz"], ["instances", "make", "-o", "folder"]):
         assert "1024" in run(*words, "--jobs", 10**21, status=2)
     assert not list(tmp_path.iterdir())
 
@@ -177,7 +176,7 @@ def test_a_build_keeps_finished_pairs(program, tmp_path):
     build = ("build", "small.npz", "--heads", 12, "--checkpoint", "kept")
     refused = program(*build)
     assert refused.returncode == 2
-    assert "--construction paired, or no --checkpoint" in refused.stderr
+    assert "construction='paired', or no checkpoint=" in refused.stderr
     for name in ("first", "second"):
         done = program(*build, "--construction", "paired", "-o", f"{name}.safetensors")
         assert done.returncode == 0
@@ -199,4 +198,4 @@ def test_more_processes_build_and_prove_the_same(program, tmp_path):
         assert files[0] == files[1]
     refused = program("build", "data", "--construction", "rank_one", "--jobs", 2, "-o", "3.st")
     assert refused.returncode == 2
-    assert "is not built in pieces, and has no --jobs" in refused.stderr
+    assert "executor is the option --jobs" in refused.stderr

@@ -112,7 +112,7 @@ def test_the_checker_refuses_a_spoilt_folder(run, tmp_path):
 WRITE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from constructive.cli import common
+from constructive.cli import program as entry
 from constructive.data import generators
 
 draw, calls = generators.write_folder, []
@@ -127,7 +127,7 @@ def interrupted(path, shape, dtype, blocks, others):
 generators.write_folder = interrupted
 import sys
 sys.argv = "constructive generate uniform -T 61 -n 4 -d 12 -o data {force}".split()
-common.main()
+entry.main()
 """
 
 

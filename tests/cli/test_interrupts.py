@@ -23,7 +23,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 WORK = """
 import signal, sys
 import constructive
-from constructive.cli import common
+from constructive.cli import program as entry
 from constructive.support.progress import report
 
 def interrupted(*arguments, **options):
@@ -32,7 +32,7 @@ def interrupted(*arguments, **options):
 
 constructive.{function} = interrupted
 sys.argv = "constructive {command}".split()
-common.main()
+entry.main()
 """
 BUILD = WORK.format(
     function="build_memorizer", command="build data.npz --heads 8 -o weights.safetensors"
@@ -41,10 +41,10 @@ RECITE = WORK.format(function="build_decoder", command="recite data.npz --unit b
 
 WRITE = """
 import signal
-from constructive.cli import common
+from constructive.cli import program as entry
 from constructive.support.files import replacing
 
-@common.app.command()
+@entry.app.command()
 def write():
     with replacing("half.bin") as file:
         file.write(b"half")
@@ -52,7 +52,7 @@ def write():
 
 import sys
 sys.argv = ["constructive", "write"]
-common.main()
+entry.main()
 """
 
 
@@ -74,20 +74,20 @@ def test_an_interrupt_leaves_nothing(tmp_path, code, name):
 JOBS = """
 import os, sys, time
 from pathlib import Path
-from constructive.cli import common
+from constructive.cli import program as entry
 from constructive.support.parallel import ordered_map
 
 def work(index):
     Path(f"worker-{os.getpid()}").touch()
     time.sleep(300)
 
-@common.app.command()
+@entry.app.command()
 def wait():
-    with common.processes(2) as executor, common.progress_bar():
+    with entry.processes(2) as executor, entry.progress_bar():
         ordered_map(work, range(9), executor=executor, step="wait")
 
 sys.argv = ["constructive", "wait"]
-common.main()
+entry.main()
 """
 
 

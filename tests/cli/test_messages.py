@@ -93,7 +93,7 @@ def test_more_examples_than_any_weights_hold_come_before_assumptions(program, tm
     data.save(tmp_path / "shared.npz")
     found = program("build", "shared.npz", "--heads", 3)
     assert "94 examples are too many for 3 heads, whatever their weights are" in found.stderr
-    assert "try: --heads 5" in found.stderr
+    assert "num_heads is the option --heads" in found.stderr
     found = program("build", "shared.npz", "--heads", 5)  # n > d: no saturated heads
     assert "PrecisionError: float64 cannot carry this readout" in found.stderr
     assert "saturated" not in found.stderr

@@ -189,8 +189,12 @@ def test_standard_output_is_for_one_file(words, option):
 @pytest.mark.parametrize(
     ("words", "given", "roles"),
     [
-        ("sequence build", {"output": "a", "data": "a"}, "--save-data and --output"),
-        ("sequence build", {"data": "a.png", "picture": "./a.png"}, "--picture and --save-data"),
+        ("sequence build", {"output": "a", "save_data": "a"}, "--save-data and --output"),
+        (
+            "sequence build",
+            {"save_data": "a.png", "picture": "./a.png"},
+            "--picture and --save-data",
+        ),
     ],
 )
 def test_two_outputs_are_two_files(folder, words, given, roles):
@@ -201,7 +205,7 @@ def test_two_outputs_are_two_files(folder, words, given, roles):
 
 def test_two_new_outputs_by_a_link(folder):
     (folder / "link").symlink_to("new")
-    given = arguments(WRITING["sequence build"], output="new", data="link")
+    given = arguments(WRITING["sequence build"], output="new", save_data="link")
     assert "--save-data and --output are one file" in refusal("sequence build", *given)
 
 

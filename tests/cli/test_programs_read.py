@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from test_outputs import COMMANDS
 
-from constructive import Dataset, __version__
-from constructive.cli import common, theory
-from constructive.theory.assumptions.regrouping import SEARCHES
+from constructive import __version__
+from constructive.cli import program as entry
 
 
 @pytest.fixture
@@ -55,49 +54,8 @@ def test_two_documents_on_standard_output_are_refused(program):
     assert done.stdout == ""
 
 
-@pytest.mark.usefixtures("data")
-def test_what_is_known_of_data_as_json(document, tmp_path):
-    said = document("explain", "data.npz", "--heads", 3)
-    assert (said["num_heads"], said["chosen"]) == (3, "saturated")
-    by_name = {each["construction"]: each for each in said["constructions"]}
-    assert by_name["saturated"]["capacity"] == 7
-    assert by_name["saturated"]["refusal"] is None
-    assert by_name["paired"]["capacity"] is None
-    assert "7 examples" in by_name["paired"]["refusal"]
-    said = document("assumptions", "data.npz", "--heads", 3, "--subsets", 100)
-    assert [said[key] for key in ("assumption_1", "assumption_2", "grouping")] == ["PROVED"] * 3
-    assert [estimate["subsets"] for estimate in said["estimates"]] == [100, 100]
-    said = document("exact-capacity", "data.npz", "--heads", 2, "--head-dim", 2)
-    assert said["results"] == [{"head_dim": 2, "theorem_1": 3, "lower": 7, "upper": 7}]
-    said = document("exact-capacity", "data.npz")
-    assert (said["num_heads"], said["enough"], said["no_fewer"]) == (2, "PROVED", "PROVED")
-    same = Dataset(np.ones((7, 3, 5)), np.ones((7, 5)), np.zeros(7))
-    same.save(tmp_path / "same.npz")
-    said = document("assumptions", "same.npz", "--subsets", 10, status=1)
-    assert said["assumption_2"] == said["grouping"] == "REFUTED"
-    assert said["dependent_contexts"] == list(range(7))
-
-
-def test_capacity_as_json(document, run):
-    sizes = "-T", 621, "-n", 32, "-d", 64
-    said, text = document("capacity", *sizes), run("capacity", *sizes)
-    first = said["theorems"][0]
-    assert (first["theorem"], first["num_heads"]) == ("Theorem 2", 20)
-    for need in said["theorems"]:
-        assert f"{need['parameters']:,}" in text
-    assert said["published"][0]["model"] in text
-    said = document("capacity", "-T", 10**15, "-n", 32, "-d", 64)  # which takes no memory
-    assert said["theorems"][0]["capacity"] >= 10**15
-
-
-@pytest.mark.usefixtures("data")
-def test_bad_input_leaves_standard_output_empty(program):
-    done = program("assumptions", "none.npz", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
-
-
 def test_quiet_commands_say_nothing(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(common, "_SILENCE", 0.0)
+    monkeypatch.setattr(entry, "_SILENCE", 0.0)
     for command in (
         ["generate", "uniform", "-T", 7, "-n", 3, "-d", 5],
         ["build", "data.npz", "--heads", 3],
@@ -153,14 +111,6 @@ def test_an_ending_of_another_format_is_refused(run, tmp_path):
     for name in ("right.onnx", "plain", "own.model"):
         run("export", "memorizer.safetensors", "-o", name)
         assert (tmp_path / name).exists()
-
-
-@pytest.mark.usefixtures("data")
-def test_choices_of_regroup_are_named(run):
-    text = run("regroup", "data.npz", "--heads", 3, "--construction", "paired", status=2)
-    assert "saturated" in text
-    assert "rank_one" in text
-    assert tuple(choice.value for choice in theory.Construction) == tuple(SEARCHES)
 
 
 @pytest.mark.parametrize(

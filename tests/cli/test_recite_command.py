@@ -63,13 +63,13 @@ def test_a_file_is_recited_and_proved(run, folder):
 
 def test_options(run, folder):
     printed = run("recite", "cat.txt", "--unit", "bytes", "--limit", 20, "-d", 32, "-H", 2,
-                  "--head-dim", 16, "--window", 9, "--seed", 5, "-o", "d.safetensors",
+                  "--window", 9, "--seed", 5, "-o", "d.safetensors",
                   "--text", "t.json", "--certificate", "c.json", "--picture", "p.svg")  # fmt: skip
     assert "cat.txt: bytes, from its start: N = 20 tokens" in printed
     assert "recited from its first token: the first 20 of 49 bytes are those of the file" in printed
     assert names(folder) == ["c.json", "cat.txt", "d.safetensors", "p.svg", "t.json"]
     decoder = Decoder.load(folder / "d.safetensors")
-    assert repr(decoder).startswith("Decoder(20 positions, V=10 bytes, H=2, d=32, d_h=16, window 9")
+    assert repr(decoder).startswith("Decoder(20 positions, V=10 bytes, H=2, d=32, d_h=32, window 9")
     assert decoder.record.seed == 5
     assert bytes(Text.load(folder / "t.json").tokens) == CAT.encode()[:20]
     assert "<svg" in (folder / "p.svg").read_text()
@@ -90,24 +90,11 @@ def test_few_parameters(run, folder):
     ):  # fmt: skip
         assert words in printed
     assert names(folder) == ["cat.txt", *FILES]
-    more = "--every", "--outputs", 2, "--readout", "float32", "--window", 16, "--force"
-    printed = run("recite", "cat.txt", "--parameters", "few", *more)
-    assert "rank      PROVED" in printed
-    decoder = Decoder.load(folder / "decoder.safetensors")
-    assert (decoder.layer.target_dim, decoder.layer.window) == (3, 16)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *(("--parameters", "few", *few) for few in (
-            ("--width", 64), ("--heads", 3), ("--head-dim", 2), ("--window", 5),
-        )),
-        ("--outputs", 2), ("--readout", "int8"), ("--every",),
-    ],
-)  # fmt: skip
-def test_options_are_of_many_parameters_or_of_few(run, folder, options):
-    run("recite", "cat.txt", *options, status=2)
+@pytest.mark.parametrize("options", [("--width", 64), ("--heads", 3), ("--window", 5)])
+def test_few_parameters_have_options_of_their_own(run, folder, options):
+    run("recite", "cat.txt", "--parameters", "few", *options, status=2)
     assert names(folder) == ["cat.txt"]
 
 
@@ -146,11 +133,10 @@ def test_one_token_and_any_bytes(run, folder):
         (["cat.txt", "--text", "t.npz"], ".npz is the ending of an archive"),
         (["cat.txt", "--certificate", "c.safetensors"], "this is a JSON file"),
         (["cat.txt", "--output", "d.json"], "this is a file of safetensors"),
-        (["cat.txt", "--window", "0"], "--window"),
+        (["cat.txt", "--window", "0"], "window=0"),
         (["cat.txt", "--limit", "0"], "--limit"),
         (["cat.txt", "--unit", "lines"], "--unit"),
         (["cat.txt", "--width", "8", "--heads", "1"], "26 positions are too many for 1 heads"),
-        (["cat.txt", "--head-dim", "300"], "--head-dim 300 is more than the width"),
         (["cat.txt", "--width", "1"], "PrecisionError"),
     ],
 )
@@ -280,8 +266,8 @@ def test_a_decoder_of_token_ids_takes_numbers(run, folder):
     [
         (["decoder.safetensors", "the zebra"], "DataError: the token 'zebra'"),
         (["decoder.safetensors", ""], "DataError: the prompt is empty"),
-        (["decoder.safetensors", "the", "--length", "10000"], "ParameterError: --length 10000"),
-        (["decoder.safetensors", "the", "--length", "0"], "--length"),
+        (["decoder.safetensors", "the", "--length", "10000"], "ParameterError: length=10000"),
+        (["decoder.safetensors", "the", "--length", "0"], "length=0"),
         (["cat.txt", "the"], "FormatError: cat.txt is not a decoder"),
         (["none.safetensors", "the"], "FileNotFoundError"),
     ],
@@ -289,3 +275,22 @@ def test_a_decoder_of_token_ids_takes_numbers(run, folder):
 def test_what_a_decoder_cannot_continue(run, folder, arguments, words):
     build_decoder(Text.words(CAT), width=64).save(folder / "decoder.safetensors")
     assert words in run("continue", *arguments, status=2)
+
+
+def test_the_table_of_a_curve_has_all_decoders_and_limits(run, tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("the cat sat on the mat, and the cat saw the rat. " * 3)
+    table = run("curve", str(file), "--limit", "40", "--quiet")
+    assert "N = 40 tokens" in table
+    for line in ("full heads", "any labels, 1 integer", "limit for any labels", "xz"):
+        assert line in table
+    assert "  no\n" not in table
+
+
+def test_a_curve_is_of_text(program, tmp_path):
+    file = tmp_path / "text.txt"
+    for content, word in ((b"", "empty"), (b"\xff", "UTF-8")):
+        file.write_bytes(content)
+        done = program("curve", str(file))
+        assert done.returncode == 2
+        assert word in done.stderr

@@ -45,10 +45,9 @@ def test_which_line_is_this(run, corpus):
 @pytest.mark.usefixtures("corpus")
 def test_options(run):
     printed = run("sequence", "build", "text.txt", "--limit", 20, "--window", 14, "-o", "m.json",
-                  "--construction", "float_separating_set", "--max-word-bits", 52,
-                  "--seed", 3)  # fmt: skip
+                  "--construction", "separating_set", "--seed", 3)  # fmt: skip
     assert "N = 20 different windows and what follows, n = 14 bytes" in printed
-    assert "float_separating_set, seed 3" in printed
+    assert "separating_set, seed 3" in printed
 
 
 @pytest.mark.parametrize(

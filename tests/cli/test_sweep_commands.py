@@ -8,7 +8,6 @@ import onnx
 import pytest
 
 import constructive
-from constructive.cli import sweeps
 from constructive.figures.gallery import FIGURES
 
 
@@ -35,10 +34,6 @@ def test_an_interrupt_keeps_what_is_drawn(program, tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "some").iterdir()} == {
         "figure-3-saturation.png", "figure-3-saturation.svg",
     }  # fmt: skip
-
-
-def test_every_figure_can_be_asked_for():
-    assert [figure.value for figure in sweeps.Figure] == list(FIGURES)
 
 
 @pytest.mark.usefixtures("memorizer")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from constructive import Certificate, Dataset, Verdict, build_memorizer, generators
-from constructive.cli import common
+from constructive.cli import program as entry
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_assumptions(run):
 def test_long_work_says_how_far_it_is_where_no_bar_can_be_drawn(program, tmp_path, monkeypatch):
     generators.uniform(num_examples=7, context_size=3, width=5).save(tmp_path / "few.npz")
     assert program("assumptions", "few.npz").stderr == ""
-    monkeypatch.setattr(common, "_SILENCE", 0.0)
+    monkeypatch.setattr(entry, "_SILENCE", 0.0)
     lines = program("assumptions", "few.npz").stderr.splitlines()
     assert "ranks of contexts: 7 of 7" in lines
     assert "random subsets of 5: 1 of 1" in lines

@@ -20,8 +20,17 @@ from constructive import (
     explain,
     generators,
 )
-from constructive.constructions.construction import FLOAT, NARROW, PIECES, RATIONAL, USUAL, WIDE
-from constructive.constructions.registry import CONSTRUCTIONS
+from constructive.constructions.construction import (
+    EXACT_LOGITS,
+    FLOAT,
+    LENGTHS,
+    NARROW,
+    PIECES,
+    RATIONAL,
+    USUAL,
+    WIDE,
+)  # fmt: skip
+from constructive.constructions.planning import CONSTRUCTIONS
 from constructive.support.progress import progress_to
 
 SIZE, WIDTH, OUTPUTS, HEADS = 3, 6, 3, 4
@@ -102,7 +111,7 @@ def check_facts(problem):
     assert known.name == problem.asked["construction"]
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
-    every = USUAL | PIECES | {NARROW, "exact_logits", "lengths"}
+    every = USUAL | PIECES | {NARROW, EXACT_LOGITS, LENGTHS}
     assert set(known.options) <= {FLOAT, RATIONAL}
     assert all(names <= every for names in known.options.values())
     assert known.is_parallel == bool(PIECES & known.options[FLOAT])
@@ -165,7 +174,7 @@ def check_options(problem, folder):
     data = Dataset(data.contexts, data.queries, rng.standard_normal((total, OUTPUTS)))
     for name, (options, holds) in OPTIONS.items():
         given = {key: value(folder) for key, value in options.items()}
-        if name in takes:
+        if f"{name}=" in takes:
             built = problem.build(data, **given)
             assert holds(built, data), f"{name} is listed and has no effect"
         else:
@@ -247,9 +256,9 @@ def check_lengths(problem):
     whole = problem.data(4)
     contexts = [tokens[: 1 + index % SIZE] for index, tokens in enumerate(whole.contexts)]
     data = Dataset(contexts, whole.queries, whole.targets)
-    if "lengths" not in problem.known.options[FLOAT]:
+    if LENGTHS not in problem.known.options[FLOAT]:
         for run in (problem.build, lambda data: explain(data, **problem.asked).plan):
-            with pytest.raises(ParameterError, match="one length"):
+            with pytest.raises(ParameterError, match=LENGTHS):
                 run(data)
         return
     memorizer = problem.build(data)

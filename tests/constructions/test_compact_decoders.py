@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from decoder_conformance import TEXTS
+from test_decoder_defaults import TEXTS
 
 from constructive import ParameterError, PrecisionError, Text, build_decoder, certify
 from constructive.constructions import compact

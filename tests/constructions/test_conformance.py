@@ -5,18 +5,95 @@ import dataclasses
 import numpy as np
 import pytest
 from conformance import check_construction
-from toy import TAKES, TOY, Toy
 
-from constructive import CapacityError, ConstructiveError
-from constructive.constructions import registry
-from constructive.constructions.construction import FLOAT, Built, Cost
-from constructive.theory.bounds import Plan
+from constructive import (
+    AttentionLayer,
+    CapacityError,
+    ConstructiveError,
+    Memorizer,
+    ParameterError,
+    build_memorizer,
+    certify,
+    explain,
+    generators,
+)
+from constructive.constructions import NAMES
+from constructive.constructions.construction import (
+    EXACT_LOGITS,
+    FLOAT,
+    NARROW,
+    WIDE,
+    Built,
+    Construction,
+    Cost,
+    unsaturated_heads,
+)
+from constructive.constructions.multihead.readout import largest
+from constructive.constructions.planning import CONSTRUCTIONS
+from constructive.support.progress import report
+from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
+
+TAKES = {FLOAT: frozenset({WIDE, "value_dim=", "precision="})}
 
 
-@pytest.mark.parametrize("name", [*registry.HOMES, "toy"])
+class Toy(Construction):
+    """The smallest there is: random heads of rank one, and the shortest readout."""
+
+    def plan(self, shapes, num_heads, options):
+        holds = rank_one_capacity(num_heads, shapes.context_size)
+        if shapes.num_examples > holds:
+            raise CapacityError(f"a toy holds {holds}", suggestion="fewer examples")
+        inner = options.head_dim or 1
+        return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
+
+    def cost(self, shapes, num_heads, options):  # noqa: ARG002
+        return Cost(2.0 * shapes.num_examples**2 * num_heads * shapes.width, 0.0)
+
+    def build(self, survey, plan, options, *, rng):
+        if survey.repeated is not None:
+            return survey.repeated
+        report("play", 0, 1)
+        dataset = survey.dataset
+        shape = plan.num_heads, dataset.width, plan.head_dim
+        weights = 3 * rng.standard_normal((2, *shape))
+        nothing = np.zeros((plan.num_heads * dataset.width, dataset.target_dim))
+        layer = AttentionLayer.from_effective_readout
+        z = layer(*weights, nothing).intermediate(dataset.contexts, dataset.queries)
+        effective = np.linalg.lstsq(z, dataset.target_matrix)[0]
+        stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
+        return Built(
+            layer(*weights, effective, options.value_dim),
+            largest(z @ effective - dataset.target_matrix),
+            float(np.linalg.cond(z)),
+            unsaturated_heads(stops, stops),
+        )
+
+
+@pytest.mark.parametrize("name", [*NAMES, "toy"])
 def test_constructions(name, tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.HOMES, "toy", "toy:TOY")
+    monkeypatch.setitem(CONSTRUCTIONS, "toy", toy())
     check_construction(name, tmp_path)
+
+
+def test_names_are_known_before_anything_is_imported():
+    assert tuple(CONSTRUCTIONS) == NAMES
+
+
+def test_files_are_read_by_who_has_no_such_construction(tmp_path, monkeypatch):
+    data = generators.gaussian(num_examples=7, context_size=3, width=5, seed=0)
+    monkeypatch.setitem(CONSTRUCTIONS, "toy", toy())
+    assert "toy" in str(explain(data, num_heads=3, construction="toy"))
+    memorizer = build_memorizer(data, num_heads=3, construction="toy")
+    memorizer.save(tmp_path / "toy.safetensors")
+    monkeypatch.delitem(CONSTRUCTIONS, "toy")
+    loaded = Memorizer.load(tmp_path / "toy.safetensors")
+    assert str(loaded) == str(memorizer)
+    assert "bound H(n - 1) + 1 = 7 (no theorem)" in str(loaded)
+    assert [claim.name for claim in certify(loaded, data).claims] == ["rank", "error"]
+    with pytest.raises(ParameterError, match="are not claims about toy heads"):
+        certify(loaded, data, claims=["grouping"])
+    with pytest.raises(ParameterError, match="unknown construction='toy'"):
+        build_memorizer(data, num_heads=3, construction="toy")
 
 
 class Greedy(Toy):
@@ -88,7 +165,8 @@ class Free(Toy):
 
 
 def toy(kind=Toy, **changes):
-    return dataclasses.replace(kind("toy", TOY.formula, TOY.theorem, options=TAKES), **changes)
+    known = kind("toy", "H(n - 1) + 1", "no theorem", options=TAKES)
+    return dataclasses.replace(known, **changes)
 
 
 def taking(option):
@@ -106,18 +184,17 @@ LIES = [
     ("check_plans", toy(Free)),
     ("refused", toy(name="other")),
     ("check_facts", toy(theorem="")),
-    ("check_facts", taking("magic")),
-    ("check_options", taking("shared_keys")),
-    ("check_options", taking("exact_logits")),
-    ("of", taking("value_dim < d_out")),
+    ("check_facts", taking("magic=")),
+    ("check_options", taking("shared_keys=")),
+    ("check_options", taking(EXACT_LOGITS)),
+    ("of", taking(NARROW)),
     ("check_rational", toy(options={**TAKES, "rational": TAKES[FLOAT]})),
 ]
 
 
 @pytest.mark.parametrize(("where", "lie"), LIES)
 def test_lies_are_found(where, lie, tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.HOMES, "toy", "toy:LIE")
-    monkeypatch.setattr("toy.LIE", lie, raising=False)
+    monkeypatch.setitem(CONSTRUCTIONS, "toy", lie)
     found = (AssertionError, pytest.fail.Exception, ConstructiveError, AttributeError)
     with pytest.raises(found) as caught:
         check_construction("toy", tmp_path)

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from decoder_conformance import CAT, assert_recites
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
+from test_decoder_defaults import CAT, assert_recites
 
 from constructive import (
     CapacityError,

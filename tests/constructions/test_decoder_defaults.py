@@ -1,48 +1,66 @@
-"""Every construction of decoders keeps the laws; what many parameters are by default."""
-
-import dataclasses
+"""Both constructions of decoders keep the laws; what many parameters are by default."""
 
 import numpy as np
 import pytest
-from decoder_conformance import check_decoder_kind
 
-from constructive import CapacityError, DataError, ParameterError, Text, build_decoder
-from constructive.constructions.decoder import DECODERS
-from constructive.constructions.wide_decoder import Many, spread_codes
+from constructive import CapacityError, DataError, Decoder, ParameterError, Text, build_decoder
+from constructive.constructions.decoder import TAKES, spread_codes
 
-CAT = "the cat sat on the mat, and the cat saw the rat; the rat sat on the cat"
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_constructions(name, tmp_path):
-    check_decoder_kind(name, tmp_path)
-
-
-class Stubborn(Many):
-    """Draws the same heads for every seed."""
-
-    def build(self, text, options):
-        return super().build(text, dataclasses.replace(options, seed=0))
-
-
-class Deaf(Many):
-    """Does not hear what it takes."""
-
-    takes = Many.takes | {"every"}
-
-    def require(self, options):
-        """Refuse nothing."""
+CAT = "the cat sat on the mat, and the cat saw the rat"
+LONGER = f"{CAT}; the rat sat on the cat"
+TEXTS = [
+    Text.words(CAT),
+    Text.of([5]),
+    Text.of([7, 9]),
+    Text.of([0] * 50 + [1]),
+    Text.bytes(b"ab" * 30),
+    Text.words("one two three four", "three two four", "two one one", "four one", prompt=2),
+]
+GIVEN = {
+    "width": 32, "num_heads": 2, "head_dim": 4, "window": 4, "code_width": 8, "outputs": 2,
+    "readout": "int8", "every": True,
+}  # fmt: skip
+"""A value for each option, which works where the option is taken."""
 
 
-@pytest.mark.parametrize("lie", [Stubborn(), Deaf()], ids=["seed", "options"])
-def test_lies_are_found(lie, tmp_path, monkeypatch):
-    monkeypatch.setitem(DECODERS, "many", lie)
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        check_decoder_kind("many", tmp_path)
+def assert_recites(decoder, text):
+    assert decoder.recites(text)
+    for tokens in text.texts:
+        assert decoder.generate(tokens[: text.prompt]) == tokens  # it ends where the text does
+        assert decoder.generate(tokens[: text.prompt], text.prompt) == tokens[: text.prompt]
+        half = max(1, len(tokens) // 2)
+        assert decoder.generate(tokens[:1], half) == tokens[:half] or text.prompt > 1
+        assert decoder.logits(tokens).shape == (len(tokens), len(text.vocabulary) + 1)
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_both_constructions_keep_the_laws(name, tmp_path):
+    text = TEXTS[0]
+    for each in TEXTS:
+        decoder = build_decoder(each, parameters=name)
+        assert_recites(decoder, each)
+        assert decoder.record.share < 1.0
+        assert decoder.record.margin > 0
+        assert decoder.record.num_positions == len(each.different(decoder.layer.window))
+    one, again, other = (build_decoder(text, parameters=name, seed=seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(one.tensors[key], again.tensors[key]) for key in one.tensors)
+    assert not np.array_equal(one.layer.query_weights, other.layer.query_weights)
+    for option, value in GIVEN.items():
+        if option in TAKES[name]:
+            assert_recites(build_decoder(text, parameters=name, **{option: value}), text)
+            continue
+        with pytest.raises(ParameterError, match=option) as caught:
+            build_decoder(text, parameters=name, **{option: value})
+        assert caught.value.witness == value
+        assert "parameters=" in caught.value.suggestion
+    with pytest.raises(DataError, match="goes on"):
+        build_decoder(Text.words("a b c", "a b d"), parameters=name)
+    one.save(tmp_path / "decoder.safetensors")
+    assert Decoder.load(tmp_path / "decoder.safetensors").record == one.record
 
 
 def test_the_default_is_smaller_than_full_heads():
-    text = Text.words(CAT)
+    text = Text.words(LONGER)
     default, full = build_decoder(text), build_decoder(text, width=32)
     assert (default.layer.head_dim, default.layer.window, default.layer.target_dim) == (1, 16, 16)
     assert (full.layer.head_dim, full.layer.window, full.layer.target_dim) == (32, None, 32)
@@ -50,7 +68,7 @@ def test_the_default_is_smaller_than_full_heads():
 
 
 def test_options_without_a_width_are_kept():
-    decoder = build_decoder(Text.words(CAT), window=5, head_dim=2, code_width=12, num_heads=3)
+    decoder = build_decoder(Text.words(LONGER), window=5, head_dim=2, code_width=12, num_heads=3)
     layer = decoder.layer
     assert (layer.window, layer.head_dim, layer.target_dim, layer.num_heads) == (5, 2, 12, 3)
 
@@ -73,7 +91,7 @@ def test_many_first_positions_need_a_width():
 
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_short_outputs_recite(width):
-    text = Text.words(CAT)
+    text = Text.words(LONGER)
     decoder = build_decoder(text, width=32, code_width=width)
     assert decoder.layer.target_dim == width
     assert decoder.recites(text)
@@ -82,7 +100,7 @@ def test_short_outputs_recite(width):
 def test_code_widths_are_looked_at():
     for options in ({"code_width": 0}, {"code_width": 2.5}):
         with pytest.raises(ParameterError, match="code_width"):
-            build_decoder(Text.words(CAT), **options)
+            build_decoder(Text.words(LONGER), **options)
 
 
 @pytest.mark.parametrize(("count", "width"), [(1, 1), (2, 3), (30, 4), (200, 8)])

@@ -15,9 +15,8 @@ from constructive import (
     explain,
     generators,
 )
-from constructive.theory import wide_grouping
-from constructive.theory.assumptions.regrouping import WideGroups
-from constructive.theory.wide_grouping import TooNarrow, widths
+from constructive.theory.grouping import TooNarrow, prove_wide, widths
+from constructive.theory.regrouping import WideGroups
 
 
 def build(data, heads, **options):
@@ -218,6 +217,6 @@ def test_tokens_count_for_the_first_group_even_if_it_is_empty(groups, verdict):
     """Differences span one dimension, tokens two: two examples suit the first group only."""
     same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (2, 1, 1))
     data = Dataset(same, np.eye(2, 3), np.zeros(2))
-    claim = wide_grouping.prove(data, groups, np.arange(2), np.random.default_rng(0))
+    claim = prove_wide(data, groups, np.arange(2), np.random.default_rng(0))
     assert claim.verdict is verdict
     assert claim.witness == (None if verdict is Verdict.PROVED else (0, 1))

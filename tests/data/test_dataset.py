@@ -246,7 +246,7 @@ def test_what_a_short_archive_unpacks_to_has_to_fit_into_memory(tmp_path, monkey
     np.savez_compressed(path, contexts=zeros, queries=np.eye(2), targets=[1, 2], others=zeros)
     assert path.stat().st_size < 200_000
     for memory, words in ((1e8, "queries"), (7e7, "do not fit into memory")):
-        monkeypatch.setattr("constructive.data.dataset.physical_memory", lambda most=memory: most)
+        monkeypatch.setattr("constructive.data.stored.physical_memory", lambda most=memory: most)
         with pytest.raises((DataError, FormatError), match=words):
             Dataset.load(path)
 

@@ -21,8 +21,8 @@ from constructive.data.samples import random_attention_layer, sinusoidal_positio
 from constructive.figures import capacity, drawing, gallery, saturation, sequences
 from constructive.figures.gallery import FIGURES
 from constructive.figures.real_data import digits, text
-from constructive.sequences.growth import exponent, growth, prefixes
-from constructive.theory.assumptions.sampling import dependent_share
+from constructive.sequences.build import exponent, growth, prefixes
+from constructive.theory.assumptions import dependent_share
 from constructive.theory.exact_capacity import capacity_map
 
 SUBSETS = {"subsets": 20}

@@ -7,7 +7,7 @@ from hashlib import sha256
 import numpy as np
 
 from constructive.instances import Head, Network
-from constructive.instances.vnnlib import read_property, version_1, version_2
+from constructive.instances.properties import read_property, version_1, version_2
 
 
 def float32(array):

@@ -7,7 +7,7 @@ import pytest
 
 from constructive import ParameterError
 from constructive.instances import Answer
-from constructive.instances.proof import Witness
+from constructive.instances.instance import Witness
 from constructive.instances.rounding import output_rounding, property_rounding
 
 POINTS = 400

@@ -5,9 +5,9 @@ import pytest
 from drawn_networks import drawn_network
 
 from constructive import ParameterError, instances
+from constructive.instances.memorized import STEPS, _Ascent, search
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
-from constructive.instances.radii import STEPS, _Ascent, search
 
 
 def network_of(seed):

@@ -24,9 +24,9 @@ from constructive.instances import (
     planted,
     save,
 )
-from constructive.instances.interval import Interval
+from constructive.instances.properties import version_1
+from constructive.instances.refutations import Interval
 from constructive.instances.scoring import TOLERANCE
-from constructive.instances.vnnlib import version_1
 
 FAMILIES = "needle", "corner", "shadow", "robust", "classes"
 
@@ -67,10 +67,9 @@ def refused(found, *words):
 
 
 @pytest.mark.parametrize("graph", ["split", "fused", "exp"])
-@pytest.mark.parametrize("vnnlib", ["1", "2", "both"])
-def test_twins_are_proved(said, tmp_path, graph, vnnlib):
+def test_twins_are_proved(said, tmp_path, graph):
     both = planted(dim=3, scale=8.0, seed=2)
-    save(tmp_path / "folder", both, graph=graph, vnnlib=vnnlib)
+    save(tmp_path / "folder", both, graph=graph)
     status, printed = said(tmp_path / "folder")
     assert status == 0, printed
     *lines, model, count, last = printed.splitlines()

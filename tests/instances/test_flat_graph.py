@@ -19,7 +19,7 @@ def made(kinds, **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    instances.save(tmp_path / "folder", made(["needle", "robust"]), graph="flat", vnnlib="1")
+    instances.save(tmp_path / "folder", made(["needle", "robust"]), graph="flat")
     return tmp_path / "folder"
 
 

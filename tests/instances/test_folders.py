@@ -15,10 +15,9 @@ from drawn_networks import files_of
 
 from constructive import OutputError, ParameterError
 from constructive.instances import GRAPHS, Atom, Box, Property, check, make, planted, save
-from constructive.instances.folder import EXPECTED, VNNLIB
+from constructive.instances.folder import EXPECTED
 from constructive.instances.making import KINDS
-from constructive.instances.proof import text_of
-from constructive.instances.vnnlib import decimal, version_1, version_2
+from constructive.instances.properties import decimal, text_of, version_1, version_2
 from constructive.support.files import require_folder
 
 OPERATORS = {
@@ -130,15 +129,6 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     assert all(one[name] != other.get(name) for name in networks)
 
 
-@pytest.mark.parametrize("vnnlib", VNNLIB)
-def test_versions_of_vnnlib(tmp_path, some, vnnlib):
-    save(tmp_path / "folder", some, vnnlib=vnnlib)
-    folders = {path.name for path in (tmp_path / "folder").iterdir() if path.is_dir()}
-    assert folders == {"onnx", "proofs", *VNNLIB[vnnlib]}
-    first = VNNLIB[vnnlib][0]
-    assert f",{first}/" in (tmp_path / "folder/instances.csv").read_text()
-
-
 def test_a_folder_is_written_whole_or_not_at_all(tmp_path, some):
     save(tmp_path / "folder", some[:2])
     before = files_of(tmp_path / "folder")
@@ -175,7 +165,6 @@ def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
     for group, options, word in (
         ([], {}, "instances"),
         (some, {"graph": "none"}, "graph"),
-        (some, {"vnnlib": "3"}, "VNN-LIB"),
         ([one, one], {}, "same name"),
         ([one, replace(other, name=two.name)], {}, "different networks of one name"),
         ([replace(one, name="../a_b")], {}, "cannot be the name"),

@@ -8,9 +8,9 @@ from drawn_networks import drawn_network, float32, points
 from flint import arb
 
 from constructive import ParameterError
-from constructive.instances.interval import attention_ranges
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Box
+from constructive.instances.refutations import attention_ranges
 
 
 def drawn(seed, *, heads=2, tokens=5, dim=3, outputs=2, scale=1.0, width=1.0):

@@ -9,18 +9,20 @@ from family_conformance import check_family
 
 from constructive import Dataset, ParameterError, build_memorizer, generators
 from constructive.instances import FAMILIES, Answer, Property, Refutations
-from constructive.instances.interval import Interval
-from constructive.instances.memorized import leaves, overtaken, robust
-from constructive.instances.network import network_of, network_of_token
-from constructive.instances.radii import (
+from constructive.instances.memorized import (
     STEPS,
-    TOLERANCE,
     around,
     largest_proved,
+    leaves,
+    overtaken,
     refuted,
+    robust,
     search,
     widened,
 )
+from constructive.instances.network import network_of, network_of_token
+from constructive.instances.properties import TOLERANCE
+from constructive.instances.refutations import Interval
 
 KINDS = ["robust", "classes", "token"]
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from constructive import ParameterError
 from constructive.exact.directed import upper
 from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property, planted
-from constructive.instances.rounding import gradient_bound, needed_margin, output_rounding
-from constructive.instances.slabs import (
+from constructive.instances.refutations import (
     BallHead,
     FloatHead,
     HeadBound,
@@ -22,6 +21,7 @@ from constructive.instances.slabs import (
     refute_by_heads,
     refute_by_slabs,
 )
+from constructive.instances.rounding import gradient_bound, needed_margin, output_rounding
 from constructive.strategies import softmax_networks, twins
 
 

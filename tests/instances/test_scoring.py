@@ -9,8 +9,8 @@ import pytest
 from constructive import FormatError
 from constructive.instances import Atom, Box, Property, make, save, score
 from constructive.instances.folder import expected_rows
+from constructive.instances.properties import read_property, version_1, version_2
 from constructive.instances.scoring import Grade, Outcome, hardness, read_witness, replayed
-from constructive.instances.vnnlib import read_property, version_1, version_2
 
 
 @pytest.fixture(scope="module")

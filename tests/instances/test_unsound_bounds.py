@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from constructive.instances import Answer, Property, make, planted
-from constructive.instances.interval import attention_ranges
+from constructive.instances.refutations import attention_ranges
 
 
 def logit_ranges(head, box):

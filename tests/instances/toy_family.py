@@ -7,8 +7,8 @@ import numpy as np
 
 from constructive.instances import Answer, Atom, Box, Head, Instance, Network, Property, Witness
 from constructive.instances.family import MARGIN, Family, Option
-from constructive.instances.proof import Refutations
-from constructive.instances.slabs import refute_by_heads
+from constructive.instances.instance import Refutations
+from constructive.instances.refutations import refute_by_heads
 
 
 class Toy(Family):

@@ -81,7 +81,7 @@ def test_a_picture_of_sequences_misses_matplotlib_before_the_text_is_read(monkey
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("a cat and a dog")
     with pytest.raises(MissingExtraError, match="a picture needs matplotlib"):
-        sequences.build_command(Path("text.txt"), picture=Path("growth.png"))
+        sequences.build(Path("text.txt"), picture=Path("growth.png"))
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 

@@ -149,8 +149,12 @@ def test_a_library_that_is_not_installed_is_named():
 
 
 def test_the_suite_follows_the_conventions_of_an_adapter():
-    suite = suite_for(ADAPTERS["torch-mha-weights"](), "bfloat16")
-    assert list(suite) == list(SUITE)
+    suite = suite_for(ADAPTERS["torch-mha-weights"](), "bfloat16").shapes
+    assert {"causal", "ALiBi", "decode, pages"} <= set(suite) <= set(SUITE)
+    assert not {"soft cap", "sink", "scale"} & set(suite)
     assert {(spec.dtype, spec.fully_masked) for spec in suite.values()} == {("bfloat16", "nan")}
+    assert {(spec.group, spec.d_v == spec.head_dim) for spec in suite.values()} == {(1, True)}
+    asked = suite_for(ADAPTERS["torch-mha-weights"](), "bfloat16", ["sink", "tiny"], 3).shapes
+    assert {(name, spec.seed) for name, spec in asked.items()} == {("sink", 3), ("tiny", 3)}
     names = file_names(SUITE, "npz")
     assert len(set(names)) == len(names)

@@ -4,26 +4,18 @@ A bug is a line: a kernel, arguments of the battery, and words that must occur i
 says of all its outputs: facts (WHERE, HOW) or names (LIKE).
 """
 
-import math
 import pickle
 
 import numpy as np
 import pytest
 from kernels_of_tests import (
-    flash,
-    logits_of,
     plain,
     shifted_diagonal,
     softmax_average,
-    split,
-    values_of,
-    with_mask,
 )
 
 from constructive import ParameterError
-from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels import (
-    Backward,
     KernelError,
     Paged,
     Problem,
@@ -33,288 +25,18 @@ from constructive.kernels import (
     diagnose,
     examine,
 )  # fmt: skip
-from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
 from constructive.kernels.facts import Facts, relate, separate
-from constructive.kernels.masks import Boolean, Causal, LeftPadding, RightPadding, Window
+from constructive.kernels.masks import Causal, RightPadding, Window
 from constructive.kernels.memory import PLACES
-
-SHAPE = {
-    "queries": 41, "keys": 70, "head_dim": 16,
-    "cases": ["last", "random", "ties", "uniform", "scale", "low level", "lowest level"],
-}  # fmt: skip
-RIGHT = {"causal": "bottom-right"}
-LEFT = {"causal": "top-left"}
-FEW = {"cases": ["random", "ties"]}
 
 
 def reports_of(kernel, **arguments):
     """Reports of a battery; at least one is of a wrong output."""
     with np.errstate(all="ignore"):
-        reports = [examine(each, kernel(each)) for each in battery(**(SHAPE | arguments))]
+        reports = [examine(each, kernel(each)) for each in battery(**arguments)]
     assert not all(report.passed for report in reports)
     return reports
-
-
-def mapped(k_heads=None, v_heads=None, k_batch=None, factor=1.0):
-    """The plain kernel with keys and values from other places."""
-
-    def kernel(problem):
-        spec = problem.spec
-        own = np.arange(spec.heads[0]) // spec.group
-        k = problem.k[:, own if k_heads is None else k_heads(spec)]
-        v = problem.v[:, own if v_heads is None else v_heads(spec)]
-        k = k if k_batch is None else k[k_batch]
-        return softmax_average(problem.q, k, v, problem.visible, spec.factor * factor)
-
-    return kernel
-
-
-def modulo(spec):
-    return np.arange(spec.heads[0]) % spec.heads[1]
-
-
-def windowed(low, high=0):
-    """Causal attention whose last query is at the last key, in a window."""
-
-    def kernel(problem):
-        spec = problem.spec
-        i = np.arange(spec.queries)[:, None] + spec.keys - spec.queries
-        j = np.arange(spec.keys)
-        return with_mask(problem, (j <= i + high) & (j >= i - low))
-
-    return kernel
-
-
-def edged(edge):
-    """Causal attention up to a key that is a function of the query's."""
-
-    def kernel(problem):
-        spec = problem.spec
-        diagonal = np.arange(spec.queries)[:, None] + spec.keys - spec.queries
-        return with_mask(problem, np.arange(spec.keys) <= edge(diagonal))
-
-    return kernel
-
-
-def of_blocks(problem, size=16):
-    """The plain kernel, which masks whole blocks and nothing inside of them."""
-    seen = np.broadcast_to(problem.visible, problem.answer.weights.shape)
-    some = np.zeros_like(seen)
-    for i in range(0, seen.shape[2], size):
-        for j in range(0, seen.shape[3], size):
-            tile = np.s_[:, :, i : i + size, j : j + size]
-            some[tile] = seen[tile].any((2, 3), keepdims=True)
-    return with_mask(problem, some)
-
-
-def zeros_count(problem):
-    """Ten keys of zeros behind the last one are in the denominator."""
-    scores = problem.q @ np.repeat(problem.k, 2, 1).swapaxes(-1, -2) * problem.spec.factor
-    top = np.maximum(scores.max(-1, keepdims=True), 0)
-    weights = np.exp(scores - top)
-    total = weights.sum(-1, keepdims=True) + 10 * np.exp(-top)
-    return weights @ values_of(problem) / total
-
-
-def softmax_of(problem, scores, axis=-1):
-    weights = np.exp(scores - scores.max(axis, keepdims=True))
-    return weights / weights.sum(axis, keepdims=True) @ values_of(problem)
-
-
-def capped_after_the_mask(problem):
-    spec = problem.spec
-    scores = problem.q @ np.repeat(problem.k, spec.group, 1).swapaxes(-1, -2) * spec.factor
-    return softmax_of(problem, 50 * np.tanh(np.where(problem.visible, scores, -np.inf) / 50))
-
-
-def unmasked(problem):
-    return with_mask(problem, np.ones_like(problem.visible))
-
-
-def biased(change):
-    """The plain kernel with another way to add the bias."""
-
-    def kernel(problem):
-        k = np.repeat(problem.k, problem.spec.group, 1)
-        logits = problem.q @ k.swapaxes(-1, -2) * problem.spec.factor
-        return softmax_of(problem, np.where(problem.visible, change(logits, problem.bias), -np.inf))
-
-    return kernel
-
-
-def rounded_weights(problem):
-    logits = logits_of(problem)
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    weights = nearest(weights / weights.sum(-1, keepdims=True), FORMATS["float8_e4m3fn"])
-    return weights @ values_of(problem)
-
-
-def values_at(places):
-    """The plain kernel with the values of other places."""
-
-    def kernel(problem):
-        logits = logits_of(problem)
-        weights = np.exp(logits - logits.max(-1, keepdims=True))
-        weights /= weights.sum(-1, keepdims=True)
-        return weights @ values_of(problem)[:, :, places(np.arange(problem.spec.keys))]
-
-    return kernel
-
-
-def in_one_head(kernel, head):
-    """The plain kernel, but for one head."""
-
-    def both(problem):
-        out = plain(problem)
-        out[:, head] = kernel(problem)[:, head]
-        return out
-
-    return both
-
-
-BUGS = {
-    "causal, one ahead": (lambda p: shifted_diagonal(p, 1), LEFT, "one key of the future through"),
-    "causal, one short": (lambda p: shifted_diagonal(p, -1), RIGHT, "hides the query's own key"),
-    "causal, other corner": (
-        lambda p: with_mask(p, np.tri(*p.visible.shape[2:], dtype=bool)), RIGHT,
-        "the causal mask is aligned top-left",
-    ),
-    "causal, blocks of 11": (
-        edged(lambda at: (at // 11 + 1) * 11 - 1), RIGHT | FEW, "hidden by the mask 'causal",
-    ),
-    "causal, five short": (
-        edged(lambda at: at - 5), RIGHT | FEW, "visible keys behind the one to be read <= 4",
-    ),
-    "causal, in whole blocks": (of_blocks, RIGHT, "masks hide whole blocks alone (blocks of 16"),
-    "window, in whole blocks": (
-        of_blocks, LEFT | FEW | {"window": (9, 0)}, "masks hide whole blocks alone (blocks of 16",
-    ),
-    "window, one longer": (windowed(10), RIGHT | {"window": (9, 0)}, "one key longer on the left"),
-    "window, one shorter": (windowed(8), RIGHT | {"window": (9, 0)}, "one key shorter on the left"),
-    "heads, tiled": (mapped(modulo, modulo), {}, "keys and values are those of KV head h % G"),
-    "heads, values tiled": (mapped(None, modulo), FEW, "values are those of KV head h % G"),
-    "heads, all of the first": (
-        mapped(lambda s: modulo(s) * 0), {}, "keys are those of KV head 0",
-    ),
-    "sequence 0": (mapped(k_batch=[0, 0]), {}, "keys are those of sequence 0"),
-    "scale, none": (mapped(factor=4.0), {}, "logits are not scaled"),
-    "scale, twice": (mapped(factor=1 / 4), {}, "the scale is applied twice"),
-    "scale, exp2": (mapped(factor=math.log(2)), {}, "exp2 in the place of exp"),
-    "sums not rescaled": (lambda p: flash(p, forgets=("sums",)), {}, "LIKE: sums are not rescaled"),
-    "accumulator not rescaled": (
-        lambda p: flash(p, forgets=("outputs",)), {}, "the accumulator is not rescaled",
-    ),
-    "maximum from -10000": (
-        lambda p: flash(p, start=-1e4), {}, "exp underflows unless the largest is found",
-    ),
-    "output, scaled": (lambda p: plain(p) * 70 / 80, {}, "they are right, times 0.875"),
-    "output, over the number of keys": (
-        lambda p: plain(p) * 7 / p.visible.sum(-1)[..., None], RIGHT | {"cases": ["last"]},
-        "that is 7 over the visible keys",
-    ),
-    "output, previous head": (
-        lambda p: np.roll(plain(p), 1, 1), {}, "the output is that of the previous head",
-    ),
-    "output, heads in reverse": (lambda p: plain(p)[:, ::-1], {}, "heads in reverse"),
-    "output, other layout": (
-        lambda p: plain(p).swapaxes(1, 2).reshape(p.expected.shape), {}, "(head, query)",
-    ),
-    "output, columns": (
-        lambda p: plain(p) * (np.arange(16) < 8), {}, "columns 8 to 15 alone (zero there)",
-    ),
-    "output, rows not written": (
-        lambda p: plain(p) * (np.arange(41) < 32)[:, None], {}, "query >= 32",
-    ),
-    "output, NaN at the end": (
-        lambda p: np.where(np.arange(41)[:, None] < 40, plain(p), np.nan), {}, "query = 40",
-    ),
-    "values, nine behind": (
-        values_at(lambda j: np.minimum(j + 9, 69)), {"cases": ["random"]}, "key to be read + 9",
-    ),
-    "values, of the block before": (
-        values_at(lambda j: np.where(j >= 16, j - 16, j)), {},
-        "values are those of the block before",
-    ),
-    "keys, one of each 13": (
-        lambda p: with_mask(p, p.visible & (np.arange(70) % 13 != 12)), {"cases": ["uniform"]},
-        "lack keys that they should read",
-    ),
-    "splits, the first alone": (
-        lambda p: with_mask(p, np.arange(70) < 35), FEW, "all but the first split",
-    ),
-    "splits, rounded down": (
-        lambda p: with_mask(p, np.arange(70) < 68), {}, "size of splits is rounded down",
-    ),
-    "splits, scaled sums": (
-        lambda p: split(p, parts=2, logsumexp=lambda x: x * p.spec.factor), {},
-        "log-sum-exps of splits are multiplied by the scale once more",
-    ),
-    "splits, sums of the first row": (
-        lambda p: split(p, parts=2, logsumexp=lambda x: x[:, :, np.arange(41) // 16 * 16]), {},
-        "log-sum-exps of splits are those of the first row of the block (blocks of 16",
-    ),
-    "padding in the denominator": (zeros_count, {}, "keys of zeros count, up to a multiple of 16"),
-    "padding read": (
-        unmasked, {"masks": [RightPadding((70, 33))]}, "length of a sequence is not applied",
-    ),
-    "left padding on the right": (
-        lambda p: with_mask(p, np.arange(70) < 70 - np.array([0, 5])[:, None, None, None]),
-        {"masks": [LeftPadding((0, 5))]}, "left padding is taken to be on the right",
-    ),
-    "soft cap after the mask": (
-        capped_after_the_mask, LEFT | {"soft_cap": 50.0, "cases": None}, "after the mask",
-    ),
-    "soft cap, none": (
-        lambda p: with_mask(p, p.visible), LEFT | {"soft_cap": 50.0, "cases": None},
-        "the soft cap is not applied",
-    ),
-    "sink, none": (lambda p: with_mask(p, p.visible), {"sink": True}, "the sink is ignored"),
-    "slopes, none": (
-        lambda p: with_mask(p, p.visible), RIGHT | {"alibi": True}, "the bias is not added",
-    ),
-    "slopes, multiplied": (
-        biased(lambda logits, bias: logits * bias), RIGHT | {"alibi": True},
-        "the bias is multiplied with logits",
-    ),
-    "slopes, subtracted": (
-        biased(lambda logits, bias: logits - bias), RIGHT | {"alibi": True},
-        "the bias is subtracted",
-    ),
-    "mask of sequence 0": (
-        lambda p: with_mask(p, p.visible[:1]), {"masks": [Boolean(per_head=True)]},
-        "the mask is that of sequence 0",
-    ),
-    "mask of head 0": (
-        lambda p: with_mask(p, p.visible[:, :1]), {"masks": [Boolean(per_head=True)]},
-        "the mask is that of head 0",
-    ),
-    "logits, transposed": (
-        lambda p: softmax_of(p, logits_of(p).swapaxes(-1, -2)), {"queries": 40, "keys": 40},
-        "logits are transposed",
-    ),
-    "softmax over queries": (
-        lambda p: softmax_of(p, logits_of(p), -2), {"queries": 40, "keys": 40},
-        "softmax is over queries",
-    ),
-    "rounding of the output": (
-        lambda p: nearest(plain(p), FORMATS["bfloat16"]), {}, "the output is rounded to bfloat16",
-    ),
-    "rounding of weights": (
-        rounded_weights, {}, "weights are divided by their sum, and then rounded to float8_e4m3fn",
-    ),
-    "one head": (
-        in_one_head(unmasked, 3), LEFT | FEW | {"queries": 20, "keys": 20},
-        "in some rows alone: the causal mask is not applied",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BUGS)
-def test_bugs_are_caught_and_explained(name):
-    kernel, arguments, words = BUGS[name]
-    said = diagnose(reports_of(kernel, **arguments))
-    assert any(words in line for line in said), said
 
 
 LENGTHS = (70, 33, 8)
@@ -381,7 +103,7 @@ def test_memory_is_a_place_or_pages():
 
 
 def test_nothing_is_named_from_nan_alone():
-    for case in ("last", "level", "ties"):
+    for case in ("last", "levels", "ties"):
         problem = Problem.build(
             Spec(queries=30, keys=44, head_dim=32, masks=(Causal("top-left"),)), case
         )
@@ -414,7 +136,7 @@ def test_what_is_something_else_has_no_name():
         shape = {"queries": 12, "keys": 17, "heads": (4, 2), "cases": ["random", "ties", "uniform"]}
         reports = reports_of(kernel, **shape)
         assert all(report.explanations == () for report in reports)
-        assert all(line.startswith(("WHERE", "HOW")) for line in diagnose(reports))
+        assert all(line.startswith(("FAIL", "WHERE", "HOW", "  ")) for line in diagnose(reports))
 
 
 def test_a_name_has_to_lead_to_all_outputs():
@@ -533,125 +255,3 @@ def test_rows_without_keys_have_a_convention():
     (line,) = examine(problem, out).how
     assert "are NaN, not 'zeros'" in line
     assert "fully_masked=" in line
-
-
-GRADIENTS = Spec(
-    batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal("top-left"),)
-)
-
-
-class Steps:
-    """Gradients by the textbook; each step is a method that a test replaces."""
-
-    def __init__(self, problem, d_out):
-        self.spec, self.d_out = problem.spec, d_out
-        self.q, self.k = problem.q, np.repeat(problem.k, problem.spec.group, 1)
-        self.v = values_of(problem)
-        self.p = self.weights(logits_of(problem))
-
-    def weights(self, logits):
-        weights = np.exp(logits - logits.max(-1, keepdims=True))
-        return weights / weights.sum(-1, keepdims=True)
-
-    def alone(self):
-        return (self.d_out * (self.p @ self.v)).sum(-1, keepdims=True)
-
-    def scores(self, rest, alone):
-        return self.p * (rest - alone)
-
-    def written(self, dq, dk, dv):
-        return dq, dk, dv
-
-    def summed(self, heads):
-        spec = self.spec
-        return heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:]).sum(2)
-
-    def gradients(self):
-        found = self.scores(self.d_out @ self.v.swapaxes(-1, -2), self.alone())
-        return self.written(
-            found @ self.k * self.spec.factor,
-            self.summed(found.swapaxes(-1, -2) @ self.q * self.spec.factor),
-            self.summed(self.p.swapaxes(-1, -2) @ self.d_out),
-        )
-
-
-STEPS = {
-    "right": {},
-    "D, the sum of dO O, is added to dP": {"alone": lambda s: -Steps.alone(s)},
-    "D is that of the row before": {"alone": lambda s: np.roll(Steps.alone(s), 1, 2)},
-    "is the average over all queries": {"alone": lambda s: Steps.alone(s).mean(2, keepdims=True)},
-    "not multiplied by the weights": {"scores": lambda _, rest, alone: rest - alone},
-    "the diagonal of the softmax alone": {"scores": lambda s, rest, _: s.p * (1 - s.p) * rest},
-    "cut off at 0": {"scores": lambda s, *a: np.maximum(Steps.scores(s, *a), 0)},
-    "dq is divided by the scale": {
-        "written": lambda s, dq, dk, dv: (dq / s.spec.factor**2, dk, dv),
-    },
-    "dk and dv are exchanged": {"written": lambda _, dq, dk, dv: (dq, dv, dk)},
-    "dk has the opposite sign": {"written": lambda _, dq, dk, dv: (dq, -dk, dv)},
-    "dq has heads in reverse order": {"written": lambda _, dq, dk, dv: (dq[:, ::-1], dk, dv)},
-    "dv is that of the token before": {
-        "written": lambda _, dq, dk, dv: (dq, dk, np.roll(dv, 1, 2)),
-    },
-    "dv is made of weights that are not transposed": {
-        "written": lambda s, dq, dk, _: (dq, dk, s.summed(s.p @ s.d_out)),
-    },
-    "dk and dv are averaged over query heads of a group": {
-        "summed": lambda s, heads: Steps.summed(s, heads) / s.spec.group,
-    },
-    "times 2": {"written": lambda _, dq, dk, dv: (dq, dk, 2 * dv)},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("words", STEPS)
-def test_steps_of_a_backward_pass(words):
-    kernel, said = type("Kernel", (Steps,), STEPS[words]), 0
-    for case in ("ties", "scale"):
-        backward = Backward.of(Problem.build(GRADIENTS, case))
-        report = BackwardReport(backward, *kernel(backward.problem, backward.d_out).gradients())
-        assert report.passed or words != "right"
-        assert len(report.lines) <= 12
-        said += words in str(report)
-    assert said >= (words != "right")
-
-
-def test_a_mask_of_the_backward_pass():
-    """The forward pass is causal, and the backward pass sees one key less in each row."""
-    backward = Backward.of(Problem.build(GRADIENTS, "ties"))
-    problem = backward.problem
-    steps = Steps(problem, backward.d_out)
-    seen = np.arange(40) < np.arange(40)[:, None]
-    right = steps.p
-    alone = steps.alone()
-    steps.p = np.where(seen, right, 0.0)
-    steps.alone = lambda: alone
-    report = BackwardReport(backward, *steps.gradients())
-    assert any("hides the query's own key" in name for name in report.explanations)
-
-
-def test_the_slope_of_a_soft_cap_shows_in_gradients():
-    """A slope of 1 - |tanh| leaves the slack, and is named; the right one stays inside."""
-    spec = Spec(heads=(2, 2), queries=20, keys=40, soft_cap=30.0)
-    problem = Problem.build(spec, "soft cap ties")
-    backward = Backward.of(problem)
-    tanh = np.tanh(problem.q @ problem.k.swapaxes(-1, -2) * spec.factor / 30.0)
-    steps = Steps(problem, backward.d_out)
-    for slope, is_right in ((1 - tanh**2, True), (1 - abs(tanh), False)):
-        steps.scores = lambda rest, alone, slope=slope: steps.p * (rest - alone) * slope
-        report = BackwardReport(backward, *steps.gradients())
-        assert report.passed == is_right
-        assert is_right or "1 - |tanh|" in str(report)
-
-
-def test_gradients_of_something_else_have_no_name():
-    """Some mistakes lead to infinite numbers, which must not match whatever is finite."""
-    spec = Spec(heads=(2, 2), queries=20, keys=40, masks=(Causal("bottom-right"),))
-    backward = Backward.of(Problem.build(spec, "ties"))
-    random = np.random.default_rng(0)
-    shapes = [each.shape for each in (backward.dq, backward.dk, backward.dv)]
-    noise = [random.standard_normal(shape) * 1e35 for shape in shapes]
-    assert BackwardReport(backward, *noise).explanations == ()
-    noise[0][:, :, ::3] = np.inf
-    assert BackwardReport(backward, *noise).explanations == ()
-    assert (
-        BackwardReport(backward, *(np.full(shape, np.nan) for shape in shapes)).explanations == ()
-    )

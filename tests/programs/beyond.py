@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 from cases import DecoderCase, LayerCase, share
+from emulated import READOUTS, Order, Program, Scale, Softmax, choices, drawn
 
 from constructive import AttentionLayer, Dataset
 from constructive.exact.float_model import MODELS
-from constructive.exact.programs import Order, Softmax
 from constructive.layers.causal import CausalLayer
-from constructive.layers.programs import READOUTS, Program, Scale, choices, drawn
 
 SMALL = "blocks of 16"
 HALF = 128.0

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 from cases import DecoderCase, LayerCase, share
+from emulated import choices, drawn
 
 from constructive import AttentionLayer, Dataset
 from constructive.layers.causal import CausalLayer
-from constructive.layers.programs import choices, drawn
 
 TOGETHER = (
     ("logits", "logit_order"), ("outputs", "apart", "output_order"), ("average_order",),

@@ -8,14 +8,13 @@ import dataclasses
 import numpy as np
 import pytest
 from compact_parts import changed, compact
+from emulated import choices, drawn, programs
 from hypothesis import given, settings
 
 from constructive import ParameterError, PrecisionError, Text, Verdict, certify
 from constructive.exact.float_model import FORMATS, INTEGER_MODELS, MODELS, model_named
 from constructive.layers.causal import picks, read
 from constructive.layers.margins import recital, require_integers
-from constructive.layers.programs import choices, drawn
-from constructive.strategies import programs
 
 PAIRWISE = ["float32, pairwise", "float32, pairwise, blocks of 16", *INTEGER_MODELS]
 SHORT = Text.words("a b, a c, b d. a d")

@@ -5,13 +5,11 @@ import numpy as np
 import pytest
 from cases import decoder_case, layer_case, share
 from climbing import climb
+from emulated import Program, Softmax, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive.exact.float_model import FLOAT32, MODELS
-from constructive.exact.programs import Softmax
-from constructive.layers.programs import Program
-from constructive.strategies import programs
 
 WHOLE = [(name, False) for name in MODELS if MODELS[name].storage.name == "float32"]
 WHOLE += [(name, True) for name in MODELS]

@@ -5,8 +5,8 @@ from contextlib import nullcontext
 
 import pytest
 
+from constructive.certificates.rocq import compiling as rocq
 from constructive.certificates.rocq import confirm, error, impossible, recites
-from constructive.theory import rocq
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from constructive import cli
+from constructive.certificates.rocq import compiling as rocq
 from constructive.support.errors import MissingExtraError, OutputError
 from constructive.support.progress import progress_to
-from constructive.theory import rocq
 
 
 def version():

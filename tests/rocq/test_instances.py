@@ -18,6 +18,7 @@ from constructive import (
     cli,
     generators,
 )
+from constructive.certificates.rocq import compiling as rocq
 from constructive.certificates.rocq import definitions, rank
 from constructive.certificates.rocq.confirm import (
     AXIOMS,
@@ -33,7 +34,6 @@ from constructive.certificates.rocq.definitions import MAIN, cleared, right_inve
 from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point
-from constructive.theory import rocq
 
 
 def layers():

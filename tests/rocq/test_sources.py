@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from constructive.theory import proofs, rocq
+from constructive.certificates.rocq import compiling as rocq
+from constructive.theory import proofs
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = rocq.sources()

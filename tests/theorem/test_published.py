@@ -1,14 +1,22 @@
 """The table of published bounds: each count meets the condition of its own paper."""
 
+from itertools import pairwise
 from math import ceil
 
 import pytest
 
-from constructive import comparison, published_bounds
-from constructive.theory.published import three_layer_widths
+from constructive import comparison, parameter_count, published_bounds
 
 SIZES = [(2, 2), (3, 2), (4, 6), (8, 3), (32, 64)]
 """n and d; for some n > d, where no context has rank n."""
+
+
+TOTALS = (1, 2, 7, 49, 64, 65, 500)
+
+
+def dense(*widths):
+    """Weights and biases of layers of these widths."""
+    return sum((before + 1) * after for before, after in pairwise(widths))
 
 
 def of(source, total, size, width):
@@ -20,64 +28,49 @@ def of(source, total, size, width):
 
 
 @pytest.mark.parametrize(("size", "width"), SIZES)
-def test_heads_are_as_many_as_the_theorems_ask_for(size, width):
-    for total in range(1, 501):
-        (mahdavi,), (second,), (tenth,), (generic,) = (
-            of(source, total, size, width)
-            for source in ("Mahdavi", "Theorem 2", "Theorem 10", "Theorems 9")
+@pytest.mark.parametrize("total", TOTALS)
+def test_heads_are_as_many_as_the_theorems_ask_for(total, size, width):
+    (mahdavi,), (second,), (tenth,), (generic,) = (
+        of(source, total, size, width)
+        for source in ("Mahdavi", "Theorem 2", "Theorem 10", "Theorems 9")
+    )
+    for row, head_dim, each in ((mahdavi, size, size), (second, 1, size), (tenth, 1, width)):
+        if row is not tenth and size > width:
+            assert (row.parameters, row.units) == (None, ())
+            continue
+        (heads,) = row.units
+        assert heads * (each - 1) + 1 >= total
+        assert heads == 1 or (heads - 1) * (each - 1) + 1 < total  # no more than that
+        assert row.parameters == parameter_count(
+            num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
         )
-        for row, head_dim, each in ((mahdavi, size, size), (second, 1, size), (tenth, 1, width)):
-            if row is not tenth and size > width:
-                assert (row.parameters, row.units) == (None, ())
-                continue
-            (heads,) = row.units
-            assert heads * (each - 1) + 1 >= total
-            assert heads == 1 or (heads - 1) * (each - 1) + 1 < total  # no more than that
-            assert row.parameters == heads * (2 * width * head_dim + width + 1) + 1
-        (heads,) = generic.units
-        assert (heads - 1) * width < total <= heads * width
-        assert generic.parameters == heads * width + 2 * width + heads
+    (heads,) = generic.units
+    assert (heads - 1) * width < total <= heads * width
+    assert generic.parameters == heads * width + 2 * width + heads
 
 
 @pytest.mark.parametrize(("size", "width"), SIZES)
-def test_units_are_as_many_as_the_papers_ask_for(size, width):
+@pytest.mark.parametrize("total", TOTALS)
+def test_units_are_as_many_as_the_papers_ask_for(total, size, width):
     inputs = (size + 1) * width
-    for total in range(1, 501):
-        (cover,), (baum,), (zhang,), (bubeck,), (madden,), (yun,) = (
-            of(source, total, size, width)
-            for source in ("Cover", "Baum", "Zhang", "Bubeck", "Madden, Thra", "Yun")
-        )
-        assert (cover.parameters == inputs + 1) == (total <= inputs + 1)
-        assert (cover.units == (1,)) == (total <= inputs + 1)
-        assert baum.units == (ceil(total / inputs),)
-        assert zhang.units == (total,)
-        assert zhang.parameters == 2 * total + inputs
-        assert bubeck.units == (4 * ceil(total / inputs),)
-        (even,) = madden.units
-        assert even % 2 == 0
-        assert even * inputs >= 2 * total > (even - 2) * inputs
-        for row in (baum, bubeck, madden):  # a weight for each input, a bias, one for the output
-            assert row.parameters == row.units[0] * (inputs + 2)
-        first, second = yun.units
-        assert 4 * (first // 4) * (second // 4) >= total
-        layers = (inputs + 1) * first, (first + 1) * second, second + 1
-        assert yun.parameters == sum(layers)
-
-
-@pytest.mark.parametrize("inputs", [1, 6, 50, 2112])
-def test_three_layers_have_few_weights(inputs):
-    def weights(first, second):
-        return first * (inputs + 1 + second) + 2 * second + 1
-
-    for total in [*range(1, 501, 7), 4, 16, 64]:
-        least = min(
-            weights(4 * quarter, 4 * ceil(total / (4 * quarter))) for quarter in range(1, total + 1)
-        )
-        assert least <= weights(*three_layer_widths(total, inputs)) <= 1.15 * least
-    # With N = 4ab for whole a and b the condition is an equality.
-    first, second = three_layer_widths(64, inputs=1)
-    assert (first, second) == (16, 16)
-    assert 4 * (first // 4) * (second // 4) == 64
+    (cover,), (baum,), (bubeck,), (madden,), (yun,) = (
+        of(source, total, size, width)
+        for source in ("Cover", "Baum", "Bubeck", "Madden, Thra", "Yun")
+    )
+    assert (cover.parameters is None) == (total > inputs + 1)
+    for row, each, even in ((baum, 1, 1), (bubeck, 1 / 4, 4), (madden, 1 / 2, 2)):
+        (units,) = row.units
+        assert units % even == 0
+        assert units * each * inputs >= total > (units - even) * each * inputs
+        assert row.parameters == dense(inputs, units, 1) - 1  # the output has no bias
+    first, second = yun.units
+    assert 4 * (first // 4) * (second // 4) >= total
+    assert yun.parameters == dense(inputs, first, second, 1)
+    least = min(
+        dense(inputs, 4 * quarter, 4 * ceil(total / (4 * quarter)), 1)
+        for quarter in range(1, total + 1)
+    )
+    assert least <= yun.parameters <= 1.15 * least  # few weights, of those that will do
 
 
 def test_what_no_theorem_says():

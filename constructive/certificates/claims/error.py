@@ -24,6 +24,7 @@ from constructive.layers.attend import attend, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import BallLayer, effective_readout, enclose
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
@@ -185,7 +186,7 @@ class Evaluations:
     """
 
     def __init__(self, subject: Subject[Memorizer, Dataset]) -> None:
-        self._layer, self._dataset = subject.weights.layer, subject.data
+        self._layer, self._dataset = floats_of(subject.weights.layer), subject.data
         self._max_prec = subject.options.max_prec
         self._keep_rows = any(kind.needs_rows for kind in subject.asked)
         self._last: Evaluation | None = None

@@ -28,6 +28,7 @@ from constructive.exact.float_model import FloatModel, model_named
 from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import Rounding, rounding
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 
@@ -66,7 +67,8 @@ class LayerExecuted(Executed):
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Judge it with more and more bits, if rounding has a bound."""
-        layer, model = subject.weights.layer, self.model(subject.weights, subject.options)
+        layer = floats_of(subject.weights.layer)
+        model = self.model(subject.weights, subject.options)
         unknown = UNKNOWN.format(model.name)
         if layer.leading is not layer:
             detail = (

@@ -1,7 +1,7 @@
 """The claims *grouping* and *wide_grouping*: what a construction requires of the data, exactly.
 
 The first is about the groups of Theorems 1 and 2 (`theory.grouping`), the second about those of
-Theorem 10 (`theory.wide_grouping`).
+Theorem 10 (`theory.grouping`).
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
 from constructive.support.progress import report
 from constructive.support.verdict import Claim
-from constructive.theory import grouping, wide_grouping
+from constructive.theory import grouping
 
 
 class Grouping(ClaimKind):
@@ -42,7 +42,7 @@ class WideGrouping(Grouping):
     """The claim *wide_grouping*: usual where *grouping* is not."""
 
     name = "wide_grouping"
-    statement = wide_grouping.STATEMENT
+    statement = grouping.WIDE_STATEMENT
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether these are groups of Theorem 10."""
@@ -53,7 +53,7 @@ class WideGrouping(Grouping):
         report("check the groups", 0, 1)
         given = subject.weights.record.order or range(subject.data.num_examples)
         order = np.array(given, dtype=np.int64)
-        return wide_grouping.prove(subject.data, _groups(subject.weights), order, subject.rng)
+        return grouping.prove_wide(subject.data, _groups(subject.weights), order, subject.rng)
 
 
 def _are_wide(memorizer: Memorizer) -> bool:

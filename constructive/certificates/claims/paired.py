@@ -73,6 +73,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import UNIT, gamma, up
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
@@ -373,7 +374,7 @@ def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     The record is not trusted: its order and its groups have to fit the data, and that the readout
     has no more bits than a float is seen by the layer.
     """
-    layer, record = memorizer.layer, memorizer.record
+    layer, record = floats_of(memorizer.layer), memorizer.record
     pairs, total = layer.num_heads // 2, dataset.num_examples
     order = set(record.order)
     if layer.leading is not layer or len(record.order) != total or order != set(range(total)):
@@ -431,7 +432,8 @@ def prove(
     except UndecidedError as reason:
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
-        refuted = rank.refute(memorizer.layer.leading, dataset) if "rank" in asked else None
+        leading = floats_of(memorizer.layer).leading
+        refuted = rank.refute(leading, dataset) if "rank" in asked else None
         if refuted is not None:
             done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
     return tuple(done[name] for name in asked)

@@ -21,6 +21,7 @@ from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths
 from constructive.exact.verified import dot, exponential
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, row_chunks
 from constructive.support.parallel import Place, arrays_at, ordered_map, shared
 from constructive.support.progress import report
@@ -54,7 +55,7 @@ class Examples:
     @classmethod
     def of(cls, memorizer: Memorizer, dataset: Dataset) -> "Examples":
         """Read data and weights in the order of the record."""
-        layer, record = memorizer.layer.leading, memorizer.built
+        layer, record = floats_of(memorizer.layer).leading, memorizer.built
         order = np.array(record.order, dtype=np.int64)
         pairs = layer.num_heads // 2
         stops = np.array([record.heads[2 * pair + 1].stop for pair in range(pairs)])
@@ -227,7 +228,7 @@ class Readouts:
     def of(cls, examples: Examples, memorizer: Memorizer) -> "Readouts":
         """Read targets and readouts in the order of the examples."""
         pairs = len(examples.stops)
-        readouts = _effective(memorizer.layer.leading)
+        readouts = _effective(floats_of(memorizer.layer).leading)
         if readouts[2 * pairs :].any():
             raise UndecidedError("the last head belongs to no pair, and has a readout")
         targets = examples.dataset.target_matrix[examples.order].astype(np.float64)

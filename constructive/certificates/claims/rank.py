@@ -41,6 +41,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import added_tokens
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
@@ -121,7 +122,7 @@ class LayerRank(Rank):
 
     def rows(self, subject: Subject[Memorizer, Dataset]) -> Rows:
         """Return the rows of all examples."""
-        layer, dataset = subject.weights.layer.leading, subject.data
+        layer, dataset = floats_of(subject.weights.layer).leading, subject.data
 
         def search() -> Search:
             report("intermediate representation modulo a prime", 0, 1)

@@ -29,6 +29,7 @@ from constructive.exact.balls import right_inverse_bound
 from constructive.exact.directed import at_most, short_bound, working_precision
 from constructive.layers.extended import enclose, intermediate
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
 
@@ -95,7 +96,7 @@ class Readout(ClaimKind):
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Bound the distance with more and more bits, unless Z looks singular."""
-        layer, dataset = subject.weights.layer, subject.data
+        layer, dataset = floats_of(subject.weights.layer), subject.data
 
         def with_bits(evaluation: Evaluation) -> Claim:
             report("bound the exact readout", 0, 1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.check import Checked, require_gigabytes
+from constructive.certificates.rocq import compiling as rocq
 from constructive.certificates.rocq import error, impossible, rank, recites
 from constructive.certificates.rocq.definitions import (
     MAIN,
@@ -36,7 +37,6 @@ from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError
 from constructive.support.progress import report
 from constructive.support.verdict import Verdict
-from constructive.theory import rocq
 
 # What a proof of stored numbers may rest on: axioms by their full names, and how Rocq says so.
 #

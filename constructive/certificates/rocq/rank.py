@@ -19,6 +19,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point
 from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
 from constructive.support.arrays import Integers
 
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"
@@ -75,7 +76,7 @@ Definition both := (rank_of_Z, memorizes_all_labels).
 
 def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
     """Return the numbers that Rocq has to speak of: W_Q, W_K and the data."""
-    layer = memorizer.layer.leading
+    layer = floats_of(memorizer.layer).leading
     layer.check_fits(dataset)
     contexts = dataset.contexts_of(slice(None))
     arrays = contexts, dataset.queries, layer.query_weights, layer.key_weights
@@ -104,7 +105,7 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
     Raises ParameterError for weights and data of which the claim *rank* does not hold.
     """
     prime, value, chosen = evidence_of(certificate, "rank", _read, "certify --claims rank")
-    layer, known = memorizer.layer.leading, stored(memorizer, dataset)
+    layer, known = floats_of(memorizer.layer).leading, stored(memorizer, dataset)
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise not_about("rank", "these weights and data", (prime, value, len(chosen)))

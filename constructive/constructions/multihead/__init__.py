@@ -1,5 +1,1 @@
-"""Theorem 1 and Theorem 2 as a program: five steps, one file each, in alphabetical reading order.
-
-`assumptions` -> `directions` (shared preparation) -> `grouping` -> `heads` -> `intermediate` ->
-`readout`
-"""
+"""Theorem 1 and Theorem 2 as a program: five steps, one file each, in alphabetical order."""

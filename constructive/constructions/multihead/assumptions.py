@@ -19,7 +19,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, refusal, repeated_inputs
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, DataError
-from constructive.theory.assumptions.kruskal import dependency, describe_dependency, unit_rows
+from constructive.theory.kruskal import dependency, describe_dependency, unit_rows
 
 # A Gram matrix loses half the digits, so distances below this are decided by singular values.
 _LOOK_CLOSER = 1e-6

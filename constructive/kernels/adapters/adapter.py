@@ -14,8 +14,8 @@ from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.errors import require_packages
 
-SOFT_CAP, SINK, BIAS = "soft cap", "sink", "bias"
-MASK, SCALE = "mask beside those it makes itself", "scale of its own"
+# Names of `spec.TAKES`, and two more.
+MASK, BIAS, SCALE, SOFT_CAP, SINK = "mask", "bias", "scale", "soft cap", "sink"
 GROUPS, WIDTH = "grouped heads", "values of another width than keys"
 # What a problem may need beyond q, k, v and a format, and not every library has.
 ALL = frozenset({SOFT_CAP, SINK, BIAS, MASK, SCALE, GROUPS, WIDTH})
@@ -118,7 +118,7 @@ def needs(problem: Inputs) -> frozenset[str]:
     Example:
         >>> from constructive.kernels import Problem, Spec
         >>> sorted(needs(Problem.build(Spec(heads=(4, 2), scale=0.5))))
-        ['grouped heads', 'scale of its own']
+        ['grouped heads', 'scale']
     """
     spec = problem.spec
     found = {

@@ -19,6 +19,7 @@ from constructive.kernels.spec import FullyMasked
 from constructive.support.arrays import Array
 
 _MODULES = "sglang.kernels.ops.attention"
+_K_SCALE, _V_SCALE = 16.0, 4.0  # Of the cache: where one is dropped, logits or values are smaller
 
 
 class Prefill(Adapter):
@@ -135,11 +136,12 @@ class Extend(Prefill):
         starts = torch.repeat_interleave(ends - keys, keys)
         cached = token - starts < torch.repeat_interleave(past, keys)
         out = q.new_empty(*q.shape[:2], v.shape[-1])
+        # Scales are those of the cache alone. Powers of two, so that it has the same bits divided.
         extend_attention_fwd(
-            q, k[~cached].contiguous(), v[~cached].contiguous(), out, k, v,
+            q, k[~cached].contiguous(), v[~cached].contiguous(), out, k / _K_SCALE, v / _V_SCALE,
             _pointers(queries), _pointers(past), token[cached],
             custom_mask=None, mask_indptr=None, max_len_extend=int(queries.max()),
-            k_scale=1.0, v_scale=1.0, **options,
+            k_scale=_K_SCALE, v_scale=_V_SCALE, **options,
         )  # fmt: skip
         return out
 

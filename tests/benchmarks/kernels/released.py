@@ -38,7 +38,7 @@ SIZES = 1.0, 4.0
 def exact(adapter, dtype):
     """Run the suite: its tally, and what was wrong."""
     runs = []
-    for shape, spec in suite_for(adapter, dtype).items():
+    for shape, spec in suite_for(adapter, dtype).shapes.items():
         runs.extend(run_all(adapter, {shape: spec}))
     wrong = {}
     for run in runs:

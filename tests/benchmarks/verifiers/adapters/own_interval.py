@@ -5,7 +5,7 @@ from answering import answer_all, by_bounds
 
 from constructive import __version__
 from constructive.instances import Box, Head, Network
-from constructive.instances.interval import attention_ranges
+from constructive.instances.refutations import attention_ranges
 
 
 def answer(problem):

@@ -1,0 +1,240 @@
+"""What all commands share: the application, its end with bad input, processes, progress."""
+
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, InvalidStateError, ProcessPoolExecutor
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import numpy as np
+import typer
+from numpy.linalg import LinAlgError
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from constructive import DISTRIBUTION, __version__
+from constructive.cli.options import command
+from constructive.support.errors import ConstructiveError, ParameterError, as_ours
+from constructive.support.files import way_out
+from constructive.support.progress import progress_to
+
+_INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
+_THREADS = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
+_SILENCE = 30.0  # Seconds after which work says how far it is where no bar can be drawn
+
+app = typer.Typer(
+    name="constructive",
+    help="Attention layers whose weights are built from a memorization theorem, not trained.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},  # and so of all commands
+)
+
+
+@contextmanager
+def processes(jobs: int) -> Iterator[Executor | None]:
+    """A pool of so many processes, or None for this one alone.
+
+    An interrupt, or an error, ends them at once: pieces of work may take minutes.
+    """
+    if jobs == 1:
+        yield None
+        return
+    with ProcessPoolExecutor(jobs, initializer=_obey_the_parent) as pool:
+        try:
+            yield pool
+        except BaseException:
+            threading.excepthook = _ignore_cancelled
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+
+
+def _ignore_cancelled(failure: threading.ExceptHookArgs) -> None:
+    """Say nothing where the thread of a pool that ends stumbles over a task that was cancelled.
+
+    In Python 3.11 it sets an exception on all tasks, also on those.
+    """
+    if failure.exc_type is not InvalidStateError:
+        threading.__excepthook__(failure)
+
+
+def _obey_the_parent() -> None:
+    """In a worker: Ctrl-C, which a terminal sends to all, is for the parent, which terminates us.
+
+    A worker would return the exit that `_terminate` raises as the result of its task, and live on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def main() -> None:
+    """Run the command line; bad input ends it with status 2, an interrupt with 130.
+
+    A request to terminate ends it like an interrupt, so that temporary files go (`support.files`).
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    if _plain():
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None  # of help and of errors in usage
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            typer.echo("Interrupted.", err=True)
+        raise
+    except ConstructiveError as error:
+        typer.echo(f"{type(error).__name__}: {error}", err=True)
+        for note in getattr(error, "__notes__", ()):  # of `options`
+            typer.echo(note, err=True)
+        sys.exit(2)
+    except OSError as error:
+        lines = [f"{type(error).__name__}: {error.strerror or error}"]
+        way = "a file that may be read, or a folder that may be written"
+        if error.filename is not None:
+            lines.append(f"  witness: {error.filename}")
+            way = _nearest(error.filename) if isinstance(error, FileNotFoundError) else way
+        lines.append(f"  try: {way_out(error, way)}")
+        typer.echo("\n".join(lines), err=True)
+        sys.exit(2)
+    except (MemoryError, LinAlgError) as error:
+        typer.echo(f"{type(error).__name__.lstrip('_')}: {as_ours(error)}", err=True)
+        sys.exit(2)
+
+
+def _nearest(name: object) -> str:
+    """Say what is there where a file is not."""
+    path = Path(str(name))
+    if not path.parent.is_dir():
+        return f"another path: there is no folder {path.parent}"
+    files = path.parent.iterdir() if os.access(path.parent, os.R_OK) else ()
+    names = sorted(file.name for file in files)
+    near = get_close_matches(path.name, names, n=3) or [
+        each for each in names if path.suffix and Path(each).suffix == path.suffix
+    ]
+    if near:
+        return " or ".join(str(path.with_name(each)) for each in near[:3])
+    return f"another path: there is nothing like it in {path.parent.resolve()}"
+
+
+def _plain() -> bool:
+    """Whether the user wants text as it is, neither coloured nor bold (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def console(*, width: int | None = None, stderr: bool = False) -> Console:
+    """Where tables and progress are drawn; rich itself would leave bold where NO_COLOR is set."""
+    return Console(width=width, stderr=stderr, color_system=None if _plain() else "auto")
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(143)
+
+
+def end(*, proved: bool) -> None:
+    """End the command with status 1 where something is not proved, or not as it should be."""
+    if not proved:
+        raise typer.Exit(1)
+
+
+def require_rocq(formal: bool, folder: Path | None) -> None:
+    """Raise ParameterError for --folder without --rocq."""
+    if folder is not None and not formal:
+        raise ParameterError(
+            "--folder is for Rocq", witness=str(folder), suggestion="--rocq with it"
+        )
+
+
+@contextmanager
+def progress_bar(*, quiet: bool = False) -> Iterator[None]:
+    """Show a progress bar on stderr if that is a terminal, else a line there now and then."""
+    if quiet:
+        yield
+        return
+    drawn = console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=drawn, transient=True, disable=not drawn.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        said = time.monotonic()
+
+        def update(step: str, done: int, total: int) -> None:
+            nonlocal said
+            bar.update(task, description=step, completed=done, total=total)
+            if not drawn.is_terminal and time.monotonic() - said > _SILENCE:
+                typer.echo(f"{step}: {done} of {total}", err=True)
+                said = time.monotonic()
+
+        with progress_to(update):
+            yield
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"constructive {__version__}")
+        raise typer.Exit
+
+
+@command(app)
+def info() -> None:
+    """Print versions, the BLAS of numpy and the number of threads: put it into an issue.
+
+    Example:
+
+        constructive info
+    """
+    packages = sorted({_name(line) for line in requires(DISTRIBUTION) or ()} - {DISTRIBUTION})
+    blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    limits = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    found = {
+        "constructive": __version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(cores),
+        "BLAS of numpy": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        "threads": ", ".join(limits) or "not limited",
+        **{name: version_of(name) for name in packages},
+    }
+    space = max(map(len, found)) + 2
+    for name, value in found.items():
+        typer.echo(f"{name:<{space}}{value}")
+
+
+def _name(requirement: str) -> str:
+    """The name at the start of a requirement such as "numpy>=1.26" or "torch; extra == 'x'"."""
+    stop = next((i for i, c in enumerate(requirement) if not (c.isalnum() or c in "-_.")), None)
+    return requirement[:stop].lower()
+
+
+def version_of(name: str) -> str:
+    """The version of a package that is installed, or that it is not."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,546 @@
+"""Proofs that a network meets no condition on a box: by weighted means on slabs, or by intervals.
+
+Upper bounds of softmax heads by weighted means: Proposition 20.2, in ball arithmetic.
+
+Let v be the values of a head, c a number, lambda > 0 on some tokens with v_j < c, sum 1, and ::
+
+    m(x) = sum_j lambda_j (l_j(x) + ln((c - v_j) / lambda_j)),     an affine function.
+
+If, on the part a <= g . x <= b of the box, ::
+
+    sum over i with v_i > c of (v_i - c) exp(max (l_i - m - mu_i g . x) + max(mu_i a, mu_i b)) <= 1,
+
+where the first maximum is over the whole box, then the head is at most c on that part, by the
+inequality of weighted arithmetic and geometric means. Where no v_i is above c nothing is needed.
+Slabs that cover the box, and bounds c_h whose sum is below a threshold on each, refute an atom.
+
+How lambda and mu were found does not matter (`refute_by_slabs`).
+
+The interval form: a proved bound of a network on a box, by the range of each token's attention.
+
+For one head with logits l(x) = A x + b let M_ij be at least the maximum over the box of the affine
+function l_j - l_i. As p_i = 1 / sum_j exp(l_j - l_i), attention stays within ::
+
+    P-_i = 1 / sum_j exp(M_ij)  <=  p_i(x)  <=  P+_i = 1 / sum_j exp(-M_ji).
+
+Let v be the values that a condition weighs, v_i = w . V_i. As the p_i sum to one, every real number
+theta gives a bound, ::
+
+    v . p  =  theta + sum_i (v_i - theta) p_i
+           <=  theta + sum_{v_i > theta} (v_i - theta) P+_i - sum_{v_i < theta} (theta - v_i) P-_i.
+
+The best theta is one of the v_i, since the right side is convex, and affine between them. By
+duality of linear programs it attains the maximum of v . p over the simplex within [P-, P+], at the
+point that a greedy choice finds. The bounds of the heads are added. This is Proposition 22.1,
+proofs/22-perturbations.md. In float64 it is rounded as follows.
+
+u = 2^-53, gamma_k and `up` are those of `exact.upward`. Entries are float32 numbers, so differences
+and products of two of them neither underflow nor overflow in float64.
+
+- M_ij is a sum of b_j - b_i and d terms max(D lower, D upper), D = A_j - A_i. It has at most d + 3
+  roundings, relative to `S_ij = |b_j - b_i| + sum |D| max(|lower|, |upper|)`. So
+  M_ij + gamma_(d+8) up(S_ij) is at least the maximum, with its own rounding. M_ii = 0.
+- Exponentials are those of `exact.verified`, within 2^-49, times 1 + 2^-40 and `up` for upper
+  bounds, 1 - 2^-40 for lower ones. Beyond 700 an upper bound is infinite, and a lower one that of
+  exp(700). Below -700 a lower bound is 0, and 2^-1000 is an upper bound.
+- Lower bounds of sums, quotients and products lose a factor 1 - 2^-30, and 2^-1000 where they may
+  underflow. Upper ones are covered by `up`.
+- v is a difference of two float32 numbers, off by u max|v| at most, and so is v . p. For this and
+  the three additions of a bound, 8 u times the sum of the sizes of all parts is added.
+- The sum over the heads is rounded once, correctly (`math.fsum`), and the next float is taken.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat
+
+from constructive.exact.directed import lower, working_precision
+from constructive.exact.upward import TINY, UNIT, gamma, up
+from constructive.exact.verified import exponential
+from constructive.instances.instance import Refutation, exact_ball
+from constructive.instances.network import Head, Network
+from constructive.instances.properties import Atom, Box, text_of
+from constructive.support.arrays import Array, Integers, Rebuilt
+from constructive.support.errors import ParameterError
+
+BITS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class HeadBound:
+    """That a head is at most c on a slab."""
+
+    bound: Fraction  # c
+    weights: Integers  # integers in proportion to lambda (n,), 0 where a token is not used
+    tilts: Array  # mu (n,), 0 where a token is not used
+
+
+@dataclass(frozen=True, eq=False)
+class Slab:
+    """The part a <= g . x <= b of a box, with a bound of each head."""
+
+    start: Fraction  # a
+    end: Fraction  # b
+    heads: tuple[HeadBound, ...]  # one bound for each head
+
+
+class BallHead:
+    """A head and a box in balls; the coefficients of an atom combine the outputs."""
+
+    def __init__(self, head: Head, atom: Atom, box: Box) -> None:
+        wanted = [int(w) for w in atom.coefficients.tolist()]
+        self.values = [
+            sum((Fraction(v) * w for v, w in zip(row, wanted, strict=True)), Fraction(0))
+            for row in head.values.tolist()
+        ]
+        self._rows = head.slopes.tolist()
+        self._offsets = head.offsets.tolist()
+        self._slopes = arb_mat(self._rows)
+        self._ends = list(zip(box.lower.tolist(), box.upper.tolist(), strict=True))
+
+    def exponents(
+        self, bound: HeadBound, direction: list[float], start: Fraction, end: Fraction
+    ) -> arb | None:
+        """Enclose the sum that has to be at most 1 on a slab; None where no weights are given."""
+        c, tokens = bound.bound, len(self.values)
+        high = [i for i in range(tokens) if self.values[i] > c]
+        if not high:
+            return arb(0)
+        given = [int(weight) for weight in bound.weights.tolist()]
+        low = [j for j in range(tokens) if self.values[j] < c and given[j] > 0]
+        whole = sum(given[j] for j in low)
+        if not whole:
+            return None
+        shares = [arb(0)] * tokens
+        for j in low:
+            shares[j] = arb(given[j]) / whole
+        mean = (arb_mat([shares]) * self._slopes).entries()
+        offset = arb(0)
+        for j in low:
+            room = exact_ball(c - self.values[j])
+            offset += shares[j] * (self._offsets[j] + (room / shares[j]).log())
+        total = arb(0)
+        for i in high:
+            tilt = Fraction(bound.tilts[i].item())
+            slope = float(tilt)
+            top = exact_ball(max(tilt * start, tilt * end)) + self._offsets[i] - offset
+            columns = zip(self._rows[i], mean, direction, self._ends, strict=True)
+            for a, other, g, (least, most) in columns:
+                rest = a - other - arb(slope) * g
+                top += (rest * least).max(rest * most)
+            total += exact_ball(self.values[i] - c) * top.exp()
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Slabs(Refutation):
+    """Slabs that cover the box, with bounds of all heads on each."""
+
+    kind = "slabs"
+
+    atom: int  # the index of the atom that is refuted
+    direction: Array  # g (d,)
+    slabs: tuple[Slab, ...]  # in order along g
+
+    def margin(self, network: Network, box: Box, atom: Atom) -> float:
+        """Return the least c - sum_h c_h over the slabs, if all of it is proved."""
+        nothing = -float("inf")
+        direction = self.direction.tolist()
+        tokens, heads = network.num_tokens, len(network.heads)
+        if len(direction) != network.input_dim or len(box.lower) != network.input_dim:
+            return nothing
+        at, end = reach(box, direction)
+        margin: Fraction | None = None
+        with working_precision(BITS):
+            balls = [BallHead(head, atom, box) for head in network.heads]
+            for slab in self.slabs:
+                if slab.start > at or slab.start > slab.end or len(slab.heads) != heads:
+                    return nothing
+                at = max(at, slab.end)
+                for ball, bound in zip(balls, slab.heads, strict=True):
+                    if not len(bound.weights) == len(bound.tilts) == tokens:
+                        return nothing
+                    total = ball.exponents(bound, direction, slab.start, slab.end)
+                    if total is None or not total <= 1:
+                        return nothing
+                left = Fraction(atom.threshold) - sum(bound.bound for bound in slab.heads)
+                margin = left if margin is None else min(margin, left)
+        return nothing if margin is None or at < end else lower(margin)
+
+    def after(self, fixed: Array) -> "Slabs":
+        """Return slabs whose direction has a zero for each input that comes first."""
+        direction = np.concatenate([np.zeros(len(fixed)), self.direction])
+        return Slabs(self.atom, direction, self.slabs)
+
+    def evidence(self) -> dict[str, Any]:
+        """Return the direction and the slabs."""
+        return {
+            "direction": [text_of(g) for g in self.direction.tolist()],
+            "slabs": [
+                {
+                    "from": text_of(slab.start),
+                    "to": text_of(slab.end),
+                    "heads": [
+                        {
+                            "bound": text_of(bound.bound),
+                            "weights": [str(weight) for weight in bound.weights.tolist()],
+                            "tilts": [text_of(tilt) for tilt in bound.tilts.tolist()],
+                        }
+                        for bound in slab.heads
+                    ],
+                }
+                for slab in self.slabs
+            ],
+        }
+
+
+def reach(box: Box, direction: list[float]) -> tuple[Fraction, Fraction]:
+    """Return the least and the largest g . x on a box, exactly.
+
+    Example:
+        >>> reach(Box([0.0, 0.0], [1.0, 2.0]), [1.0, -1.0])
+        (Fraction(-2, 1), Fraction(1, 1))
+    """
+    ends = [
+        sorted((Fraction(g) * Fraction(low), Fraction(g) * Fraction(high)))
+        for g, low, high in zip(direction, box.lower.tolist(), box.upper.tolist(), strict=True)
+    ]
+    first, last = (sum(part, Fraction(0)) for part in zip(*ends, strict=True))
+    return first, last
+
+
+# Search for refutations in floating point. What it finds is proved by `slabs`, or is nothing.
+#
+# Along a direction g the box is cut into slabs, in halves until each has a bound. Heads that depend
+# on g . x alone (*ridges*) are bounded by their values at the ends of a slab, and at the centre if
+# that is within; what is left of the threshold is for the other heads.
+#
+# The weights lambda of a bound are those of softmax over the tokens below c, at a point where the
+# head is largest: one on the line through a centre, or a minimum that L-BFGS finds. For one token
+# above c they are optimal (duality of geometric programs). Each mu minimizes a convex function with
+# corners, at one of these.
+
+
+_WEIGHTS = 2.0**30  # Of the integers that weights are rounded to
+_TILTS = 2.0**24
+_BOUNDS = 2.0**40  # The grids of tilts, and of bounds of heads
+_PAD = 2.0**-18  # What is added to bounds that are meant to be attained; grids of tilts cost less
+_DEPTH = 16  # How often the box is halved along g, at most
+_HALVINGS = 60
+_FLAT = 1e-300  # More than the width of a box along an axis in which it is flat
+
+
+@dataclass(frozen=True, eq=False)
+class FloatHead:
+    """A head with one output, in float64."""
+
+    slopes: Array  # A (n, d)
+    offsets: Array  # b (n,)
+    values: Array  # v (n,)
+
+    @classmethod
+    def of(cls, head: Head, atom: Atom) -> "FloatHead":
+        """Combine the outputs of a head by the coefficients of an atom."""
+        return cls(head.slopes, head.offsets, head.values @ atom.coefficients)
+
+    def at(self, point: Array) -> float:
+        """Evaluate the head at a point x (d,)."""
+        logits = self.slopes @ point + self.offsets
+        weights = np.exp(logits - logits.max())
+        return float(weights @ self.values / weights.sum())
+
+    def is_ridge(self, direction: Array) -> bool:
+        """Whether differences of logits depend on g . x alone."""
+        square = direction @ direction
+        if not square:
+            return False
+        apart = self.slopes - self.slopes[0]
+        return np.array_equal(apart, np.outer(apart @ direction / square, direction))
+
+    def weights_at(self, point: Array, bound: float) -> Integers:
+        """Return the weights of softmax at x over the tokens below c, as integers: (n,)."""
+        low = self.values < bound
+        terms = self.slopes[low] @ point + self.offsets[low] + np.log(bound - self.values[low])
+        shares = np.exp(terms - terms.max())
+        weights = np.zeros(len(self.values), np.int64)
+        weights[low] = np.rint(shares / shares.max() * _WEIGHTS)
+        return weights // math.gcd(*weights.tolist())
+
+    def bounded(
+        self, bound: float, point: Array, box: Box, direction: Array, ends: tuple[float, float]
+    ) -> HeadBound | None:
+        """Return the bound c with its weights and tilts, or None where they do not prove it.
+
+        c is on its grid, weights are taken at x (d,), and the ends are those of a slab along g.
+        """
+        tokens = len(self.values)
+        weights, tilts = np.zeros(tokens, np.int64), np.zeros(tokens)
+        high = np.flatnonzero(self.values > bound)
+        if not len(high):
+            return HeadBound(Fraction(bound), weights, tilts)
+        if not (self.values < bound).any():
+            return None
+        weights = self.weights_at(point, bound)
+        used = weights > 0
+        shares = weights[used] / weights.sum()
+        mean = shares @ self.slopes[used]
+        rooms = np.log((bound - self.values[used]) / shares)
+        offset = float(shares @ (self.offsets[used] + rooms))
+        total = 0.0
+        for i in high.tolist():
+            rest = self.slopes[i] - mean
+            tilts[i], most = _best_tilt(rest, box, direction, ends)
+            exponent = most + self.offsets[i] - offset
+            total += (self.values[i] - bound) * math.exp(min(exponent, 700.0))
+        proved = total <= 1.0 - 2.0**-40
+        return HeadBound(Fraction(bound), weights, tilts) if proved else None
+
+    def highest(self, box: Box, bound: float, start: Array) -> Array:
+        """Find the point of a box where the head is largest, as if c were its value: (d,).
+
+        There have to be tokens above c and below it.
+        """
+        from scipy.optimize import minimize  # noqa: PLC0415 - it takes long to import
+
+        low, top = self.values < bound, int(np.argmax(self.values))
+        slopes = self.slopes[low] - self.slopes[top]
+        offsets = self.offsets[low] - self.offsets[top] + np.log(bound - self.values[low])
+        middle, radius = (box.lower + box.upper) / 2.0, box.widths / 2.0
+
+        def objective(u: Array) -> tuple[float, Array]:
+            terms = slopes @ (middle + radius * u) + offsets
+            largest = terms.max()
+            shares = np.exp(terms - largest)
+            whole = shares.sum()
+            return largest + math.log(whole), slopes.T @ (shares / whole) * radius
+
+        found = minimize(
+            objective,
+            (start - middle) / np.maximum(radius, _FLAT),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(-1.0, 1.0)] * len(middle),
+            options={"maxiter": 100, "ftol": 1e-10, "gtol": 1e-6},
+        )
+        best: Array = np.clip(middle + radius * found.x, box.lower, box.upper)
+        return best
+
+    def maximum(self, box: Box, tolerance: float) -> HeadBound:
+        """Bound the head on a box: the least c that can be shown, up to a tolerance.
+
+        Every second c is just above the largest value that was seen. If one token is above c, this
+        converges as Newton's method does (Dinkelbach). The others halve what is left.
+        """
+        point: Array = (box.lower + box.upper) / 2.0
+        most = float(self.values.max())
+        least = self.at(point)
+        none, tokens = np.zeros(self.slopes.shape[1]), len(self.values)
+        best = HeadBound(Fraction(most), np.zeros(tokens, np.int64), np.zeros(tokens))
+        for turn in range(_HALVINGS):
+            if most - least <= tolerance:
+                break
+            bound = on_grid((least + most) / 2.0 if turn % 2 else least + 0.75 * tolerance)
+            if self.values.min() < bound < most:
+                point = self.highest(box, bound, point)
+            found = self.bounded(bound, point, box, none, (0.0, 0.0))
+            if found is None:
+                least = max(bound, self.at(point))
+            else:
+                most, best = bound, found
+        return best
+
+
+def on_grid(bound: float) -> float:
+    """Round a bound, below 2^12 in size, up to its grid."""
+    return math.ceil(bound * _BOUNDS) / _BOUNDS
+
+
+def _best_tilt(
+    rest: Array, box: Box, direction: Array, ends: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the mu with the least max (r - mu g) . x + max(mu a, mu b), and that number."""
+    used = direction != 0.0
+    corners = np.append(rest[used] / direction[used], 0.0)
+    corners = np.unique(np.rint(corners * _TILTS) / _TILTS)
+    slopes = rest - corners[:, np.newaxis] * direction
+    whole = np.where(slopes > 0.0, slopes * box.upper, slopes * box.lower).sum(axis=1)
+    whole += np.maximum(corners * ends[0], corners * ends[1])
+    best = int(np.argmin(whole))
+    return float(corners[best]), float(whole[best])
+
+
+def refute_by_slabs(
+    network: Network,
+    box: Box,
+    atom: Atom,
+    target: float,
+    *,
+    direction: Array,
+    centre: Array,
+) -> Slabs | None:
+    """Search for slabs along g (d,) on which w . f <= target; None where halving finds none.
+
+    The atom is the only one of its disjunct. Weights of heads that are not ridges are taken on the
+    line through the centre (d,).
+    """
+    heads = [FloatHead.of(head, atom) for head in network.heads]
+    ridges = [head.is_ridge(direction) for head in heads]
+    if sum(ridges) < len(heads) - 1:
+        return None
+    first, last = reach(box, direction.tolist())
+    middle, square = float(direction @ centre), float(direction @ direction)
+
+    def on_line(at: float) -> Array:
+        return centre + direction * ((at - middle) / square)
+
+    def bounds(start: float, end: float) -> tuple[HeadBound, ...] | None:
+        found: list[HeadBound | None] = [None] * len(heads)
+        left = target
+        for i in np.flatnonzero(ridges).tolist():
+            ends = start, end, min(max(middle, start), end)
+            top, at = max((heads[i].at(on_line(at)), at) for at in ends)
+            bound = on_grid(top + _PAD * max(1.0, abs(top)))
+            found[i] = heads[i].bounded(bound, on_line(at), box, direction, (start, end))
+            left -= bound
+        if left < 0.0 and all(ridges):
+            return None
+        for i in np.flatnonzero(~np.array(ridges)).tolist():
+            near = on_line(min(max(middle, start), end))
+            point = np.clip(near, box.lower, box.upper)
+            bound = on_grid(left - 2.0 / _BOUNDS)
+            found[i] = heads[i].bounded(bound, point, box, direction, (start, end))
+        kept = tuple(each for each in found if each is not None)
+        return kept if len(kept) == len(found) else None
+
+    slabs, todo = [], [(first, last, 0)]
+    while todo:
+        start, end, depth = todo.pop()
+        shown = bounds(float(start), float(end))
+        if shown is not None:
+            slabs.append(Slab(start, end, shown))
+        elif depth == _DEPTH:
+            return None
+        else:
+            half = (start + end) / 2
+            todo += [(half, end, depth + 1), (start, half, depth + 1)]
+    return Slabs(0, direction, tuple(slabs))
+
+
+def refute_by_heads(
+    network: Network, box: Box, atoms: Sequence[Atom], *, tolerance: float = 1e-6, index: int = 0
+) -> Slabs:
+    """Bound each head on the whole box, as if they did not share the input, for one of the atoms.
+
+    The margin of what is returned may be negative: then nothing is refuted.
+    """
+    heads = [FloatHead.of(head, atoms[index]) for head in network.heads]
+    bounds = tuple(head.maximum(box, tolerance) for head in heads)
+    whole = (Slab(Fraction(0), Fraction(0), bounds),)
+    return Slabs(index, np.zeros(network.input_dim), whole)
+
+
+_LARGEST = 700.0  # Exponents up to which `exponential` is one
+_EXPONENTIAL_SLACK = 2.0**-40
+_DOWN = 1.0 - 2.0**-30
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRanges(Rebuilt):
+    """Proved bounds of the attention of every token of every head, for all inputs of a box."""
+
+    network: Network  # whose attention it is
+    least: Array  # P- (H, n)
+    most: Array  # P+ (H, n)
+
+    def upper_bounds(self, coefficients: Array) -> Array:
+        """Return an upper bound of w . f for each head on its own: (H,).
+
+        w (k,) has entries -1, 0 and 1, at most two of them not 0.
+        """
+        values = np.stack([head.values for head in self.network.heads]) @ coefficients
+        above = values[:, np.newaxis, :] - values[:, :, np.newaxis]  # v_i - theta: (H, theta, i)
+        gain = up(np.einsum("hti,hi->ht", np.maximum(above, 0.0), self.most))
+        loss = np.einsum("hti,hi->ht", np.maximum(-above, 0.0), self.least)
+        loss = np.maximum(loss * _DOWN - TINY, 0.0)
+        sizes = np.abs(values) + gain + loss + np.abs(values).max(axis=1, keepdims=True)
+        bounds: Array = ((gain - loss + values) + 8.0 * UNIT * up(sizes)).min(axis=1)
+        return bounds
+
+    def upper_bound(self, coefficients: Array) -> float:
+        """Return an upper bound of w . f over the box.
+
+        Example:
+            >>> from constructive.instances.network import Head
+            >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+            >>> ranges = attention_ranges(network, Box([-1.0], [1.0]))
+            >>> 0.880797 < ranges.upper_bound(np.ones(1)) < 0.880798  # 1 / (1 + exp(-2))
+            True
+        """
+        return math.nextafter(math.fsum(self.upper_bounds(coefficients)), math.inf)
+
+
+@dataclass(frozen=True)
+class Interval(Refutation):
+    """The interval form. It needs no evidence, since a checker computes the bound again.
+
+    Attributes:
+        atom: the index of the atom that is refuted
+
+    Example:
+        >>> from constructive.instances.network import Head
+        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+        >>> round(Interval(0).margin(network, Box([-1.0], [1.0]), Atom([1.0], 1.0)), 6)
+        0.119203
+    """
+
+    kind = "interval"
+
+    atom: int
+
+    def margin(self, network: Network, box: Box, atom: Atom) -> float:
+        """Return c less the bound of w . f."""
+        bound = attention_ranges(network, box).upper_bound(atom.coefficients)
+        return math.nextafter(atom.threshold - bound, -math.inf)
+
+
+def attention_ranges(network: Network, box: Box) -> AttentionRanges:
+    """Bound the attention of every token of every head on a box.
+
+    Example:
+        >>> from constructive.instances.network import Head
+        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
+        >>> ranges = attention_ranges(network, Box([0.0], [1.0]))
+        >>> ranges.least.round(6), ranges.most.round(6)
+        (array([[0.5     , 0.119203]]), array([[0.880797, 0.5     ]]))
+    """
+    if len(box.lower) != network.input_dim:
+        raise ParameterError(
+            f"the box has {len(box.lower)} inputs, the network {network.input_dim}",
+            witness=len(box.lower),
+            suggestion=f"a box of {network.input_dim} inputs",
+        )
+    ranges = [_head_ranges(head.slopes, head.offsets, box) for head in network.heads]
+    least, most = (np.stack(bounds) for bounds in zip(*ranges, strict=True))
+    return AttentionRanges(network, least, most)
+
+
+def _head_ranges(slopes: Array, offsets: Array, box: Box) -> tuple[Array, Array]:
+    """P- and P+ of one head."""
+    steps = slopes - slopes[:, np.newaxis]  # A_j - A_i: (i, j, d)
+    rises = offsets - offsets[:, np.newaxis]
+    largest = rises + np.maximum(steps * box.lower, steps * box.upper).sum(axis=2)
+    sizes = np.abs(rises) + np.abs(steps) @ np.maximum(np.abs(box.lower), np.abs(box.upper))
+    largest = largest + gamma(slopes.shape[1] + 8) * up(sizes)  # M
+    np.fill_diagonal(largest, 0.0)
+
+    high = up(exponential(np.minimum(largest, _LARGEST)) * (1.0 + _EXPONENTIAL_SLACK))
+    high = np.where(largest <= _LARGEST, high, np.inf)
+    low = exponential(np.minimum(-largest.T, _LARGEST)) * (1.0 - _EXPONENTIAL_SLACK)
+    least = _DOWN / up(high.sum(axis=1))
+    most = np.minimum(up(1.0 / (low.sum(axis=1) * _DOWN)), 1.0)
+    return least, most

@@ -1,0 +1,475 @@
+"""What the theorems ask of a data set: proved, refuted with exact witnesses, or estimated.
+
+`check` writes one report that says how each line is known. The estimate in it is of how many random
+subsets of queries are dependent, with its confidence interval. The paper samples 5,000 subsets and
+states a Clopper-Pearson interval of 99 %. Each sampled subset is decided exactly, by the cheapest
+proof that holds (`exact.dyadic.decide`), or counted as undecided; what is estimated is the share
+among all subsets.
+
+Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3, for the protocol; Clopper and
+Pearson (Biometrika 1934) for the interval.
+
+Example:
+    >>> from constructive import assumptions, generators
+    >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+    >>> assumptions.check(data).assumption_1.name
+    'PROVED'
+"""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
+from constructive.exact import dyadic, verified
+from constructive.exact.directed import percent
+from constructive.support.arguments import (
+    is_integer,
+    require_not_negative,
+    require_positive,
+    require_seed,
+)
+from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
+from constructive.support.errors import ParameterError, in_three_parts, shown
+from constructive.support.parallel import ordered_map
+from constructive.support.tables import Sheet, Shown, new_table
+from constructive.support.verdict import Verdict
+from constructive.theory.bounds import heads_needed
+from constructive.theory.kruskal import (
+    DependentContext,
+    KruskalRank,
+    dependent_contexts,
+    kruskal_rank,
+)
+from constructive.theory.regrouping import Regrouping, regroup
+
+__all__ = [
+    "DependentContext",
+    "Estimate",
+    "KruskalRank",
+    "Regrouping",
+    "Report",
+    "check",
+    "dependent_contexts",
+    "dependent_share",
+    "kruskal_rank",
+    "regroup",
+]
+
+# How many random subsets of vectors are dependent: an estimate.
+
+
+Drawn = tuple[int, tuple[int, ...]]  # The number of a subset, and the vectors in it
+
+SUBSETS = 5000  # The number of subsets of the paper
+_FEWEST = 100  # Subsets that are drawn whatever the budget is
+_SECONDS = 30.0  # What a budget of 1.0 allows, on one core or two.
+_MOST = 10**9  # Subsets beyond which nobody waits for the estimate
+_PILOT = 8  # Subsets, none of the sample, which tell how others will be decided
+_CHOLESKY = 25e9  # Multiplications a second, of Gram matrices and their factorizations
+_DRAWN = 1e-4  # Seconds of a subset beside that
+_ELIMINATION = 5.0  # How many times as long elimination modulo a prime takes
+_EXACT = 1e-8  # Seconds of exact elimination of a k x k matrix, in units of k^3
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of `subsets` random subsets of `size` vectors, `dependent` were dependent (exactly).
+
+    Attributes:
+        size: the number of vectors in a subset
+        subsets: how many subsets were drawn
+        dependent: how many of these were dependent
+        undecided: how many of these were not decided
+        low, high: the Clopper-Pearson interval of the share, at this confidence; where subsets are
+            undecided, whatever they are
+        confidence: the probability, between 0 and 1, that such an interval holds the share
+        witness: the first dependent subset that was drawn (its indices), or None
+    """
+
+    size: int
+    subsets: int
+    dependent: int
+    undecided: int
+    low: float
+    high: float
+    confidence: float
+    witness: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many subsets are drawn, and how many of these exact elimination may decide."""
+
+    subsets: int = SUBSETS  # how many are drawn
+    exact: int | None = None  # so many of those that nothing else decides; None for all
+
+
+def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> Sample:
+    """Return the sample of a size that a budget allows: at most 5,000 subsets, and at least 100.
+
+    It follows from T, d, the size of subsets, and from how a few subsets are decided which are not
+    among the sample: not from a clock. So a sample can be drawn again, and its size has nothing to
+    do with what is found in it.
+
+    A budget of 1.0 allows about half a minute.
+
+    Example:
+        >>> affordable(np.random.default_rng(0).random((40, 3)), 3).subsets
+        5000
+    """
+    vectors = _checked(vectors, size)
+    require_not_negative(budget=budget)
+    require_seed(seed)
+    rng = np.random.default_rng([seed, size])
+    width = vectors.shape[1]
+    seconds = _DRAWN + size * size * (width + size / 3) / _CHOLESKY
+    if size > dyadic.BATCHED:
+        drawn = vectors[_draw(len(vectors), size, _PILOT, rng)]
+        if 2 * np.count_nonzero(verified.independent(verified.scaled(drawn))) < _PILOT:
+            seconds *= 1.0 + _ELIMINATION
+    allowed = _SECONDS * budget
+    subsets = max(_FEWEST, int(min(allowed / seconds, SUBSETS)))
+    return Sample(subsets, int(min(allowed / (_EXACT * float(size) ** 3), SUBSETS)))
+
+
+def dependent_share(
+    vectors: Array,
+    size: int,
+    *,
+    subsets: int | Sample = SUBSETS,
+    confidence: float = 0.99,
+    seed: int = 0,
+    executor: Executor | None = None,
+) -> Estimate:
+    """Estimate the share of dependent subsets among those of `size` of the vectors (T, d).
+
+    Args:
+        vectors: T vectors of d entries, (T, d)
+        size: the number of vectors in a subset, 1 to T
+        subsets: how many are drawn; or what `affordable` allows, so that some may stay undecided
+        confidence: of the interval of the share, between 0 and 1
+        seed: of the subsets
+        executor: where subsets are decided (`constructive.support.parallel`), the same ones
+            everywhere; None for here
+
+    Raises:
+        DataError: for what is not a matrix of real numbers
+        ParameterError: for a size beyond T, no subsets, a confidence that is not between 0 and 1,
+            a negative seed, or what is not an executor
+
+    Example:
+        >>> plane = np.random.default_rng(0).integers(-9, 9, size=(40, 2)).astype(float)
+        >>> dependent_share(plane, 3, subsets=100).dependent
+        100
+    """
+    sample = subsets if isinstance(subsets, Sample) else Sample(subsets)
+    require_positive(subsets=sample.subsets)
+    if sample.subsets > _MOST:
+        raise ParameterError(
+            f"subsets={shown(sample.subsets)} would take days",
+            witness=shown(sample.subsets),
+            suggestion=f"subsets <= {_MOST}",
+        )
+    require_seed(seed)
+    if not 0.0 < confidence < 1.0:
+        raise ParameterError(
+            f"confidence={confidence!r} is not between 0 and 1",
+            witness=confidence,
+            suggestion="confidence=0.99",
+        )
+    vectors = _checked(vectors, size)
+    parts = list(row_chunks(sample.subsets, 8 * size * vectors.shape[1]))
+    seeds = np.random.SeedSequence(seed).spawn(len(parts))
+    batches = [
+        (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
+    ]
+    whole = _Vectors(vectors, verified.scaled(vectors), size, _all_dependent(vectors, size))
+    found = ordered_map(
+        partial(_dependent_among, whole),
+        batches,
+        executor=executor,
+        step=f"random subsets of {size}",
+    )
+    wrong = [subset for dependent, _ in found for subset in dependent]
+    pending = [subset for _, undecided in found for subset in undecided]
+    looked_at = pending[: sample.exact]
+    decided = ordered_map(
+        partial(_is_dependent, vectors),
+        looked_at,
+        executor=executor,
+        step=f"dependent subsets of {size}",
+    )
+    wrong += [subset for subset, dependent in zip(looked_at, decided, strict=True) if dependent]
+    undecided = len(pending) - len(looked_at)
+    low, _ = clopper_pearson(len(wrong), sample.subsets, confidence)
+    _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, confidence)
+    witness = min(wrong)[1] if wrong else None
+    return Estimate(size, sample.subsets, len(wrong), undecided, low, high, confidence, witness)
+
+
+def _checked(vectors: Array, size: int) -> Array:
+    vectors = checked_matrix("vectors", vectors)
+    if not is_integer(size) or not 1 <= size <= len(vectors):
+        raise ParameterError(
+            f"{len(vectors)} vectors have no subsets of {size}",
+            witness=size,
+            suggestion=f"a size from 1 to {len(vectors)}",
+        )
+    return vectors
+
+
+def _draw(total: int, size: int, number: int, rng: np.random.Generator) -> Integers:
+    """Return random subsets (number, size) of `total` vectors."""
+    return np.stack([rng.choice(total, size, replace=False) for _ in range(number)])
+
+
+def _all_dependent(vectors: Array, size: int) -> bool:
+    """Whether a combination of all columns is known to be zero, so that no d are independent."""
+    if (
+        size != vectors.shape[1]
+        or verified.independent(verified.scaled(vectors[:size])[np.newaxis])[0]
+    ):
+        return False
+    columns = dyadic.seemingly_dependent(vectors.T)
+    return columns is not None and dyadic.kernel(vectors[:, columns]).ncols() > 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """T vectors, scaled ones, the size of subsets, and whether all of these are dependent."""
+
+    vectors: Array
+    scaled: Array
+    size: int
+    dependent: bool
+
+
+def _dependent_among(
+    whole: _Vectors, batch: tuple[int, int, np.random.SeedSequence]
+) -> tuple[list[Drawn], list[Drawn]]:
+    """Of a number of random subsets of this size the dependent ones, and those not decided."""
+    start, number, seed = batch
+    rng = np.random.default_rng(seed)
+    drawn = _draw(len(whole.vectors), whole.size, number, rng)
+    subsets = [(start + i, tuple(sorted(subset))) for i, subset in enumerate(drawn.tolist())]
+    if whole.dependent:
+        return subsets, []
+    found = dyadic.decide(whole.vectors[drawn], rng, scaled=whole.scaled[drawn], most=0)
+    undecided = ~found.dependent & ~found.independent
+    wrong, pending = (
+        [subsets[i] for i in np.flatnonzero(chosen)] for chosen in (found.dependent, undecided)
+    )
+    return wrong, pending
+
+
+def _is_dependent(vectors: Array, drawn: Drawn) -> bool:
+    """Return whether a subset is dependent, exactly."""
+    return not dyadic.has_full_rank(vectors[list(drawn[1])])
+
+
+def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the exact confidence interval of a probability.
+
+    Example:
+        >>> low, high = clopper_pearson(0, 5000, 0.99)
+        >>> low, round(high, 5)
+        (0.0, 0.00106)
+    """
+    from scipy.special import betaincinv  # noqa: PLC0415 - for the tables of assumptions only
+
+    tail = (1.0 - confidence) / 2.0
+    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, trials - hits, 1.0 - tail)) if hits < trials else 1.0
+    return low, high
+
+
+# The report.
+
+
+# The d at which an inner product takes as long as what a search does with it besides.
+_BESIDE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Report(Shown):
+    """What is known of a data set, and how.
+
+    Attributes:
+        count, size, width: T, n and d
+        contexts: the contexts of rank below n, with exact dependencies
+        kruskal: bounds of the Kruskal rank of the queries
+        share: of subsets of n queries, how many are dependent: an estimate (None if T < n)
+        position: the same for subsets of min(d, T): general position
+        num_heads: H, for which the conditions of the construction were looked at; or None
+        regrouping: an order of the examples that meets these conditions, or why there is none;
+            None without H
+    """
+
+    count: int
+    size: int
+    width: int
+    contexts: tuple[DependentContext, ...]
+    kruskal: KruskalRank
+    share: Estimate | None
+    position: Estimate
+    num_heads: int | None
+    regrouping: Regrouping | None
+
+    sheet_width = 130
+
+    @property
+    def assumption_1(self) -> Verdict:
+        """Whether every n queries are independent (all of them, if there are fewer than n)."""
+        wanted = min(self.size, self.count)
+        if self.kruskal.lower >= wanted:
+            return Verdict.PROVED
+        return Verdict.REFUTED if self.kruskal.upper < wanted else Verdict.UNDECIDED
+
+    @property
+    def assumption_2(self) -> Verdict:
+        """Whether every context has rank n."""
+        return Verdict.REFUTED if self.contexts else Verdict.PROVED
+
+    @property
+    def construction(self) -> Verdict:
+        """Whether the examples, in some order, meet what the construction needs."""
+        return Verdict.UNDECIDED if self.regrouping is None else self.regrouping.verdict
+
+    def _sheet(self) -> Sheet:
+        table = new_table("", "known", "how", fold=True)
+        for line in (*self._contexts(), *self._queries(), *self._construction()):
+            table.add_row(*line)
+        return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
+
+    def _contexts(self) -> list[tuple[str, str, str]]:
+        name = "Assumption 2: contexts of rank n"
+        if not self.contexts:
+            return [(name, "PROVED: all contexts", "exact")]
+        first = self.contexts[0]
+        known = (
+            f"REFUTED: {len(self.contexts)} fail; example {first.example}: tokens {first.tokens}"
+        )
+        return [(name, known, "exact")]
+
+    def _queries(self) -> list[tuple[str, str, str]]:
+        name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
+        found = self.kruskal
+        lines = [(name, f"{self.assumption_1.name}: at least {found.lower}", "proved bound")]
+        if found.exact:
+            lines = [(name, f"{self.assumption_1.name}: it is {found.lower}", "exact")]
+        if found.lower:
+            lines[0] = (*lines[0][:2], f"{lines[0][2]} ({found.argument})")
+        if found.violation:
+            known = f"at most {found.upper}: {found.violation}"
+            lines.append(("", known, "exact"))
+        if found.near_miss:
+            lines.append(("", f"independent by a hair: {found.near_miss}", "exact"))
+        for estimate in (self.share, self.position):
+            if estimate is not None:
+                known = (
+                    f"{estimate.dependent} of {estimate.subsets} random subsets of "
+                    f"{estimate.size} dependent: share "
+                    f"{percent(estimate.low, 3, above=False)} to {percent(estimate.high, 3)}"
+                )
+                name = "" if estimate is self.share else "General position"
+                lines.append((name, known, f"estimate ({100 * estimate.confidence:.6g}%)"))
+                if estimate.undecided:
+                    lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
+        return lines
+
+    def _construction(self) -> list[tuple[str, str, str]]:
+        if self.regrouping is None or self.num_heads is None:
+            return []
+        known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
+        if self.regrouping.dependency is not None:
+            known += f"; {self.regrouping.dependency}"
+        how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
+        return [(f"Grouping for H = {self.num_heads}", known, how)]
+
+
+@in_three_parts
+def check(
+    dataset: Dataset,
+    num_heads: int | None = None,
+    *,
+    subsets: int | None = None,
+    confidence: float = 0.99,
+    budget: float = 1.0,
+    seed: int = 0,
+    executor: Executor | None = None,
+) -> Report:
+    """Check the assumptions of the theorems on a data set.
+
+    What is exact is exact for the floats as they are: rounding has no part in it.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+        num_heads: H, for the conditions of the construction; by default the fewest that Theorem 2
+            allows for T examples (with n = 1 and T > 1 there are none, and nothing is asked)
+        subsets: how many random ones are drawn for an estimate; by default the paper's 5,000, and
+            fewer of a size at which the budget does not allow so many
+        confidence: of the estimates, between 0 and 1; by default the paper's 99 %
+        budget: 1.0 allows half a minute for 10,000 queries of d = 64, and about as much for random
+            subsets of any d; 10.0 ten times as much
+        seed: of all random choices
+        executor: where the random subsets are decided (`constructive.support.parallel`); None for
+            here
+
+    Raises:
+        CapacityError: if T is more than H(n - 1) + 1
+        ParameterError: unless H and the number of subsets are positive, for a confidence that is
+            not between 0 and 1, a negative budget or seed, and what is not an executor
+
+    Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
+
+    Example:
+        >>> from constructive import assumptions, generators
+        >>> data = generators.integers(num_examples=7, context_size=3, width=5)
+        >>> queries = data.queries.copy()
+        >>> queries[4] = queries[0] - queries[6]
+        >>> report = assumptions.check(Dataset(data.contexts, queries, data.targets))
+        >>> print(report.kruskal.violation)
+        [0] - [4] - [6] = 0
+        >>> report.assumption_1.name, report.assumption_2.name, report.construction.name
+        ('REFUTED', 'PROVED', 'PROVED')
+    """
+    require_examples(dataset, Dataset)
+    require_positive(subsets=SUBSETS if subsets is None else subsets)
+    require_not_negative(budget=budget)
+    require_seed(seed)
+    total, size, width = dataset.num_examples, dataset.context_size, dataset.width
+    if num_heads is None and (size > 1 or total == 1):
+        num_heads = heads_needed(total, context_size=size)
+    regrouping = None
+    if num_heads is not None:
+        regrouping = regroup(dataset, num_heads, seed=seed)
+
+    def estimate(count: int) -> Estimate:
+        sample = Sample(subsets or SUBSETS)
+        if subsets is None:
+            sample = affordable(dataset.queries, count, budget=budget, seed=seed)
+        return dependent_share(
+            dataset.queries, count,
+            subsets=sample, confidence=confidence, seed=seed, executor=executor)  # fmt: skip
+
+    return Report(
+        count=total,
+        size=size,
+        width=width,
+        contexts=dependent_contexts(dataset, seed=seed),
+        kruskal=kruskal_rank(
+            dataset.queries,
+            size,
+            budget=2e8 * budget,
+            search_budget=6e9 * budget * min(1.0, (_BESIDE + 64) / (_BESIDE + width)),
+            seed=seed,
+        ),
+        share=estimate(size) if total >= size else None,
+        position=estimate(min(width, total)),
+        num_heads=num_heads,
+        regrouping=regrouping,
+    )

@@ -1,0 +1,440 @@
+"""Planted bugs: a right kernel in which one step is wrong is caught, and the message says how.
+
+A bug is a row: arguments of the battery, words that must occur in what `diagnose` says of all
+outputs, and the step that is replaced. They stand for the families of 325 bugs that were
+planted in six kernels before (docs/kernels.md, "Campaign").
+"""
+
+import numpy as np
+import pytest
+from kernels_of_tests import plain
+
+from constructive.exact.float_model import FORMATS, nearest
+from constructive.kernels import battery, diagnose, examine
+from constructive.kernels.masks import Boolean, LeftPadding, RightPadding, VariableLengths
+
+SINGLE = np.float32
+
+
+class Flash:
+    """Blocks of keys, an online softmax and merged splits, in float32; each step may be replaced.
+
+    Places are b (sequences), h (heads) and i (queries); j are the keys of a block.
+    """
+
+    block, splits = 16, 1
+
+    def __init__(self, problem, memory=None):
+        self.problem, self.spec, self.memory = problem, problem.spec, memory
+        spec = problem.spec
+        self.b, self.h, self.i, _ = np.ogrid[: spec.batch, : spec.heads[0], : spec.queries, :1]
+        self.group, self.lengths = spec.group, spec.lengths[1][:, None, None, None]
+        self.at = self.i + self.lengths - spec.lengths[0][:, None, None, None]  # bottom-right
+        self.q, self.k, self.v = (x.astype(SINGLE) for x in (problem.q, problem.k, problem.v))
+
+    def output(self):
+        with np.errstate(all="ignore"):
+            parts = [self.part(low, high) for low, high in self.bounds()]
+            return self.written(self.merged(*map(np.stack, zip(*parts, strict=True))))
+
+    def bounds(self):
+        blocks = -(-self.spec.keys // self.block)
+        size = -(-blocks // self.splits) * self.block
+        return [(size * n, min(size * (n + 1), self.spec.keys)) for n in range(self.splits)]
+
+    def part(self, low, high):
+        shape = self.problem.expected.shape
+        top = self.first(np.full((*shape[:3], 1), -np.inf, SINGLE))
+        total, out = np.zeros_like(top), np.zeros(shape, SINGLE)
+        for j in self.blocks(low, high):
+            scores = self.hidden(self.scores(j), self.seen(j), j)
+            new = self.top(top, scores, j)
+            base = np.where(np.isneginf(new), 0, new)
+            weights, fade = np.exp(scores - base), np.exp(top - base)
+            total = self.summed(total, fade, weights, j)
+            out, top = self.added(out, fade, weights, j), new
+        return self.divided(top, total, out)
+
+    def blocks(self, low, high):
+        return [np.arange(j, min(j + self.block, high)) for j in range(low, high, self.block)]
+
+    def keys(self, j):
+        return self.read(self.k, *self.key_place(j))
+
+    def values(self, j):
+        return self.read(self.v, *self.value_place(j))
+
+    def read(self, x, b, g, j):
+        return x[b[..., 0], g[..., 0], j]
+
+    def key_place(self, j):
+        return self.b, self.h // self.group, j
+
+    def value_place(self, j):
+        return self.key_place(j)
+
+    def scores(self, j):
+        logits = self.capped(self.products(j) * self.scale())
+        return logits if self.problem.bias is None else logits + self.bias(j)
+
+    def scale(self):
+        return SINGLE(self.spec.factor)
+
+    def products(self, j):
+        return self.q @ self.keys(j).swapaxes(-1, -2)
+
+    def bias(self, j):
+        return self.problem.bias[..., j].astype(SINGLE)
+
+    def capped(self, logits):
+        cap = self.spec.soft_cap
+        return logits if cap is None else SINGLE(cap) * np.tanh(logits / SINGLE(cap))
+
+    def seen(self, j):
+        return self.problem.visible[..., j]
+
+    def hidden(self, scores, seen, j):
+        return np.where(seen, scores, SINGLE(-np.inf))
+
+    def first(self, top):
+        return top
+
+    def top(self, old, scores, j):
+        return np.maximum(old, scores.max(-1, keepdims=True))
+
+    def summed(self, total, fade, weights, j):
+        return total * fade + weights.sum(-1, keepdims=True)
+
+    def added(self, out, fade, weights, j):
+        return out * fade + weights @ self.values(j)
+
+    def divided(self, top, total, out):
+        lse = np.where(total > 0, top + np.log(total), -np.inf)
+        return out / np.where(total > 0, total, 1), lse
+
+    def merged(self, outs, ends):
+        top = np.maximum(ends.max(0), self.sinks())
+        shares = np.exp(ends - np.where(np.isneginf(top), 0, top))
+        total = shares.sum(0) + np.exp(self.sinks() - np.where(np.isneginf(top), 0, top))
+        return (outs * shares).sum(0) / np.where(total > 0, total, 1)
+
+    def sinks(self):
+        sinks = self.problem.sinks
+        return SINGLE(-np.inf) if sinks is None else sinks.astype(SINGLE)[:, None, None]
+
+    def written(self, out):
+        return out
+
+
+def up_to(last):
+    """Masks that show keys up to a last one."""
+    return {"seen": lambda s, j: j <= last(s)}
+
+
+def places(place):
+    """Keys and values that are read elsewhere."""
+    return {"key_place": place}
+
+
+def whole_blocks(self, j):
+    seen = np.broadcast_to(self.problem.visible, self.problem.answer.weights.shape)[..., j]
+    rows = np.arange(0, self.spec.queries, 16)
+    blocks = np.logical_or.reduceat(seen, rows, axis=2).any(-1, keepdims=True)
+    return np.repeat(blocks, 16, axis=2)[:, :, : self.spec.queries] & (j >= 0)
+
+
+def first_row_of_block(x):
+    return x[..., np.arange(x.shape[-2]) // 16 * 16, :]
+
+
+def all_rows_of_block(self, old, scores, j):
+    new = Flash.top(self, old, scores, j)
+    starts = np.arange(0, new.shape[2], 16)
+    most = np.maximum.reduceat(new, starts, axis=2)
+    return np.repeat(most, 16, axis=2)[:, :, : new.shape[2]]
+
+
+def with_hidden(self, total, fade, weights, j):
+    seen = j < self.lengths
+    every = np.exp(np.where(seen, self.scores(j), -np.inf) - self.now)
+    return total * fade + every.sum(-1, keepdims=True)
+
+
+def top_that_is_kept(self, old, scores, j):
+    self.now = Flash.top(self, old, scores, j)
+    return self.now
+
+
+def strides_of_keys(self, j):
+    spec, d_v = self.spec, self.spec.d_v
+    row = (self.b * spec.heads[1] + self.h // self.group) * spec.keys * d_v
+    address = row + j[:, None] * spec.head_dim + np.arange(d_v)
+    return self.v.reshape(-1)[np.minimum(address, self.v.size - 1)]
+
+
+def programs(self, j):
+    program = self.b * self.spec.heads[0] + self.h
+    return program % self.spec.batch, program // self.spec.batch // self.group, j
+
+
+def without_factors(name):
+    """Sums or outputs that are not rescaled where the largest logit grows."""
+    step = {"summed": Flash.summed, "added": Flash.added}[name]
+    return {name: lambda s, x, fade, weights, j: step(s, x, SINGLE(1), weights, j)}
+
+
+def zeros_behind(self, total, fade, weights, j):
+    found = Flash.summed(self, total, fade, weights, j)
+    is_last = j[-1] == self.spec.keys - 1
+    return found + -self.spec.keys % 16 * np.exp(-self.now) if is_last else found
+
+
+def moved_back(self, low, high):
+    blocks = Flash.blocks(self, low, high)
+    return [*blocks[:-1], np.arange(high - 16, high)]
+
+
+def merged_by(change):
+    """Splits whose log-sum-exps are something else."""
+    return {
+        "splits": 2, "merged": lambda s, outs, ends: Flash.merged(s, outs, change(s, ends)),
+    }  # fmt: skip
+
+
+def rounded(name):
+    return lambda x: nearest(x, FORMATS[name])
+
+
+def packed(self, j):
+    """All sequences follow each other in memory; the offset of each is that of its queries."""
+    (queries, keys), b = self.spec.lengths, self.b[:, 0, 0, 0]
+    starts, wrong = (np.cumsum(x) - x for x in (keys, queries))
+    at = np.minimum(wrong[b][:, None] + j, keys.sum() - 1)
+    sequence = np.searchsorted(np.cumsum(keys), at, side="right")
+    return sequence[:, None, :, None], self.h // self.group, (at - starts[sequence])[:, None]
+
+
+def of_head(head):
+    """A kernel that is wrong in one head."""
+
+    def written(self, out):
+        found = plain(self.problem)
+        found[:, head] = out[:, head]
+        return found
+
+    return written
+
+
+RIGHT, LEFT = {"causal": "bottom-right"}, {"causal": "top-left"}
+FEW = {"cases": ["random", "ties"]}
+TWO = {"queries": 40, "keys": 40}
+PADDED = {"masks": [RightPadding((70, 33))]}
+HEADS = {"masks": [Boolean(per_head=True)]}
+BUGS = {
+    # masks
+    "causal, one ahead": (LEFT, "one key of the future through", up_to(lambda s: s.i + 1)),
+    "causal, other corner": (RIGHT, "causal mask is aligned top-left", up_to(lambda s: s.i)),
+    "causal, blocks of 11": (
+        RIGHT | FEW, "hidden by the mask 'causal", up_to(lambda s: s.at // 11 * 11 + 10),
+    ),
+    "causal, five short": (
+        RIGHT | FEW, "visible keys behind the one to be read <= 4", up_to(lambda s: s.at - 5),
+    ),
+    "causal, rows of a group": (
+        RIGHT | FEW, "query // group for the query", up_to(lambda s: s.i // s.group + s.at - s.i),
+    ),
+    "causal, not for one query": (
+        LEFT | FEW | {"queries": 1}, "the causal mask is not applied", up_to(lambda s: s.lengths),
+    ),
+    "whole blocks": (RIGHT, "masks hide whole blocks alone (blocks of 16", {"seen": whole_blocks}),
+    "window, one longer": (
+        RIGHT | {"window": (9, 0)}, "one key longer on the left",
+        {"seen": lambda s, j: (j <= s.at) & (j >= s.at - 10)},
+    ),
+    "window, of the first row": (
+        RIGHT | {"window": (9, 0)}, "the window is that of the first row of its block",
+        {"seen": lambda s, j: (j <= s.at) & (j <= s.at - s.i % 16) & (j >= s.at - s.i % 16 - 9)},
+    ),
+    "mask of head 0": (
+        HEADS, "the mask is that of head 0", {"seen": lambda s, j: s.problem.visible[:, :1, :, j]},
+    ),
+    "hidden logits are finite": (
+        RIGHT | {"cases": None, "head_dim": 32}, "hidden keys have the logit -10000",
+        {"hidden": lambda _, scores, seen, j: np.where(seen, scores, SINGLE(-1e4))},
+    ),
+    "hidden keys in the sum": (
+        LEFT | {"cases": ["uniform"]}, "the sum of weights has hidden keys, too",
+        {"top": top_that_is_kept, "summed": with_hidden},
+    ),
+    # heads, sequences and memory
+    "heads, tiled": (
+        {}, "keys and values are those of KV head h % G",
+        places(lambda s, j: (s.b, s.h % s.spec.heads[1], j)),
+    ),
+    "heads, values tiled": (
+        FEW, "values are those of KV head h % G",
+        {"value_place": lambda s, j: (s.b, s.h % s.spec.heads[1], j)},
+    ),
+    "programs": ({"batch": 3}, "of sequence p mod B of program", places(programs)),
+    "layout of the output": (
+        {}, "(head, query)",
+        {"written": lambda s, out: out.swapaxes(1, 2).reshape(out.shape)},
+    ),
+    "width, the tail": (
+        {"head_dim": 36}, "entries of q and k behind the last",
+        {"products": lambda s, j: s.q[..., :32] @ s.keys(j)[..., :32].swapaxes(-1, -2)},
+    ),
+    "stride of values": (
+        {"value_dim": 24}, "with the other width as stride", {"values": strides_of_keys},
+    ),
+    "columns": (
+        {}, "columns 8 to 15 alone (zero there)",
+        {"written": lambda s, out: out * (np.arange(16) < 8)},
+    ),
+    "output of the previous head": (
+        {}, "the output is that of the previous head", {"written": lambda _, x: np.roll(x, 1, 1)},
+    ),
+    "last row is not written": (
+        {}, "query = 40", {"written": lambda s, out: np.where(s.i < 40, out, np.nan)},
+    ),
+    "values of the ninth key behind": (
+        {"cases": ["random"]}, "key to be read + 9",
+        {"value_place": lambda s, j: (s.b, s.h // s.group, np.minimum(j + 9, 69))},
+    ),
+    # scores
+    "logits, transposed": (
+        TWO, "logits are transposed",
+        {"products": lambda s, j: np.swapaxes(Flash.products(s, np.arange(40)), 2, 3)[..., j]},
+    ),
+    "scale, none": ({}, "logits are not scaled", {"scale": lambda _: SINGLE(1)}),
+    "scale, base two": (
+        {}, "exp2 in the place of exp", {"scale": lambda _: SINGLE(0.25 * np.log(2))},
+    ),
+    "soft cap, after the mask": (
+        LEFT | {"soft_cap": 50.0, "cases": None}, "after the mask",
+        {"capped": lambda _, x: x, "hidden": lambda s, x, seen, j: Flash.capped(
+            s, np.where(seen, x, SINGLE(-np.inf)))},
+    ),
+    "soft cap, none": (
+        LEFT | {"soft_cap": 50.0, "cases": None}, "soft cap is not applied",
+        {"capped": lambda _, x: x},
+    ),
+    "slopes, none": (RIGHT | {"alibi": True}, "the bias is not added", {"bias": lambda *_: 0}),
+    "slopes, subtracted": (
+        RIGHT | {"alibi": True}, "the bias is subtracted",
+        {"bias": lambda s, j: -Flash.bias(s, j)},
+    ),
+    # blocks
+    "last block": (
+        {}, "is rounded down",
+        {"blocks": lambda s, low, high: Flash.blocks(s, low, high // 16 * 16)},
+    ),
+    "last block, moved back": (
+        {"cases": ["ties", "uniform"]}, "a last block has again", {"blocks": moved_back},
+    ),
+    "sums not rescaled": ({}, "sums are not rescaled", without_factors("summed")),
+    "outputs not rescaled": ({}, "the accumulator is not rescaled", without_factors("added")),
+    "largest from -10000": (
+        {}, "exp underflows unless the largest is found",
+        {"first": lambda _, top: np.full_like(top, -1e4)},
+    ),
+    "largest of a block of rows": (
+        {"cases": None}, "all rows with logit of the winner <= 128", {"top": all_rows_of_block},
+    ),
+    "zeros behind the last key": (
+        {}, "keys of zeros count, up to a multiple of 16",
+        {"top": lambda s, old, x, j: top_that_is_kept(
+            s, old, np.maximum(x, -np.inf if j[-1] < s.spec.keys - 1 else 0), j),
+         "summed": zeros_behind},
+    ),
+    "values of the block before": (
+        {}, "values are those of the block before",
+        {"value_place": lambda s, j: (s.b, s.h // s.group, np.where(j >= 16, j - 16, j))},
+    ),
+    "rows not written": (
+        {}, "query >= 32", {"written": lambda s, out: np.where(s.i < 32, out, 0)},
+    ),
+    "one head": (
+        LEFT | FEW | {"queries": 20, "keys": 20}, "rows alone: the causal mask is not applied",
+        up_to(lambda s: s.lengths) | {"written": of_head(3)},
+    ),
+    # padding
+    "length, none": (PADDED, "length of a sequence is not applied", up_to(lambda s: 99)),
+    "length, rounded up": (
+        PADDED, "length of a sequence is rounded up to a block",
+        up_to(lambda s: -(-s.lengths // 16) * 16 - 1),
+    ),
+    "left padding": (
+        {"masks": [LeftPadding((0, 5))]}, "left padding is taken to be on the right",
+        up_to(lambda s: 69 - np.array([0, 5])[:, None, None, None]),
+    ),
+    "packed": (
+        {"masks": [VariableLengths((41, 30), (70, 55))]}, "sequence of the key less its own = -1",
+        {"key_place": packed},
+    ),
+    # sinks and splits
+    "sink, none": ({"sink": True}, "the sink is ignored", {"sinks": lambda _: SINGLE(-np.inf)}),
+    "sink, of the next head": (
+        {"sink": True}, "the sink is that of the",
+        {"sinks": lambda s: np.roll(Flash.sinks(s), 1, 0)},
+    ),
+    "splits, rounded down": (
+        FEW, "size of splits is rounded down",
+        {"splits": 2, "bounds": lambda s: [(0, 32), (32, 64)]},
+    ),
+    "splits, scaled sums": (
+        {}, "log-sum-exps of splits are multiplied by the scale",
+        merged_by(lambda s, x: x * s.scale()),
+    ),
+    "splits, of the first row": (
+        {}, "log-sum-exps of splits are those of the first row of the block (blocks of 16",
+        merged_by(lambda _, x: first_row_of_block(x)),
+    ),
+    "splits, empty": (
+        LEFT, "splits without keys have the log-sum-exp 0",
+        merged_by(lambda _, x: np.where(np.isneginf(x), 0, x)),
+    ),
+    "sums over queries": (
+        TWO | FEW, "softmax is over queries",
+        {"block": 40, "top": lambda _, old, x, j: x.max(2, keepdims=True),
+         "summed": lambda _, total, fade, weights, j: weights.sum(2, keepdims=True),
+         "added": lambda s, out, fade, weights, j: weights / weights.sum(2, keepdims=True)
+         @ s.values(j), "divided": lambda s, top, total, out: (out, np.zeros((*out.shape[:3], 1)))},
+    ),
+    "output over the visible keys": (
+        RIGHT | {"cases": ["last"]}, "that is 7 over the visible keys",
+        {"written": lambda s, out: out * 7 / s.problem.visible.sum(-1)[..., None]},
+    ),
+    # precision
+    "weights, rounded": (
+        {}, "weights are divided by their sum, and then rounded to float8_e4m3fn",
+        {"block": 80, "added": lambda s, out, fade, weights, j: rounded("float8_e4m3fn")(
+            weights / weights.sum(-1, keepdims=True)) @ s.values(j),
+         "divided": lambda s, top, total, out: (out, np.zeros((*out.shape[:3], 1)))},
+    ),
+    "output, rounded": (
+        {}, "the output is rounded to bfloat16", {"written": lambda _, x: rounded("bfloat16")(x)},
+    ),
+}  # fmt: skip
+
+
+def replaced(steps):
+    return type("Wrong", (Flash,), steps)
+
+
+SHAPE = {
+    "queries": 41, "keys": 70, "head_dim": 16,
+    "cases": ["last", "random", "ties", "uniform", "scale", "levels", "low"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bugs_are_caught_and_explained(name):
+    arguments, words, steps = BUGS[name]
+    reports = [
+        examine(problem, replaced(steps)(problem).output())
+        for problem in battery(**(SHAPE | arguments))
+    ]
+    assert not all(report.passed for report in reports)
+    said = diagnose(reports)
+    assert any(words in line for line in said), said
