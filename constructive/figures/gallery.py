@@ -32,6 +32,7 @@ FIGURES: "Registry[Figure]" = Registry(
         "recital": "constructive.figures.decoders:RECITAL",
         "curve": "constructive.figures.decoders:CURVE",
         "sequences": "constructive.figures.sequences:SEQUENCES",
+        "planted": "constructive.figures.planted:PLANTED",
     }
 )
 

@@ -290,7 +290,7 @@ class Report:
         of_lse = [] if self.lse is None else self.lse.lines
         if not self.wrong.any():
             right = [f"{self.problem}: {checked} rows are right"] if self.has_out else []
-            again = [] if self.passed else [f"again: {_repeated(self.problem)}"]
+            again = [] if self.passed else [f"again: {repeated(self.problem)}"]
             return [*right, *of_lse, coverage, *again]
         by_name = {each.sentence: each for each in self.explanations}
         return [
@@ -523,6 +523,7 @@ def check(
         >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
         >>> check(problem, problem.expected, lse=problem.lse.expected)
     """
+    __tracebackhide__ = True
     report = examine(
         problem, out, lse=lse, base=base, layout=layout, model=model, memory=memory,
         sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse,

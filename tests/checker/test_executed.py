@@ -67,12 +67,12 @@ def arrays_of(dataset):
 # Bounds, of which tests/programs shows that no program breaks them.
 
 
-@given(layers())
-def test_the_checker_finds_the_same_bounds(checker, problem):
+@given(layers(), st.sampled_from([m for m in MODELS.values() if m.storage.name == "float32"]))
+def test_the_checker_finds_the_same_bounds(checker, problem, model):
     layer, dataset = problem
-    bounds = exact_logits.rounding(layer, dataset, SINGLE).bounds
-    with np.errstate(over="ignore"):
-        theirs, _ = checked_rounding(checker, layer, dataset)
+    with np.errstate(all="ignore"):
+        bounds = exact_logits.rounding(layer, dataset, model).bounds
+        theirs, _ = checked_rounding(checker, layer, dataset, model.name)
     assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
 
 
@@ -179,6 +179,30 @@ def memorizer(data):
 @pytest.fixture(scope="module")
 def certificate(data, memorizer):
     return certify(memorizer, data, claims=("error", "executed"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_counts_have_the_same_bounds(checker, name):
+    """Of all sizes, also where one is as large as a half."""
+    model, theirs = MODELS[name], checker.float_model.MODELS[name]
+    counts = np.unique(np.geomspace(1, 2**21, 300).astype(int))
+    few = np.minimum(counts, 3)
+    theirs_of = checker.float_model
+    with np.errstate(all="ignore"):
+        zeta, more = model.weighted(counts, few, 1e-6)
+        pairs = zip(
+            (model.average(counts), zeta, more + model.flushed(counts) * (1.0 + zeta)),
+            (
+                theirs_of.averaged(theirs, counts)[0],
+                *theirs_of.weighted(theirs, counts, few, np.full(len(counts), 1e-6)),
+            ),
+            strict=True,
+        )
+    for pair in pairs:  # NaN is no bound, as infinity is none
+        ours, found = (np.where(np.isfinite(each), each, np.inf) for each in pair)
+        np.testing.assert_allclose(ours, found, rtol=2.0**-29)
+    exponents = [theirs_of.exponents(theirs, count) for count in counts]
+    np.testing.assert_allclose(model.exponents(counts), exponents, rtol=2.0**-30)
 
 
 def test_statements_are_the_same(checker):

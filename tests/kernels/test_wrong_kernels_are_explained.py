@@ -64,7 +64,7 @@ PAGES = {
 def test_pages(words):
     reports = []
     for problem in problems(PAGED, cases=["last", "random", "uniform"]):
-        paged = Paged.of(problem, page_size=8, stale=True)
+        paged = Paged.of(problem, page_size=8, stale=True, columns=0)
         j = np.broadcast_to(np.arange(70), (3, 70))
         page, slot = PAGES[words](paged.table, j, 8, paged.table.shape[1])
         at = np.where(j < paged.lengths[:, None], page * 8 + slot, 0) % (8 * len(paged.k))
