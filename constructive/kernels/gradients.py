@@ -15,8 +15,7 @@ import numpy as np
 
 from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels.formula import Change, Part, Rows, largest, masked, softmax, summed
-from constructive.kernels.names import mistakes
-from constructive.kernels.names_of_places import places_of_rows
+from constructive.kernels.names import mistakes, places_of_rows
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
