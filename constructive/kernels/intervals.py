@@ -128,6 +128,7 @@ class Intervals:
             DataError: for another shape, or if both are None
             ParameterError: for another base
         """
+        __tracebackhide__ = True
         if out is None and lse is None:
             raise DataError("there is nothing to check", suggestion="check(out), or check(lse=lse)")
         if out is not None:
@@ -144,6 +145,7 @@ class Intervals:
             )
 
     def _check_out(self, out: object) -> None:
+        __tracebackhide__ = True
         wrong = self.outside(out)
         if not wrong.any():
             return

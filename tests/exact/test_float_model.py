@@ -8,26 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_conformance import check_contraction, check_model
 
 from constructive import ParameterError
 from constructive.exact.float_model import (
     BLOCK,
     FLOAT32,
-    FLOAT64,
     FORMATS,
     MODELS,
     SMALL_BLOCK,
     STORAGES,
-    FloatModel,
-    Pairwise,
     model_named,
     rounded,
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
-EVERY = [*MODELS.values(), FLOAT64]
-FIELDS = dataclasses.fields(FloatModel)
 SCALED, ANY = MODELS["float32, scaled"], MODELS["float32, any contraction"]
 
 
@@ -120,40 +114,6 @@ def test_what_underflows():
     weights = np.full(count, 2.0**-25)
     assert (weights.astype(np.float16) == 0).all()  # ties to even
     assert weights.sum() < float(half.flushed(count))
-
-
-@pytest.mark.parametrize("model", EVERY, ids=lambda model: model.name)
-def test_every_row_is_a_model(model):
-    check_model(model)
-
-
-@pytest.mark.parametrize("model", [FLOAT32, ANY], ids=lambda model: model.name)
-def test_counts_follow_from_trees(model):
-    check_contraction(model.contraction, free=model.contraction.free)
-
-
-class Careless(FloatModel):
-    """Whose averages have one block, however many tokens there are."""
-
-    def average(self, counts):
-        return super().average(np.minimum(counts, self.block))
-
-
-class Few(Pairwise):
-    """Which counts a sum less."""
-
-    def logits(self, width, head_dim):
-        return width + head_dim
-
-
-def test_what_is_no_model_would_be_seen():
-    careless = Careless(**{field.name: getattr(FLOAT32, field.name) for field in FIELDS})
-    with pytest.raises(AssertionError):
-        check_model(careless)
-    with pytest.raises(AssertionError):
-        check_contraction(Few(), free=False)
-    with pytest.raises(AssertionError):
-        check_contraction(ANY.contraction, free=False)
 
 
 def test_no_bound_where_a_relative_error_is_none():
