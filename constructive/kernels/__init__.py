@@ -27,6 +27,8 @@ from constructive.kernels.encodings import (
     packed_mask,
 )
 from constructive.kernels.intervals import Intervals, bounds
+from constructive.kernels.invariance import Guarded, invariance
+from constructive.kernels.merging import Merge, merges
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
 
@@ -36,9 +38,11 @@ __all__ = [
     "TAKES",
     "Backward",
     "Gathered",
+    "Guarded",
     "Intervals",
     "KernelError",
     "Latent",
+    "Merge",
     "Paged",
     "Problem",
     "Quantized",
@@ -50,6 +54,8 @@ __all__ = [
     "check",
     "diagnose",
     "examine",
+    "invariance",
+    "merges",
     "packed_four_bits",
     "packed_mask",
     "problems",

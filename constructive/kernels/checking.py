@@ -523,6 +523,7 @@ def check(
         >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
         >>> check(problem, problem.expected, lse=problem.lse.expected)
     """
+    __tracebackhide__ = True
     report = examine(
         problem, out, lse=lse, base=base, layout=layout, model=model, memory=memory,
         sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse,

@@ -156,6 +156,14 @@ class Problem(Inputs):
         require_known("adapter", adapter, ADAPTERS)
         return ADAPTERS[adapter]().options(self)
 
+    @property
+    def id(self) -> str:
+        """The name of the problem as part of the name of a test: without blanks."""
+        spec, seed = self.spec, f"-seed{self.spec.seed}" if self.spec.seed else ""
+        wide = f"d{spec.head_dim}" + (f"/{spec.d_v}" if spec.d_v != spec.head_dim else "")
+        shape = f"{spec.queries}x{spec.keys}-{wide}-{spec.dtype}{seed}"
+        return f"{self.case.replace(' ', '-')}-{shape}"
+
     def __str__(self) -> str:
         return f"{self.case}: {self.spec}"
 

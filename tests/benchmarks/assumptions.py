@@ -12,10 +12,10 @@ import time
 from statistics import median
 
 import numpy as np
-from constructive.theory.kruskal import kruskal_rank
 
 from constructive import exact_capacity, generators, saturated_capacity
 from constructive.theory import kruskal
+from constructive.theory.kruskal import kruskal_rank
 
 COUNT, WIDTH, WANTED = 10_000, 64, 32
 
