@@ -16,32 +16,40 @@ KINDS = [name for name, thing in vars(errors).items() if inspect.isclass(thing)]
 
 def documented():
     """What the pages of the API show: names with the objects behind them."""
-    found = {}
+    found, hidden = {}, {}
     for page in (ROOT / "docs" / "api").glob("*.md"):
         text = page.read_text()
         for kind, path in re.findall(r"auto(function|class|exception|module):: ([\w.]+)", text):
             thing = _object(path)
             if kind == "module":
-                hidden = re.findall(rf"{re.escape(path)}\n.*\n   :exclude-members: (.*)", text)
                 members = {
                     f"{path}.{name}": member
                     for name, member in vars(thing).items()
                     if getattr(member, "__module__", None) == thing.__name__
                     and not name.startswith("_")
-                    and name not in ", ".join(hidden).split(", ")
+                    and name not in _hidden(text, path)
                 }
                 found |= members if f"automodule:: {path}\n   :members:" in text else {}
             else:
                 found[path] = thing
+                if f":: {path}\n   :members:" in text:
+                    hidden[path] = _hidden(text, path)
     for path, thing in tuple(found.items()):
-        if inspect.isclass(thing):
+        if inspect.isclass(thing) and path in hidden:
             found |= {
                 f"{path}.{name}": getattr(thing, name)
                 for name, member in vars(thing).items()
                 if not name.startswith("_")
+                and name not in hidden[path]
                 and (inspect.isfunction(member) or isinstance(member, classmethod))
             }
     return found
+
+
+def _hidden(page, path):
+    """What a page leaves out of a module or a class, as internal."""
+    listed = re.findall(rf"{re.escape(path)}\n.*\n   :exclude-members: (.*)", page)
+    return ", ".join(listed).split(", ")
 
 
 def _object(path):

@@ -151,7 +151,7 @@ def curve(file: Path, *, limit: int | None = None, quiet: bool = False) -> None:
 
         constructive curve LICENSE --limit 1000
     """
-    from constructive.figures.curve import costs, render
+    from constructive.figures.decoders import costs, render
 
     text = read_text(file, read_file(file), "words", limit, otherwise="a text file")
     with progress_bar(quiet=quiet):
@@ -277,11 +277,11 @@ def _draw(
     *,
     quiet: bool,
 ) -> None:
-    from constructive.figures import drawing, recital
+    from constructive.figures import decoders, drawing
 
     with progress_bar(quiet=quiet):
         report("draw", 0, 1)
-        figure = drawing.new_figure(recital.HEIGHT)
-        recital.draw_recital(figure, decoder, text)
+        figure = drawing.new_figure(decoders.HEIGHT)
+        decoders.draw_recital(figure, decoder, text)
         drawing.save(figure, picture)
     say(f"drawn in {picture}")

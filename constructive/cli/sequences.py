@@ -11,7 +11,7 @@ import constructive
 from constructive.cli.options import command
 from constructive.cli.outputs import several_outputs
 from constructive.cli.program import app, end, progress_bar
-from constructive.sequences.registry import CONSTRUCTIONS
+from constructive.sequences import NAMES
 from constructive.support.errors import DataError
 from constructive.support.files import read_file
 from constructive.support.progress import report
@@ -19,7 +19,7 @@ from constructive.support.tables import new_table
 
 if TYPE_CHECKING:
     from constructive.data.samples import TextExamples
-    from constructive.sequences.growth import GrowthPoint
+    from constructive.sequences.build import GrowthPoint
 
 sequence = typer.Typer(
     no_args_is_help=True, help="Memorize a text with about sqrt(N) parameters, exactly."
@@ -29,7 +29,7 @@ app.add_typer(sequence, name="sequence")
 
 @command(
     sequence,
-    choices={"question": ("next-byte", "line"), "construction": tuple(CONSTRUCTIONS)},
+    choices={"question": ("next-byte", "line"), "construction": NAMES},
 )
 def build(
     corpus: Path,
@@ -66,7 +66,7 @@ def build(
 
         constructive sequence build README.md --question line --construction separating_set
     """
-    from constructive.sequences.growth import growth
+    from constructive.sequences.build import growth
 
     outputs = {"--output": output, "--save-data": save_data, "--picture": picture}
     endings = {"--output": ".json", "--save-data": ".json"}
@@ -184,7 +184,7 @@ def _exponents(points: "list[GrowthPoint]") -> str:
     if len(set(keys)) <= few:
         return ""
     counts = [point.memorizer.nonzero_parameters for point in points]
-    from constructive.sequences.growth import exponent
+    from constructive.sequences.build import exponent
 
     slope, after = exponent(keys, counts), exponent(keys, counts, after_log=True)
     return (

@@ -367,23 +367,7 @@ class Text:
         return Batch(ids, places, following)
 
     def different(self, window: int | None = None) -> Integers:
-        """One place for each different context that something has to follow: (R,), of `ids`.
-
-        Args:
-            window: how many tokens a position sees, itself among them; by default all up to it
-
-        Raises:
-            DataError: where two contexts are one, and different tokens follow; the witness is both
-                positions
-
-        Example:
-            >>> Text.words("a b", "a c").different()
-            Traceback (most recent call last):
-                ...
-            constructive.DataError: text 0 goes on with 'b' after token 1, and text 1 with 'c'
-              witness: ((0, 1), (1, 1))
-              try: texts with different first tokens, or prompt=3; or a longer window=, if any
-        """
+        """One place for each different context that something has to follow: (R,), of `ids`."""
         if window is not None:
             require_positive(window=window)
         if self.num_texts == 1:
@@ -405,11 +389,7 @@ class Text:
         return np.fromiter(places, dtype=np.int64)
 
     def position(self, place: int) -> Position:
-        """Which text a token of `ids` is in, and which of its tokens it is.
-
-        Args:
-            place: its index
-        """
+        """Which text a token of `ids` is in, and which of its tokens it is."""
         text = int(np.searchsorted(self.starts, place, side="right")) - 1
         return Position(text, place - int(self.starts[text]))
 

@@ -388,14 +388,7 @@ class Dataset(ExampleShapes):
         return max(float(tokens.max()), -float(tokens.min()))
 
     def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
-        """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared.
-
-        Args:
-            rows: which examples, as a slice, indices, or a Boolean for each
-
-        Raises:
-            FormatError: if the contexts are on disk, and have changed since they were opened
-        """
+        """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared."""
         if self.on_disk:
             return self.on_disk.file.rows(rows)
         chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
@@ -406,25 +399,14 @@ class Dataset(ExampleShapes):
         return self.stored_rows(rows).astype(np.float64, copy=False)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Walk through the examples: all at once, or a few at a time where contexts are on disk.
-
-        Yields:
-            which examples, and their contexts as they are stored, (rows, n, d) or a shared (n, d)
-        """
+        """Walk through the examples: all at once, or a few at a time where contexts are on disk."""
         if self.on_disk:
             yield from self.on_disk.blocks()
         else:
             yield slice(0, self.num_examples), self.contexts
 
     def context_chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[slice, Array]]:
-        """Walk through the contexts in float64, a few at a time; a shared one comes once.
-
-        Args:
-            chunk_bytes: the size of the contexts of one step, in bytes; by default 4 MiB
-
-        Yields:
-            which examples, and their contexts as `contexts_of` gives them
-        """
+        """Walk through the contexts in float64, a few at a time; a shared one comes once."""
         if self.shared_context:
             yield slice(0, self.num_examples), self.contexts_of(slice(None))
             return
@@ -450,9 +432,6 @@ class Dataset(ExampleShapes):
         """Read contexts that are on disk again, and compare their hash.
 
         Programs that write through a mapping of the file need not change its time.
-
-        Raises:
-            FormatError: if the file has changed since it was opened
         """
         if self.on_disk:
             self.on_disk.require_unchanged(self.queries, self.targets)

@@ -32,31 +32,15 @@ NAMES = (*FILES, _CLASSES)  # These, and one that some folders have
 
 @dataclass(frozen=True)
 class StoredContexts:
-    """Contexts in a file, which was read once to hash them and to see that they are finite.
-
-    Attributes:
-        file: the file
-        largest: the largest `|x|` of an entry x
-        sha256: of contexts, queries and targets, as certificates have it
-    """
+    """Contexts in a file, which was read once to hash them and to see that they are finite."""
 
     file: StoredArray
-    largest: float
-    sha256: bytes
+    largest: float  # |x| of an entry x
+    sha256: bytes  # of contexts, queries and targets, as certificates have it
 
     @classmethod
     def read(cls, file: StoredArray, queries: Array, targets: Array) -> "StoredContexts":
-        """Read all contexts, a block at a time.
-
-        Args:
-            file: (T, n, d)
-            queries: (T, d), which are in memory
-            targets: (T,) or (T, d_out), in memory
-
-        Raises:
-            FormatError: if the file has changed since it was opened
-            DataError: for an entry that is not finite
-        """
+        """Read all contexts, a block at a time."""
         hashed, largest = Fingerprint(), 0.0
         hashed.begin(ARRAYS[0], file.dtype, file.shape)
         for rows, block in file.blocks():
@@ -86,15 +70,7 @@ class StoredContexts:
         return self.file.blocks()
 
     def require_unchanged(self, queries: Array, targets: Array) -> None:
-        """Read all contexts again, and compare the hash.
-
-        Args:
-            queries: as they were read
-            targets: as they were read
-
-        Raises:
-            FormatError: if the file has changed since it was opened
-        """
+        """Read all contexts again, and compare the hash."""
         try:
             same = StoredContexts.read(self.file, queries, targets).sha256 == self.sha256
         except DataError:

@@ -327,12 +327,7 @@ class FloatModel:
         return not (self.constants or self.merged)
 
     def logit_roundings(self, width: int, head_dim: int) -> int:
-        """Count the roundings of a logit and of its distance to the largest one.
-
-        Args:
-            width: d
-            head_dim: d_h
-        """
+        """Count the roundings of a logit and of its distance to the largest one."""
         merges = _MERGES * self.merged
         paths = self.contraction.logits(width, head_dim) + _LOADS
         return paths + _DIFFERENCE + 2 * self.constants + merges
@@ -340,33 +335,17 @@ class FloatModel:
     def output_roundings(
         self, heads: int, tokens: int, width: int, value_dim: int, between: int
     ) -> int:
-        """Count the roundings of an output of a layer, but for softmax.
-
-        Args:
-            heads: H
-            tokens: n
-            width: d
-            value_dim: d_v
-            between: d_o, the columns of W_O
-        """
+        """Count the roundings of an output of a layer, but for softmax."""
         return self.contraction.outputs(heads, tokens, width, value_dim, between) + _LOADS
 
     def exponents(self, counts: npt.ArrayLike) -> Array:
-        """Bound what errors of exponents do not owe to logits: zero but for merged parts.
-
-        Args:
-            counts: n, of any shape
-        """
+        """Bound what errors of exponents do not owe to logits: zero but for merged parts."""
         logs = np.log(np.maximum(np.asarray(counts, dtype=np.float64), 1.0)) * (1.0 + 2.0**-40)
         whole = 5.0 * self.unit * logs + 2.0 * self.exp_error * (1.0 + logs)
         return up(whole) if self.merged else np.zeros_like(logs)
 
     def of_layers(self, *, exact: bool = False) -> str:
-        """Say what a program of this model is that evaluates a layer.
-
-        Args:
-            exact: whether all its logits are exact
-        """
+        """Say what a program of this model is that evaluates a layer."""
         logits = "each logit computed once" + ", without error" * exact
         loaded = f"weights and data rounded to {self.storage.name} first"
         return "; ".join([loaded, logits, self.contraction.of_layers, *self._clauses()])
@@ -435,49 +414,19 @@ class FloatModel:
         )
 
     def gamma(self, terms: npt.ArrayLike) -> Array:
-        """Bound gamma_k from above; infinite beyond `MOST_TERMS` and where k u is not small.
-
-        Args:
-            terms: k, of any shape
-
-        Example:
-            >>> from constructive.exact.float_model import FLOAT32
-            >>> bool(1e-3 < FLOAT32.gamma(20000) < 2e-3)
-            True
-        """
+        """Bound gamma_k from above; infinite beyond `MOST_TERMS` and where k u is not small."""
         count = np.asarray(terms, dtype=np.float64)
         return self._small(count * self.unit, count)
 
     def average(self, counts: npt.ArrayLike) -> Array:
-        """Bound zeta, the error of an average of n tokens relative to `sum_j a_j |x_j|`.
-
-        Args:
-            counts: n, of any shape
-
-        Example:
-            >>> from constructive.exact.float_model import FLOAT32
-            >>> bool(1e-4 < FLOAT32.average(1000) < 2e-4)
-            True
-        """
+        """Bound zeta, the error of an average of n tokens relative to `sum_j a_j |x_j|`."""
         count = np.asarray(counts, dtype=np.float64)
         return self._ratio(count, self.gamma(self._nested * count), np.zeros_like(count))[0]
 
     def weighted(
         self, counts: npt.ArrayLike, large: npt.ArrayLike, rest: npt.ArrayLike
     ) -> tuple[Array, Array]:
-        """Bound it where some tokens have nearly all weight; and what comes on top, times X.
-
-        Args:
-            counts: n, of any shape
-            large: m, how many of these tokens have much weight, one or more
-            rest: tau, a bound of the weight of all others together
-
-        Example:
-            >>> from constructive.exact.float_model import FLOAT32
-            >>> zeta, more = FLOAT32.weighted(10000, 20, 1e-6)
-            >>> bool(zeta + more < FLOAT32.average(10000) / 5)
-            True
-        """
+        """Bound it where some tokens have nearly all weight; and what comes on top, times X."""
         count = np.asarray(counts, dtype=np.float64)
         plain = self.gamma(self._nested * count)
         main = up((1.0 + plain) * (self._nested * np.asarray(large, dtype=np.float64) * self.unit))
@@ -501,11 +450,7 @@ class FloatModel:
         return np.where(known, zeta, np.inf), np.where(known, top, np.inf)
 
     def flushed(self, counts: npt.ArrayLike) -> Array:
-        """Bound what underflow adds to an average of n tokens with entries of at most one.
-
-        Args:
-            counts: n, of any shape
-        """
+        """Bound what underflow adds to an average of n tokens with entries of at most one."""
         count = np.asarray(counts, dtype=np.float64)
         lost = 32.0 * count * self._blocks(count) * self.smallest
         return up(lost + (3.0 * count + 1.0) * self.stored_tiny)
@@ -514,9 +459,6 @@ class FloatModel:
         """Bound what underflow takes from a sum of k products of numbers of at most one.
 
         Each product, and each factor that is below the smallest normal number, may become zero.
-
-        Args:
-            terms: k
         """
         return 8.0 * terms * self.smallest
 

@@ -29,9 +29,10 @@ FIGURES: "Registry[Figure]" = Registry(
         "general-position": "constructive.figures.capacity:GENERAL_POSITION",
         "tokens-in-general-position": "constructive.figures.real_data:TOKENS",
         "assumptions": "constructive.figures.real_data:ASSUMPTIONS",
-        "recital": "constructive.figures.recital:RECITAL",
-        "curve": "constructive.figures.curve:CURVE",
+        "recital": "constructive.figures.decoders:RECITAL",
+        "curve": "constructive.figures.decoders:CURVE",
         "sequences": "constructive.figures.sequences:SEQUENCES",
+        "planted": "constructive.figures.planted:PLANTED",
     }
 )
 

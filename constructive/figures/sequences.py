@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from constructive.figures import drawing
-from constructive.sequences.growth import GrowthPoint, exponent, growth
+from constructive.sequences.build import GrowthPoint, exponent, growth
 from constructive.support.errors import ParameterError
 from constructive.theory.bounds import heads_needed, parameter_count
 

@@ -1,4 +1,4 @@
-"""A layer as a PyTorch module. Needs torch (`pip install ".[torch]"`).
+"""Layers, sequence memorizers and decoders as modules. Needs torch (`pip install ".[torch]"`).
 
 `AttentionModule` has the weights of an `AttentionLayer`, by the same names and shapes, and attends
 by `scaled_dot_product_attention`. `MultiheadModule` is a `torch.nn.MultiheadAttention` followed by
@@ -7,16 +7,25 @@ reads both.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import astuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import embedding, linear, pad, relu, scaled_dot_product_attention
 
 from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers.attention import AttentionLayer, require_single_target
+from constructive.sequences.attention import (
+    WEIGHTS,
+    RoundedNetwork,
+    UniformAttention,
+    require_exact,
+)
+from constructive.sequences.network import Network
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError
+from constructive.support.errors import DataError, ParameterError
 
 
 class AttentionModule(nn.Module):
@@ -188,3 +197,278 @@ def _rows(weights: Array) -> Array:
     """(H, d, k) as the (H k, d) of a projection."""
     rows: Array = weights.transpose(0, 2, 1).reshape(-1, weights.shape[1])
     return rows
+
+
+_DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
+
+
+class TokenwiseModule(nn.Module):
+    """A ReLU network of linear layers with skip connections.
+
+    Example:
+        >>> from constructive.sequences.network import Affine, Program
+        >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
+        >>> module = TokenwiseModule(program.network(), torch.float64)
+        >>> module(torch.tensor([[3.0]], dtype=torch.float64)).tolist()
+        [[7.0]]
+    """
+
+    def __init__(self, network: Network, dtype: torch.dtype) -> None:
+        super().__init__()
+        require_exact(network.numbers(), _DTYPES[dtype])
+        layers = RoundedNetwork.of(network, _DTYPES[dtype]).layers
+        # of each layer (outputs, inputs), as `torch.nn.Linear` has them
+        self.weights = nn.ParameterList(torch.tensor(weights) for weights, _ in layers)
+        # of each layer (outputs,)
+        self.biases = nn.ParameterList(torch.tensor(bias) for _, bias in layers)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Evaluate tokens: (..., inputs) to (..., outputs)."""
+        start, *inner, last = zip(self.weights, self.biases, strict=True)
+        values = linear(values, *start)
+        for first, second in zip(inner[::2], inner[1::2], strict=True):
+            values = values + linear(relu(linear(values, *first)), *second)
+        return linear(values, *last)
+
+
+class SequenceModule(nn.Module):
+    """Two token-wise networks around a head of attention whose queries and keys are zero.
+
+    Made by `SequenceMemorizer.to_torch`.
+
+    Args:
+        embedding: of the `SequenceMemorizer`
+        attention: of the `SequenceMemorizer`
+        classifier: of the `SequenceMemorizer`
+        task: of the `SequenceMemorizer`
+        dtype: torch.float64, the default, or torch.float32
+
+    Attributes:
+        W_Q: (width, 1), for a stream of so many entries
+        W_K: (width, 1)
+        W_V: (width, 1)
+        W_O: (1, width)
+
+    Raises:
+        ParameterError: for another dtype
+        PrecisionError: where a weight is not a number of that dtype
+
+    Example:
+        >>> from constructive import build_sequence_memorizer
+        >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
+        >>> memorizer.to_torch()(torch.tensor(memorizer.arrays(["ba", "cd"]))).round().tolist()
+        [0.0, 1.0]
+    """
+
+    W_Q: Tensor
+    W_K: Tensor
+    W_V: Tensor
+    W_O: Tensor
+
+    def __init__(
+        self,
+        embedding: Network,
+        attention: UniformAttention,
+        classifier: Network,
+        *,
+        task: str,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        if dtype not in _DTYPES:
+            raise ParameterError(
+                f"dtype={dtype!r} has too few bits for sequences",
+                witness=str(dtype),
+                suggestion="torch.float64, or torch.float32 for few of them",
+            )
+        require_exact(attention.numbers(), _DTYPES[dtype])
+        self.task = task
+        self.embedding = TokenwiseModule(embedding, dtype)
+        self.classifier = TokenwiseModule(classifier, dtype)
+        for name, weights in zip(WEIGHTS, astuple(attention), strict=True):
+            tensor = torch.tensor([float(weight) for weight in weights], dtype=dtype)
+            shaped = tensor[None, :] if name == "W_O" else tensor[:, None]
+            self.register_parameter(name, nn.Parameter(shaped))
+
+    def forward(self, sequences: Tensor) -> Tensor:
+        """Evaluate sequences (N, n, d): outputs (N,), or (N, n) for seq2seq.
+
+        Args:
+            sequences: (N, n, d), in the dtype of the weights (`SequenceMemorizer.arrays`)
+        """
+        stream = self.embedding(sequences)
+        query, key, value = (stream @ weights for weights in (self.W_Q, self.W_K, self.W_V))
+        attended = scaled_dot_product_attention(query, key, value, scale=1.0)
+        moved = stream + attended @ self.W_O
+        own = moved if self.task == "seq2seq" else moved[:, -1]
+        outputs: Tensor = self.classifier(own)[..., 0]
+        return outputs
+
+
+class DecoderModule(nn.Module):
+    """The decoder's causal layer, with `scaled_dot_product_attention`.
+
+    Made by `Decoder.to_torch`. A file of `Decoder.save` holds the same names, so that
+    `module.load_state_dict(safetensors.torch.load_file(path))` reads it.
+
+    Args:
+        tensors: `Decoder.tensors`, which are copied, and become parameters
+        window: how many tokens a position sees, itself among them; None for all up to itself
+        float_model: `Decoder.float_model`
+        longest: `Decoder.longest`, where positions are periodic
+        factors: the format that factors of products are rounded to, "TF32", "bfloat16" or
+            "float16", as tensor cores do; None where they are not rounded
+
+    Attributes:
+        float_model: the model of floating-point programs that it belongs to on CPUs, in float32
+            (`exact.float_model`); fused kernels of other devices may fold log2 e and merge parts,
+            as "float32, scaled" allows
+        window: how many tokens a position sees, itself among them; None for all up to itself
+        longest: the most tokens of a text, where positions are periodic; else None
+        factors: the format of factors, or None
+        embedding: (V, d)
+        positions: (L, d)
+        W_Q: (H, d, d_h)
+        W_K: (H, d, d_h)
+        U: ((H + 1) d, d_out)
+        unembedding: (V + 1, d_out)
+
+    Example:
+        >>> from constructive import Text, build_decoder
+        >>> text = Text.words("the cat sat on the mat")
+        >>> module = build_decoder(text, width=32).to_torch()
+        >>> logits = module(torch.tensor(text.ids[None]))
+        >>> logits[0, :-1].argmax(dim=1).tolist() == text.ids[1:].tolist()
+        True
+    """
+
+    embedding: Tensor
+    positions: Tensor
+    W_Q: Tensor
+    W_K: Tensor
+    U: Tensor
+    unembedding: Tensor
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Array],
+        *,
+        window: int | None,
+        float_model: str,
+        longest: int | None = None,
+        factors: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.factors = factors
+        self.float_model, self.window, self.longest = float_model, window, longest
+        for name, array in tensors.items():
+            self.register_parameter(name, nn.Parameter(torch.tensor(array)))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return the logits at each position: (S, N, V + 1), the last one for the end of a text.
+
+        Args:
+            ids: numbers of tokens (S, N); `Decoder.ids` finds them
+
+        Raises:
+            DataError: for what is no (S, N), for more tokens than there are positions, and, where
+                PyTorch says so, which is on the CPU, for numbers that are not tokens
+        """
+        tokens = self._embedded(ids)
+        if self.window is not None and ids.shape[1] > 2 * self.window:
+            attended = self._in_blocks(tokens, self.window)
+        else:
+            seen = None if self.window is None else _seen(ids.shape[1], self.window, ids.device)
+            attended = self._attended(tokens.unsqueeze(1), tokens.unsqueeze(1), seen)
+        z = torch.cat([tokens.unsqueeze(1), attended], dim=1).transpose(1, 2).flatten(2)
+        if self.factors is None:
+            logits: Tensor = z @ self.U @ self.unembedding.T
+            return logits
+        z = self._factor(z)
+        outputs = torch.stack([z @ self._factor(part) for part in self._parts()]).sum(dim=0)
+        # No product of matrices, which a device may round to fewer bits.
+        columns = zip(outputs.unbind(dim=2), self.unembedding.unbind(dim=1), strict=True)
+        return torch.stack([one.unsqueeze(2) * other for one, other in columns]).sum(dim=0)
+
+    def _attended(self, asking: Tensor, tokens: Tensor, seen: Tensor | None) -> Tensor:
+        """Averages of tokens (B, 1, n, d) for the queries of others (B, 1, b, d): (B, H, b, d)."""
+        query = self._factor(asking) @ self._factor(self.W_Q)  # (B, H, b, d_h)
+        key = self._factor(tokens) @ self._factor(self.W_K)
+        value = self._factor(tokens).expand(-1, len(self.W_Q), -1, -1)
+        return scaled_dot_product_attention(
+            self._factor(query),
+            self._factor(key),
+            value,
+            attn_mask=seen,
+            is_causal=seen is None,
+            scale=1.0,
+        )
+
+    def _in_blocks(self, tokens: Tensor, window: int) -> Tensor:
+        """Averages (S, H, N, d), where each block of queries sees its keys and those before it."""
+        texts, length, width = tokens.shape
+        count = -(-length // window)
+        padded = pad(tokens, (0, 0, window, count * window - length))
+        blocks = padded.reshape(texts, count + 1, window, width)
+        keys = torch.cat([blocks[:, :-1], blocks[:, 1:]], dim=2).flatten(0, 1)
+        row = torch.arange(window, device=tokens.device)[:, None]
+        back = window + row - torch.arange(2 * window, device=tokens.device)
+        inside = (back >= 0) & (back < window)
+        first = inside & (back <= row)  # nothing is before the text
+        seen = inside.expand(count, 1, -1, -1).clone()
+        seen[0] = first
+        asking = blocks[:, 1:].flatten(0, 1).unsqueeze(1)
+        found = self._attended(asking, keys.unsqueeze(1), seen.repeat(texts, 1, 1, 1))
+        by_text = found.reshape(texts, count, -1, window, width).transpose(1, 2)
+        return by_text.reshape(texts, -1, count * window, width)[:, :, :length]
+
+    def _factor(self, x: Tensor) -> Tensor:
+        """A factor of a product, rounded to nearest where that is asked for."""
+        if self.factors is None:
+            return x
+        if self.factors == "TF32":
+            bits = x.contiguous().view(torch.int32)
+            return ((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFF).view(torch.float32)
+        return x.to(getattr(torch, self.factors)).to(torch.float32)
+
+    def _parts(self) -> list[Tensor]:
+        """The readout, or two parts where the format of factors does not hold it."""
+        if torch.equal(self._factor(self.U), self.U):
+            return [self.U]
+        high = 128.0 * torch.round(self.U / 128.0)
+        return [high, self.U - high]
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        """Return tokens with their positions: (S, N, d)."""
+        whole = ids.dtype in {torch.int64, torch.int32}
+        if ids.ndim != 2 or not whole or not ids.numel():
+            raise DataError(
+                f"ids are {ids.dtype} of shape {tuple(ids.shape)}, not integers (S, N)",
+                witness=tuple(ids.shape),
+                suggestion="torch.tensor(decoder.ids(prompt)[None])",
+            )
+        length, rows = ids.shape[1], len(self.positions)
+        most = rows if self.longest is None else self.longest
+        if length > most:
+            raise DataError(
+                f"{length} tokens are more than the {most} positions of this decoder",
+                witness=length,
+                suggestion=f"sequences of at most {most} tokens",
+            )
+        try:
+            if length <= rows:
+                return embedding(ids, self.embedding) + self.positions[:length]
+            places = torch.arange(length, device=ids.device) % rows
+            return embedding(ids, self.embedding) + self.positions[places]
+        except IndexError as error:
+            wrong = ids[(ids < 0) | (ids >= len(self.embedding))]
+            raise DataError(
+                f"the id {int(wrong[0])} is none of the {len(self.embedding)} tokens",
+                witness=int(wrong[0]),
+                suggestion=f"integers from 0 to {len(self.embedding) - 1}: `Decoder.ids`",
+            ) from error
+
+
+def _seen(length: int, window: int, device: torch.device) -> Tensor:
+    """Return which positions each one sees in its window: (N, N)."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril().triu(1 - window)

@@ -27,6 +27,7 @@ from constructive.kernels.encodings import (
     packed_mask,
 )
 from constructive.kernels.intervals import Intervals, bounds
+from constructive.kernels.merging import Merge, merges
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
 
@@ -39,6 +40,7 @@ __all__ = [
     "Intervals",
     "KernelError",
     "Latent",
+    "Merge",
     "Paged",
     "Problem",
     "Quantized",
@@ -50,6 +52,7 @@ __all__ = [
     "check",
     "diagnose",
     "examine",
+    "merges",
     "packed_four_bits",
     "packed_mask",
     "problems",

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from constructive.exact.float_model import FORMATS
 from constructive.kernels.cases import GAP, LOGIT_ERROR, PART_OF_LEVEL, Draft
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
+EXP0_ERROR = 2.0**-14  # How far exp(0) may be from 1 in kernels of 16 bits
 EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the weight
 TANH_ERROR = 2.0**-11  # What is assumed of the tanh of a soft cap
 # Products of a logit that is far below have sizes of at most this many times its own.
@@ -198,6 +200,16 @@ def fused_error(spec: Spec, level: Array) -> Array:
     return np.asarray(np.exp2(np.minimum(off, 1.0)) * (1.0 + near) - 1.0)
 
 
+def exp0_error(spec: Spec) -> float:
+    """Return how far exp(0) may be from 1 (Theorem 20): not at all where outputs have 24 bits."""
+    return EXP0_ERROR if spec.output.digits < FORMATS["float32"].digits else 0.0
+
+
+def near_exp_error(spec: Spec) -> float:
+    """Return how far exp may be off of numbers that are nearly 0."""
+    return _arithmetic(spec)[2]
+
+
 def _arithmetic(spec: Spec) -> tuple[float, float, float]:
     return _DOUBLE if spec.output.name == "float64" else _SINGLE
 
@@ -255,7 +267,7 @@ def _rounding(spec: Spec, draft: Draft, v: Array, total: Array, seen: Array) -> 
     own, width = bits_of_values(v)
     fits = np.where(safe > 1.0, np.log2(safe) + width, own) <= bits
     merged = (1.0 + delta) / (1.0 - delta) * ((1.0 + unit) / (1.0 - unit)) ** (safe + 2.0)
-    off = np.where(safe > 1.0, merged, 1.0)
+    off = np.where(safe > 1.0, merged * (1.0 + 2.01 * exp0_error(spec)), 1.0)
     if draft.level:
         size = np.abs(draft.levels) * spec.factor
         epsilon = fused_error(spec, np.minimum(size, spec.soft_cap or np.inf))

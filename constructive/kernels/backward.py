@@ -1,23 +1,33 @@
 """Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
-Where a row has one winner, its weight is 1 and its gradient vanishes: so dv of a key is the sum of
-the output's gradients of the rows that read it, and dq = dk = 0 up to weights that are not quite 0
-(Proposition 19.2).
+A backward pass computes P = exp(S - lse) again. Where a row has one winner, P is 1 there at any
+level of logits, and dP = D, so dS is the gradient of the log-sum-exp, a natural number: dq, dk and
+dv are sums of known numbers, and zero without that gradient (Proposition 19.2, Theorem 24).
 
 Where keys share a row, weights are 1 / 2^m or so, and gradients are within an interval that
 Proposition 19.5 proves. P, O, dP and dS may be stored with errors of u, and sums have any order. dP
 and D = sum dO O are sums of positive numbers, so dS_j = P_j (dP_j - D) is off by at most
 theta P_j (dP_j + D). A near key, whose weight depends on the scale, adds how far that may be off,
-and a soft cap how far its slope may be.
+and a soft cap how far its slope may be. An error that all weights of a row share, such as that of
+its log-sum-exp, is a part of dS itself.
 """
 
+import logging
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from constructive.kernels.answer import LOGIT_ERROR, most_far, near_weight, operand_error
-from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds
+from constructive.kernels.answer import (
+    beside,
+    most_far,
+    near_weight,
+    operand_error,
+)
+from constructive.kernels.cases import LOGIT_ERROR
+from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds, repeated
 from constructive.kernels.facts import CLOSE, SIZES, separate
 from constructive.kernels.gradients import NAMES, Matrices, names
 from constructive.kernels.hypotheses import LARGEST_VALUE
@@ -28,35 +38,47 @@ from constructive.support.errors import ParameterError
 
 _FAINT = 4.0  # Of a weight that is nearly 0, with the roundings of all that is made from it
 _TANH = 2.0**-8  # How far the slope of a soft cap may be off by the error of its tanh
-_MOST_NAMES = 3
+_SINGLE = 2.0**-24  # u of numbers that are kept in float32
+_LOGARITHM = 2.0**-22  # How far a logarithm may be off, of itself
+_OF_LEVEL = 17.0  # Of a level, in u: roundings of a logit, and of a log-sum-exp
+_OF_SINKS = 2.0**-16  # Of the weight of a sink and of what it multiplies, where both are exact
+_MOST_NAMES, _MOST_LINES = 3, 12
 
 
 @dataclass(frozen=True, eq=False)
 class Backward:
-    """The gradient of an output, and what follows from it.
+    """Gradients of the results of attention, and what follows from them.
 
     Attributes:
         problem: the forward problem
-        d_out: (B, H, T_q, d_v) gradient of the output: a code for each row that is used, else 0
-        dq: (B, H, T_q, d) expected; 0 where all rows have one winner
-        dk: (B, G, T_k, d) expected; 0 where all rows have one winner
-        dv: (B, G, T_k, d_v) expected
-        slack: how far each of the three may be away
+        d_out: (B, H, T_q, d_v) gradient of the output: codes for rows that are used and for rows
+            without keys, else 0
+        d_lse: (B, H, T_q) gradient of the log-sum-exp: 1 or 2 for rows that are used, or 0
+        keep: (B, H, T_q, T_k) which weights dropout keeps, or None
+        share: the share of them, so that weights that are kept count 1 / share
+        out: (B, H, T_q, d_v) the output, with dropout; 0 in rows that are not used
+        expected: by name: dq and dk, 0 where all rows have one winner and `d_lse` is 0; dv; dsink
+            (H,), and dbias (B, H, T_q, T_k) before it is summed over what shares a bias
+        slack: how far each of them may be away
     """
 
     problem: Problem
     d_out: Array
-    dq: Array
-    dk: Array
-    dv: Array
-    slack: tuple[Array, Array, Array]
+    d_lse: Array
+    keep: Booleans | None
+    share: float
+    out: Array
+    expected: dict[str, Array]
+    slack: dict[str, Array]
 
     @classmethod
-    def of(cls, problem: Problem) -> "Backward":
+    def of(cls, problem: Problem, *, d_lse: bool = False, keep: float | None = None) -> "Backward":
         """Return the backward problem of a forward one.
 
         Args:
-            problem: one whose winners are at 0, or under a soft cap; without slopes
+            problem: one without slopes
+            d_lse: whether the loss depends on log-sum-exps, too
+            keep: the share of weights that dropout keeps, 1/2, 1/4 or 1/8; None without dropout
 
         Raises:
             ParameterError: if rows without keys are NaN, or gradients are not known
@@ -67,134 +89,300 @@ class Backward:
             >>> bool((backward.dv[:, :, 0] == backward.d_out.sum(2)).all())
             True
         """
-        spec, answer = problem.spec, problem.answer
-        if spec.alibi or (problem.draft.level and spec.soft_cap is None):
+        if keep is not None and keep not in _SHARES:
             raise ParameterError(
-                "gradients are known at a level of 0 or under a soft cap, without slopes",
+                f"keep={keep!r} is not 1/2, 1/4 or 1/8, by which weights are divided exactly",
+                witness=keep,
+                suggestion="keep=0.5",
+            )
+        refused = _refused(problem)
+        if refused is not None:
+            raise ParameterError(
+                f"gradients are not known: {refused}",
                 witness=str(problem),
-                suggestion="another spec or case",
+                suggestion="Backward.each(problems), which leaves such problems out",
             )
-        if problem.v.max() > LARGEST_VALUE:
-            raise ParameterError(
-                f"gradients are known for values up to {LARGEST_VALUE:g}",
-                witness=float(problem.v.max()),
-                suggestion="another case",
-            )
-        if answer.empty.any() and spec.fully_masked == "nan":
-            raise ParameterError(
-                "rows without a visible key are NaN, and so are gradients",
-                witness=int(answer.empty.sum()),
-                suggestion="fully_masked='zeros' or 'mean'",
-            )
-        seen = answer.checked & ~answer.empty
-        one = seen & (answer.slack == 0.0).all(-1) & (answer.weights.sum(-1) == 1.0)
-        if problem.sinks is not None:
-            one &= (problem.sinks != 0.0)[:, None]
-        is_exact = bool(one.any() and np.array_equal(one, seen)) and spec.soft_cap is None
-        used = _at_most(problem, one if is_exact else seen, 2 ** (spec.output.digits - 2))
-        if not used.any():
-            raise ParameterError(
-                "no row of this problem is checked", witness=str(problem), suggestion="another case"
-            )
-        random = np.random.default_rng((spec.seed, 13))
-        d_out = np.exp2(random.integers(0, 2, problem.expected.shape)) * used[..., None]
-        return cls(problem, d_out, *_gradients(problem, d_out, is_exact=is_exact))
+        return _made(problem, d_lse=d_lse, keep=keep)
 
-    def check(self, dq: object, dk: object, dv: object) -> None:
+    @classmethod
+    def each(
+        cls, problems: Iterable[Problem], *, d_lse: bool = False, keep: float | None = None
+    ) -> Iterator["Backward"]:
+        """Yield the backward problems of all problems whose gradients are known.
+
+        What is left out, and why, goes to the log of this module as a warning.
+
+        Args:
+            problems: such as those of `battery`
+            d_lse: as in `of`
+            keep: as in `of`
+
+        Yields:
+            backward problems, in the order of their problems
+
+        Example:
+            >>> from constructive.kernels import battery
+            >>> given = battery(queries=9, keys=9, cases=["ties", "last"])
+            >>> [backward.problem.case for backward in Backward.each(given)]
+            ['ties', 'last']
+        """
+        left: dict[str, list[str]] = {}
+        for problem in problems:
+            refused = _refused(problem)
+            if refused is None:
+                yield cls.of(problem, d_lse=d_lse, keep=keep)
+            else:
+                left.setdefault(refused, []).append(problem.case)
+        for reason, cases in left.items():
+            named = ", ".join(dict.fromkeys(cases))
+            _LOG.warning("no gradients of %d problems (%s): %s", len(cases), named, reason)
+
+    @property
+    def dq(self) -> Array:
+        """What dq should be, (B, H, T_q, d)."""
+        return self.expected["dq"]
+
+    @property
+    def dk(self) -> Array:
+        """What dk should be, (B, G, T_k, d)."""
+        return self.expected["dk"]
+
+    @property
+    def dv(self) -> Array:
+        """What dv should be, (B, G, T_k, d_v)."""
+        return self.expected["dv"]
+
+    def check(
+        self, dq: object, dk: object, dv: object, *, dsink: object = None, dbias: object = None
+    ) -> None:
         """Raise if gradients are not those of every admissible kernel.
 
         Args:
             dq: (B, H, T_q, d)
             dk: (B, G, T_k, d)
             dv: (B, G, T_k, d_v)
+            dsink: (H,), or None: it is not looked at
+            dbias: of what is added to logits, in a shape that broadcasts to (B, H, T_q, T_k); None:
+                it is not looked at
 
         Raises:
             KernelError: saying which gradient is wrong, where and how
             ParameterError: if a gradient has another shape
         """
-        found = []
-        for name, given, wanted in zip(
-            NAMES, (dq, dk, dv), (self.dq, self.dk, self.dv), strict=True
-        ):
-            array = as_float64(given)
-            if array.shape != wanted.shape:
-                raise ParameterError(
-                    f"{name} has shape {array.shape}, not {wanted.shape}",
-                    witness=array.shape,
-                    suggestion="(batch, heads, tokens, d)",
-                )
-            found.append(array)
-        report = BackwardReport(self, *found)
+        __tracebackhide__ = True
+        report = self.examine(dq, dk, dv, dsink=dsink, dbias=dbias)
         if not report.passed:
             raise KernelError(report)
 
+    def examine(
+        self, dq: object, dk: object, dv: object, *, dsink: object = None, dbias: object = None
+    ) -> "BackwardReport":
+        """Return the report on gradients, also where they are right; the arguments of `check`."""
+        given = {"dq": dq, "dk": dk, "dv": dv, "dsink": dsink, "dbias": dbias}
+        found = {name: as_float64(x) for name, x in given.items() if x is not None or name in NAMES}
+        wanted, slack = dict(self.expected), dict(self.slack)
+        if "dsink" in found and "dsink" not in wanted:
+            raise ParameterError(
+                "the problem has no sinks", witness=str(self.problem), suggestion="dsink=None"
+            )
+        if "dbias" in found:
+            shape = found["dbias"].shape
+            wanted["dbias"], slack["dbias"] = (
+                _summed_to(x, shape) for x in (wanted["dbias"], slack["dbias"])
+            )
+        for name, x in found.items():
+            if x.shape != wanted[name].shape:
+                raise ParameterError(
+                    f"{name} has shape {x.shape}, not {wanted[name].shape}",
+                    witness=x.shape,
+                    suggestion="(batch, heads, tokens, d); (heads,) for dsink",
+                )
+        return BackwardReport(self, found, wanted, slack)
 
-def _gradients(
-    problem: Problem, d_out: Array, *, is_exact: bool
-) -> tuple[Array, Array, Array, tuple[Array, Array, Array]]:
-    """Return expected gradients, and how far they may be away."""
+    @cached_property
+    def matrices(self) -> Matrices:
+        """What a right backward pass computes."""
+        z = 1.0 if self.keep is None else self.keep / self.share
+        return Matrices(self.problem, self.d_out, self.d_lse[..., None], z)
+
+    def __str__(self) -> str:
+        more = [", with d_lse"] * bool(self.d_lse.any())
+        more += [f", keep {self.share:g}"] * (self.keep is not None)
+        return f"{self.problem}{''.join(more)}"
+
+    def __repr__(self) -> str:
+        given = ", d_lse=True" * bool(self.d_lse.any())
+        given += f", keep={self.share:g}" * (self.keep is not None)
+        return f"Backward.of({repeated(self.problem)}{given})"
+
+
+_SHARES = (0.5, 0.25, 0.125)
+_LOG = logging.getLogger(__name__)
+
+
+def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return (B, H, T_q, T_k) summed over what a bias of a shape has in common."""
+    whole = (1,) * (array.ndim - len(shape)) + shape
+    if len(whole) > array.ndim or any(
+        n not in {1, m} for n, m in zip(whole, array.shape, strict=True)
+    ):
+        raise ParameterError(
+            f"dbias has shape {shape}, which does not broadcast to {array.shape}",
+            witness=shape,
+            suggestion="such as (1, heads, queries, keys)",
+        )
+    axes = tuple(axis for axis, n in enumerate(whole) if n == 1)
+    return np.asarray(array.sum(axes, keepdims=True).reshape(shape))
+
+
+def _refused(problem: Problem) -> str | None:
+    """Return why the gradients of a problem are not known, or None."""
     spec, answer = problem.spec, problem.answer
-    bench = Matrices(problem, d_out)
-    used = d_out.any(-1, keepdims=True)
-    total = _total(problem)
-    p = np.where(used, answer.weights / total, 0.0)
-    alone = (d_out * np.where(used, np.nan_to_num(problem.expected), 0.0)).sum(-1, keepdims=True)
-    rest = d_out @ bench.values.swapaxes(-1, -2)
-    slope = bench.slope
-    score = p * (rest - alone) * slope
-    longest = max(spec.keys, spec.queries * spec.group, spec.d_v)
-    unit = max(2.0 ** -min(spec.output.digits, 24), operand_error(spec))
-    # Logarithms of sums of winners at a level have its size, and are rounded.
-    level = (spec.soft_cap or 0.0) if problem.draft.level else 0.0
-    theta = 0.0 if is_exact else 8.0 * unit + 2.0**-18 + longest * 2.0**-21 + level * 2.0**-20
-    part, ends = near_weight(spec, problem.draft)
-    # A share w / (o + c w) moves by less than w does, as the winner's weight is in o.
-    share, faint = max(abs(end - part) for end in ends), _FAINT * most_far(spec)
-    kept = answer.weights > 0.0
-    more = (1.0 + theta) * np.where(kept, share, faint) * used
-    moved = (share + faint * (~kept).sum(-1, keepdims=True)) * rest.max(-1, keepdims=True)
-    most = rest + alone + moved
-    steep = _steepness(problem, bench)
-    off = (theta * p * most + more * most + (1.0 + theta) * p * moved) * (slope + steep)
-    off = off + (1.0 + theta) * p * np.abs(rest - alone) * steep
-    scale, q, k = spec.factor, problem.q, bench.keys
-    expected = (
-        score @ k * scale,
-        bench.summed(score.swapaxes(-1, -2) @ q * scale),
-        bench.summed(p.swapaxes(-1, -2) @ d_out),
-    )
-    sized = off + theta * np.abs(score)
-    slack = (
-        sized @ np.abs(k) * scale,
-        bench.summed(sized.swapaxes(-1, -2) @ np.abs(q) * scale),
-        bench.summed((more + 2.0 * theta * p).swapaxes(-1, -2) @ d_out),
-    )
-    return *expected, slack
+    if spec.alibi:
+        return "slopes have keys of several small weights"
+    if problem.v.max() > LARGEST_VALUE:
+        return f"values are larger than {LARGEST_VALUE:g}"
+    if answer.empty.any() and spec.fully_masked == "nan":
+        return "rows without a visible key are NaN, so fully_masked='zeros' or 'mean'"
+    if not (answer.checked & ~answer.empty).any():
+        return "no row is checked"
+    return None
 
 
-def _steepness(problem: Problem, bench: Matrices) -> Array | float:
+def _made(problem: Problem, *, d_lse: bool, keep: float | None) -> Backward:
+    """Return a backward problem: gradients of results are codes, and gradients of inputs follow."""
+    spec, answer = problem.spec, problem.answer
+    random = np.random.default_rng((spec.seed, 13))
+    used = _at_most(problem, answer.checked & ~answer.empty, 2 ** (spec.output.digits - 2))
+    coded = used | (answer.empty & (spec.fully_masked == "zeros"))  # which must not contribute
+    d_out = np.exp2(random.integers(0, 2, problem.expected.shape)) * coded[..., None]
+    of_lse = np.exp2(random.integers(0, 2, used.shape)) * used * d_lse
+    kept = None if keep is None else random.random(answer.weights.shape) < keep
+    z = 1.0 if kept is None or keep is None else kept / keep
+    steps = _Steps(Matrices(problem, d_out, of_lse[..., None], z), used)
+    expected, slack = _of_inputs(steps)
+    if problem.sinks is not None:
+        expected["dsink"], slack["dsink"] = _of_sinks(steps)
+    return Backward(problem, d_out, of_lse, kept, keep or 1.0, steps.out, expected, slack)
+
+
+class _Steps:
+    """P, O, dP, D and dS by the exact weights of a problem, and how far they may be off."""
+
+    def __init__(self, matrices: Matrices, used: Booleans) -> None:
+        problem = matrices.problem
+        spec, answer, draft, z = problem.spec, problem.answer, problem.draft, matrices.z
+        self.matrices, self.used = matrices, used[..., None]
+        self.sink = np.broadcast_to(beside(draft, problem.sinks), used.shape)
+        total = np.where(used, answer.weights.sum(-1) + self.sink, 1.0)
+        self.p = np.where(self.used, answer.weights / total[..., None], 0.0)
+        self.sink = np.where(used, self.sink / total, 0.0)[..., None]
+        self.out = (self.p * z) @ matrices.values
+        self.alone = (matrices.d_out * self.out).sum(-1, keepdims=True)
+        self.scores = self.p * (matrices.rest - self.alone + matrices.d_lse)  # without the slope
+
+        # A row of one winner is exact, but for a level that is rounded; others are all rounded.
+        one = (answer.slack == 0.0).all(-1) | (draft.levels != 0.0)
+        one &= (total == 1.0) & (answer.weights.sum(-1) == 1.0) & (spec.soft_cap is None)
+        self.unit = max(2.0 ** -min(spec.output.digits, 24), operand_error(spec))
+        longest = max(spec.keys, spec.queries * spec.group, spec.d_v)
+        # Logarithms of sums of winners at a level have its size, and are rounded.
+        cap = (spec.soft_cap or 0.0) if draft.level else 0.0
+        rounded = 8.0 * self.unit + 2.0**-18 + longest * 2.0**-21 + cap * 2.0**-20
+        self.sums = 4.0 * self.unit + longest * 2.0**-23  # of sums of known numbers that are stored
+        self.theta = np.where(one, 0.0, rounded)[..., None]
+        self.common = _common(problem, total)[..., None]
+        self.exact = one[..., None] & (self.common == 0.0)
+
+        part, ends = near_weight(spec, draft)
+        # A share w / (o + c w) moves by less than w does, as the winner's weight is in o.
+        share, self.faint = max(abs(end - part) for end in ends), _FAINT * most_far(spec)
+        read = answer.weights > 0.0
+        more = np.where(read, share, self.faint) * self.used
+        self.more = (1.0 + self.theta) * more  # how far P of a key may be off by its logit
+        most = matrices.rest.max(-1, keepdims=True)
+        self.moved = (share + self.faint * (~read).sum(-1, keepdims=True)) * most  # the same of D
+
+    def off(self, slope: Array | float, steep: Array | float) -> Array:
+        """Return how far dS may be off, (B, H, T_q, T_k), with a slope that is off by `steep`."""
+        p, theta, size = self.p, self.theta, np.abs(self.scores)
+        most = self.matrices.rest + self.alone + self.moved + self.matrices.d_lse
+        found = (theta * p * most + self.more * most + (1.0 + theta) * p * self.moved) * (
+            slope + steep
+        )
+        found = found + (1.0 + theta) * size * steep + theta * size * slope
+        common = self.common * size * slope + np.where(self.exact, 0.0, 4.0 * self.unit) * size
+        return np.asarray((1.0 + self.common) * found + common)
+
+
+def _of_inputs(steps: _Steps) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return dq, dk, dv and dbias, and how far they may be away."""
+    matrices, problem = steps.matrices, steps.matrices.problem
+    s, q, k, d_out = problem.spec.factor, problem.q, matrices.keys, matrices.d_out
+    ds, sized = steps.scores * matrices.slope, steps.off(matrices.slope, _steepness(matrices))
+    sums, pz = steps.sums, steps.p * matrices.z
+    # A scale may be applied as its root, twice.
+    is_pure = math.frexp(math.sqrt(s))[0] == 0.5  # noqa: PLR2004 - of a power of two
+    terms = matrices.summed((ds != 0.0).sum(2)[..., None] * 1.0)  # of each row of dk
+
+    def to_keys(of_heads: Array, x: Array) -> Array:
+        return matrices.summed(of_heads.swapaxes(-1, -2) @ x)
+
+    dv = to_keys(pz, d_out)
+    of_weights = (1.0 + steps.common) * (steps.more + 2.0 * steps.theta * steps.p)
+    of_weights = of_weights + steps.common * steps.p
+    expected = {"dq": ds @ k * s, "dk": to_keys(ds, q) * s, "dv": dv, "dbias": steps.scores}
+    slack = {
+        "dq": (sized + (0.0 if is_pure else sums) * np.abs(ds)) @ np.abs(k) * s,
+        "dk": (
+            to_keys(sized, np.abs(q))
+            + np.where((terms > 1.0) | (not is_pure), sums, 0.0) * to_keys(np.abs(ds), np.abs(q))
+        ) * s,
+        "dv": to_keys(of_weights * matrices.z, d_out) + (0.0 if steps.exact.all() else sums) * dv,
+        "dbias": steps.off(1.0, 0.0) + sums * np.abs(steps.scores),
+    }  # fmt: skip
+    return expected, slack
+
+
+def _of_sinks(steps: _Steps) -> tuple[Array, Array]:
+    """Return the gradient of sinks, (H,), and how far it may be away."""
+    matrices, slack = steps.matrices, steps.matrices.problem.answer.slack
+    theta = np.where((slack == 0.0).all(-1, keepdims=True), _OF_SINKS, steps.theta + _OF_SINKS)
+    wrong = steps.sink * (theta + steps.common + steps.sums)
+    wrong = np.where(steps.sink > 0.0, wrong, steps.faint) * steps.used
+    found = steps.sink * (matrices.d_lse - steps.alone)
+    off = wrong * (matrices.d_lse + steps.alone) + steps.sink * steps.moved
+    return found.sum((0, 2, 3)), off.sum((0, 2, 3))
+
+
+def _common(problem: Problem, total: Array) -> Array:
+    """Return how far all weights exp(l - lse) of a row may be off alike, (B, H, T_q).
+
+    At 0 nothing is rounded for one winner; logarithms of sums are; and a level is unless the
+    scale, its root and all constants are powers of two, which nothing here asks for.
+    """
+    ties = np.log(np.maximum(total, 1.0))
+    size = np.abs(problem.draft.levels) * problem.spec.factor
+    if problem.spec.soft_cap is not None:  # `theta` has room for it
+        return np.zeros(total.shape)
+    off = _SINGLE * (_OF_LEVEL * size + 5.0 * ties) + 1.2 * _LOGARITHM * ties
+    return np.asarray(np.expm1(np.minimum(off, 1.0)))
+
+
+def _steepness(matrices: Matrices) -> Array | float:
     """Return how far the slope of the soft cap may be off, (B, H, T_q, T_k): its ends, as it falls.
 
     A logit is off by a part of its size, and tanh by a part of its own.
     """
-    cap = problem.spec.soft_cap
+    cap, scale = matrices.problem.spec.soft_cap, matrices.problem.spec.factor
     if cap is None:
         return 0.0
     ends = [
-        1.0 - np.tanh(bench.raw * (problem.spec.factor / cap * (1.0 + sign * LOGIT_ERROR))) ** 2
+        1.0 - np.tanh(matrices.raw * (scale / cap * (1.0 + sign * LOGIT_ERROR))) ** 2
         for sign in (-1.0, 1.0)
     ]
-    found: Array = np.maximum(*(np.abs(end - bench.slope) for end in ends)) + _TANH
+    found: Array = np.maximum(*(np.abs(end - matrices.slope) for end in ends)) + _TANH
     return found
-
-
-def _total(problem: Problem) -> Array:
-    """Return the sum of weights of rows, sinks among them, (B, H, T_q, 1)."""
-    total: Array = problem.answer.weights.sum(-1, keepdims=True)
-    if problem.sinks is not None:
-        level = problem.draft.level * problem.spec.factor
-        total = total + (problem.sinks == level)[:, None, None]
-    return np.where(total > 0.0, total, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,22 +390,18 @@ class BackwardReport:
     """What is wrong with gradients."""
 
     backward: Backward  # what was computed
-    dq: Array  # (B, H, T_q, d)
-    dk: Array  # (B, G, T_k, d)
-    dv: Array  # (B, G, T_k, d_v)
+    found: dict[str, Array]  # by name, as is what it should be, and how far it may be away
+    wanted: dict[str, Array]
+    slack: dict[str, Array]
 
     @cached_property
     def wrong(self) -> dict[str, Booleans]:
-        """Rows that differ, of each gradient."""
-        wanted = self.backward.dq, self.backward.dk, self.backward.dv
+        """Rows that differ, of each gradient; entries of dsink."""
         with np.errstate(invalid="ignore"):
             return {
-                name: _beyond(found - each, slack)
-                for name, found, each, slack in zip(
-                    NAMES, (self.dq, self.dk, self.dv), wanted, self.backward.slack,
-                    strict=True,
-                )
-            }  # fmt: skip
+                name: _beyond(found - self.wanted[name], self.slack[name])
+                for name, found in self.found.items()
+            }
 
     @property
     def passed(self) -> bool:
@@ -239,52 +423,52 @@ class BackwardReport:
 
     @cached_property
     def explanations(self) -> tuple[str, ...]:
-        """The mistakes that lead to these gradients; none if more than eight kinds do."""
-        if self.passed:
+        """The mistakes that lead to dq, dk and dv; none if more than eight kinds do."""
+        if not any(self.wrong[name].any() for name in NAMES):
             return ()
-        matrices = Matrices(self.backward.problem, self.backward.d_out)
-        found = names(matrices, (self.dq, self.dk, self.dv), self.backward.slack, self.wrong)
-        return tuple(found) if len(of_kinds(found)) <= MOST_KINDS else ()
+        named = names(self.backward.matrices, _three(self.found), _three(self.slack), self.wrong)
+        return tuple(named) if len(of_kinds(named)) <= MOST_KINDS else ()
 
     def _said(self, name: str) -> list[str]:
         """Say where a gradient is wrong, and how."""
-        found, wanted, wrong = getattr(self, name), getattr(self.backward, name), self.wrong[name]
-        head, token = ("head", "query") if name == "dq" else ("KV head", "key")
-        b, h, i = np.ogrid[tuple(slice(n) for n in wrong.shape)]
-        axes = {token: i, head: h, "sequence": b}
-        known = {axis: np.broadcast_to(x, wrong.shape) for axis, x in axes.items()}
-        known |= {f"{token} mod {n}": known[token] % n for n in SIZES if n <= 0.6 * wrong.shape[2]}
-        words, share = separate(known, wrong, np.ones_like(wrong))
-        where = f", {share:.0%} of those with {words}" if words else ""
-        lines = [f"WHERE: {name}: {int(wrong.sum())} of {wrong.size} rows{where}"]
-        if not np.isfinite(found[wrong]).any():
-            return [
-                *lines,
-                f"HOW: {name} is NaN or infinite there; exp(S - lse) overflows where the backward "
-                "pass sees keys that the forward pass did not",
-            ]
+        found, wanted, wrong = self.found[name], self.wanted[name], self.wrong[name]
+        words = {"dq": ("sequence", "head", "query"), "dsink": ("head",)}
+        axes = words.get(name, ("sequence", "KV head", "key"))
+        axes = ("sequence", "head", "query")[-wrong.ndim :] if name == "dbias" else axes
+        grid = np.indices(wrong.shape)
+        known = dict(zip(reversed(axes), grid[::-1], strict=True))
+        token = axes[-1]
+        known |= {f"{token} mod {n}": known[token] % n for n in SIZES if n <= 0.6 * wrong.shape[-1]}
+        conditions, share = separate(known, wrong, np.ones_like(wrong))
+        where = f", {share:.0%} of those with {conditions}" if conditions else ""
         at = tuple(int(x) for x in np.argwhere(wrong)[0])
-        slack = self.backward.slack[NAMES.index(name)]
-        column = int(np.nan_to_num(np.abs(found - wanted)[at] - slack[at], nan=np.inf).argmax())
         with np.errstate(all="ignore"):
-            ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > slack[wrong]]
+            away = np.abs(found - wanted)[at] - self.slack[name][at]
+            column = int(np.nan_to_num(away, nan=np.inf).argmax())
+            ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > self.slack[name][wrong]]
             is_scaled = len(ratio) and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
         more = ""
-        if not found[wrong].any():
+        if not np.isfinite(found[wrong]).any():
+            more = "; all of these rows are NaN or infinite: exp(S - lse) overflows where the "
+            more += "backward pass sees keys that the forward pass did not, or lse is -inf"
+        elif not found[wrong].any():
             more = "; all of these rows are zero"
         elif is_scaled:
             more = f"; all of these rows are right, times {ratio.mean():.4g}"
         if name == "dv":
             more += self._row(at)
+        place = ", ".join(f"{axis} {x}" for axis, x in zip(axes, at, strict=True))
+        is_row = found.ndim > wrong.ndim
+        place += f", {'key' if name == 'dbias' else 'column'} {column}" if is_row else ""
+        actual, right = ((x[at][column] if is_row else x[at]) for x in (found, wanted))
         return [
-            *lines,
-            f"HOW: {name} of sequence {at[0]}, {head} {at[1]}, {token} {at[2]}, column {column} is "
-            f"{found[at][column]:.6g}, not {wanted[at][column]:.6g}{more}",
+            f"WHERE: {name}: {int(wrong.sum())} of {wrong.size} rows{where}",
+            f"HOW: {name} of {place} is {actual:.6g}, not {right:.6g}{more}",
         ]
 
     def _row(self, place: tuple[int, ...]) -> str:
         """Say what a row of dv has or lacks, by the codes of rows of the output's gradient."""
-        difference = self.dv[place] - self.backward.dv[place]
+        difference = (self.found["dv"] - self.wanted["dv"])[place]
         group = self.backward.problem.spec.group
         codes = self.backward.d_out[:, place[1] * group : (place[1] + 1) * group]
         for sign, word in ((-1.0, "lacks"), (1.0, "has, beside its own,")):
@@ -297,26 +481,33 @@ class BackwardReport:
     @property
     def lines(self) -> list[str]:
         """The report, line by line: at most twelve."""
+        title = f"backward of {self.backward}"
         if self.passed:
-            return [f"backward of {self.backward.problem}: all gradients are right"]
+            return [f"{title}: all gradients are right"]
         bad = [name for name, rows in self.wrong.items() if rows.any()]
         are = "are" if len(bad) > 1 else "is"
-        found = [f"backward of {self.backward.problem}: {', '.join(bad)} {are} wrong"]
+        found = [f"{title}: {', '.join(bad)} {are} wrong"]
         blank = int((self.wrong["dq"] & self.backward.problem.answer.empty).sum())
         if blank:
             found.append(f"HOW: {blank} queries that see no key have a gradient in dq")
         for name in bad:
             found.extend(self._said(name))
-        like = of_kinds(self.explanations)[:_MOST_NAMES]
-        return [*found, *(f"LIKE: {name} (leads to every row)" for name in like)]
+        most = min(_MOST_NAMES, _MOST_LINES - len(found) - 1)
+        like = of_kinds(self.explanations)[: max(most, 0)]
+        found.extend(f"LIKE: {name} (leads to every row)" for name in like)
+        return [*found, f"again: {self.backward!r}"]
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
 
 
+def _three(named: dict[str, Array]) -> tuple[Array, Array, Array]:
+    return named["dq"], named["dk"], named["dv"]
+
+
 def _beyond(difference: Array, slack: Array) -> Booleans:
-    found: Booleans = np.asarray(~(np.abs(difference) <= slack).all(-1))
-    return found
+    wrong: Booleans = ~(np.abs(difference) <= slack)
+    return np.asarray(wrong.any(-1)) if wrong.ndim > 1 else wrong
 
 
 def _at_most(problem: Problem, rows: Booleans, count: int) -> Booleans:

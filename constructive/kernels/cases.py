@@ -425,7 +425,7 @@ def ordered(chosen: Board) -> Array:
 
 _TOPS = tuple(range(8, 3, -1))  # exponents of the largest level of `levels` that are tried
 _LEAST = -2  # exponent of the smallest
-_LOW = (-128.0, -1024.0, -131072.0)
+_LOW = (-256.0, -1024.0, -131072.0)
 
 
 class Levels(Case):

@@ -1,5 +1,6 @@
 """Compare what a kernel returned with what every admissible kernel returns."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -12,11 +13,12 @@ import numpy as np
 from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.comparing import comparison
-from constructive.kernels.describe import Description
+from constructive.kernels.describe import Description, LseReport
 from constructive.kernels.encodings import Paged, Pool, Quantized
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.hypotheses import sentence
+from constructive.kernels.lse import expected_lse
 from constructive.kernels.memory import LAYOUTS, from_layout, place_named
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
@@ -135,12 +137,16 @@ class Report:
         out: (B, H, T_q, d_v) the output
         model: the row of the model of floating point that the kernel claims, or None
         memory: how the kernel got its arrays, or None
+        lse: what is wrong with log-sum-exps, or None where none were given
+        has_out: False where log-sum-exps alone were given: `out` is then what it should be
     """
 
     problem: Problem
     out: Array
     model: str | None = None
     memory: Memory | None = None
+    lse: LseReport | None = None
+    has_out: bool = True
 
     @cached_property
     def wrong(self) -> Booleans:
@@ -153,14 +159,20 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every row that is checked is right."""
-        return not self.wrong.any()
+        """Whether every row that is checked is right, and so are its log-sum-exps."""
+        return not self.wrong.any() and (self.lse is None or self.lse.passed)
 
     @property
     def first(self) -> tuple[int, ...] | None:
         """The first wrong row: sequence, head, query."""
-        found = np.argwhere(self.wrong)
+        is_lse = self.lse is not None and not self.wrong.any()
+        found = np.argwhere(self.lse.wrong if self.lse is not None and is_lse else self.wrong)
         return tuple(int(index) for index in found[0]) if len(found) else None
+
+    @property
+    def _described(self) -> Description | LseReport:
+        is_lse = self.lse is not None and not self.wrong.any()
+        return self.lse if self.lse is not None and is_lse else self.description
 
     @property
     def suggestion(self) -> str:
@@ -175,12 +187,12 @@ class Report:
     @property
     def where(self) -> str:
         """Which rows are wrong, in words; "" if every row is right."""
-        return "" if self.passed else self.description.where
+        return "" if self.passed else self._described.where
 
     @property
     def how(self) -> tuple[str, ...]:
         """How they are wrong, in words, the most frequent way first; () if every row is right."""
-        return () if self.passed else self.description.how
+        return () if self.passed else self._described.how
 
     @property
     def is_odd(self) -> bool:
@@ -227,10 +239,11 @@ class Report:
             stems: sentences without sizes
             is_whole: whether mistakes are about all rows
         """
-        if self.passed and not is_whole:
+        is_right = not self.wrong.any()
+        if is_right and not is_whole:
             return stems
         sample = self._sample(*_ROUNDS[-1])
-        least = _PART if self.is_odd and not self.passed else 1.0
+        least = _PART if self.is_odd and not is_right else 1.0
         found, known = set[str](), set[str]()
         for name, change in self._mistakes(sample).items():
             stem = _stem(name)
@@ -239,7 +252,7 @@ class Report:
                 wrong, right = sample.shares(change)
                 if wrong >= least and (right == 1.0 or not is_whole):
                     found.add(stem)
-        return found | (stems - known if self.passed else set())
+        return found | (stems - known if is_right else set())
 
     @cached_property
     def _real(self) -> tuple[Booleans, Booleans]:
@@ -274,8 +287,11 @@ class Report:
             f"coverage: {100 * self.problem.guarded:.0f}% of hidden keys would change the answer "
             f"if they leaked, {100 * self.problem.checked:.0f}% of rows are checked"
         )
-        if self.passed:
-            return [f"{self.problem}: {checked} rows are right", coverage]
+        of_lse = [] if self.lse is None else self.lse.lines
+        if not self.wrong.any():
+            right = [f"{self.problem}: {checked} rows are right"] if self.has_out else []
+            again = [] if self.passed else [f"again: {repeated(self.problem)}"]
+            return [*right, *of_lse, coverage, *again]
         by_name = {each.sentence: each for each in self.explanations}
         return [
             f"{self.problem}: {int(self.wrong.sum())} of {checked} rows are wrong",
@@ -283,8 +299,9 @@ class Report:
             *(f"HOW: {line}" for line in self.how),
             *(f"LIKE: {by_name[words]}" for words in of_kinds(by_name)[:_SHOWN]),
             f"for example {self.description.example}",
+            *of_lse[:1],
             coverage,
-            f"again: {_repeated(self.problem)}",
+            f"again: {repeated(self.problem)}",
         ]
 
     @property
@@ -368,7 +385,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     """
     given = list(reports)
     compared = comparison(given)
-    failed = sorted((each for each in given if not each.passed), key=lambda each: each.is_odd)
+    failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
     spread = failed[:: -(-len(failed) // _ASKED) or 1]
     for is_whole in (True, False):  # mistakes of every row, or of some rows alone
         tried: set[str] = set()
@@ -387,9 +404,14 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 return *compared, *like
             tried |= set(stems)
     if not failed:
-        return ()
+        of_lse = [each.lse.lines for each in given if each.lse is not None and not each.lse.passed]
+        return (*compared, *max(of_lse, key=_likeness)[1:-1]) if of_lse else ()
     plainest = min(failed, key=_obscurity)
     return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how)
+
+
+def _likeness(lines: list[str]) -> bool:
+    return any(line.startswith("LIKE") for line in lines)
 
 
 def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
@@ -423,7 +445,7 @@ def _spread(rows: Integers, count: int) -> Integers:
     return np.asarray(rows[np.unique(at)])
 
 
-def _repeated(problem: Problem) -> str:
+def repeated(problem: Problem) -> str:
     """Return the line of Python that makes a problem again."""
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
@@ -465,61 +487,79 @@ class KernelError(ConstructiveError, AssertionError):
 
 def check(
     problem: Problem,
-    out: object,
+    out: object = None,
     *,
+    lse: object = None,
+    base: str = "e",
     layout: str | None = None,
     model: str | None = None,
     memory: Paged | Quantized | Pool | str | None = None,
+    sink_in_lse: bool = True,
+    fully_masked_lse: float = -math.inf,
 ) -> None:
-    """Raise if an output is not the one that every admissible kernel returns.
+    """Raise if an output, or a log-sum-exp, is not the one that every admissible kernel returns.
 
     Args:
         problem: what was computed
-        out: the output: an array or a tensor
-        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has, and "BHTd" where
-            there are as many heads as queries: say "BTHd" then, if it is
-        model: the row of the model of floating point that the kernel claims, for the message: a key
-            of `exact.kernel_model.KERNEL_MODELS`
+        out: the output, an array or a tensor; or None, where `lse` alone is to be checked
+        lse: log-sum-exps: (B, H, T_q), (B, T_q, H), or packed, (H, tokens) or (tokens, H)
+        base: of these: "e" or "2"
+        layout: of the output, "BHTd", "BTHd" or "packed"; by default the one whose shape it has,
+            and "BHTd" where there are as many heads as queries: say "BTHd" then, if it is
+        model: the row of the model of floating point that the kernel claims, a key of
+            `exact.kernel_model.KERNEL_MODELS`; one that stores logits may return a rougher `lse`
         memory: how the kernel got its tensors, so that the message can name mistakes about it: the
             `Paged` or `Quantized` that it read, what was passed as `placed=`, or the `memory` of a
             report
+        sink_in_lse: whether a sink counts in `lse`
+        fully_masked_lse: `lse` of a row that sees no key: -inf, or inf, 0.0 and so on
 
     Raises:
         KernelError: an `AssertionError` that says where and how it is wrong
-        ParameterError: if the output has another shape, or `memory` or `model` is not known
+        ParameterError: if the output has another shape, or `memory`, `base` or `model` is not known
 
     Example:
         >>> from constructive.kernels.spec import Spec
         >>> problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
-        >>> check(problem, problem.expected)
+        >>> check(problem, problem.expected, lse=problem.lse.expected)
     """
-    report = examine(problem, out, layout=layout, model=model, memory=memory)
+    __tracebackhide__ = True
+    report = examine(
+        problem, out, lse=lse, base=base, layout=layout, model=model, memory=memory,
+        sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse,
+    )  # fmt: skip
     if not report.passed:
         raise KernelError(report)
 
 
 def examine(
     problem: Problem,
-    out: object,
+    out: object = None,
     *,
+    lse: object = None,
+    base: str = "e",
     layout: str | None = None,
     model: str | None = None,
     memory: Paged | Quantized | Pool | str | None = None,
+    sink_in_lse: bool = True,
+    fully_masked_lse: float = -math.inf,
 ) -> Report:
-    """Return the report on an output, also where it is right.
+    """Return the report on an output, also where it is right; `check` says more on arguments.
 
     Args:
         problem: what was computed
-        out: the output: an array or a tensor
-        layout: "BHTd", "BTHd" or "packed"; by default the one whose shape it has, and "BHTd" where
-            there are as many heads as queries: say "BTHd" then, if it is
-        model: the row of the model of floating point that the kernel claims, for the message: a key
-            of `exact.kernel_model.KERNEL_MODELS`
-        memory: how the kernel got its tensors, as in `check`
+        out: the output, or None
+        lse: log-sum-exps, or None
+        base: of these
+        layout: of the output
+        model: the row of the model of floating point that the kernel claims
+        memory: how the kernel got its tensors
+        sink_in_lse: whether a sink counts in `lse`
+        fully_masked_lse: `lse` of a row that sees no key
 
     Raises:
-        ParameterError: if the output has another shape, `memory` or `model` is not known, or the
-            first argument is not a problem
+        ParameterError: if the output has another shape, `memory`, `base` or `model` is not known,
+            or the first argument is not a problem
 
     Example:
         >>> from constructive.kernels.spec import Spec
@@ -541,17 +581,37 @@ def examine(
         if memory is not None and not isinstance(memory, (Pool, Quantized)):
             place_named(memory)
         source = memory
-    return Report(problem, arranged(problem, as_float64(out), layout), model, source)
+    of_lse = None
+    if lse is not None:
+        wanted = expected_lse(
+            problem.spec, problem.draft, problem.answer, problem.sinks, base=base,
+            sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse, model=model,
+        )  # fmt: skip
+        of_lse = LseReport(problem, _arranged_lse(problem, as_float64(lse)), wanted)
+    has_out = out is not None or lse is None
+    found = arranged(problem, as_float64(out), layout) if has_out else problem.expected
+    return Report(problem, found, model, source, of_lse, has_out)
 
 
-def arranged(problem: Problem, out: Array, layout: str | None) -> Array:
-    """Return an output in the layout (B, H, T_q, d_v)."""
+def _arranged_lse(problem: Problem, lse: Array) -> Array:
+    """Return log-sum-exps in the layout (B, H, T_q)."""
     spec = problem.spec
+    if lse.shape == (spec.heads[0], int(spec.rows().sum())):  # as kernels of packed tokens have it
+        lse = lse.T
+    return arranged(problem, lse[..., None], None, width=1)[..., 0]
+
+
+def arranged(
+    problem: Problem, out: Array, layout: str | None, *, width: int | None = None
+) -> Array:
+    """Return an output in the layout (B, H, T_q, d_v), or one of another width."""
+    spec = problem.spec
+    width = spec.d_v if width is None else width
     tokens = int(spec.rows().sum())
     shapes = {
-        "BHTd": (spec.batch, spec.heads[0], spec.queries, spec.d_v),
-        "BTHd": (spec.batch, spec.queries, spec.heads[0], spec.d_v),
-        "packed": (tokens, spec.heads[0], spec.d_v),
+        "BHTd": (spec.batch, spec.heads[0], spec.queries, width),
+        "BTHd": (spec.batch, spec.queries, spec.heads[0], width),
+        "packed": (tokens, spec.heads[0], width),
     }
     if layout is not None:
         require_known("layout", layout, LAYOUTS)

@@ -6,8 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
+from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
 from constructive.kernels.formula import LARGEST, Rows
+from constructive.kernels.lse import BASES, LN2, Lse
+from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
 _ALL, _MANY, _FEW = 0.995, 0.1, 0.01  # shares: all but for chance, of a kind, of keys that are told
@@ -44,7 +47,7 @@ class Description:
             "head in its group": h % spec.group, "queries behind it": queries[b] - 1 - i,
             "visible keys": visible.sum(-1), "last visible key": last, "first visible key": first,
             "keys behind the last visible one": keys[b] - 1 - last,
-            "key to be read": winner, "keys to be averaged": count,
+            "keys to be averaged": count, "key to be read": winner,
             "visible keys before the one to be read": np.where(one, winner - first, -1),
             "visible keys behind the one to be read": np.where(one, last - winner, -1),
         }  # fmt: skip
@@ -304,3 +307,171 @@ def _part(share: float) -> str:
 def _entries(row: Array) -> str:
     numbers = ", ".join(f"{value:.6g}" for value in row[:_LISTED])
     return f"[{numbers}{', ..' if len(row) > _LISTED else ''}]"
+
+
+# What is wrong with log-sum-exps: where, and which sum of their two parts they are.
+
+
+_LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
+_SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
+
+
+@dataclass(frozen=True, eq=False)
+class LseReport:
+    """What is wrong with log-sum-exps."""
+
+    problem: Problem
+    lse: Array  # (B, H, T_q)
+    wanted: Lse
+
+    @cached_property
+    def wrong(self) -> Booleans:
+        """Rows whose log-sum-exp no admissible kernel returns, (B, H, T_q)."""
+        wanted = self.wanted
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.lse - wanted.expected) <= wanted.slack * (1.0 + 2.0**-40)
+        same = (
+            near | (self.lse == wanted.expected) | (np.isnan(self.lse) & np.isnan(wanted.expected))
+        )
+        return np.asarray(self.problem.answer.checked & ~same)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row that is checked is right."""
+        return not self.wrong.any()
+
+    @property
+    def where(self) -> str:
+        """Which rows are wrong, in words."""
+        return Description(Facts(self.problem, self.problem.expected, self.wrong)).where
+
+    @cached_property
+    def how(self) -> tuple[str, ...]:
+        """How they are wrong: rows without keys, what is not finite, and all others."""
+        empty, finite = self.problem.answer.empty, np.isfinite(self.lse)
+        found, count = [], self.wrong.sum()
+        for rows, say in (
+            (self.wrong & empty, self._empty), (self.wrong & ~empty & ~finite, self._odd),
+            (self.wrong & ~empty & finite, self._finite),
+        ):  # fmt: skip
+            if rows.any():
+                who = "they" if rows.sum() == count else f"{_part(rows.sum() / count)} of them"
+                found.append(f"{who} {say(rows)}")
+        return tuple(found)
+
+    def _empty(self, rows: Booleans) -> str:
+        values = ", ".join(f"{each:g}" for each in np.unique(self.lse[rows])[:3])
+        asked = self.wanted.expected[rows][0]
+        return f"see no key and are {values}, not {asked:g} (fully_masked_lse= says what is asked)"
+
+    def _odd(self, rows: Booleans) -> str:
+        levels = self.wanted.level[rows]
+        return f"are NaN or infinite; logits of their winners are {span(levels)}"
+
+    def _finite(self, rows: Booleans) -> str:
+        found, wanted = self.lse[rows], self.wanted.expected[rows]
+        for name in _SHORT:
+            if (np.abs(nearest(wanted, FORMATS[name]) - found) <= self._close(wanted)).all():
+                return f"are right but for a rounding to {name}"
+        if self.parts is not None:
+            return f"are {self._sum()} (L the logit of the winner, n the number of winners)"
+        for words, other in self._moved():
+            if (np.abs(found - other[rows]) <= self._close(other[rows])).all():
+                return f"are those of {words}"
+        return f"are {span(found)}, and should be {span(wanted)}"
+
+    @staticmethod
+    def _close(wanted: Array) -> Array:
+        return np.asarray(2.0**-18 * (1.0 + np.abs(wanted)))
+
+    @cached_property
+    def parts(self) -> tuple[float, float, float] | None:
+        """Factors of L and log n, and what is added, that lead to all finite wrong rows, or None.
+
+        A factor is NaN where its part is 0 in these rows.
+        """
+        rows = self.wrong & ~self.problem.answer.empty & np.isfinite(self.lse)
+        level, log = self.wanted.level[rows], np.log(np.maximum(self.wanted.total[rows], 1.0))
+        one, found = BASES[self.wanted.base], self.lse[rows]
+        columns = {"level": level / one, "log": log / one}
+        kept = {name: each for name, each in columns.items() if each.any()}
+        if all(np.ptp(each) > 0.0 for each in kept.values()):  # else it is a part of the others
+            kept["more"] = np.ones_like(found)
+        if not kept or len(found) <= len(kept) or np.ptp(found) == 0.0:
+            return None
+        table = np.stack(list(kept.values()), axis=-1)
+        solved, _, rank, _ = np.linalg.lstsq(table, found, rcond=None)
+        off = np.abs(table @ solved - found)
+        if rank < len(kept) or not (off <= _LSE_CLOSE * (2.0**-6 + np.abs(found))).all():
+            return None
+        by_name = dict(zip(kept, map(float, solved), strict=True))
+        more, nan = by_name.get("more", 0.0), float("nan")
+        more = more if abs(more) > _LSE_CLOSE else 0.0
+        return by_name.get("level", nan), by_name.get("log", nan), more
+
+    def _sum(self) -> str:
+        of_level, of_log, more = self.parts or (0.0, 0.0, 0.0)
+        terms = [
+            f"{factor:.4g} {name}".removeprefix("1 ")
+            for factor, name in ((of_level, "L"), (of_log, "log n"))
+            if abs(factor) > _LSE_CLOSE
+        ]  # fmt: skip
+        if more:
+            count = np.exp(abs(more) * BASES[self.wanted.base])
+            said = f" (log {count:.4g})" if abs(count - round(count)) < _LSE_CLOSE * count else ""
+            terms.append(f"{more:.4g}{said}")
+        return " + ".join(terms) or "0"
+
+    @property
+    def like(self) -> str:
+        """What leads to these factors, or ""."""
+        if self.parts is None or self.parts[2]:
+            return ""
+        other = {"e": "2", "2": "e"}[self.wanted.base]
+        c, s = (1.0 / LN2 if other == "2" else LN2), self.problem.spec.factor
+        names = {
+            (c, c): f"it is in base {other}", (1.0 / c, 1.0 / c): "its base is changed twice",
+            (1.0, c): f"the logarithm is in base {other}, the maximum is not",
+            (c, 1.0): f"the maximum is in base {other}, the logarithm is not",
+            (0.0, 1.0): "the maximum is left out", (1.0, 0.0): "it is the maximum alone",
+            (0.0, c): f"the maximum is left out, and the logarithm in base {other}",
+            (1.0 / s, 1.0): "the maximum is not scaled", (s, 1.0): "the maximum is scaled twice",
+            (c / s, c): f"the maximum is not scaled, and both are in base {other}",
+            (1.0 / s, 1.0 / s): "it is divided by the scale", (s, s): "it is scaled",
+            (-1.0, 1.0): "the maximum is subtracted", (-1.0, -1.0): "its sign is changed",
+            (1.0, 2.0): "the logarithm is added twice", (1.0, -1.0): "the logarithm is subtracted",
+        }  # fmt: skip
+        for factors, name in names.items():
+            if np.allclose(self.parts[:2], factors, rtol=2.0**-9, atol=2.0**-9):
+                return name
+        return ""
+
+    def _moved(self) -> Iterator[tuple[str, Array]]:
+        wanted = self.wanted.expected
+        for axis, word in ((2, "query"), (1, "head"), (0, "sequence")):
+            yield f"the {word} before", np.roll(wanted, 1, axis)
+            yield f"the next {word}", np.roll(wanted, -1, axis)
+        yield "(B, T_q, H), read as (B, H, T_q)", wanted.swapaxes(1, 2).reshape(wanted.shape)
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The first wrong row: sequence, head, query."""
+        return tuple(int(index) for index in np.argwhere(self.wrong)[0])
+
+    @property
+    def lines(self) -> list[str]:
+        """The report, line by line."""
+        checked = int(self.problem.answer.checked.sum())
+        if self.passed:
+            return [f"{self.problem}: {checked} log-sum-exps are right"]
+        b, h, i = self.first
+        wanted, level = self.wanted.expected[b, h, i], self.wanted.level[b, h, i]
+        like = self.like
+        return [
+            f"{self.problem}: {int(self.wrong.sum())} of {checked} log-sum-exps are wrong",
+            f"WHERE: {self.where}",
+            *(f"HOW: {line}" for line in self.how),
+            *([f"LIKE: {like}"] if like else []),
+            f"for example sequence {b}, head {h}, query {i} is {self.lse[b, h, i]:.8g}, not "
+            f"{wanted:.8g} (L = {level:g}, n = {self.wanted.total[b, h, i]:.4g})",
+        ]

@@ -30,7 +30,7 @@ from constructive.support.errors import ParameterError
 
 Kind = Literal["tensor", "head", "channel", "sequence", "token", "page", "block"]
 _SHIFT = 6  # The logarithm of the mean scale of keys, or its negative
-# None is 1, and no product of two of them is one of them: a scale that is applied twice shows.
+# None is 1 and all differ: a scale that is dropped, applied twice or of another group shows.
 _SIGNIFICANDS = np.array([9, 10, 11, 12, 13, 14, 15]) / 8.0
 _QUERY_SCALE = 16.0  # Of FP8 queries, or more
 
@@ -632,7 +632,8 @@ class Latent:
         """Return a problem with one KV head as one with values inside keys.
 
         Values have two equal halves. Where each query reads one key, queries have opposite numbers
-        there: all of them add up to 0 for every key, and a part that is not read shows.
+        there: all products add up to 0 for every key, and a part that is not read shows. Else, and
+        where sums would be too large for float16, queries are 0 there.
 
         Args:
             problem: one of a spec such as `Spec(heads=(128, 1), head_dim=64, value_dim=512,
@@ -663,7 +664,9 @@ class Latent:
         q = np.zeros((*problem.q.shape[:3], spec.d_v))
         size = 2.0 ** np.ceil(np.log2(gap(spec) / 2.0))
         total = float(half.max()) * size * spec.d_v
-        if _is_alone(real) and total <= spec.inputs.largest:
+        # Of larger sums in float32 a logit may be off by more than Proposition 25 (c) has room for.
+        fits = total * spec.factor <= _MOST_OF_SUMS and total <= spec.inputs.largest
+        if _is_alone(real) and fits:
             random = np.random.default_rng((spec.seed, 81))
             signs = random.choice([-size, size], (*q.shape[:3], spec.d_v // 2))
             signs = signs * (problem.q != 0.0).any(-1, keepdims=True)
@@ -681,6 +684,7 @@ class Latent:
         )
 
 
+_MOST_OF_SUMS = 2.0**16
 _SHORT = 11  # Bits of formats in which an output that is off by 2^-12 is rounded to the right one
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from constructive.exact.float_model import power
 from constructive.kernels.answer import (
     EXP_ERROR,
-    LOGIT_ERROR,
     TANH_ERROR,
     Answer,
     averaged,
@@ -18,7 +17,7 @@ from constructive.kernels.answer import (
     products,
     tail_of_cap,
 )
-from constructive.kernels.cases import GAP, MOST_DIGITS, Draft, fine_error
+from constructive.kernels.cases import GAP, LOGIT_ERROR, MOST_DIGITS, Draft, fine_error
 from constructive.kernels.spec import Spec, format_of, holds
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError

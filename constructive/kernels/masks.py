@@ -337,6 +337,38 @@ class Given(Mask):
         return "given mask"
 
 
+def tree_mask(parents: Iterable[int], context: int) -> Booleans:
+    """Return which keys the tokens of a tree see: the context, their ancestors and themselves.
+
+    Args:
+        parents: the parent of each token, -1 for none; parents come first
+        context: keys before the tree
+
+    Raises:
+        ParameterError: if a parent does not come before its token
+
+    Example:
+        >>> tree_mask([-1, 0, 0], context=1).astype(int)
+        array([[1, 1, 0, 0],
+               [1, 1, 1, 0],
+               [1, 1, 0, 1]])
+    """
+    given = list(parents)
+    found = np.zeros((len(given), context + len(given)), dtype=np.bool_)
+    found[:, :context] = True
+    for token, parent in enumerate(given):
+        if not -1 <= parent < token:
+            raise ParameterError(
+                f"parent {parent} of token {token} does not come before it",
+                witness=(token, parent),
+                suggestion="-1, or the number of a token before it",
+            )
+        if parent >= 0:
+            found[token] = found[parent]
+        found[token, context + token] = True
+    return found
+
+
 def require_masks(masks: object) -> tuple[Mask, ...]:
     """Return masks as a tuple, or raise for what is not several valid masks."""
     several: list[object] = list(masks) if isinstance(masks, Iterable) else []

@@ -506,12 +506,13 @@ def _pages(rows: Rows, pool: Pool) -> Named:
     keys, size, (batch, width) = rows.problem.spec.keys, pool.k.shape[1], pool.table.shape
     flat, used = pool.table.ravel(), -(-pool.lengths // size)
     row, j = np.arange(batch)[:, None], np.arange(keys)[None]
-    page, slot, kv = j // size, j % size, pool.k.shape[2]
+    page, slot, kv, most = j // size, j % size, pool.k.shape[2], int(used.max())
     entries: dict[str, tuple[Any, Any]] = {
         "of the page behind": (row * width + np.minimum(page + 1, width - 1), slot),
         "of the table of sequence 0": (page + 0 * row, slot),
         "of a table without spare entries": ((np.cumsum(used) - used)[:, None] + page, slot),
         "of a table with one entry less": (row * (width - 1) + page, slot),
+        "of a table as wide as the longest sequence needs": (row * most + page, slot),
         "of a table in reverse": (row * width + width - 1 - page, slot),
         "of slots in reverse": (row * width + page, size - 1 - slot),
         "of the next slot of the page": (row * width + page, (slot + 1) % size),
@@ -525,7 +526,7 @@ def _pages(rows: Rows, pool: Pool) -> Named:
     found = {words: (np.take(flat, at, mode="clip"), to) for words, (at, to) in entries.items()}
     first = np.maximum(pool.table[:, :1], 0)
     found["of pages that follow each other"] = (first + page) % len(pool.k), slot
-    found["of pages in order, without the table"] = (row * width + page) % len(pool.k), slot
+    found["of pages in order, without the table"] = (row * most + page) % len(pool.k), slot
     whole = [x.reshape(-1, kv, x.shape[-1]) for x in (pool.k, pool.v)]
     for words, (pages, slots) in found.items():
         at = np.broadcast_to(np.clip(pages * size + slots, 0, len(whole[0]) - 1), (batch, keys))

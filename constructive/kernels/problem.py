@@ -15,6 +15,7 @@ from constructive.kernels.hypotheses import (
     soft_cap_reason,
 )
 from constructive.kernels.inputs import Inputs, alibi
+from constructive.kernels.lse import Lse, expected_lse
 from constructive.kernels.spec import FullyMasked, Spec, holds
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
@@ -75,6 +76,11 @@ class Problem(Inputs):
     def expected(self) -> Array:
         """The output, (B, H, T_q, d_v); NaN in rows that are not checked."""
         return self.answer.expected
+
+    @property
+    def lse(self) -> Lse:
+        """The log-sum-exps in base e, with the sink, and -inf in rows that see no key."""
+        return expected_lse(self.spec, self.draft, self.answer, self.sinks)
 
     @property
     def guarded(self) -> float:
@@ -149,6 +155,14 @@ class Problem(Inputs):
         """
         require_known("adapter", adapter, ADAPTERS)
         return ADAPTERS[adapter]().options(self)
+
+    @property
+    def id(self) -> str:
+        """The name of the problem as part of the name of a test: without blanks."""
+        spec, seed = self.spec, f"-seed{self.spec.seed}" if self.spec.seed else ""
+        wide = f"d{spec.head_dim}" + (f"/{spec.d_v}" if spec.d_v != spec.head_dim else "")
+        shape = f"{spec.queries}x{spec.keys}-{wide}-{spec.dtype}{seed}"
+        return f"{self.case.replace(' ', '-')}-{shape}"
 
     def __str__(self) -> str:
         return f"{self.case}: {self.spec}"

@@ -318,11 +318,7 @@ class AttentionLayer(HeadShapes):
         return self
 
     def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
-        """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`).
-
-        Args:
-            rng: of all that is drawn
-        """
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`)."""
         given = Outputs((self.value_weights,), self.output_weights, self.readout_weights)
         (values,), output, readout = drawn(given, rng)
         return AttentionLayer(self.query_weights, self.key_weights, values, output, readout)
@@ -343,11 +339,7 @@ class AttentionLayer(HeadShapes):
         return self.readouts(self.query_weights.dtype).reshape(-1, self.target_dim)
 
     def readouts(self, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Return W_V W_O W_D of each head: (H, d, d_out).
-
-        Args:
-            dtype: in which they are multiplied
-        """
+        """Return W_V W_O W_D of each head: (H, d, d_out)."""
         weights = self.value_weights, self.output_weights, self.readout_weights
         w_v, w_o, w_d = (array.astype(dtype, copy=False) for array in weights)
         readouts: Array = w_v @ w_o.reshape(self.num_heads, self.value_dim, -1) @ w_d
@@ -427,14 +419,7 @@ class AttentionLayer(HeadShapes):
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set that does not fit the layer.
-
-        Args:
-            dataset: T examples
-
-        Raises:
-            DataError: if shapes do not fit, or the data are rational
-        """
+        """Refuse a data set that does not fit the layer."""
         if dataset.queries.dtype == object:
             raise DataError(
                 "the data are rational, the layer is not",
@@ -480,15 +465,7 @@ class AttentionLayer(HeadShapes):
         )
 
     def checked_inputs(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> tuple[Any, Array]:
-        """Return the inputs as arrays; contexts of different lengths as `Padded`.
-
-        Args:
-            contexts: (T, n, d) or one shared (n, d), or T arrays (n_i, d)
-            queries: (T, d)
-
-        Raises:
-            DataError: if their shapes do not fit the layer
-        """
+        """Return the inputs as arrays; contexts of different lengths as `Padded`."""
         given, queries = as_padded(contexts), as_array(queries)
         read = given if isinstance(given, Padded) else as_array(given)
         self._require_fit(read.shape, queries.shape)

@@ -140,15 +140,7 @@ class CausalLayer(HeadShapes):
     def chunks(
         self, tokens: Array, *, block_bytes: int = BLOCK_BYTES
     ) -> Iterator[tuple[Rows, Array]]:
-        """Which positions of which sequences, and their representation, a few at a time.
-
-        Args:
-            tokens: (S, N, d), of the dtype of the weights
-            block_bytes: about the size of temporary arrays, in bytes; by default 32 MiB
-
-        Yields:
-            an index of (S, N), and z of the positions there: (s, b, K)
-        """
+        """Which positions of which sequences, and their representation, a few at a time."""
         weights, view = (self.query_weights, self.key_weights), Causal(tokens, self.window)
         for chunk in attend(Floats(tokens.dtype), weights, view, chunk_bytes=block_bytes):
             z = flat(chunk.representation)
@@ -156,14 +148,7 @@ class CausalLayer(HeadShapes):
             yield chunk.rows, np.concatenate([own, z], axis=2) if self.skip else z
 
     def checked(self, sequences: npt.ArrayLike) -> Array:
-        """Sequences as an array of the layer's dtype.
-
-        Args:
-            sequences: (S, N, d)
-
-        Raises:
-            DataError: if shapes do not fit the layer, or numbers are not finite
-        """
+        """Sequences as an array of the layer's dtype."""
         tokens = finite_array("sequences", sequences, copy=False)
         if tokens.ndim != 3 or tokens.shape[2] != self.width or 0 in tokens.shape:
             raise DataError(

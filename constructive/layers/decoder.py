@@ -311,31 +311,14 @@ class Decoder(Rebuilt, Shown):
         return model_named(None, self.record.storage).name
 
     def embedded(self, ids: npt.ArrayLike) -> Array:
-        """The tokens of sequences as vectors, with their positions: (S, N, d).
-
-        Args:
-            ids: numbers of tokens (S, N)
-
-        Raises:
-            DataError: for what is none, and for sequences of more tokens than there are positions
-        """
+        """The tokens of sequences as vectors, with their positions: (S, N, d)."""
         numbers = np.asarray(ids)
         require_ids(numbers, len(self.vocabulary), self.num_positions)
         embedded: Array = self.embedding[numbers] + self.placed(np.arange(numbers.shape[1]))
         return embedded
 
     def placed(self, places: npt.ArrayLike) -> Array:
-        """Return the rows of positions: (..., d).
-
-        Args:
-            places: numbers of positions, from 0, of any shape
-
-        Example:
-            >>> from constructive import Text, build_decoder
-            >>> decoder = build_decoder(Text.words("the cat sat"), width=32)
-            >>> bool((decoder.placed([2, 0]) == decoder.positions[[2, 0]]).all())
-            True
-        """
+        """Return the rows of positions: (..., d)."""
         numbers = np.asarray(places)
         rows: Array = self.positions[
             numbers if self.longest is None else numbers % len(self.positions)
@@ -437,14 +420,7 @@ class Decoder(Rebuilt, Shown):
         return True
 
     def require_same_tokens(self, text: Text) -> None:
-        """Refuse another text than that which it may have been built for.
-
-        Args:
-            text: what it was built for, perhaps
-
-        Raises:
-            DataError: for a text of another vocabulary, or with more positions
-        """
+        """Refuse another text than that which it may have been built for."""
         require_text(text, self.vocabulary, self.unit, self.num_positions)
 
     def joined(self, tokens: Sequence[Token]) -> Joined:
@@ -526,11 +502,11 @@ class Decoder(Rebuilt, Shown):
             ParameterError: for another format
         """
         require("torch", extra="torch", purpose="Decoder.to_torch")
-        from constructive.interop import causal_module  # noqa: PLC0415 - torch is optional
+        from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
 
         name = self.float_model if factors is None else f"float32, {factors} products"
         model = model_named(name, self.record.storage, decoder=True)
-        return causal_module.DecoderModule(
+        return pytorch.DecoderModule(
             self.tensors,
             window=self.layer.window,
             float_model=model.name,
@@ -549,9 +525,9 @@ class Decoder(Rebuilt, Shown):
             OutputError: where the file cannot be written
         """
         require("onnx", extra="onnx", purpose="Decoder.to_onnx")
-        from constructive.interop import causal_graph  # noqa: PLC0415 - onnx is optional
+        from constructive.interop import onnx_graph  # noqa: PLC0415 - onnx is optional
 
-        model = causal_graph.model(
+        model = onnx_graph.decoder_model(
             self.tensors,
             window=self.layer.window,
             float_model=self.float_model,

@@ -156,11 +156,7 @@ class ExtendedLayer(HeadShapes):
         return f"{self.leading.in_words}, readout of {self.precision} bits"
 
     def with_outputs(self, rng: np.random.Generator) -> "ExtendedLayer":
-        """Return the same f with random W_O and W_D; W_V undoes them exactly (`layers.attention`).
-
-        Args:
-            rng: of all that is drawn
-        """
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`)."""
         old = self.leading
         values = old.value_weights, *self.corrections
         given = Outputs(values, old.output_weights, old.readout_weights)
@@ -206,14 +202,7 @@ class ExtendedLayer(HeadShapes):
         return self.leading.intermediate(contexts, queries)
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set that does not fit the layer.
-
-        Args:
-            dataset: T examples
-
-        Raises:
-            DataError: if shapes do not fit, or the data are rational
-        """
+        """Refuse a data set that does not fit the layer."""
         self.leading.check_fits(dataset)
 
     def __call__(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
@@ -252,14 +241,7 @@ class ExtendedLayer(HeadShapes):
         return float(self.column_errors(dataset).max())
 
     def column_errors(self, dataset: Dataset) -> Array:
-        """Return the same bound for each entry of the output: (d_out,).
-
-        Args:
-            dataset: T examples
-
-        Raises:
-            DataError: if shapes do not fit the layer, or the data are rational
-        """
+        """Return the same bound for each entry of the output: (d_out,)."""
         self.leading.check_fits(dataset)
         enclosed = enclose(self, self.precision + _GUARD_BITS)
         bounds = [arb(0)] * dataset.target_dim

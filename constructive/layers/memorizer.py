@@ -317,10 +317,10 @@ class Memorizer(Shown):
         """
         layer = require_float_layer(self.layer, "ONNX models")
         require("onnx", extra="onnx", purpose="Memorizer.to_onnx")
-        from constructive.interop import layer_graph  # noqa: PLC0415 - onnx is optional
+        from constructive.interop import onnx_graph  # noqa: PLC0415 - onnx is optional
 
         scalar = self.record.scalar_targets
-        model = layer_graph.model(layer, scalar_targets=scalar, shared_context=shared_context)
+        model = onnx_graph.layer_model(layer, scalar_targets=scalar, shared_context=shared_context)
         with replacing(path) as file:
             file.write(model.SerializeToString())
 

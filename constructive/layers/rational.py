@@ -50,6 +50,7 @@ class RationalLayer(HeadShapes):
         ParameterError: for what is not an array
 
     Example:
+        >>> import numpy as np
         >>> from fractions import Fraction
         >>> one = np.full((1, 1, 1), Fraction(1))
         >>> layer = RationalLayer(one, one, np.array([[Fraction(1, 2)]]))
@@ -113,14 +114,7 @@ class RationalLayer(HeadShapes):
         return array_of(outputs, (len(z), self.target_dim))
 
     def check_fits(self, dataset: RationalDataset | Dataset) -> None:
-        """Refuse a data set whose queries or targets have another size.
-
-        Args:
-            dataset: T examples
-
-        Raises:
-            DataError: unless these have as many entries as the inputs and outputs of the layer
-        """
+        """Refuse a data set whose queries or targets have another size."""
         self._check_width(dataset)
         check_targets(dataset, self.target_dim)
 

@@ -198,11 +198,7 @@ class BuildRecord:
         return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
 
     def summary(self, layer: Layer) -> str:
-        """Describe a memorizer in a line.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Describe a memorizer in a line."""
         return (
             f"{self.construction}, T={self.num_examples} of {self.capacity}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
@@ -210,19 +206,11 @@ class BuildRecord:
         )
 
     def title(self, layer: Layer) -> str:
-        """Return the title of its table.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the title of its table."""
         return f"{self.construction} heads, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """Return the lines above the heads in its table, as names and texts.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the lines above the heads in its table, as names and texts."""
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
             bound = str(self.capacity)
@@ -260,27 +248,15 @@ class TrainedRecord:
     context_size: ClassVar[int] = 0
 
     def summary(self, layer: Layer) -> str:
-        """Describe a memorizer in a line.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Describe a memorizer in a line."""
         return f"of a {self.source}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
-        """Return the title of its table.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the title of its table."""
         return f"weights of a {self.source}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
-        """Return the lines of its table, as names and texts.
-
-        Args:
-            layer: the weights of the memorizer
-        """
+        """Return the lines of its table, as names and texts."""
         return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
 
 

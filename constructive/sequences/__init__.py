@@ -3,7 +3,9 @@
 In reading order: `examples` (sequences, tokens and labels), `network` (ReLU networks as data),
 `dictionary` (steps that compare integers, and a table in a narrow network), `constructions` (tokens
 to integers whose sums tell contexts apart), `attention` (the mean, and what floats make of
-networks), `bounds` and `limits` (the formula for the weights, and how large its sizes can be),
-`memorizer` (the three parts together), `build` (how they are found), `storage` (files), `growth`
-(weights against N).
+networks), `bounds` (the formula for the weights), `memorizer` (the three parts together), `build`
+(how they are found, and how they grow with N), `storage` (files).
 """
+
+# The names of `constructions.CONSTRUCTIONS`, for who asks before anything is imported.
+NAMES = "product_hash", "separating_set", "float_separating_set", "float_power_hash"

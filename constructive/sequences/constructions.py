@@ -473,3 +473,10 @@ def _weight(touched: dict[int, tuple[int, int]], taken: set[int], rng: np.random
             if (everything[1:] != everything[:-1]).all():
                 return int(trial)
         weight *= 2
+
+
+# All constructions, by name. (`sequences.NAMES` is known to the command line, which imports none.)
+CONSTRUCTIONS: dict[str, SequenceConstruction] = {
+    known.name: known
+    for known in (PRODUCT_HASH, SEPARATING_SET, FLOAT_SEPARATING_SET, FLOAT_POWER_HASH)
+}

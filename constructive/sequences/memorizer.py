@@ -277,7 +277,7 @@ class SequenceMemorizer(JsonFile, Shown):
         return sum(met(out, values[label]) for out, label in pairs) / len(found)
 
     def to_torch(self, dtype: "torch.dtype | None" = None) -> "torch.nn.Module":
-        """Return a PyTorch module with the same weights: `interop.sequence_module.SequenceModule`.
+        """Return a PyTorch module with the same weights: `interop.pytorch.SequenceModule`.
 
         `forward(sequences)` takes (N, n, d) (`arrays`) and gives outputs (N,), or (N, n) for
         seq2seq: labels when rounded, for classes their indices. Measure `reproduced` before.
@@ -291,10 +291,10 @@ class SequenceMemorizer(JsonFile, Shown):
             ParameterError: for another dtype
         """
         require("torch", extra="torch", purpose="SequenceMemorizer.to_torch")
-        from constructive.interop import sequence_module  # noqa: PLC0415 - torch is optional
+        from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
 
         given = {} if dtype is None else {"dtype": dtype}
-        return sequence_module.SequenceModule(
+        return pytorch.SequenceModule(
             self.embedding, self.attention, self.classifier, task=self.task, **given
         )
 
@@ -315,9 +315,9 @@ class SequenceMemorizer(JsonFile, Shown):
             OutputError: where the file cannot be written
         """
         require("onnx", extra="onnx", purpose="SequenceMemorizer.to_onnx")
-        from constructive.interop import sequence_graph  # noqa: PLC0415 - onnx is optional
+        from constructive.interop import onnx_graph  # noqa: PLC0415 - onnx is optional
 
-        model = sequence_graph.model(
+        model = onnx_graph.sequence_model(
             self.embedding, self.attention, self.classifier,
             task=self.task, context_size=self.context_size, dtype=dtype,
         )  # fmt: skip

@@ -15,8 +15,8 @@ import numpy as np
 
 from constructive import SequenceDataset, build_sequence_memorizer
 from constructive.figures.sequences import random_sequences
-from constructive.sequences.growth import exponent
-from constructive.sequences.registry import CONSTRUCTIONS
+from constructive.sequences.build import exponent
+from constructive.sequences.constructions import CONSTRUCTIONS
 
 CLASSES = 16
 FEWEST = ("product_hash", "separating_set")

@@ -26,7 +26,7 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.sequences.registry import CONSTRUCTIONS
+from constructive.sequences.constructions import CONSTRUCTIONS
 
 LAYER, PAIRED = "constructive certificate 1", "constructive paired certificate 1"
 SEQUENCE = "constructive sequence certificate 1"

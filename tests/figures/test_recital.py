@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from constructive import Text, build_decoder
-from constructive.figures import drawing, recital
+from constructive.figures import decoders, drawing
 
 CAT = "the cat sat on the mat, and the cat saw the rat"
 
@@ -16,8 +16,8 @@ def pictured(tmp_path):
     """Draw a decoder: the words in its picture."""
 
     def pictured(decoder, text):
-        figure = drawing.new_figure(recital.HEIGHT)
-        recital.draw_recital(figure, decoder, text)
+        figure = drawing.new_figure(decoders.HEIGHT)
+        decoders.draw_recital(figure, decoder, text)
         return drawing.save(figure, tmp_path / "picture.svg").read_text()
 
     return pictured
@@ -28,7 +28,7 @@ def test_attention_is_that_of_the_layer(window):
     text = Text.words(CAT)
     decoder = build_decoder(text, width=64, window=window, num_heads=3)
     tokens = decoder.embedded(text.ids[np.newaxis])[0]
-    weights = recital.attention(decoder, text.ids, last=7, heads=2)
+    weights = decoders.attention(decoder, text.ids, last=7, heads=2)
     assert weights.shape == (2, 7, 24)
     np.testing.assert_allclose(weights.sum(axis=2), 1.0, rtol=1e-5)
     z = decoder.layer.intermediate(tokens[np.newaxis])[0, -7:].reshape(7, 4, 64)
@@ -36,7 +36,7 @@ def test_attention_is_that_of_the_layer(window):
     row, key = np.arange(17, 24)[:, np.newaxis], np.arange(24)
     unseen = (key > row) | (key <= row - (window or 24))
     assert (weights[:, unseen] == 0).all()
-    assert recital.attention(decoder, text.ids, last=100, heads=100).shape == (3, 24, 24)
+    assert decoders.attention(decoder, text.ids, last=100, heads=100).shape == (3, 24, 24)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,22 @@ import numpy as np
 import pytest
 from encoded_kernels import VARIANTS, attend, random_spec
 
-from constructive.kernels import CASES, Problem, Quantized, Spec, examine
-from constructive.kernels.encodings import FORMS
-from constructive.kernels.masks import Causal
+from constructive.kernels import (
+    CASES,
+    Gathered,
+    Latent,
+    Paged,
+    Problem,
+    Quantized,
+    Rotated,
+    Spec,
+    battery,
+    examine,
+    packed_mask,
+    union,
+)
+from constructive.kernels.encodings import FORMS, rotate
+from constructive.kernels.masks import Causal, Given, RightPadding, tree_mask
 from constructive.kernels.problem import attempt
 from constructive.support.errors import ParameterError
 
@@ -176,3 +189,293 @@ def test_wrong_scales_are_caught(bug):
     assert not all(report.passed for report in reports)
     if bug in NAMED:
         assert any(NAMED[bug] in str(each) for report in reports for each in report.explanations)
+
+
+# Pages
+
+
+def from_pages(pages, table, lengths, layout="NHD", *, width=None, flat=False):
+    """(B, G, T, ..) of pages; `width` is a stride of the table, `flat` ignores strides of pages."""
+    if flat:
+        memory = pages if pages.base is None else pages.base
+        pages = memory.ravel()[: pages.size].reshape(pages.shape)
+    pages = np.asarray(pages, float)
+    pages = pages if layout == "NHD" else pages.swapaxes(1, 2)
+    size, keys = pages.shape[1], int(lengths.max())
+    column = np.arange(-(-keys // size))
+    stride = table.shape[1] if width is None else width
+    at = np.minimum(np.arange(len(table))[:, None] * stride + column, table.size - 1)
+    found = pages[np.maximum(table.ravel()[at], 0)]
+    return found.reshape(len(table), -1, *pages.shape[2:])[:, :keys].swapaxes(1, 2)
+
+
+CACHED = Spec(
+    batch=3, heads=(4, 2), queries=3, keys=40, masks=(Causal(), RightPadding((40, 17, 3)))
+)  # fmt: skip
+
+
+def read(paged, *, layout="NHD", k=None, v=None, **how):
+    arrays = (paged.k if k is None else k, paged.v if v is None else v)
+    return [from_pages(x, paged.table, paged.lengths, layout, **how) for x in arrays]
+
+
+@pytest.mark.parametrize("stale", [False, True])
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+def test_pages_of_all_layouts(layout, joined, stale):
+    problem = Problem.build(CACHED, "random")
+    paged = Paged.of(
+        problem, page_size=8, layout=layout, joined=joined, stale=stale, padding=2, columns=3
+    )
+    assert paged.table.shape == (3, 5 + 3)
+    assert not paged.k.flags.c_contiguous
+    k, v = (np.where(np.isnan(x), 1.0, x) for x in read(paged, layout=layout))
+    assert examine(problem, attend(problem.q, k, v, problem)).passed
+    if joined:
+        assert np.shares_memory(paged.k, paged.kv)
+        assert np.shares_memory(paged.v, paged.kv)
+        torch_pages = Paged.of(problem, page_size=8, layout=layout, joined=True, library="torch")
+        assert torch_pages.kv.shape[1] == 2
+    mistakes = {
+        "exchanged": {"layout": layout, "k": paged.v, "v": paged.k},
+        "stride of the table": {"layout": layout, "width": 5},
+        "strides of pages": {"layout": layout, "flat": True},
+    }
+    if layout == "HND":
+        problem_of_layout = Paged.of(problem, page_size=2, layout=layout, stale=stale)
+        k, v = read(problem_of_layout, layout="NHD")  # G is the page size
+        assert not examine(problem, attend(problem.q, k, v, problem)).passed
+    for name, how in mistakes.items():
+        k, v = (np.where(np.isnan(x), 1.0, x) for x in read(paged, **how))
+        assert not examine(problem, attend(problem.q, k, v, problem)).passed, name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_of_quantized_caches_have_their_scales(kind):
+    problem = Problem.build(CACHED, "random")
+    quantized = Quantized.of(problem, form="int8", k=kind, v=kind, page_size=8)
+    for stale, layout in product((False, True), ("NHD", "HND")):
+        paged = Paged.of(quantized, page_size=8, padding=2, stale=stale, layout=layout)
+        parts = []
+        for pages, scale, own in zip(
+            (paged.k, paged.v), (paged.k_scale, paged.v_scale),
+            (quantized.stored_k, quantized.stored_v), strict=True,
+        ):  # fmt: skip
+            x = from_pages(pages, paged.table, paged.lengths, layout)
+            if kind in ("token", "block"):
+                of_pages = scale[..., None] if kind == "token" else np.repeat(scale, 32, -1)
+                s = from_pages(of_pages, paged.table, paged.lengths, layout)
+            elif kind == "page":
+                filled = np.broadcast_to(scale[:, None, None, None], (len(scale), 8, 2, 1))
+                s = from_pages(filled, paged.table, paged.lengths)
+            else:
+                s = per_entry(own)
+            parts.append(np.where(np.isnan(x * s), 1.0, x * s))
+        assert examine(quantized.problem, attend(problem_q(quantized), *parts, problem)).passed
+    if kind == "page":
+        with pytest.raises(ParameterError, match="pages of 8"):
+            Paged.of(quantized, page_size=16)
+
+
+def problem_q(quantized):
+    return np.asarray(quantized.q, float) * quantized.q_scale
+
+
+# Indices and packed masks
+
+
+def gathering(problem, indices, change=lambda keys: keys[keys >= 0]):
+    """A kernel that reads the keys of each query by their indices."""
+    spec = problem.spec
+    k, v = (np.repeat(x, spec.group, 1) for x in (problem.k, problem.v))
+    indices = np.broadcast_to(indices, (spec.batch, spec.heads[0], *indices.shape[2:]))
+    out = np.zeros((*indices.shape[:3], spec.d_v))
+    for row in np.ndindex(*indices.shape[:3]):
+        keys = change(indices[row])
+        if len(keys):
+            logits = spec.factor * (k[*row[:2], keys] @ problem.q[row])
+            weights = np.exp(logits - logits.max())
+            out[row] = weights @ v[*row[:2], keys] / weights.sum()
+    return out
+
+
+GATHERS = {
+    "-1 is the last key": lambda keys: keys,
+    "-1 is the first key": lambda keys: np.maximum(keys, 0),
+    "one index too few": lambda keys: keys[keys >= 0][:-1],
+    "a count that is rounded up": lambda keys: np.maximum(
+        keys[: -(-int((keys >= 0).sum()) // 4) * 4], 0
+    ),
+}
+
+
+def test_gathered_keys():
+    caught = dict.fromkeys(GATHERS, 0)
+    for seed in range(30):
+        spec = random_spec(seed, soft_cap=None, sink=False, dtype="float32")
+        problem = attempt(spec, ("random", "last", "first")[seed % 3])
+        if isinstance(problem, str):
+            continue
+        gathered = Gathered.of(problem)
+        assert examine(problem, gathering(problem, gathered.indices)).passed
+        for name, change in GATHERS.items():
+            caught[name] += not examine(
+                problem, gathering(problem, gathered.indices, change)
+            ).passed
+    assert min(caught.values()) >= 3, caught
+
+
+def test_gathered_keys_of_pages():
+    problem = Problem.build(CACHED, "random")
+    paged = Paged.of(problem, page_size=8)
+    gathered = Gathered.of(problem, paged=paged, width=64)
+    tokens = paged.k.reshape(-1, *paged.k.shape[2:])
+    for b, i in np.ndindex(3, 3):
+        there = gathered.indices[b, 0, i]
+        keys = np.flatnonzero(problem.visible[b, 0, i])
+        assert (there[gathered.counts[b, 0, i] :] == -1).all()
+        found = sorted(map(bytes, tokens[there[there >= 0]]))
+        assert found == sorted(map(bytes, problem.k[b].swapaxes(0, 1)[keys].astype("float32")))
+    with pytest.raises(ParameterError, match="more than width"):
+        Gathered.of(problem, width=2)
+
+
+def test_packed_masks_of_trees():
+    tree = Given(tree_mask([-1, 0, 0, 1, 1, 2, 5], 30))
+    problems = list(battery(heads=(4, 2), queries=7, keys=37, masks=[tree]))
+    assert union(problems) == 1.0
+    bits, ends = packed_mask(problems[0])
+    size = 7 * 37
+    assert ends.tolist() == [0, -(-size // 8), 2 * -(-size // 8)]
+    back = np.unpackbits(bits[ends[1] :], bitorder="little")[:size].reshape(7, 37)
+    assert np.array_equal(back, tree.allowed)
+    flat, starts = packed_mask(problems[0], bits=False)
+    assert np.array_equal(flat[starts[1] :].reshape(7, 37), tree.allowed)
+    wrong = np.unpackbits(bits[ends[1] :], bitorder="big")[:size].reshape(7, 37).astype(bool)
+    reports = [
+        examine(each, attend(each.q, each.k, each.v, each, visible=wrong)) for each in problems
+    ]
+    assert not any(report.passed for report in reports)
+
+
+# Values inside keys
+
+
+def latent_attention(latent, how, *, q=None, kv=None, v=None, out=lambda x: x, **options):
+    q = np.asarray(latent.q, float) if q is None else q
+    kv = np.asarray(latent.kv, float)[:, None] if kv is None else kv
+    v = kv[..., : latent.problem.spec.d_v] if v is None else v
+    return out(attend(q, kv, v, latent.problem, **how, **options))
+
+
+def unread(latent, start, end):
+    q = np.array(latent.q, float)
+    q[..., start:end] = 0.0
+    return {"q": q}
+
+
+def rows_of_the_first(out):
+    count = out.shape[2]
+    return np.repeat(out[:, :, :1], count, 2) if count & (count - 1) else out
+
+
+def interleaved(latent):
+    q = np.array(latent.q, float)
+    pairs = q[..., 512:].reshape(*q.shape[:3], 32, 2)
+    q[..., 512:] = pairs.swapaxes(-1, -2).reshape(*q.shape[:3], 64)
+    return {"q": q}
+
+
+LATENT = {
+    "all queries are the first where their number is no power of two": (
+        lambda _: {"out": rows_of_the_first}),
+    "values are the last entries": lambda x: {"v": np.asarray(x.kv, float)[:, None, :, 64:]},
+    "entries of the embedding are not read": lambda x: unread(x, 512, 576),
+    "the last tile is not read": lambda x: unread(x, 448, 512),
+    "the first tile is not read": lambda x: unread(x, 0, 128),
+    "half a tile is not read": lambda x: unread(x, 288, 320),
+    "the scale of 576 entries": lambda _: {"scale": 576**-0.5},
+    "heads and queries are exchanged": lambda _: {
+        "out": lambda out: out.swapaxes(1, 2).reshape(out.shape)},
+    "all queries see the end": lambda x: {
+        "visible": np.repeat(x.problem.visible[:, :, -1:], x.problem.spec.queries, 2)},
+    "entries of the embedding in another order": interleaved,
+}  # fmt: skip
+
+
+def latent_problems(seeds, **fixed):
+    for seed in seeds:
+        r = np.random.default_rng(seed)
+        keys = int(r.integers(5, 60))
+        spec = Spec(
+            batch=2, heads=(8, 1), queries=int(r.integers(1, 5)), keys=keys, head_dim=64,
+            value_dim=512, masks=(Causal(), RightPadding((keys, int(r.integers(5, keys + 1))))),
+            scale=(None, 192**-0.5, 0.25)[seed % 3], seed=seed,
+            dtype=("bfloat16", "float16", "float32")[seed // 3 % 3], **fixed,
+        )  # fmt: skip
+        for problem in of_specs(spec, CASES, seeds=(seed,)):
+            yield Latent.of(problem)
+
+
+def test_right_kernels_pass_with_values_inside_keys():
+    ran = 0
+    for turn, latent in enumerate(latent_problems(range(6))):
+        latent.problem.verify()
+        sums = np.asarray(latent.q, float)[..., :512] @ latent.problem.v.swapaxes(-1, -2)
+        assert not sums.any()
+        out = latent_attention(latent, VARIANTS[turn % len(VARIANTS)])
+        assert examine(latent.problem, out).passed, latent.problem
+        ran += 1
+    assert ran >= 50
+
+
+@pytest.mark.parametrize("bug", LATENT)
+def test_wrong_kernels_with_values_inside_keys_are_caught(bug):
+    for latent in latent_problems(range(9)):
+        wrong = LATENT[bug](latent)
+        if not examine(latent.problem, latent_attention(latent, VARIANTS[2], **wrong)).passed:
+            return
+    pytest.fail(bug)
+
+
+# Rotary embeddings
+
+
+def rotating(rotated, *, layout, rotary, q_at=None, k_at=None, sign=1.0):
+    parts = []
+    for x, at in (
+        (rotated.q, rotated.q_positions if q_at is None else q_at),
+        (rotated.k, rotated.k_positions if k_at is None else k_at),
+    ):
+        cos, sin = (
+            np.asarray(t, float)[at][:, None, :, : rotary // 2] for t in (rotated.cos, rotated.sin)
+        )
+        parts.append(rotate(np.asarray(x, float), cos, sign * sin, layout))
+    return attend(*parts, rotated.problem.v, rotated.problem)
+
+
+def test_rotary_embeddings():
+    caught = dict.fromkeys(("layout", "partial", "sign", "positions", "first position"), 0)
+    ran = 0
+    for seed in range(40):
+        spec = random_spec(seed)
+        problem = attempt(spec, list(CASES)[seed % len(CASES)])
+        if isinstance(problem, str):
+            continue
+        layout, other = ("half", "interleaved")[:: 1 - 2 * (seed % 2)]
+        rotary = (spec.head_dim, spec.head_dim // 2)[seed // 2 % 2]
+        rotated = Rotated.of(problem, layout=layout, rotary=rotary)
+        right = {"layout": layout, "rotary": rotary}
+        assert examine(problem, rotating(rotated, **right)).passed
+        ran += 1
+        wrong = {
+            "layout": {"layout": other},
+            "partial": {"rotary": rotary // 2},
+            "sign": {"sign": -1.0},
+            "positions": {"q_at": rotated.q_positions - rotated.q_positions[:, :1]},
+            "first position": {"q_at": 0 * rotated.q_positions + rotated.q_positions[:, :1]},
+        }
+        for name, change in wrong.items():
+            caught[name] += not examine(problem, rotating(rotated, **(right | change))).passed
+    assert ran >= 25
+    assert min(caught.values()) >= ran // 3, (ran, caught)

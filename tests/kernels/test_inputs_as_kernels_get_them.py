@@ -1,4 +1,4 @@
-"""Layouts, memory, pages, pictures and gradients."""
+"""Layouts, memory, pages and pictures."""
 
 import re
 import subprocess
@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from kernels_of_tests import logits_of, plain, shifted_diagonal, softmax_average, values_of
+from kernels_of_tests import plain, shifted_diagonal, softmax_average
 
-from constructive.exact.float_model import TF32, nearest
 from constructive.kernels import (
-    Backward,
     KernelError,
     Paged,
     Problem,
@@ -120,126 +118,10 @@ def test_the_memory_of_a_report_can_be_given_back():
         assert examine(problem, problem.expected, memory=report.memory).memory is report.memory
 
 
-def attention_with_gradients(problem, repeat, dtype=torch.float32):
-    backward = Backward.of(problem)
-    q, k, v = (tensor.to(dtype).requires_grad_() for tensor in problem.tensors("torch"))
-    whole = (repeat(tensor) for tensor in (k, v))
-    mask = problem.mask_tensor("torch")
-    keys, values = whole
-    scores = (q @ keys.mT * problem.spec.factor).masked_fill(~mask, -torch.inf)
-    out = scores.softmax(-1) @ values
-    out.backward(torch.tensor(backward.d_out).to(dtype))
-    return backward, q.grad, k.grad, v.grad
-
-
-@pytest.mark.parametrize("case", ["last", "first", "random", "batch", "ties", "uniform", "scale"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-def test_gradients_are_right(case, dtype):
-    spec = Spec(
-        batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal("bottom-right"),), dtype=dtype
-    )
-    backward, *gradients = attention_with_gradients(
-        Problem.build(spec, case), lambda t: t.repeat_interleave(2, 1), getattr(torch, dtype)
-    )
-    backward.check(*gradients)
-    assert backward.dv.any()
-    assert backward.dq.any() == (case in {"ties", "uniform", "scale"})
-
-
-def textbook(backward, operand=lambda numbers: numbers):
-    """Gradients by the textbook, without cancellation; what products are made of is rounded."""
-    spec, d_out, scale = backward.problem.spec, backward.d_out, backward.problem.spec.factor
-    logits = logits_of(backward.problem)
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    weights = operand(weights / weights.sum(-1, keepdims=True))
-    rest = d_out @ values_of(backward.problem).swapaxes(-1, -2)
-    rest = ((rest[..., None] - rest[..., None, :]) * weights[..., None, :]).sum(-1)
-    scores = operand(weights * rest)
-    keys = np.repeat(backward.problem.k, spec.group, 1)
-
-    def summed(heads):
-        return heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:]).sum(2)
-
-    of_keys = scores.swapaxes(-1, -2) @ backward.problem.q * scale
-    return scores @ keys * scale, summed(of_keys), summed(weights.swapaxes(-1, -2) @ d_out)
-
-
-@pytest.mark.parametrize("case", ["last", "ties", "uniform", "scale"])
-def test_gradients_may_be_made_of_operands_in_tf32(case):
-    spec = Spec(heads=(4, 2), queries=20, keys=20, head_dim=16, masks=(Causal(),), dtype="tf32")
-    backward = Backward.of(Problem.build(spec, case))
-    dq, dk, dv = textbook(backward, lambda numbers: nearest(numbers, TF32))
-    backward.check(dq, dk, dv)
-    with pytest.raises(AssertionError, match="dv"):
-        backward.check(dq, dk, 1.25 * dv)
-
-
-@pytest.mark.parametrize("case", ["uniform", "soft cap ties"])
-def test_gradients_under_a_soft_cap_are_compared(case):
-    spec = Spec(queries=20, keys=20, head_dim=16, soft_cap=50.0, masks=(Causal(),))
-    backward = Backward.of(Problem.build(spec, case))
-    backward.check(backward.dq, backward.dk, backward.dv)
-    with pytest.raises(AssertionError, match="dv"):
-        backward.check(backward.dq, backward.dk, 1.01 * backward.dv)
-
-
-@pytest.mark.parametrize("power", [0, 50])
-def test_gradients_of_one_winner_vanish_but_for_faint_weights(power):
-    spec = Spec(queries=4, keys=16, head_dim=16, heads=(1, 1), scale=2.0**power)
-    backward = Backward.of(Problem.build(spec, "last"))
-    dq, dk, dv = textbook(backward)
-    assert dq.any()
-    backward.check(dq, dk, dv)
-    with pytest.raises(AssertionError, match="dq"):
-        backward.check(dq + 2.0**-20 * spec.factor * backward.problem.k.max(), dk, dv)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_wrong_gradients_of_shared_rows_are_named(dtype):
-    spec = Spec(batch=2, heads=(4, 2), queries=30, keys=45, dtype=dtype)
-    backward, dq, dk, dv = attention_with_gradients(
-        Problem.build(spec, "ties"), lambda t: t.repeat_interleave(2, 1), getattr(torch, dtype)
-    )
-    backward.check(dq, dk, dv)
-    with pytest.raises(KernelError, match="dq is not multiplied by the scale"):
-        backward.check(dq / spec.factor, dk, dv)
-    with pytest.raises(KernelError, match="dk is multiplied by the scale twice"):
-        backward.check(dq, dk * spec.factor, dv)
-    with pytest.raises(KernelError, match="averaged over query heads of a group"):
-        backward.check(dq, dk / 2, dv / 2)
-
-
 def require_what_is_suggested(error):
     """Find the attribute of the report that an error suggests."""
     name = re.search(r"error\.report\.(\w+)", error.suggestion)[1]
     assert hasattr(error.report, name)
-
-
-def test_wrong_gradients_are_named():
-    problem = Problem.build(Spec(batch=2, heads=(4, 2), queries=30, keys=45), "random")
-    backward, dq, dk, dv = attention_with_gradients(problem, lambda t: t.repeat_interleave(2, 1))
-    with pytest.raises(KernelError, match="averaged over query heads"):
-        backward.check(dq, dk, dv / 2)
-    with pytest.raises(KernelError, match="dq of sequence") as caught:
-        backward.check(dq + 1, dk, dv)
-    require_what_is_suggested(caught.value)
-    with pytest.raises(ParameterError, match="shape"):
-        backward.check(dq, dk, dv[:1])
-    rows = np.argwhere(backward.d_out.any(-1))
-    b, h, i = (int(index) for index in rows[7])
-    key = int(problem.answer.weights[b, h, i].argmax())
-    lost = dv.double().numpy().copy()
-    lost[b, h // 2, key] -= backward.d_out[b, h, i]
-    with pytest.raises(KernelError, match=f"it lacks query {i} of sequence {b}, head {h}"):
-        backward.check(dq, dk, lost)
-
-
-def test_wrong_gradients_of_packed_sequences_are_refused():
-    masks = (VariableLengths((12, 20), (30, 37)), Causal("bottom-right"))
-    backward = Backward.of(Problem.build(Spec(batch=2, masks=masks), "first"))
-    backward.check(backward.dq, backward.dk, backward.dv)
-    with pytest.raises(KernelError, match="dv"):
-        backward.check(backward.dq, backward.dk, 2.0 * backward.dv)
 
 
 def test_a_picture_of_a_wrong_head(tmp_path):

@@ -9,16 +9,13 @@ import pickle
 import numpy as np
 import pytest
 from kernels_of_tests import (
-    logits_of,
     plain,
     shifted_diagonal,
     softmax_average,
-    values_of,
 )
 
 from constructive import ParameterError
 from constructive.kernels import (
-    Backward,
     KernelError,
     Paged,
     Problem,
@@ -28,7 +25,6 @@ from constructive.kernels import (
     diagnose,
     examine,
 )  # fmt: skip
-from constructive.kernels.backward import BackwardReport
 from constructive.kernels.batteries import problems
 from constructive.kernels.facts import Facts, relate, separate
 from constructive.kernels.masks import Causal, RightPadding, Window
@@ -68,7 +64,7 @@ PAGES = {
 def test_pages(words):
     reports = []
     for problem in problems(PAGED, cases=["last", "random", "uniform"]):
-        paged = Paged.of(problem, page_size=8, stale=True)
+        paged = Paged.of(problem, page_size=8, stale=True, columns=0)
         j = np.broadcast_to(np.arange(70), (3, 70))
         page, slot = PAGES[words](paged.table, j, 8, paged.table.shape[1])
         at = np.where(j < paged.lengths[:, None], page * 8 + slot, 0) % (8 * len(paged.k))
@@ -259,125 +255,3 @@ def test_rows_without_keys_have_a_convention():
     (line,) = examine(problem, out).how
     assert "are NaN, not 'zeros'" in line
     assert "fully_masked=" in line
-
-
-GRADIENTS = Spec(
-    batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal("top-left"),)
-)
-
-
-class Steps:
-    """Gradients by the textbook; each step is a method that a test replaces."""
-
-    def __init__(self, problem, d_out):
-        self.spec, self.d_out = problem.spec, d_out
-        self.q, self.k = problem.q, np.repeat(problem.k, problem.spec.group, 1)
-        self.v = values_of(problem)
-        self.p = self.weights(logits_of(problem))
-
-    def weights(self, logits):
-        weights = np.exp(logits - logits.max(-1, keepdims=True))
-        return weights / weights.sum(-1, keepdims=True)
-
-    def alone(self):
-        return (self.d_out * (self.p @ self.v)).sum(-1, keepdims=True)
-
-    def scores(self, rest, alone):
-        return self.p * (rest - alone)
-
-    def written(self, dq, dk, dv):
-        return dq, dk, dv
-
-    def summed(self, heads):
-        spec = self.spec
-        return heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:]).sum(2)
-
-    def gradients(self):
-        found = self.scores(self.d_out @ self.v.swapaxes(-1, -2), self.alone())
-        return self.written(
-            found @ self.k * self.spec.factor,
-            self.summed(found.swapaxes(-1, -2) @ self.q * self.spec.factor),
-            self.summed(self.p.swapaxes(-1, -2) @ self.d_out),
-        )
-
-
-STEPS = {
-    "right": {},
-    "D, the sum of dO O, is added to dP": {"alone": lambda s: -Steps.alone(s)},
-    "D is that of the row before": {"alone": lambda s: np.roll(Steps.alone(s), 1, 2)},
-    "is the average over all queries": {"alone": lambda s: Steps.alone(s).mean(2, keepdims=True)},
-    "not multiplied by the weights": {"scores": lambda _, rest, alone: rest - alone},
-    "the diagonal of the softmax alone": {"scores": lambda s, rest, _: s.p * (1 - s.p) * rest},
-    "cut off at 0": {"scores": lambda s, *a: np.maximum(Steps.scores(s, *a), 0)},
-    "dq is divided by the scale": {
-        "written": lambda s, dq, dk, dv: (dq / s.spec.factor**2, dk, dv),
-    },
-    "dk and dv are exchanged": {"written": lambda _, dq, dk, dv: (dq, dv, dk)},
-    "dk has the opposite sign": {"written": lambda _, dq, dk, dv: (dq, -dk, dv)},
-    "dq has heads in reverse order": {"written": lambda _, dq, dk, dv: (dq[:, ::-1], dk, dv)},
-    "dv is that of the token before": {
-        "written": lambda _, dq, dk, dv: (dq, dk, np.roll(dv, 1, 2)),
-    },
-    "dv is made of weights that are not transposed": {
-        "written": lambda s, dq, dk, _: (dq, dk, s.summed(s.p @ s.d_out)),
-    },
-    "dk and dv are averaged over query heads of a group": {
-        "summed": lambda s, heads: Steps.summed(s, heads) / s.spec.group,
-    },
-    "times 2": {"written": lambda _, dq, dk, dv: (dq, dk, 2 * dv)},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("words", STEPS)
-def test_steps_of_a_backward_pass(words):
-    kernel, said = type("Kernel", (Steps,), STEPS[words]), 0
-    for case in ("ties", "scale"):
-        backward = Backward.of(Problem.build(GRADIENTS, case))
-        report = BackwardReport(backward, *kernel(backward.problem, backward.d_out).gradients())
-        assert report.passed or words != "right"
-        assert len(report.lines) <= 12
-        said += words in str(report)
-    assert said >= (words != "right")
-
-
-def test_a_mask_of_the_backward_pass():
-    """The forward pass is causal, and the backward pass sees one key less in each row."""
-    backward = Backward.of(Problem.build(GRADIENTS, "ties"))
-    problem = backward.problem
-    steps = Steps(problem, backward.d_out)
-    seen = np.arange(40) < np.arange(40)[:, None]
-    right = steps.p
-    alone = steps.alone()
-    steps.p = np.where(seen, right, 0.0)
-    steps.alone = lambda: alone
-    report = BackwardReport(backward, *steps.gradients())
-    assert any("hides the query's own key" in name for name in report.explanations)
-
-
-def test_the_slope_of_a_soft_cap_shows_in_gradients():
-    """A slope of 1 - |tanh| leaves the slack, and is named; the right one stays inside."""
-    spec = Spec(heads=(2, 2), queries=20, keys=40, soft_cap=30.0)
-    problem = Problem.build(spec, "soft cap ties")
-    backward = Backward.of(problem)
-    tanh = np.tanh(problem.q @ problem.k.swapaxes(-1, -2) * spec.factor / 30.0)
-    steps = Steps(problem, backward.d_out)
-    for slope, is_right in ((1 - tanh**2, True), (1 - abs(tanh), False)):
-        steps.scores = lambda rest, alone, slope=slope: steps.p * (rest - alone) * slope
-        report = BackwardReport(backward, *steps.gradients())
-        assert report.passed == is_right
-        assert is_right or "1 - |tanh|" in str(report)
-
-
-def test_gradients_of_something_else_have_no_name():
-    """Some mistakes lead to infinite numbers, which must not match whatever is finite."""
-    spec = Spec(heads=(2, 2), queries=20, keys=40, masks=(Causal("bottom-right"),))
-    backward = Backward.of(Problem.build(spec, "ties"))
-    random = np.random.default_rng(0)
-    shapes = [each.shape for each in (backward.dq, backward.dk, backward.dv)]
-    noise = [random.standard_normal(shape) * 1e35 for shape in shapes]
-    assert BackwardReport(backward, *noise).explanations == ()
-    noise[0][:, :, ::3] = np.inf
-    assert BackwardReport(backward, *noise).explanations == ()
-    assert (
-        BackwardReport(backward, *(np.full(shape, np.nan) for shape in shapes)).explanations == ()
-    )

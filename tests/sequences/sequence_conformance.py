@@ -16,9 +16,8 @@ from constructive import (
     certify,
     strategies,
 )
-from constructive.sequences.constructions import project
+from constructive.sequences.constructions import CONSTRUCTIONS, project
 from constructive.sequences.network import Affine
-from constructive.sequences.registry import CONSTRUCTIONS
 
 PROBLEMS = strategies.sequence_problems()
 WORDS, SEEDS = st.sampled_from([None, 8, 52]), st.integers(0, 3)

@@ -1,56 +1,42 @@
-"""Every construction keeps the laws; a new one is one file and one line."""
+"""Every construction keeps the laws, and one that does not is found out."""
 
 import dataclasses
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-import toy_construction
 from sequence_conformance import check_sequence_construction
 
-from constructive import ParameterError, build_sequence_memorizer
-from constructive.sequences import registry
+from constructive.sequences import NAMES
+from constructive.sequences.constructions import CONSTRUCTIONS, ProductHash
+from constructive.sequences.dictionary import SATURATING
 
 
-@pytest.mark.parametrize("name", list(registry.CONSTRUCTIONS))
+@pytest.mark.parametrize("name", NAMES)
 def test_construction(name, checker, tmp_path):
     check_sequence_construction(name, checker, tmp_path)
 
 
-def test_a_toy_is_built():
-    """From its file and its line, from Python and on the command line."""
-    with pytest.raises(ParameterError, match="unknown construction='toy'"):
-        build_sequence_memorizer(["ab"], [1], construction="toy")
-    code = (
-        "from constructive.sequences import registry; "
-        "registry.HOMES['toy'] = 'toy_construction:TOY'; "
-        "from constructive import build_sequence_memorizer as build; "
-        "windows = [[1, 2], [3, 4], [2, 2]]; "
-        "print(build(windows, [7, 8, 9], construction='toy').predict(windows)); "
-        "from constructive.cli import main; main()"
-    )
-    helped = subprocess.run(
-        [sys.executable, "-c", code, "sequence", "build", "--help"],
-        cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert helped.stdout.startswith("[7, 8, 9]")
-    assert "toy" in helped.stdout
+def test_names_are_known_before_anything_is_imported():
+    assert tuple(CONSTRUCTIONS) == NAMES
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_the_laws_are_checked(monkeypatch, checker, tmp_path, broken):
-    """A construction whose network computes other hashes than it says is found."""
+class Toy(ProductHash):
+    """The product hash by comparisons that suit floats."""
 
-    def embed(*given):
-        embedded = honest(*given)
+    name = "toy"
+    comparison = SATURATING
+
+
+class Lying(Toy):
+    """Its network computes other hashes than it says."""
+
+    def embed(self, *given):
+        embedded = super().embed(*given)
         return dataclasses.replace(embedded, hashes=embedded.hashes + 1)
 
-    honest = toy_construction.Toy.embed
-    monkeypatch.setitem(registry.HOMES, "toy", "toy_construction:TOY")
-    if not broken:
-        check_sequence_construction("toy", checker, tmp_path)
-        return
-    monkeypatch.setattr(toy_construction.Toy, "embed", embed)
+
+def test_a_toy_keeps_the_laws_and_a_liar_does_not(monkeypatch, checker, tmp_path):
+    monkeypatch.setitem(CONSTRUCTIONS, "toy", Toy())
+    check_sequence_construction("toy", checker, tmp_path)
+    monkeypatch.setitem(CONSTRUCTIONS, "toy", Lying())
     with pytest.raises(AssertionError):
         check_sequence_construction("toy", checker, tmp_path)

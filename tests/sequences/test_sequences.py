@@ -21,8 +21,7 @@ from constructive import (
 from constructive.sequences import constructions, examples
 from constructive.sequences.attention import UniformAttention
 from constructive.sequences.bounds import fewest_weights
-from constructive.sequences.constructions import separating_weights
-from constructive.sequences.registry import CONSTRUCTIONS
+from constructive.sequences.constructions import CONSTRUCTIONS, separating_weights
 
 
 @pytest.mark.parametrize(

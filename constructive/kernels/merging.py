@@ -1,0 +1,332 @@
+"""Merging of states (out, lse), as of splits, rings and chunked prefills: what it has to return.
+
+A merge is a row of attention whose logits are the log-sum-exps and whose values are the outputs:
+weights exp(lse_i - max), or a sigmoid of a difference, or exp(lse_i - lse), at once or two by two
+in any order. Theorem 22 (proofs/19-kernels.md) says what all of them return.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from constructive.kernels.checking import KernelError
+from constructive.kernels.lse import BASES, LN2, LOG_ERROR, UNIT
+from constructive.kernels.memory import converted
+from constructive.kernels.spec import as_float64, output_of
+from constructive.support.arguments import require_known, require_positive, require_seed
+from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.errors import ParameterError
+
+KINDS = (
+    "one state wins", "all states weigh the same", "all states but one are empty",
+    "all states are empty", "two states share the weight",
+)  # fmt: skip
+_WINS, _EQUAL, _LEFT, _EMPTY, _SHARED = range(len(KINDS))
+_LEVELS = (0.0, 1.0, -1.0, 64.0, -64.0, 256.0, -256.0, -1024.0, 4096.0, 0.5)
+_GAP = 100.0  # more than 60 + log k, in both bases
+_FAINT = 2.0**-60  # what a state that is as far below adds
+_CODES = 4  # sizes of values; two entries tell 16 states
+_LISTED = 3  # values of a log-sum-exp that are listed
+_CLOSE = 2.0**-6  # of a merge by other weights
+
+
+@dataclass(frozen=True, eq=False)
+class Merge:
+    """States, and what every admissible merge of them returns; use `merges`.
+
+    Attributes:
+        outs: (k, T, H, d_v) outputs of k states, some number where a state is empty
+        lses: (k, T, H) their log-sum-exps, -inf where a state is empty
+        out: (T, H, d_v) the merged output, 0 where all states are empty
+        lse: (T, H) the merged log-sum-exp, -inf there
+        out_slack: (T, H, d_v) how far an admissible output may be away; 0: bit for bit
+        lse_slack: (T, H) the same of a log-sum-exp
+        kind: (T, H) what rows are, an index of `merging.KINDS`
+        dtype: the format of outputs
+        base: of log-sum-exps, "e" or "2"
+    """
+
+    outs: Array
+    lses: Array
+    out: Array
+    lse: Array
+    out_slack: Array
+    lse_slack: Array
+    kind: Integers
+    dtype: str
+    base: str
+
+    def tensors(self, library: str = "numpy", *, device: str = "cpu") -> tuple[Any, Any]:
+        """Return outputs in their format and log-sum-exps in float32.
+
+        Args:
+            library: "numpy", "torch" or "jax"
+            device: of torch
+
+        Example:
+            >>> outs, lses = next(merges()).tensors()
+            >>> outs.shape, lses.dtype
+            ((2, 12, 4, 16), dtype('float32'))
+        """
+        outs = converted(self.outs, library, device, self.dtype)
+        return outs, converted(self.lses, library, device, "float32")
+
+    def check(self, out: object, lse: object = None) -> None:
+        """Raise if a merge is not one that an admissible kernel returns.
+
+        Args:
+            out: (T, H, d_v) the merged output
+            lse: (T, H) the merged log-sum-exp, or None
+
+        Raises:
+            KernelError: an `AssertionError` that says of which kind wrong rows are, and what is
+                read
+            ParameterError: for another shape
+
+        Example:
+            >>> merge = next(merges())
+            >>> merge.check(merge.out, merge.lse)
+        """
+        found = _shaped("output", out, self.out)
+        report = MergeReport(self, found, None if lse is None else _shaped("lse", lse, self.lse))
+        if not report.passed:
+            raise KernelError(report)
+
+    def __str__(self) -> str:
+        return f"merge of {len(self.outs)} states, {self.dtype}, lse in base {self.base}"
+
+
+def _shaped(name: str, given: object, like: Array) -> Array:
+    found = as_float64(given)
+    if found.shape != like.shape:
+        raise ParameterError(
+            f"the merged {name} has shape {found.shape}, not {like.shape}",
+            witness=found.shape,
+            suggestion="(tokens, heads, value_dim) and (tokens, heads)",
+        )
+    return found
+
+
+def merges(
+    states: int = 4,
+    *,
+    tokens: int = 12,
+    heads: int = 4,
+    value_dim: int = 16,
+    dtype: str = "float32",
+    base: str = "e",
+    seed: int = 0,
+) -> Iterator[Merge]:
+    """Yield problems of merging 2, 3, .. states.
+
+    Rows are of five kinds: one state wins, all weigh the same, all but one are empty, all are
+    empty, two share the weight.
+
+    Args:
+        states: the largest number of states
+        tokens: T
+        heads: H
+        value_dim: entries of an output, 2 or more
+        dtype: the format of outputs, before and after; log-sum-exps are in float32
+        base: of log-sum-exps, "e" or "2"
+        seed: of everything that is drawn
+
+    Yields:
+        problems, each with `outs`, `lses` and `check`
+
+    Raises:
+        ParameterError: for numbers that make no sense
+
+    Example:
+        >>> def average(outs, lses):  # a merge that forgets empty states
+        ...     weights = np.exp(lses - lses.max(0))
+        ...     return (weights[..., None] * outs).sum(0) / weights.sum(0)[..., None]
+        >>> merge = next(merges())
+        >>> try:
+        ...     with np.errstate(invalid="ignore"):
+        ...         merge.check(average(*merge.tensors()))
+        ... except AssertionError as error:
+        ...     print(str(error).splitlines()[1])
+          WHERE: all 10 rows in which all states are empty: out is NaN or infinite
+    """
+    require_positive(states=states, tokens=tokens, heads=heads, value_dim=value_dim)
+    require_known("base", base, BASES)
+    require_seed(seed)
+    if states < 2 or value_dim < 2:  # two entries tell states apart
+        raise ParameterError(
+            f"states={states}, value_dim={value_dim}: there is nothing to merge, or to tell",
+            witness=(states, value_dim),
+            suggestion="2 or more of each",
+        )
+    for count in range(2, states + 1):
+        yield _merge((count, tokens, heads, value_dim), dtype, base, seed)
+
+
+def _merge(shape: tuple[int, int, int, int], dtype: str, base: str, seed: int) -> Merge:
+    count, tokens, heads, _ = shape
+    random = np.random.default_rng((seed, count, 41))
+    state = np.arange(count)[:, None, None]
+    kind = np.add.outer(np.arange(tokens), np.arange(heads)) % len(KINDS)
+    outs = np.exp2(random.integers(0, _CODES - 1, shape))
+    outs[..., 0], outs[..., 1] = np.exp2(state % _CODES), np.exp2(state // _CODES % _CODES)
+    level = random.choice(_LEVELS, kind.shape)
+    winner = random.integers(0, count, kind.shape)
+    is_winner = state == winner
+    below = _GAP * np.exp2(random.integers(0, 4, shape[:3]))
+    below[random.random(below.shape) < 1.0 / 4.0] = np.inf
+    lses = np.where(is_winner, level, level - below)
+    second = (winner + random.integers(1, count, kind.shape)) % count
+    near = level - np.exp2(random.integers(-2, 2, kind.shape))
+    lses = np.where((kind == _SHARED) & (state == second), near, lses)
+    lses = np.where(kind == _EQUAL, level, lses)
+    lses = np.where((kind == _EMPTY) | ((kind == _LEFT) & ~is_winner), -np.inf, lses)
+    outs = np.where((kind == _EMPTY)[..., None], 0.0, outs)
+    weights = _weights(lses, BASES[base])
+    out = _averaged(weights, outs)
+    lse = lses.max(0) + np.log(np.maximum(weights.sum(0), 1.0)) / BASES[base]
+    slacks = _slacks(kind, outs, lses, out, dtype, base)
+    return Merge(outs, lses, out, lse, *slacks, kind, dtype, base)
+
+
+def _weights(lses: Array, base: float) -> Array:
+    """Return weights of states; those that are far below have none."""
+    top = lses.max(0)
+    away = (lses - np.where(np.isneginf(top), 0.0, top)) * base
+    return np.where(away < -_GAP * LN2 / 2.0, 0.0, np.exp(away))
+
+
+def _averaged(weights: Array, outs: Array) -> Array:
+    """Return averages of outputs, 0 where no state has a weight."""
+    total = weights.sum(0)[..., None]
+    return np.asarray((weights[..., None] * outs).sum(0) / np.where(total > 0.0, total, 1.0))
+
+
+def _slacks(
+    kind: Integers, outs: Array, lses: Array, out: Array, dtype: str, base: str
+) -> tuple[Array, Array]:
+    """Return how far outputs and log-sum-exps may be away, by Theorem 22."""
+    count, form = len(outs), output_of(dtype)
+    sizes = np.where(np.isneginf(lses), 0.0, np.abs(lses)) * BASES[base]
+    span = 2.0 * sizes.max(0) + 2.0 + math.log(count)
+    of_lse = count * (6.0 * UNIT * span + LOG_ERROR)  # E of (d)
+    of_out = count * (6.0 * UNIT + LOG_ERROR + of_lse[..., None]) * outs.max(0)
+    of_out = of_out + count * 4.0 * UNIT * out
+    if form.unit > UNIT:  # merged two by two, each result is stored
+        of_out = of_out + 2.0 * (count - 1) * form.unit * out
+        if count == 2:  # the average of two codes is a number of the format
+            of_out = np.where((kind == _EQUAL)[..., None], 0.0, of_out)
+    gap = np.where(np.isneginf(lses), 0.0, np.nan_to_num(lses.max(0)) - lses).max(0)
+    of_winner = _FAINT + 8.0 * UNIT * gap
+    is_shared = (kind == _EQUAL) | (kind == _SHARED)
+    of_lse = np.where(is_shared, of_lse / BASES[base], np.where(kind == _WINS, of_winner, 0.0))
+    return np.where(is_shared[..., None], of_out, 0.0), of_lse
+
+
+@dataclass(frozen=True, eq=False)
+class MergeReport:
+    """What is wrong with a merge."""
+
+    merge: Merge
+    out: Array
+    lse: Array | None
+
+    @cached_property
+    def wrong(self) -> tuple[Booleans, Booleans]:
+        """Rows whose output is wrong, and whose log-sum-exp is, (T, H) each."""
+        merge = self.merge
+        with np.errstate(invalid="ignore"):
+            out = np.asarray((np.abs(self.out - merge.out) <= merge.out_slack).all(-1))
+            if self.lse is None:
+                return ~out, np.zeros_like(out)
+            near = np.abs(self.lse - merge.lse) <= merge.lse_slack
+        return ~out, np.asarray(~(near | (self.lse == merge.lse)))
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row is right."""
+        return not (self.wrong[0] | self.wrong[1]).any()
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The first wrong row: token and head."""
+        found = np.argwhere(self.wrong[0] | self.wrong[1])
+        return tuple(int(index) for index in found[0])
+
+    @property
+    def suggestion(self) -> str:
+        """What to look at next."""
+        wrong = self.wrong[0] | self.wrong[1]
+        if (self.merge.kind[wrong] == _EMPTY).all():
+            return "a guard where the largest lse is -inf"
+        return "merge.outs and merge.lses of the row above"
+
+    def _of_kind(self, kind: int) -> Iterator[str]:
+        rows = self.merge.kind == kind
+        both = (self.wrong[0] | self.wrong[1]) & rows
+        if not both.any():
+            return
+        parts = [
+            f"{name} is {self._read(name, found[wrong & rows], wanted[wrong & rows], wrong & rows)}"
+            for name, wrong, found, wanted in (
+                ("out", self.wrong[0], self.out, self.merge.out),
+                ("lse", self.wrong[1], self.lse, self.merge.lse),
+            )
+            if found is not None and (wrong & rows).any()
+        ]
+        count, every = int(both.sum()), int(rows.sum())
+        who = f"all {every}" if count == every else f"{count} of {every}"
+        yield f"{who} rows in which {KINDS[kind]}: {', '.join(parts)}"
+
+    def _read(self, name: str, found: Array, wanted: Array, rows: Booleans) -> str:
+        if name == "lse":
+            values = sorted({f"{each:.6g}" for each in found})
+            few = len(values) <= _LISTED
+            return " or ".join(values) if few else f"off by up to {_most(found, wanted)}"
+        if not np.isfinite(found).all(-1).any():
+            return "NaN or infinite"
+        for index, out in enumerate(self.merge.outs):
+            if np.array_equal(found, out[rows]):
+                return f"that of state {index}"
+        return "0" if not found.any() else f"off by up to {_most(found, wanted)}"
+
+    @property
+    def like(self) -> str:
+        """What leads to every output, right ones too, or ""."""
+        rows = self.merge.kind != _EMPTY
+        if not (self.wrong[0] & rows).any():
+            return ""
+        one = BASES[self.merge.base]
+        other = "2" if self.merge.base == "e" else "e"
+        lses = self.merge.lses
+        for words, given, base in (
+            (f"lse are taken for base {other}", lses, BASES[other]),
+            ("all states weigh the same", np.zeros_like(lses), one),
+            ("weights are those of the states in reverse", lses[::-1], one),
+            ("an lse of 0 counts as empty", np.where(lses == 0.0, -np.inf, lses), one),
+            ("an empty state counts with an lse of 0", np.where(np.isneginf(lses), 0.0, lses), one),
+        ):
+            made = _averaged(_weights(given, base), self.merge.outs)
+            with np.errstate(invalid="ignore"):
+                if (np.abs(made - self.out)[rows] <= _CLOSE * made[rows]).all():
+                    return words
+        return ""
+
+    def __str__(self) -> str:
+        wrong = self.wrong[0] | self.wrong[1]
+        (token, head), like = self.first, self.like
+        said = ", ".join(f"{each:g}" for each in self.merge.lses[:, token, head])
+        return "\n  ".join([
+            f"{self.merge}: {wrong.sum()} of {wrong.size} rows are wrong",
+            *(f"WHERE: {line}" for kind in range(len(KINDS)) for line in self._of_kind(kind)),
+            *([f"LIKE: {like}"] if like else []),
+            f"for example token {token}, head {head}: states {said}",
+        ])  # fmt: skip
+
+
+def _most(found: Array, wanted: Array) -> str:
+    with np.errstate(invalid="ignore"):
+        return f"{np.nanmax(np.abs(found - wanted)):.3g}"

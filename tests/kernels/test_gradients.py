@@ -1,0 +1,377 @@
+"""Backward passes: right ones pass, and wrong ones are caught and explained."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from kernels_of_tests import logits_of, values_of
+
+from constructive.exact.float_model import TF32, nearest
+from constructive.kernels import Backward, KernelError, Problem, Spec, battery
+from constructive.kernels.masks import Boolean, Causal, VariableLengths
+from constructive.support.errors import ParameterError
+
+SPEC = Spec(batch=2, heads=(4, 2), queries=40, keys=40, head_dim=16, masks=(Causal("top-left"),))
+SINGLE = np.float32
+
+
+class Steps:
+    """Gradients by the textbook, from logits and log-sum-exps; each step may be replaced."""
+
+    def __init__(self, backward, real=np.float64):
+        self.backward, self.problem, self.spec = backward, backward.problem, backward.problem.spec
+        self.q = self.problem.q.astype(real)
+        self.k = np.repeat(self.problem.k, self.spec.group, 1).astype(real)
+        self.v = values_of(self.problem, real)
+        self.d_out = backward.d_out.astype(real)
+        self.d_lse = backward.d_lse[..., None].astype(real)
+        self.z = 1.0 if backward.keep is None else backward.keep.astype(real) / backward.share
+        self.sinks = np.full(self.spec.heads[0], -np.inf)
+        if self.problem.sinks is not None:
+            self.sinks = self.problem.sinks.astype(real)
+
+    def logits(self):
+        return logits_of(self.problem, self.q.dtype.type)
+
+    def lse(self):
+        logits, sinks = Steps.logits(self), self.sinks[:, None, None]
+        top = np.maximum(logits.max(-1, keepdims=True), sinks)
+        top = np.where(np.isneginf(top), 0, top)
+        total = np.exp(logits - top).sum(-1, keepdims=True) + np.exp(sinks - top)
+        return top + np.log(total)
+
+    def weights(self, lse):
+        return np.exp(self.logits() - np.where(np.isneginf(lse), np.inf, lse))
+
+    def alone(self, out):
+        return (self.d_out * out).sum(-1, keepdims=True)
+
+    def of_lse(self):
+        return self.d_lse
+
+    def scores(self, p, rest, alone):
+        return p * (rest - alone)
+
+    def of_scores(self):
+        return self.z
+
+    def of_values(self):
+        return self.z
+
+    def slope(self):
+        return 1.0 - self.tanh() ** 2
+
+    def tanh(self):
+        cap = self.spec.soft_cap
+        return 0.0 if cap is None else np.nan_to_num(self.logits(), neginf=0) / cap
+
+    def of_sinks(self, p, alone):
+        return (p * (self.of_lse() - alone)).sum((0, 2, 3))
+
+    def of_bias(self, scores):
+        return scores.sum(0)
+
+    def summed(self, heads):
+        spec = self.spec
+        return heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:]).sum(2)
+
+    def written(self, dq, dk, dv):
+        return dq, dk, dv
+
+    def report(self):
+        with np.errstate(all="ignore"):
+            lse = self.lse()
+            p = self.weights(lse)
+            alone = self.alone((Steps.weights(self, Steps.lse(self)) * self.z) @ self.v)
+            rest = (self.d_out @ self.v.swapaxes(-1, -2)) * self.of_scores() + self.of_lse()
+            scores = self.scores(p, rest, alone)
+            found = scores * self.slope()
+            three = self.written(
+                found @ self.k * self.spec.factor,
+                self.summed(found.swapaxes(-1, -2) @ self.q * self.spec.factor),
+                self.summed((p * self.of_values()).swapaxes(-1, -2) @ self.d_out),
+            )
+            sinks = np.exp(self.sinks[:, None, None] - np.where(np.isneginf(lse), np.inf, lse))
+            dsink = None if self.problem.sinks is None else self.of_sinks(sinks, alone)
+        return self.backward.examine(*three, dsink=dsink, dbias=self.of_bias(scores))
+
+
+MASKS = {
+    "none": (),
+    "causal": (Causal("bottom-right"),),
+    "rows without keys": (Boolean(empty=True),),
+}
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("sink", [False, True])
+def test_right_gradients_pass_at_all_levels(masks, dtype, sink):
+    shape = {"queries": 17, "keys": 33, "head_dim": 64, "heads": (4, 2)}
+    given = list(battery(**shape, masks=MASKS[masks], dtype=dtype, sink=sink))
+    found = set()
+    for d_lse, keep in ((False, None), (True, None), (True, 0.5)):
+        for backward in Backward.each(given, d_lse=d_lse, keep=keep):
+            report = Steps(backward, SINGLE).report()
+            assert report.passed, str(report)
+            found.add(backward.problem.case)
+            exact = backward.slack["dq"].max() < 2.0**-20
+            assert d_lse == bool(backward.dq.any()) or not exact
+    assert {"last", "ties", "uniform", "levels", "low", "scale"} <= found
+
+
+LEVELS = {"cases": ["levels", "low"]}
+LSE, KEEP = {"d_lse": True}, {"d_lse": True, "keep": 0.5}
+BUGS = {
+    # arguments of the battery, those of the backward pass, words, and what is replaced
+    "a tail of keys is not masked": (
+        LEVELS, {}, "NaN or infinite",
+        {"weights": lambda s, lse: Steps.weights(s, lse) + 0 * np.exp(-lse.astype(SINGLE))},
+    ),
+    "no difference": (
+        LEVELS, {}, "dq",
+        {"weights": lambda s, lse: np.exp(s.logits().astype(SINGLE)) / np.exp(lse.astype(SINGLE))},
+    ),
+    "masked logits are -10000": (
+        {"cases": ["low"], "head_dim": 64}, {}, "dv",
+        {"logits": lambda s: np.maximum(logits_of(s.problem), -1e4)},
+    ),
+    "lse cut off": (LEVELS, {}, "dv", {"lse": lambda s: np.maximum(Steps.lse(s), -88)}),
+    "lse in 16 bits": (
+        LEVELS, {}, "dv",
+        {"lse": lambda s: torch.tensor(Steps.lse(s)).bfloat16().double().numpy()},
+    ),
+    "lse, base two": (
+        {}, {}, "the log-sum-exp has base two", {"lse": lambda s: Steps.lse(s) / np.log(2)},
+    ),
+    "lse of the row before": (
+        {}, {}, "the log-sum-exp is that of the row before",
+        {"lse": lambda s: np.roll(Steps.lse(s), 1, 2)},
+    ),
+    "d(lse) ignored": (
+        {}, LSE, "the gradient of the log-sum-exp is ignored",
+        {"of_lse": lambda s: 0 * s.d_lse},
+    ),
+    "d(lse) negated": (
+        {}, LSE, "the gradient of the log-sum-exp has the opposite sign",
+        {"of_lse": lambda s: -s.d_lse},
+    ),
+    "dropout, not of dP": ({}, KEEP, "dropout is not applied to dP", {"of_scores": lambda s: 1.0}),
+    "dropout, not of dv": (
+        {}, KEEP, "dropout is not applied to the weights of dv", {"of_values": lambda s: 1.0},
+    ),
+    "dropout, of another head": (
+        {}, KEEP, "dv", {"of_values": lambda s: np.roll(s.z, 1, 1)},
+    ),
+    "sinks, D alone": (
+        {"sink": True}, LSE, "dsink of head",
+        {"of_sinks": lambda s, p, alone: (-p * alone).sum((0, 2, 3))},
+    ),
+    "sinks, of the last sequence": (
+        {"sink": True}, {}, "dsink of head",
+        {"of_sinks": lambda s, p, alone: (-p * alone)[-1].sum((1, 2))},
+    ),
+    "bias, of the last sequence": ({}, LSE, "dbias", {"of_bias": lambda _, x: x[-1]}),
+    "D, added": ({}, {}, "D, the sum of dO O, is added to dP", {
+        "alone": lambda s, out: -Steps.alone(s, out)}),
+    "D, averaged": ({}, {}, "is the average over all queries", {
+        "alone": lambda s, out: Steps.alone(s, out).mean(2, keepdims=True)}),
+    "the diagonal alone": ({}, {}, "the diagonal of the softmax alone", {
+        "scores": lambda _, p, rest, alone: p * (1 - p) * rest}),
+    "cut off": ({}, {}, "cut off at 0", {
+        "scores": lambda _, p, rest, alone: np.maximum(p * (rest - alone), 0)}),
+    "the scale": ({}, {}, "dq is divided by the scale", {
+        "written": lambda s, dq, dk, dv: (dq / s.spec.factor**2, dk, dv)}),
+    "the scale is missing": ({}, {}, "dk is not multiplied by the scale", {
+        "written": lambda s, dq, dk, dv: (dq, dk / s.spec.factor, dv)}),
+    "exchanged": ({}, {}, "dk and dv are exchanged", {
+        "written": lambda _, dq, dk, dv: (dq, dv, dk)}),
+    "negated": ({}, {}, "dk has the opposite sign", {
+        "written": lambda _, dq, dk, dv: (dq, -dk, dv)}),
+    "heads": ({}, {}, "dq has heads in reverse order", {
+        "written": lambda _, dq, dk, dv: (dq[:, ::-1], dk, dv)}),
+    "tokens": ({}, {}, "dv is that of the token before", {
+        "written": lambda _, dq, dk, dv: (dq, dk, np.roll(dv, 1, 2))}),
+    "twice": ({}, {}, "times 2", {"written": lambda _, dq, dk, dv: (dq, dk, 2 * dv)}),
+    "averaged over a group": ({}, {}, "dk and dv are averaged over query heads of a group", {
+        "summed": lambda s, heads: Steps.summed(s, heads) / 2}),
+    "a mask of its own": ({}, {}, "causal mask hides the query's own key", {
+        "logits": lambda s: np.where(np.tri(40, k=-1, dtype=bool), logits_of(s.problem), -np.inf)}),
+    "the slope": ({"soft_cap": 30.0, "head_dim": 64}, {}, "1 - |tanh|", {
+        "slope": lambda s: 1 - np.abs(s.tanh())}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_wrong_backward_passes_are_caught_and_explained(name):
+    arguments, options, words, steps = BUGS[name]
+    kernel, found = type("Wrong", (Steps,), steps), []
+    shape = {"batch": 2, "heads": (4, 2), "queries": 40, "keys": 40, "head_dim": 16}
+    for backward in Backward.each(
+        battery(**(shape | {"causal": "top-left"} | arguments)), **options
+    ):
+        assert Steps(backward).report().passed
+        report = kernel(backward).report()
+        if not report.passed:
+            assert len(report.lines) <= 12
+            found.append(str(report))
+        if any(words in text for text in found):
+            return
+    raise AssertionError(found)
+
+
+def attention_with_gradients(problem, repeat, dtype=torch.float32):
+    backward = Backward.of(problem)
+    q, k, v = (tensor.to(dtype).requires_grad_() for tensor in problem.tensors("torch"))
+    whole = (repeat(tensor) for tensor in (k, v))
+    mask = problem.mask_tensor("torch")
+    keys, values = whole
+    scores = (q @ keys.mT * problem.spec.factor).masked_fill(~mask, -torch.inf)
+    out = scores.softmax(-1) @ values
+    out.backward(torch.tensor(backward.d_out).to(dtype))
+    return backward, q.grad, k.grad, v.grad
+
+
+@pytest.mark.parametrize("case", ["last", "first", "random", "batch", "ties", "uniform", "scale"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_gradients_are_right(case, dtype):
+    spec = Spec(
+        batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal("bottom-right"),), dtype=dtype
+    )
+    backward, *gradients = attention_with_gradients(
+        Problem.build(spec, case), lambda t: t.repeat_interleave(2, 1), getattr(torch, dtype)
+    )
+    backward.check(*gradients)
+    assert backward.dv.any()
+    assert backward.dq.any() == (case in {"ties", "uniform", "scale"})
+
+
+def textbook(backward, operand=lambda numbers: numbers):
+    """Gradients by the textbook, without cancellation; what products are made of is rounded."""
+    spec, d_out, scale = backward.problem.spec, backward.d_out, backward.problem.spec.factor
+    logits = logits_of(backward.problem)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    weights = operand(weights / weights.sum(-1, keepdims=True))
+    rest = d_out @ values_of(backward.problem).swapaxes(-1, -2)
+    rest = ((rest[..., None] - rest[..., None, :]) * weights[..., None, :]).sum(-1)
+    scores = operand(weights * rest)
+    keys = np.repeat(backward.problem.k, spec.group, 1)
+
+    def summed(heads):
+        return heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:]).sum(2)
+
+    of_keys = scores.swapaxes(-1, -2) @ backward.problem.q * scale
+    return scores @ keys * scale, summed(of_keys), summed(weights.swapaxes(-1, -2) @ d_out)
+
+
+@pytest.mark.parametrize("case", ["last", "ties", "uniform", "scale"])
+def test_gradients_may_be_made_of_operands_in_tf32(case):
+    spec = Spec(heads=(4, 2), queries=20, keys=20, head_dim=16, masks=(Causal(),), dtype="tf32")
+    backward = Backward.of(Problem.build(spec, case))
+    dq, dk, dv = textbook(backward, lambda numbers: nearest(numbers, TF32))
+    backward.check(dq, dk, dv)
+    with pytest.raises(AssertionError, match="dv"):
+        backward.check(dq, dk, 1.25 * dv)
+
+
+@pytest.mark.parametrize("case", ["uniform", "soft cap ties"])
+def test_gradients_under_a_soft_cap_are_compared(case):
+    spec = Spec(queries=20, keys=20, head_dim=16, soft_cap=50.0, masks=(Causal(),))
+    backward = Backward.of(Problem.build(spec, case))
+    backward.check(backward.dq, backward.dk, backward.dv)
+    with pytest.raises(AssertionError, match="dv"):
+        backward.check(backward.dq, backward.dk, 1.01 * backward.dv)
+
+
+@pytest.mark.parametrize("power", [0, 50])
+def test_gradients_of_one_winner_vanish_but_for_faint_weights(power):
+    spec = Spec(queries=4, keys=16, head_dim=16, heads=(1, 1), scale=2.0**power)
+    backward = Backward.of(Problem.build(spec, "last"))
+    dq, dk, dv = textbook(backward)
+    assert dq.any()
+    backward.check(dq, dk, dv)
+    with pytest.raises(AssertionError, match="dq"):
+        backward.check(dq + 2.0**-20 * spec.factor * backward.problem.k.max(), dk, dv)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_wrong_gradients_of_shared_rows_are_named(dtype):
+    spec = Spec(batch=2, heads=(4, 2), queries=30, keys=45, dtype=dtype)
+    backward, dq, dk, dv = attention_with_gradients(
+        Problem.build(spec, "ties"), lambda t: t.repeat_interleave(2, 1), getattr(torch, dtype)
+    )
+    backward.check(dq, dk, dv)
+    with pytest.raises(KernelError, match="dq is not multiplied by the scale"):
+        backward.check(dq / spec.factor, dk, dv)
+    with pytest.raises(KernelError, match="dk is multiplied by the scale twice"):
+        backward.check(dq, dk * spec.factor, dv)
+    with pytest.raises(KernelError, match="averaged over query heads of a group"):
+        backward.check(dq, dk / 2, dv / 2)
+
+
+def test_wrong_gradients_are_named():
+    problem = Problem.build(Spec(batch=2, heads=(4, 2), queries=30, keys=45), "random")
+    backward, dq, dk, dv = attention_with_gradients(problem, lambda t: t.repeat_interleave(2, 1))
+    with pytest.raises(KernelError, match="averaged over query heads"):
+        backward.check(dq, dk, dv / 2)
+    with pytest.raises(KernelError, match="dq of sequence") as caught:
+        backward.check(dq + 1, dk, dv)
+    assert "error.report.wrong" in caught.value.suggestion
+    with pytest.raises(ParameterError, match="shape"):
+        backward.check(dq, dk, dv[:1])
+    rows = np.argwhere(backward.d_out.any(-1))
+    b, h, i = (int(index) for index in rows[7])
+    key = int(problem.answer.weights[b, h, i].argmax())
+    lost = dv.double().numpy().copy()
+    lost[b, h // 2, key] -= backward.d_out[b, h, i]
+    with pytest.raises(KernelError, match=f"it lacks query {i} of sequence {b}, head {h}"):
+        backward.check(dq, dk, lost)
+
+
+def test_wrong_gradients_of_packed_sequences_are_refused():
+    masks = (VariableLengths((12, 20), (30, 37)), Causal("bottom-right"))
+    backward = Backward.of(Problem.build(Spec(batch=2, masks=masks), "first"))
+    backward.check(backward.dq, backward.dk, backward.dv)
+    with pytest.raises(KernelError, match="dv"):
+        backward.check(backward.dq, backward.dk, 2.0 * backward.dv)
+
+
+def test_gradients_of_something_else_have_no_name():
+    """Some mistakes lead to infinite numbers, which must not match whatever is finite."""
+    spec = Spec(heads=(2, 2), queries=20, keys=40, masks=(Causal("bottom-right"),))
+    backward = Backward.of(Problem.build(spec, "ties"))
+    random = np.random.default_rng(0)
+    shapes = [each.shape for each in (backward.dq, backward.dk, backward.dv)]
+    noise = [random.standard_normal(shape) * 1e35 for shape in shapes]
+    assert backward.examine(*noise).explanations == ()
+    noise[0][:, :, ::3] = np.inf
+    assert backward.examine(*noise).explanations == ()
+    nothing = (np.full(shape, np.nan) for shape in shapes)
+    assert backward.examine(*nothing).explanations == ()
+
+
+def test_problems_without_gradients_are_left_out_and_named(caplog):
+    given = list(battery(queries=20, keys=20, cases=["large values", "ties"]))
+    assert [each.problem.case for each in Backward.each(given)] == ["ties"]
+    assert "1 problems (large values): values are larger than 8" in caplog.text
+    assert caplog.records[0].levelno == logging.WARNING
+    with pytest.raises(ParameterError, match="values are larger"):
+        Backward.of(given[0] if given[0].case == "large values" else given[1])
+
+
+def test_gradients_in_other_shapes_and_options_are_refused():
+    backward = Backward.of(Problem.build(SPEC, "ties"), d_lse=True)
+    right = backward.dq, backward.dk, backward.dv
+    whole = backward.expected["dbias"]
+    for bias in (whole, whole.sum(0), whole.sum((0, 1)), whole.sum(2, keepdims=True)):
+        backward.check(*right, dbias=bias)
+        with pytest.raises(KernelError, match="dbias"):
+            backward.check(*right, dbias=2 * bias)
+    with pytest.raises(ParameterError, match="dbias has shape"):
+        backward.check(*right, dbias=whole[:, :, :3])
+    with pytest.raises(ParameterError, match="no sinks"):
+        backward.check(*right, dsink=np.zeros(4))
+    with pytest.raises(ParameterError, match=r"keep=0\.3"):
+        Backward.of(backward.problem, keep=0.3)
+    assert eval(repr(backward)).d_lse.any()  # noqa: S307

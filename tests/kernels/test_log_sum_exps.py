@@ -1,0 +1,354 @@
+"""Log-sum-exps and merges: right kernels pass, planted bugs are caught and described by facts.
+
+A bug is a row: what it does to a right result, and words that must occur in the message.
+"""
+
+import numpy as np
+import pytest
+from kernels_of_tests import logits_of, values_of
+
+from constructive.exact.float_model import FORMATS, nearest
+from constructive.kernels import (
+    KernelError,
+    Problem,
+    Spec,
+    battery,
+    check,
+    diagnose,
+    examine,
+    merges,
+    problems,
+)
+from constructive.kernels.lse import LN2
+from constructive.kernels.masks import Causal, RightPadding, VariableLengths
+from constructive.support.errors import ParameterError
+
+SINGLE = np.float32
+LOG2E = SINGLE(1.0 / LN2)
+SHAPE = {"batch": 2, "heads": (4, 2), "queries": 21, "keys": 40, "head_dim": 64}
+MASKS = {
+    "none": {}, "rows without keys": {"queries": 40, "keys": 21, "masks": (Causal(),)},
+    "padding": {"masks": (RightPadding((40, 0)),)}, "sink": {"sink": True},
+    "lengths": {"masks": (VariableLengths((21, 9), (40, 13)),)}, "scale": {"scale": 0.3},
+    "soft cap": {"soft_cap": 50.0}, "alibi": {"alibi": True},
+}  # fmt: skip
+
+
+def logs(x):
+    with np.errstate(divide="ignore"):
+        return np.log(x)
+
+
+def one_pass(problem, keys, *, fused=False):
+    """Numerator, denominator and maximum over some keys, in float32."""
+    scores, v = logits_of(problem, SINGLE)[..., keys], values_of(problem, SINGLE)[:, :, keys]
+    top = scores.max(-1, keepdims=True, initial=-np.inf)
+    safe = np.where(np.isneginf(top), SINGLE(0), top)
+    if fused:  # log2(e) folded into the scale, the product with it not rounded
+        scores = scores.astype(np.float64) * LOG2E - (safe * LOG2E)
+        weights = np.exp2(scores.astype(SINGLE))
+    else:
+        weights = np.exp(scores - safe)
+    return weights @ v, weights.sum(-1, keepdims=True, dtype=SINGLE), top
+
+
+def kernel(problem, *, splits=1, fused=False, base="e", exp0=1.0):
+    """A kernel that returns (out, lse): splits, each with an lse, that are merged with a sink."""
+    outs, ends = [], []
+    for keys in np.array_split(np.arange(problem.spec.keys), splits):
+        above, below, top = one_pass(problem, keys, fused=fused)
+        above, below = above * SINGLE(exp0), below * SINGLE(exp0)
+        outs.append(above / np.where(below > 0, below, SINGLE(1)))
+        if fused:
+            end = top * LOG2E + logs(below) * LOG2E
+            ends.append(end if base == "2" else end * SINGLE(LN2))
+        else:
+            end = top + logs(below)
+            ends.append(end * LOG2E if base == "2" else end)
+    if problem.sinks is not None:
+        outs.append(np.zeros_like(outs[0]))
+        sinks = problem.sinks.astype(SINGLE)[None, :, None, None] * (LOG2E if base == "2" else 1)
+        ends.append(np.broadcast_to(sinks, ends[0].shape))
+    out, lse = at_once(np.stack(outs), np.stack(ends)[..., 0], base)
+    return nearest(out, problem.spec.output), lse
+
+
+def at_once(outs, lses, base):
+    one = SINGLE(1 if base == "e" else LN2)
+    top = lses.max(0)
+    safe = np.where(np.isneginf(top), SINGLE(0), top)
+    weights = np.exp((lses - safe) * one)
+    total = weights.sum(0)
+    shares = weights / np.where(total > 0, total, SINGLE(1))
+    return (shares[..., None] * outs).sum(0), safe + logs(total) / one
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_right_kernels_return_the_lse_of_every_case(mask, dtype):
+    arguments = SHAPE | {"dtype": dtype} | MASKS[mask]
+    found = [] if mask == "none" else list(problems(Spec(**arguments)))
+    for problem in found or battery(**arguments):
+        for base in ("e", "2"):
+            for more in ({}, {"splits": 3}, {"fused": True}):
+                out, lse = kernel(problem, base=base, **more)
+                check(problem, out, lse=lse, base=base)
+        with pytest.raises(KernelError, match="log-sum-exps are wrong"):
+            check(problem, out, lse=lse + 4.0, base="2")
+
+
+def test_one_winner_is_bit_for_bit():
+    problem = Problem.build(Spec(**SHAPE), "low")
+    wanted = problem.lse
+    assert (wanted.slack < 2.0**-50).all()
+    assert set(np.unique(wanted.expected)) == {-256.0, -1024.0, -131072.0}
+    check(problem, lse=wanted.expected)
+    with pytest.raises(KernelError):
+        check(problem, lse=np.nextafter(wanted.expected.astype(SINGLE), SINGLE(0)))
+
+
+def test_exp_of_zero_need_not_be_one_in_16_bits():
+    """Theorem 20 (e): aten's flash kernel on CPUs has exp(0) = 1 - 2^-14.2."""
+    for dtype in ("bfloat16", "float32"):
+        problem = Problem.build(Spec(**SHAPE | {"dtype": dtype}), "levels")
+        out, lse = kernel(problem, exp0=1.0 - 2.0**-14.2)
+        if dtype == "bfloat16":
+            check(problem, out, lse=lse)
+        else:
+            with pytest.raises(KernelError, match="log-sum-exps are wrong"):
+                check(problem, out, lse=lse)
+        with pytest.raises(KernelError, match="log-sum-exps are wrong"):
+            check(problem, lse=kernel(problem, exp0=1.0 - 2.0**-12)[1])
+
+
+def test_logits_that_are_stored_are_the_model_of_the_kernel():
+    problem = Problem.build(Spec(**SHAPE | {"dtype": "bfloat16", "scale": 0.3}), "levels")
+    lse = problem.lse.expected + 2.0**-9 * problem.lse.level
+    check(problem, lse=lse, model="eager bfloat16")
+    for model in (None, "flash bfloat16"):
+        with pytest.raises(KernelError):
+            check(problem, lse=lse, model=model)
+
+
+def test_layouts_and_conventions():
+    spec = Spec(**SHAPE | MASKS["lengths"])
+    problem = Problem.build(spec, "levels")
+    whole = problem.lse.expected
+    packed = whole.transpose(0, 2, 1)[spec.rows()]
+    for lse in (whole, whole.transpose(0, 2, 1), packed, packed.T):
+        check(problem, lse=lse)
+    with pytest.raises(ParameterError, match="shape"):
+        check(problem, lse=whole[0])
+    empty = Problem.build(Spec(**SHAPE | MASKS["rows without keys"]), "levels")
+    out, lse = kernel(empty)
+    for value in (0.0, np.inf, np.nan):
+        other = np.where(np.isneginf(lse), value, lse)
+        check(empty, out, lse=other, fully_masked_lse=value)
+        with pytest.raises(KernelError, match="see no key"):
+            check(empty, out, lse=other)
+    sink = Problem.build(Spec(**SHAPE, sink=True), "ties")
+    without = np.log(sink.answer.weights.sum(-1))
+    check(sink, lse=without, sink_in_lse=False)
+    with pytest.raises(KernelError):
+        check(sink, lse=without)
+    with pytest.raises(ParameterError, match="base"):
+        check(sink, lse=without, base="10")
+
+
+def finite(change):
+    return lambda problem, lse: np.where(np.isfinite(lse), change(problem, lse), lse)
+
+
+def parts(of_level, of_log):
+    """What has other factors of its two parts."""
+
+    def change(problem, _):
+        log = np.log(np.maximum(problem.lse.total, 1.0))
+        return of_level(problem.spec.factor) * problem.lse.level + of_log * log
+
+    return finite(change)  # fmt: skip
+
+
+def moved(axis):
+    return lambda _, lse: np.roll(lse, 1, axis)
+
+
+def reshaped(_, lse):
+    return np.ascontiguousarray(lse.swapaxes(1, 2)).reshape(lse.shape)
+
+
+def rounded(name):
+    return lambda _, lse: nearest(lse.astype(float), FORMATS[name])
+
+
+BUGS = {
+    "log 2 more": (finite(lambda _, lse: lse + LN2), r"L \+ log n \+ 0.6931 \(log 2\)"),
+    "weights x 256": (finite(lambda _, lse: lse + np.log(256)), r"\(log 256\)"),
+    "base 2": (finite(lambda _, lse: lse / LN2), "it is in base 2"),
+    "ln 2 twice": (finite(lambda _, lse: lse * LN2), "base is changed twice"),
+    "log2 of the sum": (parts(lambda _: 1, 1 / LN2), "the logarithm is in base 2, the max"),
+    "log2 of the maximum": (parts(lambda _: 1 / LN2, 1), "the maximum is in base 2, the log"),
+    "no maximum": (parts(lambda _: 0, 1), "the maximum is left out"),
+    "the maximum alone": (parts(lambda _: 1, 0), "it is the maximum alone"),
+    "not scaled": (parts(lambda s: 1 / s, 1), "the maximum is not scaled"),
+    "scaled twice": (parts(lambda s: s, 1), "the maximum is scaled twice"),
+    "bfloat16": (rounded("bfloat16"), "but for a rounding to bfloat16"),
+    "float16": (rounded("float16"), "but for a rounding to float16"),
+    "layout": (reshaped, r"those of \(B, T_q, H\)"),
+    "head": (moved(1), "those of the head before"),
+    "sequence": (moved(0), "those of the sequence before"),
+    "query": (moved(2), "those of the query before"),
+    "race": (
+        finite(lambda _, lse: lse + LN2 * (np.arange(lse.shape[2]) % 8 == 3)),
+        r"query mod 8 = 3(.|\n)*\(log 2\)",
+    ),
+    "clamped": (finite(lambda _, lse: np.maximum(lse, -80)), "are -80, and should be"),
+    "overflow": (
+        lambda p, lse: np.where(p.lse.level > 80, np.inf, lse), "winner >= 128(.|\n)*NaN or inf",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bugs_are_caught_and_their_parts_are_said(name):
+    change, words = BUGS[name]
+    problem = Problem.build(Spec(**SHAPE), "levels")
+    out, lse = kernel(problem)
+    report = examine(problem, out, lse=change(problem, lse))
+    assert not report.passed
+    assert not report.wrong.any()
+    with pytest.raises(KernelError, match=words) as caught:
+        check(problem, out, lse=change(problem, lse))
+    assert len(str(caught.value).splitlines()) <= 12
+    assert report.lines[-1].startswith("again: Problem.build(")
+    assert diagnose([report])[0].startswith("WHERE")
+
+
+def test_a_wrong_output_comes_first_and_its_lse_is_counted():
+    problem = Problem.build(Spec(**SHAPE), "ties")
+    out, lse = kernel(problem)
+    report = examine(problem, 2.0 * out, lse=lse + 1.0)
+    assert "168 of 168 rows are wrong" in report.lines[0]
+    assert any("168 of 168 log-sum-exps are wrong" in line for line in report.lines)
+    assert len(report.lines) <= 12
+
+
+# Merging.
+
+
+def sigmoid(a, b, base):
+    """As ring attention has it, with what it needs for empty states."""
+    (o1, l1), (o2, l2) = a, b
+    one = SINGLE(1 if base == "e" else LN2)
+    away = (l2 - l1) * one
+    share = 1 / (1 + np.exp(-away))
+    lse = l1 + (np.maximum(away, 0) + np.log1p(np.exp(-np.abs(away)))) / one
+    out = o1 - share[..., None] * (o1 - o2)
+    first, second = np.isneginf(l1), np.isneginf(l2)
+    lse = np.where(second, l1, np.where(first, l2, lse))
+    return np.where(second[..., None], o1, np.where(first[..., None], o2, out)), lse
+
+
+def logaddexp(a, b, base):
+    """The new log-sum-exp first, then weights exp(lse_i - lse)."""
+    one = SINGLE(1 if base == "e" else LN2)
+    high, low = np.maximum(a[1], b[1]), np.minimum(a[1], b[1])
+    lse = np.where(np.isneginf(low), high, high + np.log1p(np.exp((low - high) * one)) / one)
+    safe = np.where(np.isneginf(lse), SINGLE(0), lse)
+    return sum(np.exp((x - safe) * one)[..., None] * o for o, x in (a, b)), lse
+
+
+def two_by_two(pair, states, base, *, is_tree):
+    while len(states) > 1:
+        last = states[2:] if not is_tree else []
+        pairs = [states[i : i + 2] for i in range(0, len(states) if is_tree else 2, 2)]
+        states = [pair(*two, base) if len(two) > 1 else two[0] for two in pairs] + last
+    return states[0]
+
+
+@pytest.mark.parametrize("base", ["e", "2"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_right_merges_pass_in_any_order(dtype, base):
+    for merge in merges(6, dtype=dtype, base=base):
+        outs, lses = merge.outs.astype(SINGLE), merge.lses.astype(SINGLE)
+        states = list(zip(outs, lses, strict=True))
+        with np.errstate(all="ignore"):
+            found = [at_once(outs, lses, base)]
+            found += [
+                two_by_two(pair, states, base, is_tree=is_tree)
+                for pair in (sigmoid, logaddexp) for is_tree in (True, False)
+            ]  # fmt: skip
+        for out, lse in found:
+            merge.check(nearest(out, FORMATS[dtype]), lse)
+            merge.check(nearest(out, FORMATS[dtype]))
+
+
+def naive(change):
+    """A merge whose states are changed first."""
+    return lambda outs, lses, base: at_once(*change(outs, lses), base)
+
+
+def unguarded(outs, lses, _):
+    weights = np.exp(lses - lses.max(0))
+    return (weights[..., None] * outs).sum(0) / weights.sum(0)[..., None], lses.max(0) + np.log(
+        weights.sum(0)
+    )
+
+
+def without_maximum(outs, lses, _):
+    weights = np.exp(lses)
+    total = np.maximum(weights.sum(0), 1e-30)
+    return (weights[..., None] * outs).sum(0) / total[..., None], logs(weights.sum(0))
+
+
+MERGES = {
+    "empty": (unguarded, "all 10 rows in which all states are empty: out is NaN or infinite"),
+    "no maximum": (without_maximum, "one state wins"),
+    "other base": (lambda outs, lses, _: at_once(outs, lses, "2"), "taken for base 2"),
+    "plain": (
+        lambda outs, lses, _: (outs.mean(0), at_once(outs, lses, "e")[1]),
+        "LIKE: all states weigh the same",
+    ),
+    "exchanged": (naive(lambda outs, lses: (outs, lses[::-1])), "states in reverse"),
+    "dropped": (naive(lambda outs, lses: (outs[:-1], lses[:-1])), "lse is"),
+    "twice": (
+        naive(lambda outs, lses: (outs[[0, *range(len(outs))]], lses[[0, *range(len(lses))]])),
+        "all 10 rows in which all states weigh the same",
+    ),
+    "0 is empty": (
+        naive(lambda outs, lses: (outs, np.where(lses == 0, -np.inf, lses))),
+        "LIKE: an lse of 0 counts as empty",
+    ),
+    "empty is 0": (
+        naive(lambda outs, lses: (outs, np.where(np.isneginf(lses), 0, lses))),
+        "LIKE: an empty state counts with an lse of 0",
+    ),
+    "the larger lse": (
+        lambda outs, lses, base: (at_once(outs, lses, base)[0], lses.max(0)),
+        "two states share the weight: lse is",
+    ),
+    "bfloat16": (
+        naive(lambda outs, lses: (outs, nearest(lses, FORMATS["bfloat16"]))), "share the weight",
+    ),
+    "clamped": (naive(lambda outs, lses: (outs, np.maximum(lses, -100))), "lse is -99.3069"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_bugs_of_merges_are_caught(name):
+    bug, words = MERGES[name]
+    merge = next(merges())
+    with np.errstate(all="ignore"):
+        out, lse = bug(merge.outs, merge.lses, "e")
+    with pytest.raises(KernelError, match=words) as caught:
+        merge.check(out, lse)
+    assert len(str(caught.value).splitlines()) <= 12
+
+
+def test_merges_of_other_shapes_and_numbers_are_refused():
+    merge = next(merges(tokens=3))
+    with pytest.raises(ParameterError, match="shape"):
+        merge.check(merge.out[0], merge.lse)
+    for arguments in ({"states": 1}, {"value_dim": 1}, {"base": "10"}, {"dtype": "int8"}):
+        with pytest.raises(ParameterError):
+            next(merges(**arguments))
