@@ -11,8 +11,8 @@ from constructive.constructions.compact_tokens import (
     ATTEMPTS,
     MORE_HEADS,
     Cells,
+    CompactPlan,
     Contexts,
-    Plan,
     columns,
     contexts,
     following_of,
@@ -43,14 +43,14 @@ _ENTRIES = 1 << 21  # Of the logits that are in memory at once
 _SPARE = 1.1  # For outputs that grow when the readout is rounded
 
 
-class Margins(NamedTuple):
+class IntegerMargins(NamedTuple):
     """How a readout recites."""
 
     least: float  # the smallest margin, an integer
     share: float  # what rounding may take of a margin, at most; 0 where logits are exact
 
 
-def margins(contexts: Contexts, readout: Array, unembedding: Array) -> Margins:
+def margins(contexts: Contexts, readout: Array, unembedding: Array) -> IntegerMargins:
     """Return the margins of some positions, where outputs are exact.
 
     All numbers are integers below 2^53, so that float64 is exact.
@@ -75,16 +75,16 @@ def margins(contexts: Contexts, readout: Array, unembedding: Array) -> Margins:
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(margin > 0.0, error / margin, np.inf)
         share = max(share, float(shares.max()))
-    return Margins(least, share)
+    return IntegerMargins(least, share)
 
 
-def least_share(plan: Plan) -> float:
+def least_share(plan: CompactPlan) -> float:
     """Return the share of the spacing that rounding of logits may take, for outputs at points."""
     size = float((3.0 * plan.centred.astype(np.float64) ** 2).sum(axis=1).max())
     return _gamma(plan.points.shape[1] + 1) * size
 
 
-def share_of(plan: Plan, outputs: Array) -> float:
+def share_of(plan: CompactPlan, outputs: Array) -> float:
     """Return the same for outputs (R, k), in units of the spacing."""
     sizes = np.abs(plan.centred).astype(np.float64)
     reach = 2.0 * np.abs(outputs - plan.shift) @ sizes.T + (sizes**2).sum(axis=1)
@@ -108,7 +108,7 @@ class Part(NamedTuple):
 
 
 def assembled(
-    plan: Plan, heads: tuple[Array, Array], readout: Array, parts: list[Part], spacing: int
+    plan: CompactPlan, heads: tuple[Array, Array], readout: Array, parts: list[Part], spacing: int
 ) -> Decoder:
     """Return the decoder, with its exact margins in the record.
 
@@ -142,14 +142,14 @@ def assembled(
     )
 
 
-def _moved(entries: Array, plan: Plan, spacing: int) -> Array:
+def _moved(entries: Array, plan: CompactPlan, spacing: int) -> Array:
     """Return entries of U (K, k) with what moves the points and the last column (K, k + 1)."""
     moved = np.pad(entries, ((0, 0), (0, 1)))
     moved[0] += np.append(-plan.shift * float(spacing), 1.0)
     return moved
 
 
-def _unembedding(plan: Plan, spacing: int) -> Array:
+def _unembedding(plan: CompactPlan, spacing: int) -> Array:
     """Return O (V + 1, k + 1): 2 c_v and -|c_v|^2 S."""
     points = plan.centred.astype(np.float64)
     squares = (points**2).sum(axis=1, keepdims=True) * spacing
@@ -160,7 +160,9 @@ def _unembedding(plan: Plan, spacing: int) -> Array:
 _DEPENDENT = 1e3
 
 
-def _shortest(plan: Plan, rows: npt.NDArray[Any], cheap: Array, cells: Cells) -> Shortest | None:
+def _shortest(
+    plan: CompactPlan, rows: npt.NDArray[Any], cheap: Array, cells: Cells
+) -> Shortest | None:
     """Return `shortest`; None also where all positions have equations, and these depend."""
     found = shortest(rows, cheap, cells)
     dependent = plan.every and found is not None and found.solved.pivots > _DEPENDENT
@@ -176,7 +178,7 @@ _HOPELESS = 2.0  # Times the format: more heads do not make entries so much smal
 _MOST = 4  # Columns for each position, at most
 
 
-def build_dense(plan: Plan) -> Decoder | None:
+def build_dense(plan: CompactPlan) -> Decoder | None:
     """Build a decoder with the fewest heads that are tried; None where there is no such readout."""
     following = following_of(plan.text, plan.wanted)
     wished = plan.columns_for(plan.cells(following))
@@ -196,7 +198,7 @@ def build_dense(plan: Plan) -> Decoder | None:
     return None
 
 
-def _with_heads(plan: Plan, heads: int) -> Decoder | None:
+def _with_heads(plan: CompactPlan, heads: int) -> Decoder | None:
     """A decoder with so many heads; None where there is no such readout."""
     weights = plan.layout.heads(heads)
     seen = contexts(plan, weights)
@@ -253,7 +255,7 @@ class _Skip(NamedTuple):
     spacing: int
 
 
-def build_blocks(plan: Plan) -> Decoder | None:
+def build_blocks(plan: CompactPlan) -> Decoder | None:
     """Build a decoder block by block; None where there is no such readout."""
     guess = _built(plan, 0, 0, None, None)
     if guess is None:
@@ -265,7 +267,7 @@ def build_blocks(plan: Plan) -> Decoder | None:
     return None
 
 
-def _at(plan: Plan, spacing: int) -> Decoder | None:
+def _at(plan: CompactPlan, spacing: int) -> Decoder | None:
     """A decoder with one spacing for all blocks; None where a block has no readout."""
     total = ((plan.text.longest - 1) >> plan.layout.period) + 1
     found: list[_Block] = []
@@ -288,7 +290,7 @@ def _at(plan: Plan, spacing: int) -> Decoder | None:
     return None if skip is None else _together(plan, found, skip)
 
 
-def _together(plan: Plan, found: list[_Block], skip: _Skip) -> Decoder | None:
+def _together(plan: CompactPlan, found: list[_Block], skip: _Skip) -> Decoder | None:
     """The decoder of all blocks: the first heads of all pairs, and then the second ones."""
     layout = plan.layout
     heads = [
@@ -309,7 +311,7 @@ def _together(plan: Plan, found: list[_Block], skip: _Skip) -> Decoder | None:
 
 
 def _built(
-    plan: Plan, number: int, first: int, skip: _Skip | None, spacing: int | None
+    plan: CompactPlan, number: int, first: int, skip: _Skip | None, spacing: int | None
 ) -> tuple[_Block, _Skip] | None:
     """A block by its number and that of its first pair; and the readout of tokens.
 
@@ -349,20 +351,20 @@ def _built(
     return None
 
 
-def _positions(plan: Plan, number: int) -> Integers:
+def _positions(plan: CompactPlan, number: int) -> Integers:
     """Places of the contexts of a block."""
     chosen: Integers = plan.wanted[_places(plan, plan.wanted) >> plan.layout.period == number]
     return chosen
 
 
-def _places(plan: Plan, wanted: Integers) -> Integers:
+def _places(plan: CompactPlan, wanted: Integers) -> Integers:
     """The positions within their texts."""
     starts = plan.text.starts
     places: Integers = wanted - starts[np.searchsorted(starts, wanted, side="right") - 1]
     return places
 
 
-def _own(plan: Plan, wanted: Integers) -> Signs:
+def _own(plan: CompactPlan, wanted: Integers) -> Signs:
     """The tokens themselves, without the constant and the digits of blocks (R, d')."""
     layout, text = plan.layout, plan.text
     tokens = plan.embedding[text.ids[wanted]]
@@ -370,7 +372,7 @@ def _own(plan: Plan, wanted: Integers) -> Signs:
     return tokens[:, 1 : layout.width - layout.blocks].astype(np.int8)
 
 
-def _met(plan: Plan, wanted: Integers, heads: tuple[Array, Array]) -> Signs:
+def _met(plan: CompactPlan, wanted: Integers, heads: tuple[Array, Array]) -> Signs:
     """What pairs of heads add: the differences of the tokens that they read (R, P (d - 1))."""
     layout, text = plan.layout, plan.text
     embedding, table = plan.embedding, layout.positions()
@@ -443,7 +445,7 @@ def build_few(
     counts = [outputs] if outputs else range(1, _MOST_OUTPUTS + 1)
     for count in counts:
         points, largest = points_of(order, count), 2.0 ** _FORMATS[readout]
-        plan = Plan(text, wanted, order, layout, points, bool(every), largest)
+        plan = CompactPlan(text, wanted, order, layout, points, bool(every), largest)
         if least_share(plan) > _LARGEST_SHARE:
             continue
         built = build(plan)

@@ -23,7 +23,7 @@ _FACTORS = 20  # Cholesky factors, at most: with enough heads there are 8 to 14
 _TOLERANCE = 1e-6  # By which outputs may miss a bound, in units of the spacing
 
 
-class Solved(NamedTuple):
+class CellSolution(NamedTuple):
     """A solution."""
 
     multipliers: Array  # a (N,)
@@ -32,7 +32,7 @@ class Solved(NamedTuple):
     pivots: float  # the ratio of the largest pivot of the last factor and the smallest one
 
 
-def solve_cells(product: Array, cells: Cells, columns: int, ridge: float) -> Solved | None:
+def solve_cells(product: Array, cells: Cells, columns: int, ridge: float) -> CellSolution | None:
     """Return the shortest solution; None where pivoting does not end, or G is singular.
 
     product: G, float64 (N, N);  columns: K, the rank of G at most
@@ -63,7 +63,7 @@ def solve_cells(product: Array, cells: Cells, columns: int, ridge: float) -> Sol
         if np.array_equal(low, at_lower) and np.array_equal(high, at_upper):
             pivots = np.diagonal(factor)
             ratio = float(pivots.max() / pivots.min()) if len(pivots) else 1.0
-            return Solved(multipliers, outputs, low | high, ratio)
+            return CellSolution(multipliers, outputs, low | high, ratio)
         at_lower, at_upper = low, high
     return None
 
@@ -164,7 +164,7 @@ class Shortest(NamedTuple):
     rows: npt.NDArray[Any]  # Z, integers (R, K)
     cells: Cells  # of the output
     entries: Array  # u (K,)
-    solved: Solved  # how it was found
+    solved: CellSolution  # how it was found
 
 
 def shortest(rows: npt.NDArray[Any], cheap: Array, cells: Cells) -> Shortest | None:

@@ -233,7 +233,7 @@ MORE_HEADS = 1.08  # Factor from one of them to the next one
 _FOR_EQUATIONS, _FOR_OTHERS, _FOR_EVERY = 1.2, 0.4, 1.1
 
 
-class Plan(NamedTuple):
+class CompactPlan(NamedTuple):
     """Tokens, their points, and what is asked of the readout."""
 
     text: Text  # one text or several
@@ -294,7 +294,7 @@ def following_of(text: Text, wanted: Integers) -> Integers:
     return chosen
 
 
-def contexts(plan: Plan, heads: tuple[Array, Array]) -> Contexts:
+def contexts(plan: CompactPlan, heads: tuple[Array, Array]) -> Contexts:
     """Return the rows of all different contexts, for heads W_Q and W_K (H, d, 1)."""
     text, wanted = plan.text, plan.wanted
     embedding, positions = plan.embedding, plan.layout.positions()

@@ -268,7 +268,7 @@ _NOTHING = Assumptions(least_token_distance=0.0)  # What Theorem 10 asks of sing
 _SHOWN = 16  # Examples of a witness that a message shows
 
 
-class RankOne(Dense):
+class RankOneHeads(Dense):
     """Rank-one heads with groups of up to d - 1 examples."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
@@ -355,7 +355,7 @@ def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> As
     )
 
 
-RANK_ONE = RankOne(
+RANK_ONE = RankOneHeads(
     bounds.RANK_ONE.name,
     f"{bounds.RANK_ONE.formula} or, for own contexts, H(d - 1) + 1",
     f"{bounds.RANK_ONE.theorem}, Theorem 10",

@@ -1,6 +1,6 @@
 """Heads in pairs, for contexts of their own, whose readout does not cost T^3.
 
-Most of Z is never formed, because heads saturate there. The steps of `Paired.build`:
+Most of Z is never formed, because heads saturate there. The steps of `PairedHeads.build`:
 `look` and `arrange` order the examples, `build_all` builds the pairs, `assemble` puts them into one
 system, and `solve` finds the readout.
 """
@@ -31,7 +31,14 @@ from constructive.constructions.construction import (
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.heads import KeyDirection
 from constructive.constructions.multihead.readout import largest
-from constructive.constructions.paired_heads import TOGETHER, Block, Coupling, Reader, Recipe, build
+from constructive.constructions.paired_heads import (
+    TOGETHER,
+    BuiltPairs,
+    CoupledSystem,
+    Reader,
+    Recipe,
+    build,
+)
 from constructive.constructions.paired_search import SWEEP, Coarse, Ordered
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
@@ -71,7 +78,7 @@ _RESTART, _ROUNDS = 40, 3
 
 
 @dataclass(frozen=True, eq=False)
-class Readout:
+class PairedReadout:
     """U with Z U = Y for paired heads.
 
     effective: (P, 2, d, d_out)
@@ -95,7 +102,7 @@ class _System:
     inverses: R_p by runs of pairs with equally many rows, [(pairs, positions, R)]
     """
 
-    coupling: Coupling
+    coupling: CoupledSystem
     inverses: tuple[tuple[slice, slice, Array], ...]
     num_pairs: int
 
@@ -124,7 +131,7 @@ class _System:
         return result
 
 
-def solve(ordered: Ordered, coupling: Coupling, targets: Array) -> Readout:
+def solve(ordered: Ordered, coupling: CoupledSystem, targets: Array) -> PairedReadout:
     """Solve for the readouts of all pairs; targets: (T, d_out), by position.
 
     Raises PrecisionError if a block is singular, or if the coupling does not let the iteration
@@ -146,7 +153,7 @@ def solve(ordered: Ordered, coupling: Coupling, targets: Array) -> Readout:
     if coupling.reader is not None:
         effective[0, 1] += coupling.reader.dual[:, np.newaxis] * gamma
     forward = _System(dataclasses.replace(coupling, own=coupling.again), inverses, len(readouts))
-    return Readout(effective, targets - forward.apply((readouts, gamma)), condition, ranks)
+    return PairedReadout(effective, targets - forward.apply((readouts, gamma)), condition, ranks)
 
 
 def _iterate(system: _System, targets: Array) -> tuple[tuple[Array, Array], Array]:
@@ -168,7 +175,7 @@ def _iterate(system: _System, targets: Array) -> tuple[tuple[Array, Array], Arra
 
 
 def _invert(
-    ordered: Ordered, coupling: Coupling
+    ordered: Ordered, coupling: CoupledSystem
 ) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
     """R_p for all pairs, the largest condition number, and the ranks."""
     parts, condition, ranks = [], 1.0, []
@@ -216,7 +223,7 @@ def _runs(ordered: Ordered) -> Iterator[tuple[slice, int]]:
 
 
 _STEP = "build pairs of heads"
-_FIELDS = tuple(field.name for field in dataclasses.fields(Block))
+_FIELDS = tuple(field.name for field in dataclasses.fields(BuiltPairs))
 
 
 @dataclass(frozen=True)
@@ -270,7 +277,7 @@ class _Piece:
         return f"pairs-{self.first:08d}"
 
 
-def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Options) -> Block:
+def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Options) -> BuiltPairs:
     """Build all pairs: on the executor, if there is one, and but for those in the checkpoint.
 
     Where there is an extra example, the first piece comes before all others, and is built here:
@@ -289,7 +296,7 @@ def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Optio
         pieces = [_Piece(examples, recipe, *each) for each in ranges]
         done = {} if kept is None else _loaded(kept, pieces)
 
-        def keep(index: int, block: Block) -> None:
+        def keep(index: int, block: BuiltPairs) -> None:
             done[index] = block
             if kept is not None:
                 kept.save(pieces[index].name, vars(block))
@@ -309,27 +316,27 @@ def build_all(ordered: Ordered, recipe: Recipe, dataset: Dataset, options: Optio
     return _joined([dict(vars(done.pop(index))) for index in range(len(pieces))])
 
 
-def reader_of(ordered: Ordered, block: Block | None) -> Reader | None:
+def reader_of(ordered: Ordered, block: BuiltPairs | None) -> Reader | None:
     """Return the head that reads the extra example, if there is one, in this block."""
     if block is None or not ordered.has_extra:
         return None
     return Reader.of(ordered, block.query_weights[0], block.key_weights[0])
 
 
-def _joined(blocks: list[dict[str, Any]]) -> Block:
+def _joined(blocks: list[dict[str, Any]]) -> BuiltPairs:
     """All blocks as one. Their arrays are given up one by one, as together they are large."""
-    return Block(*(np.concatenate([each.pop(name) for each in blocks]) for name in _FIELDS))
+    return BuiltPairs(*(np.concatenate([each.pop(name) for each in blocks]) for name in _FIELDS))
 
 
-def _build(piece: _Piece) -> Block:
+def _build(piece: _Piece) -> BuiltPairs:
     examples = piece.examples
     ordered = examples.read() if isinstance(examples, _Remote) else examples
     return build(ordered, piece.recipe, piece.first, piece.stop, piece.reader)
 
 
-def _loaded(kept: Checkpoint, pieces: list[_Piece]) -> dict[int, Block]:
+def _loaded(kept: Checkpoint, pieces: list[_Piece]) -> dict[int, BuiltPairs]:
     found = ((index, kept.load(piece.name)) for index, piece in enumerate(pieces))
-    return {index: Block(**arrays) for index, arrays in found if arrays is not None}
+    return {index: BuiltPairs(**arrays) for index, arrays in found if arrays is not None}
 
 
 @contextmanager
@@ -387,7 +394,7 @@ def _about(ordered: Ordered, recipe: Recipe, dataset: Dataset) -> dict[str, Any]
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
 
 
-class Paired(Construction):
+class PairedHeads(Construction):
     """Heads 2p and 2p + 1 read nearly the same but from their own examples."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
@@ -501,4 +508,4 @@ def _pair_records(
     return tuple(records)
 
 
-PAIRED = Paired("paired", "(H // 2)(d - 1) + 1", "Theorem 6", options={FLOAT: USUAL | PIECES})
+PAIRED = PairedHeads("paired", "(H // 2)(d - 1) + 1", "Theorem 6", options={FLOAT: USUAL | PIECES})

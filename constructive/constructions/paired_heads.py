@@ -20,9 +20,9 @@ from constructive.constructions.multihead.heads import Needed, attended_vectors
 from constructive.constructions.paired_search import (
     NATS,
     SAMPLE,
+    AngleWindow,
     Ordered,
-    Saturating,
-    Window,
+    SaturatingVector,
     sharpen,
     window_of,
 )
@@ -39,7 +39,7 @@ Weights = tuple[Array, Array]  # W_Q and W_K of some heads
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class BuiltPairs:
     """Some consecutive pairs, and all that the readout needs to know of them.
 
     query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',)
@@ -85,7 +85,7 @@ class Reader:
 
 
 @dataclass(frozen=True, eq=False)
-class Coupling:
+class CoupledSystem:
     """The system for the readouts of all pairs, by position.
 
     own:      (T', d), x_{t,p} at the pair p of t; T' positions belong to a pair
@@ -101,7 +101,7 @@ class Coupling:
     reader: Reader | None
 
 
-def assemble(ordered: Ordered, block: Block, reader: Reader | None) -> Coupling:
+def assemble(ordered: Ordered, block: BuiltPairs, reader: Reader | None) -> CoupledSystem:
     """Return the system of all pairs, which are in the block."""
     total, width = ordered.queries.shape
     index = block.pairs[:, np.newaxis] * width + np.arange(width)
@@ -112,7 +112,7 @@ def assemble(ordered: Ordered, block: Block, reader: Reader | None) -> Coupling:
         shape=(total, ordered.num_pairs * width),
     )
     extra = block.extra if reader is None else np.append(block.extra, 1.0)  # x* is read as x*
-    return Coupling(block.own, block.again, matrix, extra, reader)
+    return CoupledSystem(block.own, block.again, matrix, extra, reader)
 
 
 def differences(
@@ -134,7 +134,7 @@ def differences(
 def read_own(
     ordered: Ordered, rows: slice, weights: Weights, reader: Reader | None
 ) -> tuple[Array, Array, Array]:
-    """Return `own`, `again` and `extra` of a `Block` for one pair, of weights (2, d, d_h)."""
+    """Return `own`, `again` and `extra` of a `BuiltPairs` for one pair, of weights (2, d, d_h)."""
     contexts, queries = ordered.contexts(rows), ordered.queries[rows]
     keys = np.matmul(np.matmul(queries, weights[0]), weights[1].transpose(0, 2, 1))
     attention = softmax_in_place(np.matmul(keys.transpose(1, 0, 2), contexts.transpose(0, 2, 1)))
@@ -200,7 +200,7 @@ class Pair(Taken):
 
 
 @dataclass(frozen=True, eq=False)
-class Kind(ABC):
+class PairKind(ABC):
     """How the heads of a pair attend to their own examples."""
 
     ordered: Ordered
@@ -256,7 +256,7 @@ class Kind(ABC):
         return self.write(pair, best)
 
 
-class RankOne(Kind):
+class RankOnePairs(PairKind):
     """W = a b^T with b = b_1 + c w: b_1 sets s_t on the own half of the pair, and 0 on the other.
 
     |s_t| is such that the extreme token gets `_ATTENDED`, were the others of mean score; its sign
@@ -311,7 +311,7 @@ class RankOne(Kind):
 
 
 @dataclass(frozen=True, eq=False)
-class FullRank(Kind):
+class FullRankPairs(PairKind):
     """W = W* + c u w^T, where W* e_t = v_t gives each example of the own half its logits E_t v_t.
 
     Each example attends to a random token of its context.
@@ -411,8 +411,8 @@ def _condition(block: Array) -> float:
 # + 1 examples of Theorems 1 and 2. Contexts that are shared are not in general position: then all
 # x_{t,p} lie in one space of dimension n - 1.
 #
-# The order in which pairs take examples is in `paired_search`. A `Kind` says how a head attends to
-# its own. Pairs are built some at a time, which share one look at all queries; each has random
+# The order in which pairs take examples is in `paired_search`. A `PairKind` says how a head attends
+# to its own. Pairs are built some at a time, which share one look at all queries; each has random
 # numbers of its own. So it does not matter where and in which order that is done.
 
 
@@ -451,14 +451,14 @@ class _Sought:
 
 def build(
     ordered: Ordered, recipe: Recipe, first: int, stop: int, reader: Reader | None = None
-) -> Block:
+) -> BuiltPairs:
     """Build the pairs from `first` to before `stop`.
 
     If there is an extra example, a reader is needed but for those from pair 0, which has it.
 
     Raises AssumptionError if the queries of a pair are dependent.
     """
-    kind = (FullRank if recipe.full_rank else RankOne)(ordered, recipe.assumed)
+    kind = (FullRankPairs if recipe.full_rank else RankOnePairs)(ordered, recipe.assumed)
     count = stop - first
     query_weights, key_weights = np.zeros((2, count, 2, ordered.width, recipe.head_dim))
     sought = []
@@ -484,7 +484,7 @@ def build(
         for each in sought
     ]
     own, again, extra = map(np.concatenate, zip(*read, strict=True))
-    return Block(
+    return BuiltPairs(
         query_weights,
         key_weights,
         sharpness,
@@ -500,7 +500,7 @@ def build(
 class _Look:
     """At all queries, by several pairs at once."""
 
-    def __init__(self, kind: Kind, sought: Sequence[_Sought]) -> None:
+    def __init__(self, kind: PairKind, sought: Sequence[_Sought]) -> None:
         with np.errstate(over="ignore"):  # such a pair is refused by its condition
             columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
             lengths = [float(np.linalg.norm(part)) for part in columns]
@@ -526,7 +526,7 @@ class _Look:
             yield product[:axes], needed
 
 
-def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
+def _chosen(kind: PairKind, sought: Sequence[_Sought]) -> list[SaturatingVector]:
     """Choose w and c of each pair: screen all examples, then look among those that are left."""
     ordered = kind.ordered
     total = len(ordered.queries)
@@ -562,13 +562,13 @@ def _chosen(kind: Kind, sought: Sequence[_Sought]) -> list[Saturating]:
 
 
 def _settled(
-    kind: Kind,
+    kind: PairKind,
     sought: _Sought,
-    window: Window,
+    window: AngleWindow,
     positions: Integers,
     projected: Array,
     needed: Array,
-) -> Saturating:
+) -> SaturatingVector:
     ordered, coarse = kind.ordered, kind.ordered.coarse
     exponent = coarse.query_exponent + coarse.gap_exponent
 
@@ -590,7 +590,9 @@ def _settled(
         projected = np.ldexp(along, -coarse.query_exponent) / lengths
         needed = np.ldexp(least.either, coarse.gap_exponent) / lengths
     chosen = sharpen(window, positions, projected, needed, positions >= sought.pair.stop, exact)
-    return Saturating(chosen.unit, float(np.ldexp(chosen.sharpness, -exponent)), chosen.leftover)
+    return SaturatingVector(
+        chosen.unit, float(np.ldexp(chosen.sharpness, -exponent)), chosen.leftover
+    )
 
 
 def _dependent(ordered: Ordered, start: int, stop: int) -> AssumptionError:

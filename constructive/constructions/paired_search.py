@@ -250,7 +250,7 @@ _CLOSE = 1.05
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class AngleWindow:
     """Where w is looked for: at |theta| <= arctan slope, and c is `sharpness` at least.
 
     turn: (axes, axes), w for theta = 0 and for pi / 2, as combinations of the axes given
@@ -284,7 +284,7 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class Saturating:
+class SaturatingVector:
     """w as a combination of the axes it was sought in, c, and the examples not saturated."""
 
     unit: Array
@@ -292,7 +292,7 @@ class Saturating:
     leftover: Integers
 
 
-def window_of(projected: Array, needed: Array, weight: Array, slack: float) -> Window:
+def window_of(projected: Array, needed: Array, weight: Array, slack: float) -> AngleWindow:
     """Return a window, from a sample of the examples without the group itself.
 
     It lies where arcs are rarest: queries need not point everywhere alike.
@@ -302,16 +302,16 @@ def window_of(projected: Array, needed: Array, weight: Array, slack: float) -> W
     axes, count = projected.shape
     total = float(weight.sum())
     if not axes or not count:
-        return Window(np.eye(axes), 0.0, 0.0, slack)
+        return AngleWindow(np.eye(axes), 0.0, 0.0, slack)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         ratio = (needed / np.sqrt(np.einsum("at,at->t", projected, projected))).astype(np.float64)
     part = min(_WIDEST, _CANDIDATES / max(total, 1.0))
     cover = min(_COVER, 0.25 * total)
     if axes == 1:
-        return Window(np.eye(1), 0.0, _covering(ratio, weight, cover), slack)
+        return AngleWindow(np.eye(1), 0.0, _covering(ratio, weight, cover), slack)
     everywhere = _covering(ratio, weight, cover)
     if not 0.0 < everywhere < np.inf:
-        return Window(np.eye(2), 0.0, everywhere, slack)
+        return AngleWindow(np.eye(2), 0.0, everywhere, slack)
     normal = np.arctan2(projected[1], projected[0]) / np.pi + 0.5
     at = (normal * _SECTORS).astype(np.int64) % _SECTORS
     around = max(round(_SECTORS * part / 2), 2)  # sectors on each side
@@ -323,7 +323,7 @@ def window_of(projected: Array, needed: Array, weight: Array, slack: float) -> W
     angle = np.pi * middle / _SECTORS
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     slope = float(np.tan(0.5 * np.pi * part))
-    return Window(turn, slope, _covering(ratio[inside], weight[inside], cover * share), slack)
+    return AngleWindow(turn, slope, _covering(ratio[inside], weight[inside], cover * share), slack)
 
 
 def _covering(ratio: Array, weight: Array, cover: float) -> float:
@@ -339,13 +339,13 @@ def _covering(ratio: Array, weight: Array, cover: float) -> float:
 
 
 def sharpen(
-    window: Window,
+    window: AngleWindow,
     positions: Integers,
     projected: Array,
     needed: Array,
     required: Booleans,
     exact: Callable[[Integers, Array], Array],
-) -> Saturating:
+) -> SaturatingVector:
     """Choose w and c for one group, from the examples that the window does not saturate.
 
     Where no w saturates on all of them, those that are not required are left over, and where no w
@@ -357,7 +357,7 @@ def sharpen(
     """
     axes, first = window.axes, window.sharpness
     if not 0.0 < first < np.inf:  # nothing to choose, or nothing to saturate on
-        return Saturating(np.zeros(axes), 0.0, positions)
+        return SaturatingVector(np.zeros(axes), 0.0, positions)
     limit = _FACTORS[-1] * first
     unit, content = np.ones(1), limit
     if axes > 1:
@@ -371,11 +371,11 @@ def sharpen(
     if needs <= limit:  # as sharp as those need that count, and those that can be had beside
         within = least[least <= _CLOSE * content]
         sharpness = max(first, needs, float(within.max(initial=0.0)))
-    return Saturating(unit, sharpness, positions[close[~(least <= sharpness)]])
+    return SaturatingVector(unit, sharpness, positions[close[~(least <= sharpness)]])
 
 
 def _least_covered(
-    projected: Array, needed: Array, required: Booleans, window: Window
+    projected: Array, needed: Array, required: Booleans, window: AngleWindow
 ) -> tuple[float, float]:
     """Return the middle of a gap between arcs, but for a few that are not required, and its c.
 

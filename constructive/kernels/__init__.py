@@ -27,6 +27,7 @@ from constructive.kernels.encodings import (
     packed_mask,
 )
 from constructive.kernels.intervals import Intervals, bounds
+from constructive.kernels.invariance import Guarded, invariance
 from constructive.kernels.merging import Merge, merges
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
@@ -37,6 +38,7 @@ __all__ = [
     "TAKES",
     "Backward",
     "Gathered",
+    "Guarded",
     "Intervals",
     "KernelError",
     "Latent",
@@ -52,6 +54,7 @@ __all__ = [
     "check",
     "diagnose",
     "examine",
+    "invariance",
     "merges",
     "packed_four_bits",
     "packed_mask",

@@ -628,7 +628,9 @@ class Latent:
     scale: float
 
     @classmethod
-    def of(cls, problem: Problem, *, library: str = "numpy", device: str = "cpu") -> "Latent":
+    def of(
+        cls, problem: Problem, *, filled: bool = True, library: str = "numpy", device: str = "cpu"
+    ) -> "Latent":
         """Return a problem with one KV head as one with values inside keys.
 
         Values have two equal halves. Where each query reads one key, queries have opposite numbers
@@ -638,6 +640,8 @@ class Latent:
         Args:
             problem: one of a spec such as `Spec(heads=(128, 1), head_dim=64, value_dim=512,
                 scale=192**-0.5)`
+            filled: whether queries may have such numbers; False where log-sum-exps are compared and
+                queries are scaled in float32 before the products
             library: "numpy", "torch" or "jax"
             device: of torch and jax
 
@@ -666,7 +670,7 @@ class Latent:
         total = float(half.max()) * size * spec.d_v
         # Of larger sums in float32 a logit may be off by more than Proposition 25 (c) has room for.
         fits = total * spec.factor <= _MOST_OF_SUMS and total <= spec.inputs.largest
-        if _is_alone(real) and fits:
+        if filled and fits and _is_alone(real):
             random = np.random.default_rng((spec.seed, 81))
             signs = random.choice([-size, size], (*q.shape[:3], spec.d_v // 2))
             signs = signs * (problem.q != 0.0).any(-1, keepdims=True)

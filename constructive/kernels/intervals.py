@@ -85,6 +85,7 @@ class Intervals:
             AssertionError: if not; it says where, and what was proved
             DataError: for another shape
         """
+        __tracebackhide__ = True
         wrong = self.outside(out)
         if not wrong.any():
             return

@@ -111,7 +111,7 @@ Candidate = tuple[int, ...]  # Vectors whose images are dependent, k of them
 Inverses = Callable[[Array], Array]
 
 
-class UndecidedError(Exception):
+class CollidingImagesError(Exception):
     """Images of independent vectors were dependent in all random maps."""
 
 
@@ -148,7 +148,7 @@ def enumerated_dependency(vectors: Array, size: int, rng: np.random.Generator) -
                 return found
         if not undecided:
             return None
-    raise UndecidedError
+    raise CollidingImagesError
 
 
 def _collisions(images: Array, size: int, prime: int) -> Iterator[Candidate | None]:
@@ -551,7 +551,7 @@ def _of_block(
             break
         try:
             found = enumerated_dependency(vectors, lower + 1, rng)
-        except UndecidedError:
+        except CollidingImagesError:
             break
         if found is not None:
             return KruskalRank(lower, argument, found, None, count, width)

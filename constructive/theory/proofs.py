@@ -45,7 +45,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckedStatement:
     """What running a statement gave: how many instances of each kind hold, and what failed."""
 
     page: str
@@ -127,7 +127,7 @@ def sections(page: Path) -> list[Section]:
     return [Section(text.partition("\n")[0].strip(), text) for text in texts]
 
 
-def run(page: Path) -> Iterator[Outcome]:
+def run(page: Path) -> Iterator[CheckedStatement]:
     """Run the checks of a page, section after section; the sections share their names."""
     require("sympy", extra="proofs", purpose="checking the proofs")
     names: dict[str, Any] = {}
@@ -137,12 +137,14 @@ def run(page: Path) -> Iterator[Outcome]:
         failed = _run_examples(section, page, names, report.write)
         if section.proved or failed or ledger.counts:
             failure = report.getvalue() if failed else ""
-            yield Outcome(page.stem, section.title, section.proved, dict(ledger.counts), failure)
+            yield CheckedStatement(
+                page.stem, section.title, section.proved, dict(ledger.counts), failure
+            )
 
 
-def prove(chosen: Sequence[Path] | None = None) -> list[Outcome]:
+def prove(chosen: Sequence[Path] | None = None) -> list[CheckedStatement]:
     """Run all pages, or some."""
-    outcomes: list[Outcome] = []
+    outcomes: list[CheckedStatement] = []
     every = pages() if chosen is None else list(chosen)
     for number, page in enumerate(every):
         report(page.stem, number, len(every))
@@ -150,7 +152,7 @@ def prove(chosen: Sequence[Path] | None = None) -> list[Outcome]:
     return outcomes
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[CheckedStatement]) -> str:
     """Write a table of statements: proved on paper, checked how, on how many instances."""
     words = "statement", "proved on paper", "checked"
     rows = tables.new_table(*words, "instances", "", left=(*words, ""))

@@ -59,7 +59,7 @@ class Regrouping(Rebuilt):
 
 
 @dataclass(frozen=True)
-class Flat:
+class Subspace:
     """A subspace spanned by queries, and all queries in it."""
 
     dimension: int
@@ -67,7 +67,7 @@ class Flat:
     dependency: Dependency | None
 
     @classmethod
-    def of(cls, queries: Array, dependency: Dependency | None) -> "Flat":
+    def of(cls, queries: Array, dependency: Dependency | None) -> "Subspace":
         """Return the span of a dependency's queries (T, d), or all of the space without one."""
         if dependency is None:  # no room was left, for no other reason
             return cls(queries.shape[1], (), None)
@@ -93,7 +93,7 @@ def _zero_or_parallel(queries: Array, rng: np.random.Generator) -> Dependency | 
         return kruskal.enumerated_dependency(queries, 1, rng) or kruskal.enumerated_dependency(
             queries, 2, rng
         )
-    except kruskal.UndecidedError:
+    except kruskal.CollidingImagesError:
         return None
 
 
@@ -134,7 +134,7 @@ class GroupSearch(ABC):
         queries = self.dataset.queries
         obstacle = _zero_or_parallel(queries, self.rng)
         if obstacle is not None:
-            return Flat.of(queries, obstacle).refutation(self.even)
+            return Subspace.of(queries, obstacle).refutation(self.even)
         for number in range(self.passes):
             report("regroup", number, self.passes)
             found = self.attempt(number)
@@ -149,7 +149,7 @@ class GroupSearch(ABC):
             return None
         return Regrouping(Verdict.PROVED, order, groups, detail)
 
-    def refuted(self, flats: Iterable[Flat]) -> Regrouping | None:
+    def refuted(self, flats: Iterable[Subspace]) -> Regrouping | None:
         """Return the refutation by the first subspace with more queries than groups can hold."""
         crowded = (flat for flat in flats if len(flat.members) > flat.held_by(self.num_heads))
         return next((flat.refutation(self.even) for flat in crowded), None)
@@ -211,14 +211,14 @@ class EvenGroups(GroupSearch):
         if not stuck:
             order = np.concatenate([np.array(g, dtype=np.int64) for g in filling.members])
             return self.proved(self.even, order, f"found in pass {number + 1}")
-        flats = [Flat.of(queries, filling.obstacle(example)) for example in stuck]
+        flats = [Subspace.of(queries, filling.obstacle(example)) for example in stuck]
         self._queue = _troublesome_first(self._queue, stuck, flats, self.rng)
         self.dependency = flats[0].dependency
         return self.refuted(flats)
 
 
 def _troublesome_first(
-    queue: list[int], stuck: list[int], flats: list[Flat], rng: np.random.Generator
+    queue: list[int], stuck: list[int], flats: list[Subspace], rng: np.random.Generator
 ) -> list[int]:
     """Return the examples that found no place, and those in their way, before all others."""
     first = sorted({*stuck, *(member for flat in flats for member in flat.members)})
@@ -347,7 +347,7 @@ class WideGroups(GroupSearch):
 
     def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
         super().__init__(dataset, num_heads, rng)
-        self._flats: list[Flat] = []
+        self._flats: list[Subspace] = []
 
     @staticmethod
     def size(dataset: Dataset) -> int:
@@ -395,7 +395,7 @@ class WideGroups(GroupSearch):
         return Regrouping(Verdict.REFUTED, None, self.even, detail, None, members)
 
 
-def _queue(dataset: Dataset, flats: list[Flat], rng: np.random.Generator) -> Integers:
+def _queue(dataset: Dataset, flats: list[Subspace], rng: np.random.Generator) -> Integers:
     """The order in which examples are dealt out: by subspaces of queries, then by contexts."""
     total = dataset.num_examples
     contexts = context_of_each(dataset).reshape(total, -1)
@@ -551,7 +551,7 @@ class _Sharing:
             left.remove(free[0])
         return sorted(order, key=lambda h: not len(self.members[h]))
 
-    def flats(self, queries: Array) -> list[Flat]:
+    def flats(self, queries: Array) -> list[Subspace]:
         """Return a few subspaces with more queries than groups allow."""
         heads = self.rng.permutation(len(self.members))[:_BLAMED].tolist()
         suspects = [(self.members[head], x) for x in self.loose[-1:] for head in heads]
@@ -565,7 +565,7 @@ class _Sharing:
             members, example = suspects[index]
             dependency = dyadic.dependency(queries, [*members.tolist(), example])
             if dependency is not None:
-                found.append(Flat.of(queries, dependency))
+                found.append(Subspace.of(queries, dependency))
         return found
 
 

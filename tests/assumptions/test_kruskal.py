@@ -262,7 +262,7 @@ def test_triples_of_thousands_are_enumerated():
 def test_images_which_always_collide_are_undecided(monkeypatch):
     """Where random maps never separate independent vectors nothing is said of them."""
     monkeypatch.setattr(kruskal, "_collisions", lambda *_: iter([None]))
-    with pytest.raises(kruskal.UndecidedError):
+    with pytest.raises(kruskal.CollidingImagesError):
         kruskal.enumerated_dependency(np.eye(3), 2, np.random.default_rng(0))
     known = kruskal_rank(np.vstack([np.eye(3), np.ones(3)]), search_budget=0)
     assert known.lower <= 1

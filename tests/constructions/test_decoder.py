@@ -27,7 +27,6 @@ from constructive import (
 )
 from constructive.exact.float_model import FLOAT32, rounded
 from constructive.layers.margins import exact_tokens, recital
-from constructive.support.progress import progress_to
 
 WIDTH = 64
 
@@ -69,26 +68,6 @@ def test_a_window_which_does_not_tell_texts_apart():
     assert_recites(build_decoder(text, width=WIDTH, window=3), text)
     with pytest.raises(DataError, match="text 0 goes on with 6 after token 2, and text 1 with 7"):
         build_decoder(text, width=WIDTH, window=2)
-
-
-def test_steps_are_reported():
-    steps = []
-    with progress_to(lambda *step: steps.append(step)):
-        build_decoder(Text.words(CAT), width=WIDTH)
-    assert [step for step, _, _ in steps] == ["attend", "solve", "bound the rounding"]
-    assert all(0 <= done <= total for _, done, total in steps)
-
-
-def test_weights_are_those_of_the_theory():
-    text = Text.words(CAT)
-    decoder = build_decoder(text, width=WIDTH, num_heads=2)
-    tokens = np.unique(decoder.embedding), np.unique(decoder.positions)
-    assert [t.tolist() for t in tokens] == [[-0.5, 0.5]] * 2
-    keys = decoder.layer.key_weights
-    assert (keys == keys[0, 0, 0] * np.eye(WIDTH)).all()
-    assert np.frexp(keys[0, 0, 0])[0] == 0.5
-    assert decoder.num_parameters == sum(array.size for array in decoder.tensors.values())
-    assert decoder.end == len(text.vocabulary) == 10
 
 
 # --- refusals
@@ -223,20 +202,6 @@ def test_a_layer_without_a_skip_connection(cat):
     bare = dataclasses.replace(layer, readout_weights=readout, skip=False)
     with pytest.raises(ParameterError, match="no skip connection"):
         dataclasses.replace(cat[0], layer=bare)
-
-
-def test_what_it_says_of_itself(cat):
-    decoder, _ = cat
-    assert repr(decoder) == "Decoder(24 positions, V=10 words, H=1, d=64, d_h=64, float32)"
-    for words in (
-        "smallest margin",
-        "unembedding",
-        "11 x 64",
-        "effective readout of x and 1 heads",
-    ):
-        assert words in str(decoder)
-        assert words in decoder._repr_html_()
-    assert "window 3" in repr(build_decoder(Text.of([1, 2]), width=WIDTH, window=3))
 
 
 # --- storage and files

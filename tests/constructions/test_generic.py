@@ -14,7 +14,6 @@ from constructive import (
     certify,
     check,
     exact_capacity,
-    explain,
     generators,
 )
 
@@ -123,15 +122,6 @@ def test_tokens_which_are_all_equal_hold_d():
     with pytest.raises(CapacityError, match="these contexts allow 4 at most") as caught:
         build(data, 3)
     assert caught.value.suggestion == "other contexts: no number of heads can memorize these"
-
-
-def test_it_is_explained():
-    data = generators.uniform(num_examples=1280, context_size=32, width=64)
-    found = explain(data, num_heads=20, construction="generic")
-    assert found.plan.capacity == 1280
-    shared = generators.shared_context(num_examples=7, context_size=3, width=5)
-    assert explain(shared, num_heads=3, construction="generic").plan.capacity == 7
-    assert "num_heads=3" in str(explain(shared, num_heads=2, construction="generic").chosen.refusal)
 
 
 def test_a_rank_which_only_floats_see_is_refused():

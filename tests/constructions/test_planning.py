@@ -10,7 +10,6 @@ from constructive import (
     build_memorizer,
     explain,
     generators,
-    paired_capacity,
 )
 from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS
 
@@ -62,12 +61,6 @@ def test_what_no_theorem_of_groups_holds_random_heads_do():
         _ = found.plan
     assert caught.value.suggestion == "num_heads=4"
     assert "too many" in str(found)
-
-
-def test_the_capacity_of_pairs():
-    assert [paired_capacity(heads, 5) for heads in (1, 2, 3, 4)] == [0, 5, 5, 9]
-    with pytest.raises(ParameterError, match="num_heads=0"):
-        paired_capacity(0, 5)
 
 
 def test_arguments_which_make_no_sense():

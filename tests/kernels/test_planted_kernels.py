@@ -301,6 +301,10 @@ BUGS = {
         {"cases": ["random"]}, "key to be read + 9",
         {"value_place": lambda s, j: (s.b, s.h // s.group, np.minimum(j + 9, 69))},
     ),
+    "keys, one of each 13": (
+        {"cases": ["uniform"]}, "lack keys that they should read",
+        {"seen": lambda s, j: s.problem.visible[..., j] & (j % 13 != 12)},
+    ),
     # scores
     "logits, transposed": (
         TWO, "logits are transposed",

@@ -6,7 +6,6 @@ from math import prod
 
 import numpy as np
 import pytest
-from dense import dense
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,7 @@ from constructive.sequences import dictionary
 from constructive.sequences.bounds import dictionary_bound
 from constructive.sequences.constructions import products, separating_weights
 from constructive.sequences.dictionary import RAMP, SATURATING
-from constructive.sequences.network import Affine, Program, Step, bits
+from constructive.sequences.network import Affine, Program, Step
 
 KINDS = [RAMP, SATURATING]
 COMPARISONS = st.sampled_from(KINDS)
@@ -76,15 +75,6 @@ def test_what_a_dictionary_costs(comparison):
         assert network.width <= 5
 
 
-@settings(max_examples=12)
-@given(tables(), COMPARISONS, st.data())
-def test_flint_agrees(table, comparison, data):
-    entries, domain = table
-    network = dictionary.program(entries, domain, comparison=comparison).network()
-    z = data.draw(st.integers(0, domain - 1))
-    assert dense(network, [z]) == [entries.get(z, 0)]
-
-
 @settings(max_examples=30)
 @given(st.integers(1, 50), st.integers(1, 400), COMPARISONS)
 def test_remainders(modulus, below, comparison):
@@ -136,18 +126,6 @@ def test_fractions_are_exact():
     found = program.network()(inputs)[0].tolist()
     assert found == [7 * (x + Fraction(3, 7)) for x in (1, Fraction(1, 2), 10**30)]
     assert type(found[0]) is int
-
-
-def test_counting():
-    network = dictionary.program({2: 7, 3: 1, 11: 4}, domain=16).network()
-    rows = [row for layer in network.layers for row in zip(layer.values, layer.biases, strict=True)]
-    assert network.nonzero_parameters == sum(len(v) + (b != 0) for v, b in rows)
-    assert network.total_parameters == sum(
-        len(layer.biases) * (layer.width + 1) for layer in network.layers
-    )
-    assert network.depth == (len(network.layers) - 2) // 2
-    lengths = [bits(x) for layer in network.layers for x in layer.numbers()]
-    assert (network.largest_bits, network.total_bits) == (max(lengths), sum(lengths))
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """Data, errors and outputs of sequence memorizers, whatever their construction."""
 
 import dataclasses
-import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from constructive import (
     DataError,
@@ -194,24 +191,6 @@ def test_parameters_grow_as_the_square_root(name):
     assert 0.4 < exponent < 0.62
 
 
-@given(
-    st.integers(1, 3000), st.integers(2, 40), st.integers(1, 10**6), st.integers(1, 99), st.data()
-)
-def test_the_fewest_weights_are_those_of_the_inequality(keys, classes, positions, width, data):
-    """Below them it fails in real arithmetic, too; with a few more it does not."""
-    places = keys + positions
-
-    def reached(weights):  # Proposition 14.7
-        factor = 8 * math.e * weights * places * classes
-        patterns = 4 * weights * math.log2(2 * (weights + width))
-        return patterns + (weights // 2 + 1) * weights * math.log2(factor)
-
-    fewest = fewest_weights(keys=keys, classes=classes, places=places, width=width)
-    fewer = data.draw(st.integers(1, max(1, fewest - 1)))
-    assert fewest == 1 or reached(fewer) < keys * math.log2(classes)
-    assert reached(2 * fewest) >= keys * math.log2(classes)
-
-
 @pytest.mark.parametrize("construction", CONSTRUCTIONS)
 @pytest.mark.parametrize("task", ["next", "seq2seq"])
 def test_no_network_for_labels_drawn_at_random_has_fewer_weights(construction, task):
@@ -224,10 +203,6 @@ def test_no_network_for_labels_drawn_at_random_has_fewer_weights(construction, t
     assert 1 < needed <= memorizer.nonzero_parameters
     layers = memorizer.embedding.depth + memorizer.classifier.depth
     assert 2 * layers <= memorizer.nonzero_parameters
-
-
-def test_one_label_needs_no_weights():
-    assert fewest_weights(keys=9, classes=1, places=9, width=2) == 0
 
 
 def test_sums_off_the_data_do_not_overflow():

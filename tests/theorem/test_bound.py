@@ -14,7 +14,6 @@ from constructive import (
     saturated_capacity,
 )
 from constructive.strategies import memorizable
-from constructive.support.progress import progress_to
 
 PRECISE = 1e-8
 """Relative error on small integer data; measured values are below 1e-11."""
@@ -143,12 +142,6 @@ def test_logit_matrix_has_rank_at_most_the_head_dimension(head_dim, construction
         assert np.linalg.matrix_rank(key @ query.T) <= expected
 
 
-def test_auto_takes_saturated_heads_while_they_hold_the_examples():
-    data = generators.uniform(num_examples=9, context_size=4, width=6)
-    assert build_memorizer(data, num_heads=4, head_dim=3).record.construction == "saturated"
-    assert build_memorizer(data, num_heads=3, head_dim=3).record.construction == "rank_one"
-
-
 @pytest.mark.parametrize(
     ("tokens", "width", "num_heads", "head_dim", "count"),
     [
@@ -199,15 +192,3 @@ def test_the_scale_of_tokens_and_queries_does_not_matter(exponent):
         for construction in ("saturated", "rank_one"):
             memorizer = build_memorizer(scaled, num_heads=6, construction=construction)
             assert memorizer.max_error(scaled) < 1e-9
-
-
-def test_progress_is_reported_step_by_step():
-    seen = []
-    data = generators.uniform(num_examples=40, context_size=6, width=9)
-    with progress_to(lambda *report: seen.append(report)):
-        build_memorizer(data, num_heads=8)
-    assert seen == [
-        ("build heads", 0, 8),
-        ("evaluate heads", 40, 40),
-        ("solve for the readout", 0, 1),
-    ]

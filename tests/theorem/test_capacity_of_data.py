@@ -146,12 +146,3 @@ def test_nonzero_counts_are_those_of_built_weights(construction, total, heads, h
     assert counted == nonzero_parameter_count(
         num_examples=total, plan=chosen, width=5, target_dim=2
     ) + heads * (3 - 2)  # W_O copies unused value columns, too
-
-
-def test_tables():
-    sizes = {"num_examples": 621, "context_size": 32, "width": 64}
-    lines = capacity_table(**sizes).splitlines()
-    assert "3,861" in lines[3]
-    assert capacity_table(num_examples=1, context_size=1, width=1).splitlines()[-1].split()[:3] == [
-        "1", "2", "1",
-    ]  # fmt: skip

@@ -93,18 +93,6 @@ def test_spans_are_those_of_the_floats_as_they_are(tiny):
     assert spans_of(nearly).tokens == spans_of(nearly).differences == 1
 
 
-def test_generic_contexts_hold_h_d():
-    rng = np.random.default_rng(0)
-    for heads, size, width in ((3, 2, 5), (2, 7, 4), (1, 2, 3)):
-        contexts = rng.standard_normal((heads * width + 3, size, width))
-        found = capacity_of(contexts, heads)
-        assert (found.lower, found.upper) == (heads * width,) * 2
-        assert len(found.blamed) == len(contexts)
-        constant = np.concatenate([contexts, np.ones((*contexts.shape[:2], 1))], axis=2)
-        found = capacity_of(constant, heads)
-        assert found.lower == found.upper == min(len(contexts), heads * width + 1)
-
-
 def test_some_examples_are_to_blame_and_others_are_not():
     rng = np.random.default_rng(1)
     shared = np.repeat(rng.standard_normal((1, 3, 8)), 9, axis=0)  # H(n - 1) + 1 = 5 of them

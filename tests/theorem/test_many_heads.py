@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from constructive import (
     Dataset,
@@ -13,7 +12,6 @@ from constructive import (
     build_decoder,
     build_memorizer,
     check,
-    cli,
     exact_capacity,
     generators,
     upper_bound_certificate,
@@ -86,23 +84,6 @@ def test_more_heads_than_examples_change_nothing(seed):
     found = [context_capacity(data, heads, np.random.default_rng(0)) for heads in (6, 7, 30, 10**9)]
     assert len({(each.lower, each.upper) for each in found}) == 1
     assert all(each.exact for each in found)
-
-
-@pytest.mark.parametrize("heads", [10**6, 10**12, 10**25])
-def test_commands_say_so(tmp_path, heads):
-    OWN.save(tmp_path / "d.npz")
-    data = str(tmp_path / "d.npz")
-    for name, *more in (
-        ("build", "-o", str(tmp_path / "m.safetensors")),
-        ("exact-capacity", "--head-dim", "64"),
-        ("regroup", "-o", str(tmp_path / "r.npz")),
-        ("assumptions",),
-    ):
-        done = CliRunner().invoke(cli.app, [name, data, "--heads", str(heads), *more])
-        assert isinstance(done.exception, ParameterError), (name, done.exception, done.output)
-    output = ["-o", str(tmp_path / "u.json")]
-    done = CliRunner().invoke(cli.app, ["upper-bound", data, "--heads", str(heads), *output])
-    assert "UNDECIDED" in done.output
 
 
 @pytest.mark.parametrize("many", [10**9, 10**12, 10**25, 10**400])

@@ -66,7 +66,6 @@ from constructive.certificates.claims.pairs import (
     Scan,
     Terms,
     Tokens,
-    UndecidedError,
     evaluate,
 )
 from constructive.data.dataset import Dataset
@@ -78,6 +77,7 @@ from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.theory.grouping import UndecidedError
 
 _ROUNDS = 500  # Steps of an iteration for w
 

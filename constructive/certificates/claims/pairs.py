@@ -25,6 +25,7 @@ from constructive.layers.record import floats_of
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, row_chunks
 from constructive.support.parallel import Place, arrays_at, ordered_map, shared
 from constructive.support.progress import report
+from constructive.theory.grouping import UndecidedError
 
 # Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.
 MARGIN = 41.0
@@ -34,10 +35,6 @@ TAIL = 4.3e-18  # More than exp(-40)
 
 _LARGEST_HEAD = 2.0**50
 _WIDEST = 1024  # Entries of tokens up to which a checker has exact products
-
-
-class UndecidedError(Exception):
-    """Why nothing was proved."""
 
 
 @dataclass(frozen=True, eq=False)

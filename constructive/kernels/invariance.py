@@ -1,0 +1,262 @@
+"""The same row has the same bits, whatever is computed beside it; and nothing else is written.
+
+On problems that is no claim but a consequence (Corollary 26 in proofs/19-kernels.md).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from constructive.kernels.memory import converted
+from constructive.kernels.problem import Problem
+from constructive.kernels.spec import as_float64, numpy_dtype
+from constructive.support.arguments import require_known
+from constructive.support.arrays import Array
+from constructive.support.errors import require
+
+Given = dict[str, npt.NDArray[Any]]  # q, k, v and mask
+Rows = Callable[[Any], Any]  # which rows of the first output another one has to equal
+_TIMES = 3  # How often a kernel is called again
+_MOST_KEYS = 80  # Hidden keys that are added
+_EXACT = 2.0**-40  # Slack of log-sum-exps that are known bit for bit
+
+
+def _again(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    del random
+    return given, lambda x: x
+
+
+def _order(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    count = len(given["q"])
+    order = np.roll(np.arange(count), int(random.integers(1, max(2, count))))  # none stays
+    return {n: x[order] for n, x in given.items()}, lambda x: x[order]
+
+
+def _alone(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    own = slice(first := int(random.integers(len(given["q"]))), first + 1)
+    return {n: x[own] for n, x in given.items()}, lambda x: x[own]
+
+
+def _batch(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    del random
+
+    def twice(x: Any) -> Any:  # noqa: ANN401 - an array of any numbers
+        return np.concatenate([x, x[::-1]])
+
+    return {n: twice(x) for n, x in given.items()}, twice
+
+
+def _head(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    kv = given["k"].shape[1]
+    group, own = given["q"].shape[1] // kv, int(random.integers(kv))
+    heads, alone = slice(own * group, (own + 1) * group), slice(own, own + 1)
+    cut = {"q": heads, "k": alone, "v": alone, "mask": heads}
+    return {n: x[:, cut[n]] for n, x in given.items()}, lambda x: x[:, heads]
+
+
+def _query(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    own = slice(first := int(random.integers(given["q"].shape[2])), first + 1)
+    return given | {n: given[n][:, :, own] for n in ("q", "mask")}, lambda x: x[:, :, own]
+
+
+def _queries(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    del random
+
+    def more(x: Any) -> Any:  # noqa: ANN401 - likewise
+        return np.concatenate([x, x[:, :, ::-1]], axis=2)
+
+    return given | {n: more(given[n]) for n in ("q", "mask")}, more
+
+
+def _keys(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+    extra = int(random.integers(1, _MOST_KEYS))
+    behind = [(0, 0), (0, 0), (0, extra), (0, 0)]
+    found = given | {n: np.pad(given[n], behind, constant_values=3.0) for n in "kv"}
+    found["mask"] = np.pad(given["mask"], [(0, 0)] * 3 + [(0, extra)])
+    return found, lambda x: x
+
+
+# What is changed beside a row.
+CLAIMS: dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]] = {
+    "again": _again,
+    "order": _order,  # of sequences
+    "alone": _alone,  # one sequence
+    "batch": _batch,  # of twice the size
+    "head": _head,  # one KV head alone
+    "query": _query,  # one query alone
+    "queries": _queries,  # twice as many
+    "keys": _keys,  # hidden ones behind
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Rows that have other bits beside other things.
+
+    Attributes:
+        claim: what was changed, a key of `CLAIMS`
+        rows: how many rows differ
+        first: the first of them in the changed output: sequence, head, query
+    """
+
+    claim: str
+    rows: int
+    first: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.claim}: {self.rows} rows have other bits, the first one {self.first}"
+
+
+def invariance(
+    kernel: Callable[..., Any], problem: Problem, *, claims: Iterable[str] | None = None,
+    library: str = "numpy", device: str = "cpu",
+) -> tuple[Difference, ...]:  # fmt: skip
+    """Return where a kernel returns other bits for the same row.
+
+    Without `claims` the kernel gets the inputs of the problem, and rows are compared whose output
+    is known bit for bit: every kernel of the model passes. With claims it gets random inputs of the
+    same shapes, and all rows are compared.
+
+    Args:
+        kernel: called with q, k, v and a boolean mask (B, H, T_q, T_k), all in the layout BHTd;
+            returns the output, or the output and log-sum-exps
+        problem: shapes, masks and scale (which the kernel has to know)
+        claims: what the kernel claims not to depend on, on any inputs: keys of `CLAIMS`
+        library: of the tensors: "numpy", "torch" or "jax"
+        device: of torch and jax
+
+    Raises:
+        ParameterError: if there is no such claim
+
+    Example:
+        >>> from constructive.kernels.spec import Spec
+        >>> def kernel(q, k, v, mask):
+        ...     weights = np.exp(q @ k.swapaxes(-1, -2) / 8) * mask
+        ...     return weights / weights.sum(-1, keepdims=True) @ v
+        >>> invariance(kernel, Problem.build(Spec(queries=3, keys=9), "random"))
+        ()
+        >>> broken = lambda q, k, v, mask: kernel(q, k, v, mask) * len(q)
+        >>> print(*invariance(broken, Problem.build(Spec(queries=3, keys=9), "random")))
+        batch: 12 rows have other bits, the first one (0, 0, 0)
+    """
+    chosen = tuple(CLAIMS) if claims is None else tuple(claims)
+    for claim in chosen:
+        require_known("claim", claim, CLAIMS)
+    spec, random = problem.spec, np.random.default_rng((problem.spec.seed, 29))
+    shape = (spec.batch, spec.heads[0], spec.queries)
+    given: Given = {"q": problem.q, "k": problem.k, "v": problem.v}
+    if claims is not None:
+        given = {name: random.standard_normal(array.shape) for name, array in given.items()}
+    given["mask"] = np.ascontiguousarray(np.broadcast_to(problem.visible, (*shape, spec.keys)))
+    compared = _compared(problem, exact=claims is None)
+
+    def outputs(inputs: Given) -> list[Array]:
+        dtypes = {"mask": "bool"}
+        arrays = (
+            converted(array, library, device, dtypes.get(name, spec.dtype))
+            for name, array in inputs.items()
+        )
+        found = kernel(*arrays)
+        return [as_float64(x) for x in (found if isinstance(found, tuple) else (found,))]
+
+    first, found = outputs(given), []
+    for claim in chosen:
+        if claim == "head" and (problem.sinks is not None or problem.slopes is not None):
+            continue  # which the kernel has for all heads
+        for _ in range(_TIMES if claim == "again" else 1):
+            inputs, rows = CLAIMS[claim](given, random)
+            wrong = np.zeros(inputs["q"].shape[:3], dtype=np.bool_)
+            for one, other, these in zip(first, outputs(inputs), compared, strict=False):
+                same = (rows(one) == other) | (np.isnan(rows(one)) & np.isnan(other))
+                wrong |= rows(these) & ~same.reshape(*wrong.shape, -1).all(-1)
+            if wrong.any():
+                at = tuple(int(index) for index in np.argwhere(wrong)[0])
+                found.append(Difference(claim, int(wrong.sum()), at))
+    return tuple(found)
+
+
+def _compared(problem: Problem, *, exact: bool) -> tuple[npt.NDArray[np.bool_], ...]:
+    """Return which rows of outputs are compared, and of log-sum-exps."""
+    answer = problem.answer
+    if not exact:
+        rows = np.broadcast_to(problem.spec.rows()[:, None], answer.checked.shape)
+        return rows, rows
+    known = answer.checked & (answer.slack == 0.0).all(-1)
+    return known, answer.checked & (problem.lse.slack < _EXACT)
+
+
+# -0 and a signalling NaN of each format: adding 0 changes the bits of these alone.
+_CANARIES: dict[str, npt.NDArray[Any]] = {
+    "float32": np.array([0x80000000, 0x7FA0DEAD], np.uint32),
+    "float16": np.array([0x8000, 0x7D5A], np.uint16),
+    "bfloat16": np.array([0x8000, 0x7FA5], np.uint16),
+}
+
+
+class Guarded:
+    """An output inside a larger array whose other numbers no kernel may write.
+
+    Attributes:
+        array: the output that a kernel is to write, an array or a tensor
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], *, dtype: str = "float32", library: str = "numpy",
+        device: str = "cpu", around: int = 1024,
+    ) -> None:  # fmt: skip
+        """Make an array of canaries.
+
+        Args:
+            shape: of the output
+            dtype: "float32", "float16" or "bfloat16"
+            library: "numpy" or "torch"
+            device: of torch
+            around: numbers before and behind the output
+
+        Example:
+            >>> guarded = Guarded((2, 3))
+            >>> guarded.array[:] = 1.0
+            >>> guarded.outside, guarded.unwritten
+            ((), ())
+            >>> guarded.array.base[guarded.around - 2] += 0.0  # as an index -1 does
+            >>> guarded.outside
+            (-2,)
+        """
+        require_known("dtype", dtype, _CANARIES)
+        require_known("library", library, ("numpy", "torch"))
+        self.around, self.size = around, int(np.prod(shape))
+        self._fresh = np.resize(_CANARIES[dtype], self.size + 2 * around)
+        if library == "numpy":
+            whole: Any = self._fresh.view(numpy_dtype(dtype)).copy()
+        else:
+            torch = require("torch", extra="torch", purpose="tensors of torch")
+            signed = self._fresh.view(f"int{8 * self._fresh.itemsize}").copy()
+            whole = torch.from_numpy(signed).to(device).view(getattr(torch, dtype))
+        self._whole = whole
+        self.array = whole[around : around + self.size].reshape(shape)
+
+    def _changed(self) -> npt.NDArray[np.bool_]:
+        whole, bits = self._whole, self._fresh.dtype
+        if not isinstance(whole, np.ndarray):
+            import torch  # noqa: PLC0415 - an extra
+
+            kinds = {2: torch.int16, 4: torch.int32}
+            whole = whole.view(kinds[bits.itemsize]).cpu().numpy()
+        return np.asarray(whole.view(bits) != self._fresh)
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """Where something was written outside: numbers from the start of the output on."""
+        at = np.flatnonzero(self._changed()) - self.around
+        return tuple(int(i) for i in at if not 0 <= i < self.size)
+
+    @property
+    def unwritten(self) -> tuple[int, ...]:
+        """Where the output was not written; every other number can be told."""
+        left = ~self._changed()[self.around : self.around + self.size]
+        # A kernel may write -0, but no signalling NaN.
+        odd = self._fresh[self.around : self.around + self.size] == self._fresh[1]
+        return tuple(int(i) for i in np.flatnonzero(left & odd))

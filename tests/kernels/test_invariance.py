@@ -1,0 +1,108 @@
+"""The same row has the same bits; nothing is written outside an output."""
+
+import numpy as np
+import pytest
+from encoded_kernels import VARIANTS, attend, random_spec
+
+from constructive.kernels import CASES, Guarded, Problem, Spec, invariance
+from constructive.kernels.masks import Boolean, Causal
+from constructive.kernels.problem import attempt
+from constructive.support.errors import ParameterError
+
+SPEC = Spec(batch=3, heads=(4, 2), queries=9, keys=40, masks=(Boolean(seed=1),))
+
+
+def of(problem, how=None, *, splits=lambda _q: 1):
+    """A kernel of q, k, v and mask; the number of splits may depend on the batch."""
+
+    def kernel(q, k, v, mask):
+        block = -(-k.shape[2] // splits(q))
+        return attend(q, k, v, problem, visible=mask, **(how or {"block": block}))
+
+    return kernel
+
+
+def racing(problem):
+    calls = []
+
+    def kernel(q, k, v, mask):
+        out = np.array(of(problem)(q, k, v, mask))
+        calls.append(1)
+        out[0, 0, -1] *= 2.0 if len(calls) % 3 == 0 else 1.0
+        return out
+
+    return kernel
+
+
+def test_right_kernels_pass_on_problems():
+    ran = 0
+    for seed in range(40):
+        problem = attempt(
+            random_spec(seed, sink=False, soft_cap=None), list(CASES)[seed % len(CASES)]
+        )
+        if isinstance(problem, Problem):
+            assert not invariance(of(problem, VARIANTS[seed % 6]), problem)
+            ran += 1
+    assert ran >= 20
+
+
+def test_kernels_that_depend_on_the_batch():
+    problem = Problem.build(SPEC, "random")
+    kernel = of(problem, splits=lambda q: 8 // len(q))
+    assert not invariance(kernel, problem)  # an admissible kernel
+    found = invariance(kernel, problem, claims=("again", "alone", "batch"))
+    assert {difference.claim for difference in found} == {"alone", "batch"}
+    assert "rows have other bits" in str(found[0])
+    assert not invariance(of(problem), problem, claims=("again", "order", "alone", "batch"))
+
+
+def test_races_and_reads_across_the_batch():
+    problem = Problem.build(SPEC, "random")
+    assert invariance(racing(problem), problem)[0].claim == "again"
+    wrong = of(problem)
+    found = invariance(lambda q, k, v, mask: wrong(q, k, v, mask[:1] | (mask & False)), problem)
+    assert "order" in {difference.claim for difference in found}
+    with pytest.raises(ParameterError, match="claim"):
+        invariance(wrong, problem, claims=("speed",))
+
+
+def test_log_sum_exps_and_torch():
+    torch = pytest.importorskip("torch")
+    problem = Problem.build(Spec(queries=9, keys=9, masks=(Causal(),)), "random")
+
+    def kernel(q, k, v, mask, base=0.0):
+        logits = (q @ k.mT / 8).masked_fill(~mask, -torch.inf)
+        lse = torch.logsumexp(logits, -1)
+        return torch.softmax(logits, -1) @ v, lse + base * len(q)
+
+    assert not invariance(kernel, problem, library="torch")
+    found = invariance(lambda *x: kernel(*x, base=1.0), problem, library="torch")
+    assert {difference.claim for difference in found} == {"batch"}
+
+
+def nothing(_flat, _size):
+    pass
+
+
+def index_minus_one(flat, _size):
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        flat[:16] += 0.0
+
+
+def overrun(flat, size):
+    flat[16 + size : 32 + size] = 1.0
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_guards(library, dtype):
+    for write in (nothing, index_minus_one, overrun):
+        guarded = Guarded((2, 3, 40, 16), dtype=dtype, library=library, around=64)
+        guarded.array[:] = 1.0
+        write(guarded._whole[64 - 16 :], guarded.size)
+        assert bool(guarded.outside) == (write is not nothing)
+        assert not guarded.unwritten
+    guarded = Guarded((2, 3, 40, 16), dtype=dtype, library=library)
+    guarded.array[:, :, :30] = -0.0
+    assert len(guarded.unwritten) == 2 * 3 * 10 * 16 // 2
+    assert not guarded.outside
