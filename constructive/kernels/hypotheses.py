@@ -8,7 +8,6 @@ from constructive.exact.float_model import power
 from constructive.kernels.answer import (
     EXP0_ERROR,
     EXP_ERROR,
-    LOGIT_ERROR,
     TANH_ERROR,
     Answer,
     averaged,
@@ -20,7 +19,7 @@ from constructive.kernels.answer import (
     products,
     tail_of_cap,
 )
-from constructive.kernels.cases import GAP, MOST_DIGITS, Draft
+from constructive.kernels.cases import GAP, LOGIT_ERROR, MOST_DIGITS, Draft, fine_error
 from constructive.kernels.spec import Spec, format_of, holds
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError
@@ -157,6 +156,7 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) ->
                 suggestion="Problem.build",
             )
     largest = _LARGEST_SCALED if is_encoded and spec.dtype != "float64" else LARGEST_VALUE
+    largest *= draft.spread
     if v.min() < (0.25 if is_encoded else 1.0) or v.max() > largest * v.min():
         raise AssumptionError(
             f"values are not from 1 to {largest:g}, or these times a power of two",
@@ -214,7 +214,8 @@ def sentence(spec: Spec) -> str:
         sums = "float64" if output.name == "float64" else "float32"
     return (
         "logits from products of entries in any order, zero where all products are, else off by "
-        f"at most {LOGIT_ERROR:g} of the sum of their sizes, equal products alike for all keys; "
+        f"at most {LOGIT_ERROR:g} of the sum of their sizes, equal products alike for all keys, "
+        f"in 'fine scale' by {fine_error(spec):.2g}; "
         f"{cap if spec.soft_cap is not None else ''}"
         "weights exp(l - m), m the largest logit of visible keys, in one piece or of the blocks "
         f"so far, 1 at 0{at_0}, else off by at most {power(EXP_ERROR)} of themselves or at most "

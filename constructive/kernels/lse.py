@@ -7,7 +7,6 @@ import numpy as np
 
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.answer import (
-    LOGIT_ERROR,
     TANH_ERROR,
     Answer,
     beside,
@@ -17,7 +16,7 @@ from constructive.kernels.answer import (
     operand_error,
     tail_of_cap,
 )
-from constructive.kernels.cases import Draft
+from constructive.kernels.cases import LOGIT_ERROR, Draft
 from constructive.kernels.spec import Spec
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
