@@ -1,31 +1,39 @@
 """Classic mistakes: a sentence and a `Change` each. A new mistake is a line.
 
 Most are products: a place that is wrong (of rows, of keys) times the part that is taken from there
-(output, query, mask, .., values), or a set of keys times what happens to it (it is not read, it
-counts twice, ..). Sizes of blocks come last in a sentence, in brackets. A name that no bug of a
-stranger has needed may go: rows are described without it.
+(output, query, mask, .., values). Keys that are lost or count more have no names: `describe` says
+which. Sizes of blocks come last in a sentence, in brackets. A name that no bug of a stranger has
+needed may go: rows are described without it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from constructive.exact.float_model import FORMATS, Format, nearest
-from constructive.kernels.formula import Change, Rows, exp, fading, largest, of_splits, softmax
-from constructive.kernels.names_of_places import (
-    BLOCKS,
-    OF_PLACES,
-    At,
-    Named,
-    Of,
-    Weighed,
-    places_of_rows,
-    splits,
+from constructive.kernels.encodings import Pool, Quantized
+from constructive.kernels.formula import (
+    Change,
+    Part,
+    Rows,
+    exp,
+    fading,
+    largest,
+    of_splits,
+    softmax,
 )
-from constructive.support.arrays import Array
+from constructive.kernels.masks import Boolean, Causal, Given, LeftPadding, Mask, Prefix, Window
+from constructive.kernels.memory import PLACES
+from constructive.support.arrays import Array, Booleans, Integers
 
+BLOCKS = (16, 32, 64, 128, 8, 24, 48)
+TILES = ((16, 16), (32, 32), (64, 64), (32, 64), (128, 64), (64, 128), (32, 48))
+At = Callable[[Rows], Any]
+Of = dict[str, At]
+Weighed = Callable[[Rows, Array], Any]
+Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
 _ROUGH = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 _OF_SPLITS = (
@@ -39,6 +47,440 @@ _WHOLE = 2**21  # logits of a problem of which all may be computed
 def mistakes(rows: Rows) -> dict[str, Change]:
     """Return all mistakes that have a meaning for a problem."""
     return {words: change for family in FAMILIES for words, change in family(rows)}
+
+
+# Places: masks, rows, keys, heads, sequences, memory.
+
+
+def without(rows: Rows, mask: Mask | None) -> Booleans:
+    """Return what is visible by all masks but one."""
+    spec = rows.problem.spec
+    found: Booleans = rows.of(rows.once(("without", mask), lambda: spec.visible(but=mask)))
+    return found
+
+
+def _masked(words: str, mask: Mask | None, seen: Of) -> Named:
+    """Yield masks in the place of one."""
+    for name, of in seen.items():
+        yield f"{words} {name}", _seen(mask, of)
+
+
+def _seen(mask: Mask | None, of: At) -> Change:
+    return Change(visible=lambda r: without(r, mask) & of(r))
+
+
+def _up_to(ends: Of) -> Of:
+    """Return which keys are seen, by the last one."""
+    return {words: partial(_ends_at, end=end) for words, end in ends.items()}
+
+
+def _ends_at(rows: Rows, end: At) -> Booleans:
+    return np.asarray(rows.j <= end(rows))
+
+
+def diagonals(rows: Rows) -> Named:
+    """Ends of a causal mask that are elsewhere."""
+    spec = rows.problem.spec
+    mask = spec.mask(Causal) or spec.mask(Prefix)
+    if mask is None:
+        return
+    shifts, group, count = spec.lengths[1] - spec.lengths[0], spec.group, spec.queries
+    is_right = mask.alignment == "bottom-right"
+    other = "top-left" if is_right else "bottom-right"
+    ends: Of = {
+        "lets one key of the future through": lambda r: r.at + 1,
+        "hides the query's own key": lambda r: r.at - 1,
+        "is not applied": lambda r: r.keys,
+        f"is aligned {other}, not {mask.alignment}": lambda r: r.i + shifts[r.b] * (not is_right),
+        "has an offset that is cut off at zero": lambda r: np.maximum(r.at, r.i),
+        "has its offset negated": lambda r: 2 * r.i - r.at,
+        "takes lengths in memory for those of the sequence": lambda r: r.i + spec.keys - count,
+        "has the offset of sequence 0": lambda r: r.i + shifts[0] * is_right,
+        "takes query // group for the query": lambda r: r.i // group + r.at - r.i,
+        "takes query * group + the head's number in the group for the query": lambda r: (
+            r.i * group + r.h % group + r.at - r.i
+        ),
+        "takes rows of a group for queries that follow each other": lambda r: (
+            (r.h % group * count + r.i) // group + r.at - r.i
+        ),
+        "takes every query for the last one": lambda r: r.keys - 1,
+    }
+    for q, k in TILES:
+        ends |= _in_tiles(q, k, count - 1)
+    yield from _masked("the causal mask", mask, _up_to(ends))
+
+
+def blocks_of_masks(rows: Rows) -> Named:
+    """Blocks that masks hide as a whole or not at all."""
+    if rows.problem.mask is not None:
+        for q, k in TILES:
+            words = f"masks hide whole blocks alone (blocks of {q} queries and {k} keys)"
+            yield words, Change(visible=partial(_whole_blocks, q=q, k=k))
+
+
+def _whole_blocks(rows: Rows, q: int, k: int) -> Booleans:
+    def any_of_blocks() -> Booleans:
+        seen = rows.problem.visible
+        seen = np.logical_or.reduceat(seen, np.arange(0, seen.shape[2], q), axis=2)
+        return np.logical_or.reduceat(seen, np.arange(0, seen.shape[3], k), axis=3)
+
+    blocks: Booleans = rows.once(("blocks", q, k), any_of_blocks)
+    ends = zip((rows.b, rows.h, rows.i // q), blocks.shape, strict=False)
+    found: Booleans = blocks[(*(np.minimum(x, n - 1) for x, n in ends), rows.j // k)]
+    return found
+
+
+def _in_tiles(q: int, k: int, last: int) -> Of:
+    """Return ends of a causal mask that are wrong in tiles of q queries and k keys."""
+    size = f"(blocks of {q} queries and {k} keys)"
+
+    def first(r: Rows) -> Any:  # noqa: ANN401
+        return r.at - r.i % q
+
+    def end(r: Rows) -> Any:  # noqa: ANN401
+        return r.at - r.i + np.minimum(r.i // q * q + q - 1, last)
+
+    return {
+        f"is that of the last row of each block of queries {size}": end,
+        f"is that of the first row of each block of queries {size}": first,
+        f"ends before the block of the diagonal {size}": lambda r: np.minimum(
+            r.at, end(r) // k * k - 1
+        ),
+    }
+
+
+def windows(rows: Rows) -> Named:
+    """Windows of another size, or at another place."""
+    spec = rows.problem.spec
+    mask = spec.mask(Window)
+    if mask is None:
+        return
+    left, right = (np.inf if x is None else x for x in (mask.left, mask.right))
+    sides: dict[str, tuple[float, float]] = {
+        "is not applied": (np.inf, np.inf),
+        "is one key longer on the left": (left + 1, right),
+        "is one key shorter on the left": (left - 1, right),
+        "is one key longer on the right": (left, right + 1),
+        "is one key shorter on the right": (left, right - 1),
+        "has no left side": (np.inf, right),
+        "has no right side": (left, np.inf),
+        "has left and right exchanged": (right, left),
+        "has the left size on both sides": (left, left),
+        "of 0 keys is unlimited": (left or np.inf, right),
+        "is half as long": (left // 2, right),
+    }
+
+    def around(at: At, low: float, high: float) -> At:
+        return lambda r: (r.j >= at(r) - low) & (r.j <= at(r) + high)
+
+    def of_block(n: int) -> At:
+        return around(lambda r: r.at - r.i % n, left, right)
+
+    found = {words: around(lambda r: r.at, *ends) for words, ends in sides.items()}
+    other: At = lambda r: 2 * r.i - r.at + r.keys - r.queries  # noqa: E731
+    found["has the other alignment"] = around(other, left, right)
+    for n in BLOCKS:
+        found[f"is that of the first row of its block (blocks of {n} queries)"] = of_block(n)
+    yield from _masked("the window", mask, found)
+    alone = Change(visible=lambda r: without(r, spec.mask(Causal)))
+    yield "the window takes the place of the causal mask", alone
+
+
+def lengths(rows: Rows) -> Named:
+    """Ends and starts of sequences that are elsewhere, and masks that are given."""
+    spec = rows.problem.spec
+    batch, keys = spec.batch, spec.lengths[1]
+    ends: Of = {
+        "is not applied": lambda _: spec.keys,
+        "is one too long": lambda r: r.keys,
+        "is one too short": lambda r: r.keys - 2,
+        "is that of sequence 0": lambda _: keys[0] - 1,
+        "is that of the next sequence": lambda r: keys[(r.b + 1) % batch] - 1,
+        "is that of the sequence before": lambda r: keys[r.b - 1] - 1,
+    }
+
+    def of_block(n: int) -> Of:
+        return {
+            f"is rounded up to a block (blocks of {n})": lambda r: -(-r.keys // n) * n - 1,
+            f"is rounded down to a block (blocks of {n})": lambda r: r.keys // n * n - 1,
+        }
+
+    for n in BLOCKS:
+        ends |= of_block(n)
+    of_lengths = (m for m in spec.masks if (m.key_lengths(batch, spec.keys) < spec.keys).any())
+    yield from _masked("the length of a sequence", next(of_lengths, None), _up_to(ends))
+    padding = spec.mask(LeftPadding)
+    if padding is not None:
+        starts = np.array(padding.starts)
+        seen: Of = {
+            "is read": lambda r: r.j >= 0,
+            "is one key too short": lambda r: r.j >= starts[r.b] - 1,
+            "is one key too long": lambda r: r.j > starts[r.b],
+            "is taken to be on the right": lambda r: r.j < r.keys - starts[r.b],
+        }
+        yield from _masked("left padding", padding, seen)
+    given = spec.mask(Boolean) or spec.mask(Given)
+    if given is None:
+        return
+    free = partial(without, mask=given)
+    yield "the given mask is not applied", Change(visible=free)
+    yield "the given mask is inverted", Change(visible=lambda r: free(r) & ~r.visible)
+    added = Change(visible=free, logits=lambda r, raw: r.scored(raw) + r.visible)
+    yield "the given mask is added as 0 and 1", added
+    if spec.keys == spec.queries:
+        whole = np.broadcast_to(rows.problem.visible, rows.problem.answer.weights.shape)
+        yield "the given mask is transposed", Change(visible=lambda r: r.of(whole.swapaxes(2, 3)))
+
+
+def places_of_rows(rows: Rows) -> Of:
+    """Return other rows in the place of rows, by what they are called."""
+    spec = rows.problem.spec
+    (count, kv), group, n = spec.heads, spec.group, spec.queries
+    found: Of = {
+        "of the row before": lambda r: r.moved(i=r.i - 1),
+        "of the row behind": lambda r: r.moved(i=r.i + 1),
+        "of head h mod G * group + h // G": lambda r: r.moved(h=r.h % kv * group + r.h // kv),
+        "of head h mod group * G + h // group": lambda r: r.moved(h=r.h % group * kv + r.g),
+        "of the next head": lambda r: r.moved(h=r.h + 1),
+        "of the previous head": lambda r: r.moved(h=r.h - 1),
+        "of heads in reverse": lambda r: r.moved(h=count - 1 - r.h),
+        "of head 0": lambda r: r.moved(h=0),
+        "of head g, the number of the KV head": lambda r: r.moved(h=r.g),
+        "of the first head of the group": lambda r: r.moved(h=r.g * group),
+        "of head h mod G": lambda r: r.moved(h=r.h % kv),
+        "of head h mod group": lambda r: r.moved(h=r.h % group),
+        "of a group in reverse": lambda r: r.moved(h=r.g * group + group - 1 - r.h % group),
+        "of sequence 0": lambda r: r.moved(b=0),
+        "of the next sequence": lambda r: r.moved(b=r.b + 1),
+        "at (query, head), read as (head, query)": lambda r: r.moved(
+            h=(r.h * n + r.i) % count, i=(r.h * n + r.i) // count
+        ),
+        "at (head, query), read as (query, head)": lambda r: r.moved(
+            h=(r.i * count + r.h) // n, i=(r.i * count + r.h) % n
+        ),
+        "of queries in reverse": lambda r: r.moved(i=n - 1 - r.i),
+        "of query 0": lambda r: r.moved(i=0),
+    }
+
+    def of_block(m: int) -> Of:
+        size = f"(blocks of {m} queries)"
+        return {
+            f"of the block before {size}": lambda r: r.moved(i=np.where(r.i >= m, r.i - m, r.i)),
+            f"of the first row of the block {size}": lambda r: r.moved(i=r.i // m * m),
+            f"of the first block {size}": lambda r: r.moved(i=r.i % m),
+        }
+
+    for m in (m for m in (*BLOCKS, 4) if m < n):
+        found |= of_block(m)
+    return found
+
+
+def rows_elsewhere(rows: Rows) -> Named:
+    """Outputs, queries, masks, biases and sinks of other rows."""
+    parts = ["visible"] + ["bias"] * (rows.bias is not None) + ["sinks"] * (rows.sinks is not None)
+    called = {"visible": "mask", "bias": "bias", "sinks": "sink"}
+    for words, place in places_of_rows(rows).items():
+        yield f"the output is that {words}", Change(rows=place)
+        yield f"the query is that {words}", Change(query=place)
+        for part in parts:
+            other = partial(_other, place=place, part=part)
+            yield f"the {called[part]} is that {words}", Change(**{part: other})
+
+
+def _other(rows: Rows, place: At, part: str) -> Any:  # noqa: ANN401
+    return getattr(place(rows), part)
+
+
+def keys_elsewhere(rows: Rows) -> Named:
+    """Keys and values of other places, and columns of masks and biases."""
+    spec = rows.problem.spec
+    batch, (count, kv) = spec.batch, spec.heads
+    columns: Of = {
+        "of the key before": lambda r: r.j - 1,
+        "of the key behind": lambda r: r.j + 1,
+        "of keys in reverse": lambda r: r.keys - 1 - r.j,
+        "of the first key": lambda r: r.j * 0,
+    }
+
+    def of_block(n: int) -> Of:
+        size = f"(blocks of {n})"
+        return {
+            f"of the block before {size}": lambda r: np.where(r.j >= n, r.j - n, r.j),
+            f"of the first block, in each block {size}": lambda r: r.j % n,
+            f"that lag behind where blocks are skipped {size}": partial(_lagging, n=n),
+        }
+
+    for n in (n for n in BLOCKS if n < spec.keys):
+        columns |= of_block(n)
+    places: Of = {
+        "of KV head h % G": lambda r: (r.b, r.h % kv, r.j),
+        "of KV head 0": lambda r: (r.b, 0, r.j),
+        "of KV head min(h, G - 1)": lambda r: (r.b, np.minimum(r.h, kv - 1), r.j),
+        "of the next KV head": lambda r: (r.b, (r.g + 1) % kv, r.j),
+        "of KV heads in reverse": lambda r: (r.b, kv - 1 - r.g, r.j),
+        "of sequence 0": lambda r: (0, r.g, r.j),
+        "of the next sequence": lambda r: ((r.b + 1) % batch, r.g, r.j),
+        "of sequence p mod B of program p = b H + h": lambda r: (
+            (r.b * count + r.h) % batch, (r.b * count + r.h) // batch // spec.group, r.j,
+        ),
+    }  # fmt: skip
+    where = {words: partial(_address, place=place) for words, place in places.items()}
+    for words, at in columns.items():
+        where[words] = partial(_column, at=at)
+    for words, address in where.items():
+        yield f"keys and values are those {words}", Change(keys=address, values=address)
+        yield f"values are those {words}", Change(values=address)
+        yield f"keys are those {words}", Change(keys=address)
+    for words, at in columns.items():
+        if spec.mask(Boolean) or spec.mask(Given):
+            change = Change(visible=partial(_turned, at=at, part="visible"))
+            yield f"columns of the mask are those {words}", change
+        if rows.bias is not None:
+            change = Change(bias=partial(_turned, at=at, part="bias"))
+            yield f"columns of the bias are those {words}", change
+
+
+def _address(rows: Rows, place: At) -> Integers:
+    found: Integers = rows.address(*place(rows))
+    return found
+
+
+def _clipped(rows: Rows, at: At) -> Integers:
+    found: Integers = np.clip(at(rows), 0, rows.problem.spec.keys - 1)
+    return found
+
+
+def _column(rows: Rows, at: At) -> Integers:
+    return rows.address(rows.b, rows.g, _clipped(rows, at))
+
+
+def _turned(rows: Rows, at: At, part: str) -> Any:  # noqa: ANN401
+    x = getattr(rows, part)
+    return np.take_along_axis(x, np.broadcast_to(_clipped(rows, at), x.shape), axis=1)
+
+
+def _lagging(rows: Rows, n: int) -> Integers:
+    """Return places of keys where each block that is seen comes at once behind the one before."""
+    starts = np.arange(0, rows.j.shape[1], n)
+    seen = np.logical_or.reduceat(rows.visible, starts, axis=1)
+    return np.asarray(rows.j - np.cumsum(~seen, axis=1)[:, rows.j[0] // n] * n)
+
+
+def splits(rows: Rows) -> list[tuple[int, str]]:
+    """Return sizes of splits, and what they are called."""
+    keys, found = rows.problem.spec.keys, dict[int, str]()
+    for parts in (2, 3, 4, 8):
+        for block in (1, *BLOCKS[:5]):
+            size = -(-keys // (parts * block)) * block
+            if size < keys:
+                found.setdefault(size, f"({parts} splits of {size} keys)")
+    return list(found.items())
+
+
+def memory(rows: Rows) -> Named:
+    """Arrays that are taken to lie in memory as they do not."""
+    spec, source = rows.problem.spec, rows.memory
+    kv, b, keys, both = spec.heads[1], spec.batch, spec.keys, spec.head_dim + spec.d_v
+    views: dict[str, Callable[[Array], Array]] = {
+        "(keys, heads) in memory, and read as (heads, keys)": lambda x: x.swapaxes(1, 2).reshape(
+            x.shape
+        ),
+        "(heads, keys) in memory, and read as (keys, heads)": lambda x: x.reshape(
+            b, keys, kv, -1
+        ).swapaxes(1, 2),
+        "read with keys and entries exchanged": lambda x: x.reshape(
+            b, kv, x.shape[3], keys
+        ).swapaxes(2, 3),
+        "read with the other width as stride": lambda x: _strided(x, both - x.shape[3]),
+    }
+    if isinstance(source, str):
+        place = PLACES[source]
+        views["read as if they had no strides"] = place.flat
+        views["read from the start of their memory"] = partial(place.flat, from_start=True)
+        q = partial(_flat_queries, flat=place.flat)
+        yield "queries are read as if they had no strides", Change(logits=q)
+    for words, view in views.items():
+        yield from _read(f"are {words}", *(partial(_viewed, view=view, name=name) for name in "kv"))
+    if isinstance(source, Pool):
+        yield from _pages(rows, source)
+    if isinstance(source, Quantized):
+        for words, k, v in source.mistakes():
+            yield words, Change(k=_constant(k), v=_constant(v))
+
+
+def _constant(array: Array | None) -> Part:
+    return None if array is None else lambda _rows: array
+
+
+def _flat_queries(rows: Rows, raw: Array, flat: Callable[[Array], Array]) -> Array:
+    del raw
+    q = rows.of(rows.once("flat queries", lambda: flat(rows.problem.q)))
+    keys = rows.problem.k[rows.b[:, 0], rows.g[:, 0]]
+    return rows.scored((keys @ q[:, :, None])[..., 0])
+
+
+def _viewed(rows: Rows, view: Callable[[Array], Array], name: str) -> Array:
+    found: Array = rows.once((view, name), lambda: view(getattr(rows.problem, name)))
+    return found
+
+
+def _read(words: str, k: Part, v: Part) -> Named:
+    yield f"keys and values {words}", Change(k=k, v=v)
+    yield f"values {words}", Change(v=v)
+    yield f"keys {words}", Change(k=k)
+
+
+def _strided(x: Array, stride: int) -> Array:
+    batch, kv, keys, width = x.shape
+    where = np.arange(batch * kv)[:, None, None] * keys * width + np.arange(keys)[:, None] * stride
+    found: Array = x.reshape(-1)[np.minimum(where + np.arange(width), x.size - 1)]
+    return found.reshape(x.shape)
+
+
+def _pages(rows: Rows, pool: Pool) -> Named:
+    """Pages, and places in them, that are looked up wrongly."""
+    keys, size, (batch, width) = rows.problem.spec.keys, pool.k.shape[1], pool.table.shape
+    flat, used = pool.table.ravel(), -(-pool.lengths // size)
+    row, j = np.arange(batch)[:, None], np.arange(keys)[None]
+    page, slot, kv, most = j // size, j % size, pool.k.shape[2], int(used.max())
+    entries: dict[str, tuple[Any, Any]] = {
+        "of the page behind": (row * width + np.minimum(page + 1, width - 1), slot),
+        "of the table of sequence 0": (page + 0 * row, slot),
+        "of a table without spare entries": ((np.cumsum(used) - used)[:, None] + page, slot),
+        "of a table with one entry less": (row * (width - 1) + page, slot),
+        "of a table as wide as the longest sequence needs": (row * most + page, slot),
+        "of a table in reverse": (row * width + width - 1 - page, slot),
+        "of slots in reverse": (row * width + page, size - 1 - slot),
+        "of the next slot of the page": (row * width + page, (slot + 1) % size),
+        "of the first slot of the page": (row * width + page, 0 * slot),
+        "of pages that change one key too late": (
+            row * width + np.maximum(j - 1, 0) // size, slot,
+        ),
+        "of every other page, in two": (row * width + page // 2 * 2, slot),
+        f"of pages of {2 * size} keys": (row * width + j // (2 * size), j % (2 * size)),
+    }  # fmt: skip
+    found = {words: (np.take(flat, at, mode="clip"), to) for words, (at, to) in entries.items()}
+    first = np.maximum(pool.table[:, :1], 0)
+    found["of pages that follow each other"] = (first + page) % len(pool.k), slot
+    found["of pages in order, without the table"] = (row * most + page) % len(pool.k), slot
+    whole = [x.reshape(-1, kv, x.shape[-1]) for x in (pool.k, pool.v)]
+    for words, (pages, slots) in found.items():
+        at = np.broadcast_to(np.clip(pages * size + slots, 0, len(whole[0]) - 1), (batch, keys))
+        yield from _read(f"are those {words}", *(partial(_taken, x=x, at=at) for x in whole))
+    at = np.take(flat, row * width + page, mode="clip") * size + slot
+    turned = [x.reshape(len(x), kv, size, -1).swapaxes(1, 2) for x in (pool.k, pool.v)]
+    whole = [x.reshape(-1, kv, x.shape[-1]) for x in turned]
+    words = "are those of pages read as (heads, slots)"
+    yield from _read(words, *(partial(_taken, x=x, at=at) for x in whole))
+
+
+def _taken(rows: Rows, x: Array, at: Array) -> Array:
+    del rows
+    found: Array = x[at]
+    return found.swapaxes(1, 2)
+
+
+# Numbers: logits, sums, sinks, factors between blocks, precision.
 
 
 def scores(rows: Rows) -> Named:
@@ -151,36 +593,6 @@ def _most(logits: Array) -> Array:
     return found
 
 
-def largest_logits(rows: Rows) -> Named:
-    """Other numbers that are subtracted of logits."""
-    spec = rows.problem.spec
-
-    def of_block(n: int) -> Weighed:
-        return lambda r, _: np.max(
-            [_most(r.moved(i=np.minimum(r.i // n * n + step, spec.queries - 1)).logits)
-             for step in range(n)], axis=0,
-        )  # fmt: skip
-
-    tops: dict[str, Weighed] = {
-        "is not subtracted": lambda *_: 0.0,
-        "starts at 0": lambda r, s: np.maximum(largest(r, s), 0.0),
-        "starts at -10000": lambda r, s: np.maximum(largest(r, s), -1e4),
-        "starts at -50000": lambda r, s: np.maximum(largest(r, s), -5e4),
-        "is that of hidden keys, too": lambda r, _: _most(
-            np.where(r.j < r.keys, r.scores, -np.inf)
-        ),
-        "is that before the scale": lambda r, s: _most(np.where(np.isfinite(s), r.raw, -np.inf)),
-    }
-    for n in BLOCKS[:3]:
-        tops[f"is that of all rows of a block (blocks of {n} queries)"] = of_block(n)
-    for words, top in tops.items():
-        yield f"the largest logit {words}", Change(weights=partial(_below, top=top))
-
-
-def _below(rows: Rows, logits: Array, top: Weighed) -> tuple[Array, Array]:
-    return softmax(rows, logits, top=top(rows, logits))
-
-
 def denominators(rows: Rows) -> Named:
     """Sums of weights that count something else, or are of other rows."""
     keys = rows.problem.spec.keys
@@ -277,14 +689,6 @@ def blocks_and_splits(rows: Rows) -> Named:
         "sums are not rescaled": lambda _, so_far, top: (top, so_far),
         "neither sums nor the accumulator are rescaled": lambda _, so_far, __: (so_far, so_far),
         "each block has its own largest logit, and nothing is rescaled": lambda own, *_: (own, own),
-        "the accumulator is rescaled twice": lambda _, so_far, top: (2 * top - so_far, top),
-        "factors of rescaling are inverted": lambda _, so_far, top: (2 * so_far - top,) * 2,
-        "factors of rescaling lack log2(e)": lambda _, so_far, top: (
-            (so_far + (top - so_far) / LOG2E,) * 2
-        ),
-        "growth of less than 8 octaves is not rescaled": lambda _, so_far, top: (
-            (np.where(top - so_far < 8 / LOG2E, so_far, top),) * 2
-        ),
     }
     for n in (n for n in BLOCKS if n < rows.problem.spec.keys):
         for words, part in less.items():
@@ -358,5 +762,6 @@ def _rounded(
 
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
-    *OF_PLACES, scores, biases, largest_logits, denominators, sinks, blocks_and_splits, precision,
+    diagonals, windows, lengths, blocks_of_masks, memory, keys_elsewhere, rows_elsewhere,
+    scores, biases, denominators, sinks, blocks_and_splits, precision,
 )  # fmt: skip

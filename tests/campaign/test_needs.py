@@ -62,7 +62,7 @@ def announced(checker, claims, files):
     layers, read = checker.layers, checker.files
     arrays = read.data_shapes(files[-1])
     tensors = read.weights_shapes(files[1], 8e9) if len(files) > 2 else {}
-    known = {claim.name: claim for claim in checker.registry.CLAIMS[layers.Layer]}
+    known = {claim.name: claim for claim in checker.command.CLAIMS[layers.Layer]}
     about = object.__new__(layers.Layer)  # of no files
     about.names, about.contexts = tuple(claims), arrays["contexts"][1]
     about.shapes = layers.sizes_of(arrays, tensors)
@@ -124,14 +124,12 @@ def test_memory_of_rounding_is_not_above_what_is_announced(checker, shape, share
 )
 def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, keep, count):
     weights, data = made(shape, shared=False)
-    held, _ = checker.real_claims.needs(shape[:3] + shape[7:] + shape[3:7], count, keep)
+    held, _ = checker.real.digits_needed(shape[:3] + shape[7:] + shape[3:7], count, keep)
 
     def call():
-        *_, z_all = checker.real_claims.residuals(
-            weights, data, count, keep, checker.real_claims.Work(1e18)
-        )
+        *_, z_all = checker.real.residuals(weights, data, count, keep, checker.real.Work(1e18))
         if keep:
-            checker.real_claims.right_inverse_bound(z_all, count)
+            checker.real.right_inverse_bound(z_all, count)
 
     peak = peak_of(call)
     assert peak <= held + 3e5
@@ -154,9 +152,9 @@ def test_memory_in_floats_is_not_above_what_is_announced(checker, shape, keep):
     if keep and shape[0] > 1000:
         pytest.skip("there is no inverse of Z")
     weights, data = made(shape, shared=False)
-    sizes, real = shape[:3] + shape[7:] + shape[3:7], checker.real_claims
-    held, _ = real.needs(sizes, real.COUNTS[0], keep)
-    work = real.Work(real.first(sizes, keep)[1])
+    sizes, real = shape[:3] + shape[7:] + shape[3:7], checker.real
+    held, _ = real.digits_needed(sizes, real.COUNTS[0], keep)
+    work = real.Work(real.first_needs(sizes, keep)[1])
     assert peak_of(lambda: real.in_floats(weights, data, keep, work)) <= held + 3e5
 
 

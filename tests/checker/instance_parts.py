@@ -54,7 +54,7 @@ def changed(data, change):
 def ints(box, checker):
     """A box as the checker takes it: integers in units of 2^-149."""
     return [
-        list(checker.dyadic.integers(np.asarray(side, np.float32)))
+        list(checker.operators.integers(np.asarray(side, np.float32)))
         for side in (box.lower, box.upper)
     ]
 
@@ -63,5 +63,5 @@ def problem(checker, data, box, disjuncts=NOT_NEGATIVE):
     """What the checker makes of a graph and a property."""
     text = version_1(Property(box, disjuncts)).encode()
     wanted = checker.properties.read_property(text, "vnnlib")
-    model = checker.graph_rounding.KNOWN["float32, pairwise"]
-    return checker.instance.Problem(checker.graphs.read_graph(data), wanted, model)
+    model = checker.softmaxes.KNOWN["float32, pairwise"]
+    return checker.folder.Problem(checker.graphs.read_graph(data), wanted, model)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive import Dataset, Memorizer, build_memorizer, generators
+from constructive.certificates.claims import paired, pairs
+from constructive.exact import upward
 
 
 def small_pairs():
@@ -87,23 +89,23 @@ class OfChecker:
     refusal, most = ValueError, 5
 
     def __init__(self, checker):
-        self.pairs, self.scan, self.coupling = checker.pairs, checker.scan, checker.coupling
-        self.gamma, self.margin = checker.bounds.gamma, checker.pairs.NATS
+        self.paired = checker.paired
+        self.gamma, self.margin = checker.bounds.gamma, checker.paired.NATS
 
     def attention(self, high, low, off, scores, low_scores, errors):
-        numbers, parts = self.pairs.Pairs(None), self.pairs.Parts
+        numbers, parts = self.paired.Pairs(None), self.paired.Parts
         reach = parts(high[..., None], low[..., None], off)
         scores = parts(scores[:, None], low_scores[:, None], errors)
         return numbers.softmax(numbers.product(reach, scores), None)
 
     def tail(self, tokens):
-        return 2 * tokens * self.pairs.LEFT
+        return 2 * tokens * self.paired.LEFT
 
     def rounding(self, tokens):
         return self.gamma(tokens + 5)
 
     def alone(self, tokens):
-        return 2 * (5 * tokens * self.pairs.LEFT + self.rounding(tokens))
+        return 2 * (5 * tokens * self.paired.LEFT + self.rounding(tokens))
 
     def examples(self, reaches, scores, lengths=(1.0,)):
         """Pairs of heads which reach so far at a query of length 1; T examples of these lengths."""
@@ -121,8 +123,8 @@ class OfChecker:
             "W_D": np.ones((1, 1)),
         }
         data = {"contexts": contexts, "queries": queries, "targets": np.zeros(total)}
-        layer = self.scan.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
-        return self.scan.Scan(layer)
+        layer = self.paired.Layer(weights, data, np.arange(total), np.zeros(pairs, dtype=np.int64))
+        return self.paired.Scan(layer)
 
     def unlike(self, scan, owner=(), score_error=None):
         scan = copy.copy(scan)
@@ -134,16 +136,16 @@ class OfChecker:
             return scan.unlike()
 
     def steps(self, memorizer, data):
-        layer = self.scan.Layer(
+        layer = self.paired.Layer(
             memorizer.layer.tensors,
             {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
             np.array(memorizer.record.order),
             np.array([head.stop for head in memorizer.record.heads[1::2]]),
         )
         with np.errstate(all="ignore"):
-            scan = self.scan.Scan(layer)
+            scan = self.paired.Scan(layer)
             at, pairs = scan.unlike()
-        tokens = self.scan.Tokens(layer, np.arange(len(layer.order)))
+        tokens = self.paired.Tokens(layer, np.arange(len(layer.order)))
         return Steps(
             scan, memorizer,
             layer.owner, *scan.own,
@@ -163,7 +165,7 @@ class OfChecker:
         return scan, (steps.at, steps.pairs, steps.coupled, steps.coupled_error)
 
     def bound(self, steps):
-        return self.coupling.Blocks(*self.parts(steps))
+        return self.paired.Blocks(*self.parts(steps))
 
     def right_inverse(self, steps):
         bound, sizes = self.bound(steps), np.bincount(steps.owner).tolist()
@@ -180,13 +182,110 @@ class OfChecker:
         return next(self.bound(steps).solutions())
 
     def solve(self, matrix):
-        return next(self.coupling.Blocks.solutions(matrix), None)
+        return next(self.paired.Blocks.solutions(matrix), None)
 
     def distances(self, steps):
-        return self.coupling.residuals(*self.parts(steps))[:, 0]
+        return self.paired.residuals(*self.parts(steps))[:, 0]
 
     def farther(self, steps, distance):
         scan = copy.copy(steps.raw)
         scan.layer = copy.copy(scan.layer)
         scan.layer.targets = scan.layer.targets + distance
         return dataclasses.replace(steps, raw=scan)
+
+
+# What certify makes of paired heads, step by step, under the names of `paired_parts`.
+
+
+class OfCertify:
+    """What `certificates.claims.paired` has."""
+
+    refusal, most, margin = pairs.UndecidedError, 4, pairs.MARGIN
+
+    def attention(self, high, low, off, scores, low_scores, errors):
+        reach = high, low, np.full_like(high, off)
+        return pairs.bounded_attention(reach, scores, low_scores, np.reshape(errors, -1))
+
+    def tail(self, tokens):
+        return 2 * (tokens - 1) * pairs.TAIL
+
+    def rounding(self, tokens):
+        return upward.gamma(tokens + 4)
+
+    def alone(self, tokens):
+        return 2 * (4.1 * (tokens - 1) * pairs.TAIL + self.rounding(tokens))
+
+    def examples(self, reaches, scores, lengths=(1.0,)):
+        total, count = len(lengths), len(reaches)
+        contexts, queries = np.zeros((total, len(scores), 2)), np.zeros((total, 2))
+        contexts[:, :, 0], queries[:, 1] = scores, lengths
+        heads = np.zeros((2, count, 2))
+        heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of queries divided by 4
+        read = pairs.Examples(
+            dataset=Dataset(contexts, queries, np.zeros(total)),
+            exponent=0,
+            order=np.arange(total),
+            stops=np.zeros(count, dtype=np.int64),
+            queries=queries / 4,
+            query_weights=heads,
+            key=np.array([1.0, 0.0]),
+        )
+        return read, pairs.Scan.of(read, None)
+
+    def unlike(self, given, owner=(), score_error=None):
+        read, found = given
+        if score_error is not None:
+            found = dataclasses.replace(found, score_error=np.array(score_error))
+        with np.errstate(all="ignore"):
+            return pairs.coupled_entries(read, np.array(owner, dtype=np.int64), found, None)
+
+    def steps(self, memorizer, data):
+        read = pairs.Examples.of(memorizer, data)
+        used = pairs.Readouts.of(read, memorizer)
+        seen = pairs.Scan.of(read, used.unlike)
+        found = pairs.evaluate(read, seen)
+        tokens = pairs.Tokens.of(read, np.arange(data.num_examples))
+        return Steps(
+            (read, used), memorizer,
+            read.owner, found.own, found.own_error,
+            found.positions, found.pairs, found.coupled, found.coupled_error,
+            tokens.contexts[-1],
+            found.largest, found.tail, tokens.scores, seen.score_error, read.key, read.exponent,
+            used.first[:, :, 0], used.both[:, :, 0], np.array(seen.second)[:, :, 0],
+        )  # fmt: skip
+
+    def read(self, steps, at, which, signs):
+        return pairs.read(steps.raw[0], at, which, signs)
+
+    def parts(self, steps):
+        return steps.raw[0], pairs.Entries(
+            steps.own, steps.own_error, steps.at, steps.pairs, steps.coupled, steps.coupled_error,
+            steps.tail, steps.largest,
+        )  # fmt: skip
+
+    def bound(self, steps):
+        return paired.Coupling(*self.parts(steps))
+
+    def right_inverse(self, steps):
+        blocks = [block for *_, run in self.bound(steps).runs for block in run]
+        _, direction = paired.extra_token(steps.raw[0])
+        return joined(blocks, direction, np.bincount(steps.owner).tolist())
+
+    def reach(self, steps, weights):
+        return paired.spread_of(self.bound(steps), weights)
+
+    def weights(self, steps):
+        found = paired.bound_inverse(*self.parts(steps))
+        return found.weights, found.contraction
+
+    def solve(self, matrix):
+        return paired.contracting(matrix, len(matrix.matrix))
+
+    def distances(self, steps):
+        second = pairs.Terms(*steps.second[:, :, np.newaxis])
+        return paired.residuals_of(*self.parts(steps), second, steps.raw[1]).bounds[:, 0]
+
+    def farther(self, steps, distance):
+        read, used = steps.raw
+        used = dataclasses.replace(used, targets=used.targets + distance)
+        return dataclasses.replace(steps, raw=(read, used))

@@ -7,10 +7,12 @@ import flint
 import mpmath
 import numpy as np
 import pytest
+from checker_parts import FREE, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from refusals import refused
+
+from constructive.exact import upward
 
 PRIME = 4194287
 
@@ -202,8 +204,8 @@ AS_FRACTIONS = np.vectorize(Fraction, otypes=[object])
 )
 def test_fixed_point_products_stay_within_their_bounds(checker, left, right, count):
     """At all scales, subnormal and mixed ones included; and what is exact stays so."""
-    x, y = checker.fixed.fixed([left], count), checker.fixed.fixed([right], count)
-    product = checker.fixed.multiply(x, y, count)
+    x, y = checker.bounds.fixed([left], count), checker.bounds.fixed([right], count)
+    product = checker.bounds.multiply(x, y, count)
     for found, truth in (
         (x, AS_FRACTIONS(left)),
         (y, AS_FRACTIONS(right)),
@@ -213,9 +215,9 @@ def test_fixed_point_products_stay_within_their_bounds(checker, left, right, cou
         assert len(found.digits) <= count
         values, error = exactly(found)
         assert (np.abs(values - truth) <= error).all()
-        assert (np.abs(values) <= checker.fixed.size(found) * Fraction(2) ** found.last).all()
+        assert (np.abs(values) <= checker.bounds.size(found) * Fraction(2) ** found.last).all()
         top = found.last + 20 * len(found.digits)
-        rough, distance = checker.fixed.floats(found, top)
+        rough, distance = checker.bounds.floats(found, top)
         scaled = AS_FRACTIONS(rough) * Fraction(2) ** top
         assert (np.abs(scaled - truth) <= Fraction(distance) * Fraction(2) ** top).all()
     if count > 120:  # 2,400 bits hold every float, and its products with others
@@ -227,7 +229,7 @@ def test_fixed_point_products_stay_within_their_bounds(checker, left, right, cou
 def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
     rng = np.random.default_rng(count)
     numbers = [rng.uniform(-1, 1, (3, 4)) * 2.0 ** (-53 * k) for k in range(parts)]
-    found = checker.fixed.fixed(numbers, count)
+    found = checker.bounds.fixed(numbers, count)
     values, error = exactly(found)
     truth = sum(map(AS_FRACTIONS, numbers))
     assert (np.abs(values - truth) <= error).all()
@@ -237,7 +239,7 @@ def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
         assert error == 0
         assert (values == truth).all()
         assert len(found.digits) <= (53 * parts + 10) // 20 + 2  # zeros at the end are left out
-    product = checker.fixed.multiply(found, checker.fixed.fixed([np.eye(4)], count), count)
+    product = checker.bounds.multiply(found, checker.bounds.fixed([np.eye(4)], count), count)
     values, error = exactly(product)
     assert (np.abs(values - truth) <= error).all()
     assert error <= (4 * (parts + 2) + 1) * Fraction(2) ** (20 * (3 - count))
@@ -246,11 +248,11 @@ def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
 def test_scales_are_taken_off(checker):
     numbers = np.array([[2.0**600, 3.0], [2.0**-1074, -5.0]])
     scale = np.array([[600], [-3]])
-    values, error = exactly(checker.fixed.fixed([numbers], 120, scale))
+    values, error = exactly(checker.bounds.fixed([numbers], 120, scale))
     truth = AS_FRACTIONS(numbers) / np.array([[Fraction(2) ** 600], [Fraction(2) ** -3]])
     assert error == 0
     assert (values == truth).all()
-    values, _ = exactly(checker.fixed.fixed([numbers], 120, -7))
+    values, _ = exactly(checker.bounds.fixed([numbers], 120, -7))
     assert (values == AS_FRACTIONS(numbers) * 128).all()
 
 
@@ -266,9 +268,9 @@ def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fe
     digits = np.full((count - fewer, 1, inner), 2.0**19)
     digits[0] = first
     for signs in (1, (-1.0) ** np.arange(inner)):
-        x = checker.fixed.Fixed(digits * signs, -7, 0)
-        y = checker.fixed.Fixed(np.swapaxes(digits, 1, 2) * 1.0, 11, 0)
-        product = checker.fixed.multiply(x, y, count)
+        x = checker.bounds.Fixed(digits * signs, -7, 0)
+        y = checker.bounds.Fixed(np.swapaxes(digits, 1, 2) * 1.0, 11, 0)
+        product = checker.bounds.multiply(x, y, count)
         truth = (whole(x.digits) @ whole(y.digits)) * Fraction(2) ** 4
         values, error = exactly(product)
         assert abs(values[0, 0] - truth[0, 0]) <= error
@@ -283,9 +285,9 @@ def test_errors_of_factors_are_carried_on(checker, errors):
     """The farthest numbers which the factors may stand for have a product within its bound."""
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-(2**19), 2**19, (3, 4, 4)).astype(float) for _ in "xy")
-    one = checker.fixed.Fixed(x, -60, errors[0])
-    two = checker.fixed.Fixed(y, -40, errors[1])
-    product = checker.fixed.multiply(one, two, 9)
+    one = checker.bounds.Fixed(x, -60, errors[0])
+    two = checker.bounds.Fixed(y, -40, errors[1])
+    product = checker.bounds.multiply(one, two, 9)
     values, error = exactly(product)
     a, b = whole(x), whole(y)
     for s in (1, -1):
@@ -302,8 +304,8 @@ def test_errors_of_factors_are_carried_on(checker, errors):
 def test_floats_are_near_and_say_how_near(checker, last):
     digits = np.random.default_rng(0).integers(-(2**19), 2**19, (4, 3)).astype(float)
     for error in (0, 1, 2**70):
-        x = checker.fixed.Fixed(digits, last, error)
-        values, distance = checker.fixed.floats(x, last)
+        x = checker.bounds.Fixed(digits, last, error)
+        values, distance = checker.bounds.floats(x, last)
         truth = whole(digits)
         assert (np.abs(AS_FRACTIONS(values) - truth) + error <= Fraction(distance)).all()
         assert distance <= error * (1 + 1e-8) + 2.0**-49 * np.abs(values).max() + 1e-300
@@ -317,8 +319,8 @@ def test_floats_are_near_and_say_how_near(checker, last):
 )
 def test_softmax_stays_within_its_bound(checker, small, offset, count):
     """Also where logits are so large that floats cannot tell them apart."""
-    logits = checker.fixed.fixed([small, np.full(small.shape, offset)], count)
-    found = checker.digits.softmax(logits, count, checker.real_claims.Work(1e18))
+    logits = checker.bounds.fixed([small, np.full(small.shape, offset)], count)
+    found = checker.floating.softmax(logits, count, checker.real.Work(1e18))
     shares, error = exactly(found)
     with mpmath.workdps(80):
         for place in np.ndindex(2, 2):
@@ -330,8 +332,8 @@ def test_softmax_stays_within_its_bound(checker, small, offset, count):
 
 
 def test_a_single_token_has_all_attention_exactly(checker):
-    logits = checker.fixed.fixed([np.array([[[1e300], [-3.0]]])], 5)
-    shares, error = exactly(checker.digits.softmax(logits, 5, checker.real_claims.Work(1e18)))
+    logits = checker.bounds.fixed([np.array([[[1e300], [-3.0]]])], 5)
+    shares, error = exactly(checker.floating.softmax(logits, 5, checker.real.Work(1e18)))
     assert shares.tolist() == [[[1], [1]]]
     assert error == 0
 
@@ -341,8 +343,8 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
     for size, spoil in ((3, 0.0), (20, 0.0), (20, 1e-11), (20, 1e-18)):
         z = rng.standard_normal((size, 30))
         z[-1] = z[0] + spoil * z[-1] if spoil else z[-1]
-        parts = checker.fixed.fixed([z[:, :]], 12)
-        found = checker.inverse.right_inverse_bound([parts], 12)
+        parts = checker.bounds.fixed([z[:, :]], 12)
+        found = checker.real.right_inverse_bound([parts], 12)
         exact = flint.fmpq_mat(size, 30, [flint.fmpq(*v.as_integer_ratio()) for v in z.ravel()])
         inverse = exact.transpose() * (exact * exact.transpose()).inv()
         rows = [[abs(Fraction(int(v.p), int(v.q))) for v in row] for row in inverse.tolist()]
@@ -360,19 +362,279 @@ def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
     st.integers(0, 2**70),
 )
 def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales, count, error):
-    out = checker.fixed.fixed([outputs], count)._replace(error=error)
+    out = checker.bounds.fixed([outputs], count)._replace(error=error)
     values, off = exactly(out)
     powers = [Fraction(2) ** scale for scale in scales]
     worst = scaled = 0
     for row, goals, power in zip(values, targets.tolist(), powers, strict=True):
         far = max(abs(x - Fraction(y) / power) for x, y in zip(row, goals, strict=True)) + off
         worst, scaled = max(worst, far * power), max(scaled, far)
-    found = checker.real_claims.farthest(out, targets, np.array(scales))
+    found = checker.real.farthest(out, targets, np.array(scales))
     assert found == (worst, scaled)
 
 
 def test_a_guess_of_an_inverse_is_finite_whatever_the_matrix_is(checker):
     for matrix in (np.zeros((2, 2)), np.ones((3, 3)), np.full((2, 2), np.inf), np.eye(2) * 1e-320):
-        assert np.isfinite(checker.inverse.guess(matrix)).all()
+        assert np.isfinite(checker.real.guess(matrix)).all()
     matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
-    assert np.abs(checker.inverse.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14
+    assert np.abs(checker.real.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14
+
+
+# The constants of bounds in float64 are what proofs about rounding ask for; in both places.
+
+UNIT = Fraction(1, 2**53)
+
+
+@pytest.fixture(params=["checker", "package"])
+def bounds(request, checker):
+    return checker.bounds if request.param == "checker" else upward
+
+
+def test_the_unit_roundoff_is_that_of_float64(bounds):
+    assert np.float64(1) + bounds.UNIT == 1 < 1 + bounds.UNIT * (1 + 2.0**-52)
+
+
+def test_sums_of_so_many_products_are_covered_and_not_by_much_more(bounds):
+    """(1 - u)^k of a sum of k terms is left at worst, and two more roundings are in `up` itself."""
+    assert bounds.LONGEST == 2**22
+    factor = Fraction(float(bounds.up(np.float64(1.0)))) - Fraction(2) ** -1000
+    left = 1 - (bounds.LONGEST + 4) * UNIT  # at most (1 - u)^(k + 4)
+    assert factor * left > 1
+    assert factor < 1 + Fraction(1, 2**29)
+
+
+def test_products_which_underflow_are_covered_and_by_little(bounds):
+    lost = bounds.LONGEST**2 * Fraction(1, 2**1075)  # of a row of sums
+    least = Fraction(float(bounds.up(np.float64(0.0))))
+    assert lost < least <= Fraction(1, 2**999)
+
+
+def test_a_bound_is_never_below_what_it_bounds(bounds):
+    for x in (5e-324, 2.0**-1022, 1e-300, 1.0, 1e300):
+        assert bounds.up(np.float64(x)) > x
+    with np.errstate(over="ignore"):
+        assert bounds.up(np.float64(1.7976931348623157e308)) == math.inf
+    assert math.isnan(bounds.up(np.float64(np.nan)))
+
+
+@pytest.mark.parametrize("terms", [1, 2, 7, 1000, 2**22, 2**39])
+def test_gamma_is_rounded_up_and_by_little(bounds, terms):
+    exact = terms * UNIT / (1 - terms * UNIT)
+    found = Fraction(bounds.gamma(terms))
+    assert exact < found < exact * (1 + Fraction(1, 2**29))
+
+
+def test_lengths_are_rounded_up_at_every_scale(bounds):
+    for vector in ([3.0, 4.0], [1e-170, 1e-170], [5e-324, 0.0], [1e-300, 1e150], [1.0] * 1000):
+        squares = sum(Fraction(x) ** 2 for x in vector)
+        found = Fraction(float(bounds.lengths(np.array(vector))))
+        assert found > 0
+        assert found**2 > squares
+        assert found < Fraction(math.isqrt(int(squares * 4**700)) + 1, 2**700) * (
+            1 + Fraction(1, 2**29)
+        ) + Fraction(1, 2**499)
+    with np.errstate(over="ignore"):
+        assert bounds.lengths(np.array([1e200, 1.0])) == math.inf
+
+
+def test_lengths_of_so_many_entries_are_covered(bounds):
+    """Squares lose a part of k + 2 roundings at worst, and what is taken of them two more."""
+    factor = Fraction(float(bounds.lengths(np.array([1.0])))) - Fraction(2) ** -500
+    assert factor**2 * (1 - (bounds.LONGEST + 8) * UNIT) > 1
+    assert factor < 1 + Fraction(1, 2**29)
+
+
+def test_underflowing_squares_are_covered(bounds):
+    """2^22 squares just below the least number that is not rounded to zero."""
+    entry = Fraction(math.sqrt(2.0**-1075))
+    true = bounds.LONGEST * entry**2
+    found = Fraction(float(bounds.lengths(np.array([0.0]))))
+    assert found > 0
+    assert found**2 > true
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [([0.0], 0), ([1.0], 1), ([-1.0, 0.75], 1), ([0.5], 0), ([3.0, -4.0], 3), ([5e-324], -1073)],
+)
+def test_exponents(checker, values, found):
+    for module in (checker.bounds.exponent, upward.exponent_of):
+        assert module(np.array(values)) == found
+
+
+@pytest.mark.parametrize(
+    ("total", "entries", "most"), [(7, 2, 6), (7, 9, 6), (3, 1, 100), (4, 2, 4)]
+)
+def test_chunks_cover_all_rows_once_and_are_as_large_as_allowed(checker, total, entries, most):
+    slices = checker.bounds.chunks(total, entries, most)
+    assert [i for s in slices for i in range(total)[s]] == list(range(total))
+    size = max(1, most // entries)
+    assert [s.stop - s.start for s in slices[:-1]] == [size] * (len(slices) - 1)
+    assert slices[-1].stop == total
+
+
+def test_what_is_printed_is_rounded_away_from_what_it_bounds(checker):
+    above, below = checker.bounds.above, checker.bounds.below
+    for x in (0.9999, 1.00001, 123456.789, 3e-9, 0.5, 1000.0, np.float64(2 / 3)):
+        for digits in (1, 2, 3, 6):
+            assert Fraction(below(x, digits)) <= Fraction(float(x)) <= Fraction(above(x, digits))
+            apart = Fraction(above(x, digits)) - Fraction(below(x, digits))
+            assert apart <= Fraction(10) ** (1 - digits) * Fraction(float(x))
+    shown = above(0.99951), below(0.99951), above(1000, 1), above(2.0, 2)
+    assert shown == ("1", "0.999", "1e+03", "2")
+    assert (above(np.inf), above(np.nan)) == ("inf", "nan")
+
+
+# Attention in the checker: every arithmetic, on every view, against one definition.
+
+SIZE, WIDTH, HEADS, INNER = 6, 3, 2, 2
+VIEWS = "own", "shared", "causal", "window", "lengths"
+LENGTHS = np.array([3, 6, 1, 2, 6])
+
+
+def problem(checker, kind, entries=4):
+    """Weights, a view, and for each row its query and the tokens that it sees: short integers.
+
+    entries: logits of heads that a causal view computes at a time
+    """
+    rng = np.random.default_rng(VIEWS.index(kind))
+    draw = lambda *shape: rng.integers(-3, 4, shape) / 2.0  # noqa: E731
+    weights = {name: draw(HEADS, WIDTH, INNER) for name in ("W_Q", "W_K")}
+    views = checker.attend
+    if kind in ("own", "shared", "lengths"):
+        contexts = draw(SIZE, WIDTH) if kind == "shared" else draw(5, SIZE, WIDTH)
+        data = {"contexts": contexts, "queries": draw(5, WIDTH)}
+        seen = [contexts if kind == "shared" else contexts[t] for t in range(5)]
+        if kind == "lengths":
+            data |= {"contexts": contexts * 99.0, "lengths": LENGTHS}  # what is beyond is not read
+            seen = [tokens[:length] for tokens, length in zip(seen, LENGTHS, strict=True)]
+            for tokens, own in zip(data["contexts"], seen, strict=True):
+                tokens[: len(own)] = own
+            data = views.of_lengths(data)
+        view = views.Examples(data, [slice(0, 2), slice(2, 5)])
+        return weights, view, list(zip(data["queries"], seen, strict=True))
+    codes, window = (draw(4, WIDTH), draw(SIZE, WIDTH)), 3 if kind == "window" else None
+    texts = [rng.integers(4, size=SIZE), rng.integers(4, size=4)]
+    view, rows = views.Causal(codes, texts, HEADS, window, entries), []
+    for ids in texts:
+        x = codes[0][ids] + codes[1][: len(ids)]
+        begin = [max(0, i + 1 - window) if window else 0 for i in range(len(ids))]
+        rows += [(x[i], x[begin[i] : i + 1]) for i in range(len(ids))]
+    return weights, view, rows
+
+
+def logits_of(weights, query, tokens):
+    """Logits (H, n), which floats hold."""
+    return np.einsum("nd,hdi,hei,e->hn", tokens, weights["W_K"], weights["W_Q"], query)
+
+
+def softmax(logits):
+    with mpmath.workdps(40):
+        powers = [[mpmath.exp(x) for x in row] for row in logits.tolist()]
+        return np.array([[float(x / sum(row)) for x in row] for row in powers])
+
+
+def attended(checker, numbers, weights, view):
+    """For each row what its block has: attention of all heads, places of what it sees."""
+    heads = checker.attend.Heads(numbers, weights)
+    for group, block, tokens, found in checker.attend.attend(numbers, heads, view):
+        count = len(range(99)[block.rows]) if block.rows != slice(None) else len(group.queries)
+        for row in range(count):
+            shown = slice(None) if block.hidden is None else ~block.hidden[row, 0]
+            yield row, shown, tokens, found
+
+
+ARITHMETICS = {
+    "digits": lambda checker, _: checker.floating.Digits(7, FREE),
+    "bounded": lambda checker, weights: checker.floating.Bounded(weights),
+    "shares": lambda checker, _: checker.executed.Shares(),
+    "table": lambda checker, _: checker.floating.Table(2.0**-4, 600.0),
+}
+
+
+def attention_of(checker, name, found):
+    """As floats, and bounds of what each head's attention is off by."""
+    if name == "digits":
+        return checker.bounds.floats(found)
+    if name == "table":
+        return found, 1e-14
+    return found[0], found[1][..., None] if name == "bounded" else 1e-4
+
+
+@pytest.mark.parametrize("name", ARITHMETICS)
+@pytest.mark.parametrize("kind", VIEWS)
+def test_attention_is_that_of_its_definition(checker, kind, name):
+    weights, view, rows = problem(checker, kind)
+    numbers, seen = ARITHMETICS[name](checker, weights), 0
+    for row, shown, _, found in attended(checker, numbers, weights, view):
+        attention, off = attention_of(checker, name, found)
+        true = softmax(logits_of(weights, *rows[seen]))
+        mine = attention[row][:, shown]
+        error = np.abs(mine - true).sum(axis=1)
+        assert (error <= np.max(np.broadcast_to(off, attention.shape)[row], axis=1) + 1e-13).all()
+        if name != "shares":  # which are bounds from above
+            hidden = np.ones(attention.shape[2], dtype=bool)
+            hidden[shown] = False
+            assert not attention[row][:, hidden].any()
+        else:
+            assert (mine >= true * (1 - 1e-15)).all()
+        seen += 1
+    assert seen == len(rows)
+
+
+@pytest.mark.parametrize("entries", [4, 60, 1000])
+@pytest.mark.parametrize("kind", ["causal", "window"])
+def test_rows_of_a_text_see_the_same_however_many_are_taken_at_a_time(checker, kind, entries):
+    """Few, so that a row is a block of its own; some; or all rows of a text."""
+    _, view, rows = problem(checker, kind, entries)
+    embedding, positions = view.codes
+    tokens = np.concatenate([embedding[ids] + positions[: len(ids)] for ids in view.texts])
+    places = []
+    for group in view.groups():
+        first = group.rows.start
+        places += range(first, group.rows.stop)
+        for rows_of, seen, hidden in group.blocks:
+            for row in range(len(tokens))[rows_of]:
+                visible = np.arange(len(tokens))[seen][~hidden[row - rows_of.start, 0]]
+                assert tokens[first + visible].tolist() == rows[first + row][1].tolist()
+    assert places == list(range(len(rows)))
+    at_once = checker.attend.rows_at_once(SIZE, HEADS, view.window or SIZE, entries)
+    assert at_once == {4: 1, 60: 5 if kind == "causal" else 3, 1000: SIZE}[entries]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(2.0**99, 2.0**-99), (2.0**-99, 2.0**99), (1.0, 2.0**-24), (2.0**127, 2.0**127)],
+)
+def test_a_token_and_its_position_that_do_not_add_exactly(checker, one, other):
+    with pytest.raises(ValueError, match="exactly"):
+        checker.attend.exact_sum([np.array([one]), np.array([other])])
+    assert checker.attend.exact_sum([np.array([one]), np.array([one / 2])]) == one * 1.5
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_averages_modulo_a_prime_are_those_of_integers(checker, kind):
+    """exp(x) stands for a^(x times a power of two), which is found from the smallest entries."""
+    weights, view, rows = problem(checker, kind)
+    a, own = 12345, view.queries is view.tokens
+    total = HEADS * WIDTH + own * WIDTH
+    columns = np.random.default_rng(0).permutation(total)[: total - 2]
+    every = np.arange(len(rows)), (PRIME, a), columns
+    z = checker.modular.representation(weights, view, *every)
+    units = [unit_of(x) for x in (view.tokens, view.queries, weights["W_Q"], weights["W_K"])]
+    for found, (query, tokens) in zip(z, rows, strict=True):
+        expected = [Fraction(x) / units[0] for x in query] if own else []
+        for logits in logits_of(weights, query, tokens):
+            exponents = [Fraction(x) / (units[0] * units[1] * units[2] * units[3]) for x in logits]
+            powers = [pow(a, int(x) % (PRIME - 1), PRIME) for x in exponents]
+            inverse = pow(sum(powers), -1, PRIME)
+            for column in tokens.T:
+                whole = [int(Fraction(x) / units[0]) for x in column]
+                expected.append(sum(map(int.__mul__, powers, whole)) * inverse)
+        wanted = [int(expected[k]) % PRIME for k in columns]
+        assert [int(x) % PRIME for x in found] == wanted
+
+
+def unit_of(x):
+    """2^e, for which the smallest entry is between 2^52 and 2^53 in size."""
+    return Fraction(2) ** (int(np.frexp(np.abs(x[x != 0]).min())[1]) - 53)

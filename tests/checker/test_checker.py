@@ -6,14 +6,36 @@ import shutil
 
 import numpy as np
 import pytest
+from checker_parts import (
+    FILES_OF,
+    FOLDER,
+    SOURCES,
+    foreign_imports,
+    modules_loaded_by,
+    paths,
+    said,
+    saved,
+)
 from claim_parts import certified
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from islands import FOLDER, SOURCES, foreign_imports, modules_loaded_by
-from three_files import FILES_OF, paths, saved
 
 import constructive
-from constructive import Dataset, Verdict, build_memorizer, certify, check, generators, strategies
+from constructive import (
+    AttentionLayer,
+    Dataset,
+    ExtendedLayer,
+    FormatError,
+    Memorizer,
+    ParameterError,
+    Verdict,
+    build_memorizer,
+    certify,
+    check,
+    explain,
+    generators,
+    strategies,
+)
 from constructive.certificates.families import fingerprint
 from constructive.support.verdict import pack
 
@@ -52,8 +74,10 @@ def test_the_test_of_loaded_modules_can_fail(proved, tmp_path):
 
 
 def test_it_is_short_enough_to_be_read():
-    lengths = {name: len(path.read_text().splitlines()) for name, path in SOURCES.items()}
-    assert [name for name, length in lengths.items() if length >= 500] == []
+    lengths = [len(path.read_text().splitlines()) for path in SOURCES.values()]
+    assert sum(lengths) <= 6300
+    assert max(lengths) <= 600
+    assert len(lengths) <= 24
 
 
 # It proves what is true.
@@ -191,3 +215,220 @@ def test_small_files_cannot_ask_for_much_memory(checker, proved, tmp_path, capsy
     needed = said.err.removeprefix("needs up to ").strip()  # said before it is taken
     assert float(needed.split()[0]) > 2
     assert f"{needed} are needed, and --max-memory is 2" in said.out
+
+
+# Contexts of different lengths in the checker: it hides by itself what fills up.
+
+LENGTHS = [2, 4, 1, 3, 4, 2, 4, 3, 1, 2]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    contexts = [rng.standard_normal((length, 6)) for length in LENGTHS]
+    return Dataset(contexts, rng.standard_normal((10, 6)), rng.standard_normal(10))
+
+
+@pytest.fixture(scope="module")
+def memorizer(data):
+    return build_memorizer(data)
+
+
+def test_attention_that_float64_does_not_know_is_had_in_fixed_point(checker, data, memorizer):
+    """Logits are large: the checker evaluates some heads anew, and hides the same tokens there."""
+    weights = dict(memorizer.layer.tensors)
+    weights["W_Q"] = weights["W_Q"] * 2.0**8
+    arrays = {"contexts": data.contexts.tokens, "queries": data.queries, "lengths": data.lengths}
+    view = checker.attend.Examples(arrays, [slice(None)])
+    anew = 0
+    work = checker.real.Work(1e12)
+    for _, _, attention, off in checker.floating.attended(weights, view, 10**6, work):
+        hidden = np.broadcast_to(~data.contexts.mask[:, None], attention.shape)
+        assert not attention[hidden].any()
+        assert np.abs(attention.sum(axis=2) - 1.0).max() < 1e-6
+        anew += work.spent > 0
+        assert (off < 1e-6).all()
+    assert anew
+
+
+FORGED = {
+    "no lengths": lambda arrays: {k: v for k, v in arrays.items() if k != "lengths"},
+    "other lengths": lambda arrays: arrays | {"lengths": arrays["lengths"][::-1]},
+    "one longer": lambda arrays: arrays | {"lengths": arrays["lengths"] + (np.arange(10) == 2)},
+    "too long": lambda arrays: arrays | {"lengths": arrays["lengths"] + 1},
+    "none": lambda arrays: arrays | {"lengths": 0 * arrays["lengths"]},
+    "fractions": lambda arrays: arrays | {"lengths": arrays["lengths"] - 0.5},
+    "too few": lambda arrays: arrays | {"lengths": arrays["lengths"][1:]},
+    "of one length": lambda arrays: arrays | {"lengths": 0 * arrays["lengths"] + 4},
+    "negative": lambda arrays: arrays | {"lengths": -arrays["lengths"]},
+}
+
+
+def checked(checker, certificate, memorizer, arrays, folder):
+    """The status of the checker, and what it prints."""
+    files = paths(folder)
+    certificate.save(files[0])
+    memorizer.save(files[1])
+    np.savez(files[2], **arrays)
+    return said(checker, files)
+
+
+def stored(data):
+    return data.arrays | {"lengths": data.lengths}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_certificates_of_other_lengths_are_refused(checker, data, memorizer, name, tmp_path):
+    certificate = certify(memorizer, data, claims=["rank", "error"])
+    assert checked(checker, certificate, memorizer, stored(data), tmp_path)[0] == 0
+    status, printed = checked(checker, certificate, memorizer, FORGED[name](stored(data)), tmp_path)
+    assert status == 1
+    assert printed.startswith("NOT PROVED")
+
+
+def test_a_checker_does_not_read_what_fills_up(checker, data, memorizer, tmp_path):
+    certificate = certify(memorizer, data, claims=["rank", "error", "executed"])
+    arrays = stored(data)
+    arrays["contexts"] = np.where(data.contexts.mask[..., None], arrays["contexts"], 1e30)
+    assert checked(checker, certificate, memorizer, arrays, tmp_path)[0] == 0
+    arrays["contexts"][0, 0, 0] += 1.0
+    assert checked(checker, certificate, memorizer, arrays, tmp_path)[0] == 1
+
+
+def test_lengths_that_are_all_n_are_none(checker, tmp_path):
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=3)
+    certificate = certify(memorizer, data)
+    arrays = data.arrays | {"lengths": np.full(7, 3)}
+    status, printed = checked(checker, certificate, memorizer, arrays, tmp_path)
+    assert (status, "of one length" in printed) == (1, True)
+    certificate = certify(memorizer, data, claims=["rank", "error"])
+    assert checked(checker, certificate, memorizer, arrays, tmp_path)[0] == 0
+
+
+# certify asks the layer what it is, and refuses what it does not know.
+
+
+@pytest.fixture(scope="module")
+def many():
+    return generators.uniform(num_examples=40, context_size=4, width=8)
+
+
+@pytest.fixture(scope="module")
+def paired(many):
+    return build_memorizer(many, num_heads=14, construction="paired")
+
+
+def corrected(memorizer, size):
+    shape = (1, *memorizer.layer.value_weights.shape)
+    return Memorizer(ExtendedLayer(memorizer.layer, np.full(shape, size), 106), memorizer.record)
+
+
+def test_corrections_are_judged_whatever_the_record_says(many, paired):
+    """A record of 53 bits, and a layer of more, of which the proof of pairs knows nothing."""
+    wrong = corrected(paired, 5.0)
+    assert wrong.max_error(many) > 100
+    certificate = certify(wrong, many)
+    assert certificate["error"].verdict is Verdict.REFUTED
+    assert certificate.format == "constructive certificate 1"
+    right = certify(corrected(paired, 0.0), many)
+    assert right.proved
+    assert right.format == "constructive certificate 1"
+    assert certify(paired, many).format == "constructive paired certificate 1"
+
+
+def test_a_file_with_corrections_of_no_bits_is_refused(paired, tmp_path):
+    corrected(paired, 5.0).save(tmp_path / "m.safetensors")
+    with pytest.raises(FormatError, match="precision=53 is not a number of bits beyond a float64"):
+        Memorizer.load(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize("precision", [53, 0, -500, 1 << 14, 106.0, True])
+def test_corrections_are_bits_beyond_a_float(paired, precision):
+    layer = paired.layer
+    with pytest.raises(ParameterError, match="is not a number of bits beyond a float64"):
+        ExtendedLayer(layer, np.zeros((1, *layer.value_weights.shape)), precision)
+
+
+def test_a_layer_which_inherits_is_judged_as_its_kind(many):
+    class Mine(AttentionLayer):
+        """Another name for the same."""
+
+    memorizer = build_memorizer(many, num_heads=14)
+    mine = Memorizer(Mine(*vars(memorizer.layer).values()), memorizer.record)
+    assert certify(mine, many).proved
+
+
+def test_a_layer_of_no_kind_is_refused(many, paired):
+    class Other:
+        target_dim = 1
+
+    with pytest.raises(ParameterError, match="certify knows nothing of a Other") as caught:
+        certify(Memorizer(Other(), paired.record), many)
+    assert "AttentionLayer" in caught.value.suggestion
+
+
+def test_the_readout_of_pairs_brings_its_rank(many, paired):
+    names = [claim.name for claim in certify(paired, many, claims=["readout"]).claims]
+    assert names == ["rank", "readout"]
+    wide = build_memorizer(many, num_heads=14, construction="paired", precision=106)
+    assert [claim.name for claim in certify(wide, many, claims=["readout"]).claims] == ["readout"]
+
+
+def test_what_is_built_has_the_precision_of_its_layer(many):
+    for precision in (53, 106):
+        memorizer = build_memorizer(many, num_heads=14, precision=precision)
+        assert memorizer.record.precision == getattr(memorizer.layer, "precision", 53) == precision
+
+
+def test_a_record_of_nonsense_proves_nothing(many, paired):
+    for order in (("a", 1), (None,) * 40, (*range(39), 0)):
+        record = dataclasses.replace(paired.record, order=order)
+        certificate = certify(Memorizer(paired.layer, record), many, claims=["rank"])
+        assert certificate.format == "constructive certificate 1"
+
+
+def test_other_arguments_which_are_none(many, paired):
+    with pytest.raises(ParameterError, match="unknown arithmetic='Rational'"):
+        explain(many, num_heads=3, arithmetic="Rational")
+    with pytest.raises(ParameterError, match="value_dim=True is not a positive integer"):
+        build_memorizer(many, num_heads=14, value_dim=True)
+    for kind in (paired, paired.layer):
+        with pytest.raises(ParameterError, match="dtype='x' is not a dtype"):
+            kind.astype("x")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"shared_keys": True}, {"value_dim": 2}, {"precision": 106}, {"saturated_fraction": 0.5}],
+)
+def test_rational_weights_take_no_options_of_floats(option):
+    many = generators.integers(num_examples=3, context_size=2, width=3)
+    with pytest.raises(ParameterError, match=next(iter(option)).replace("saturated_", "")):
+        build_memorizer(many, num_heads=2, arithmetic="rational", **option)
+
+
+def test_data_which_do_not_fit_a_rational_layer():
+    many = generators.integers(num_examples=3, context_size=2, width=3)
+    layer = build_memorizer(many, num_heads=2, arithmetic="rational").layer
+    layer.check_fits(many)
+    wide = Dataset(np.ones((2, 4)), np.ones((3, 4)), np.zeros(3))
+    with pytest.raises(ValueError, match="queries have d=4, the layer d=3"):
+        layer.check_fits(wide)
+
+
+def test_many_paired_examples_have_no_other_claim_beside_the_rank(many, paired):
+    """Certificates of pairs have no place for `executed`, and others take a T x T matrix."""
+    together = certify(paired, many, claims=["rank", "error", "executed"])
+    assert together.format == "constructive certificate 1"
+    assert together["rank"].verdict is Verdict.PROVED
+    many = generators.gaussian(num_examples=2001, context_size=3, width=64, seed=4)
+    memorizer = build_memorizer(many, num_heads=72, construction="paired")
+    for dense in ("rank", "readout"):
+        with pytest.raises(ParameterError, match=f"{dense} beside executed") as caught:
+            certify(memorizer, many, claims=[dense, "error", "executed"])
+        assert caught.value.witness == 2001
+        assert "two certificates" in caught.value.suggestion
+    alone = certify(memorizer, many, claims=["rank", "error"])
+    assert alone.format == "constructive paired certificate 1"
+    assert alone.proved

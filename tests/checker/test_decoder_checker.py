@@ -8,15 +8,12 @@ import json
 import struct
 import tracemalloc
 
+import checker_parts
 import numpy as np
 import pytest
-import three_files
-from decoder_parts import TWO, by_hand, small, two_tokens
-from islands import SOURCES
-from refusals import refused
+from checker_parts import FILES_OF, SOURCES, TWO, by_hand, refused, said, saved, small, two_tokens
 from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
-from three_files import FILES_OF, said, saved
 
 from constructive import Certificate, Text, build_decoder, certify, check
 from constructive.certificates import claims as claim_rooms
@@ -29,7 +26,7 @@ from constructive.sequences import storage
 from constructive.support.verdict import pack
 
 FILES, BOUND = FILES_OF[Text], "0x1.0p-60"
-paths = functools.partial(three_files.paths, kind=Text)
+paths = functools.partial(checker_parts.paths, kind=Text)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +94,7 @@ def test_models_are_those_of_certify(checker):
                 rtol=1e-8,
                 atol=1e-13,
             )
-    table = checker.table
+    table = checker.floating
     assert (table.ENOUGH, table.TABLE) == (ENOUGH, exact_logits._LARGEST_TABLE)
     assert checker.float_model.MOST == float_model.MOST_TERMS
 
@@ -423,7 +420,7 @@ def test_tables_are_short(checker, tmp_path):
     certificate = certify(decoder, text)
     assert certificate["recites"].verdict.name == "PROVED"
     assert said(checker, saved(tmp_path, decoder, text, certificate))[0] == 0
-    table = checker.table.exponentials(3000, 2.0**-5)
+    table = checker.floating.table_of(3000, 2.0**-5)
     np.testing.assert_allclose(table, np.exp(-np.arange(3000) * 2.0**-5), rtol=1e-15)
     assert np.array_equal(table, exponentials(2.0**-5, 2999 * 2.0**-5))
 

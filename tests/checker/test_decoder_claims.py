@@ -7,11 +7,20 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
-from decoder_parts import TWO, TWO_ROWS, by_hand, small, true_margins, two_tokens
+from checker_parts import TWO, TWO_ROWS, by_hand, saved, small, true_margins, two_tokens
 
-from constructive import DataError, ParameterError, Text, Verdict, build_decoder, certify
+from constructive import (
+    DataError,
+    Decoder,
+    ParameterError,
+    Text,
+    Verdict,
+    build_decoder,
+    certify,
+    check,
+)
 from constructive.exact.float_enclosure import Tabulated
-from constructive.exact.float_model import FLOAT32
+from constructive.exact.float_model import FLOAT32, MODELS, rounded
 from constructive.layers.attend import Causal, attend
 from constructive.layers.margins import exact_tokens, recital
 
@@ -330,9 +339,9 @@ def test_options_which_decoders_have_not_are_refused():
     decoder, text = small()
     for options in ({"epsilon": 1e-6}, {"delta": 1e-6}, {"max_prec": 64}):
         (name,) = options
-        with pytest.raises(ParameterError, match=f"no claim among .* takes {name}="):
+        with pytest.raises(ParameterError, match=f"does not take {name}="):
             certify(decoder, text, **options)
-    with pytest.raises(ParameterError, match="takes epsilon=, delta="):
+    with pytest.raises(ParameterError, match="take epsilon= and delta="):
         certify(decoder, text, epsilon=1.0, delta=1.0)
     with pytest.raises(ParameterError, match="are not claims about decoders"):
         certify(decoder, text, claims=["error"])
@@ -348,3 +357,250 @@ def test_texts_of_others_are_refused():
         certify(decoder, longer)
     with pytest.raises(DataError, match="goes on with"):
         certify(decoder, Text(text.vocabulary, np.array([0, 1, 0, 2]), np.array([2, 2])))
+
+
+# What a model of decoders allows, and programs one step beyond it that say another token.
+#
+# Each step was open in the words of a model, or in what they were counted as, once.
+
+ANY = "float32, any contraction"
+
+
+def shown(decoder, text, model, prompted):
+    """The share that the checker finds."""
+    checker, ids = prompted
+    weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
+    on = object.__new__(checker.decoders.Decoder)  # of no files
+    on.weights, on.texts, on.prompt, on.window = weights, ids, text.prompt, None
+    on.storage, on.model = MODELS[model].storage.name, checker.float_model.MODELS[model]
+    return checker.margins.real_margins(on)[1]
+
+
+@pytest.mark.parametrize(("size", "proved"), [(2.0**50, True), (2.0**56, False)])
+def test_products_of_any_arrays_stay_in_range(size, proved):
+    """Logits are 4 and short in any unit, but x times x times W_Q overflows where W_Q is large."""
+    unit = 2.0**36
+    first = np.array([[[1.0], [0.0], [0.0]]])
+    weights = two_tokens(unit, W_Q=size * first, W_K=4.0 / (unit**2 * size) * first)
+    decoder = by_hand(TWO, weights)
+    assert certify(decoder, TWO, claims=["executed"]).verdict is Verdict.PROVED
+    claim = certify(decoder, TWO, claims=["executed"], model=ANY)["executed"]
+    assert (claim.verdict is Verdict.PROVED) == proved
+    x = np.float32(weights["embedding"])
+    with np.errstate(over="ignore"):
+        product = x[0, 0] * x[0, 0] * np.float32(size)
+    assert np.isfinite(product) == proved
+
+
+def in_blocks(decoder, size, keep):
+    """The last logits, in bfloat16 with blocks, where `keep` stores what rescales sums."""
+    x = decoder.embedding[0] + decoder.positions
+    layer = decoder.layer
+    logits = (x @ layer.key_weights[0] @ layer.query_weights[0].T @ x[-1]).astype(np.float32)
+    top, total, sums = np.float32(-np.inf), np.float32(0), np.zeros(x.shape[1], np.float32)
+    for start in range(0, len(x), size):
+        block = slice(start, start + size)
+        before, top = top, max(top, logits[block].max())
+        again = keep(np.exp(before - top))
+        terms = rounded(np.exp(logits[block] - top), "bfloat16")
+        total = total * again + terms.sum()
+        sums = sums * again + terms @ x[block]
+    z = np.concatenate([x[-1], rounded(sums / total, "bfloat16")])
+    outputs = rounded(z @ layer.readout_weights, "bfloat16")
+    return rounded(outputs @ decoder.unembedding.T, "bfloat16")
+
+
+def test_factors_that_rescale_are_not_stored():
+    """Each is just above the middle of two numbers of bfloat16, and 64 blocks are rescaled."""
+    count, size = 1024, 16
+    place = np.arange(count)
+    positions = np.stack([0 * place, place // size, np.where(place < count // 2, 1, -1)], axis=1)
+    readout = np.zeros((6, 2))
+    readout[0, 0] = readout[5, 1] = 1.0
+    text = Text.of([0] * count, prompt=count)
+    weights = {
+        "embedding": [[1.0, 0.0, 0.0]],
+        "positions": positions,
+        "W_Q": [[[2.0**-9], [0.0], [0.0]]],
+        "W_K": [[[0.0], [1.0], [0.0]]],
+        "U": readout,
+        "unembedding": [[0.0, 0.0], [-(2.0**-7), -1.0]],
+    }
+    decoder = by_hand(text, weights, storage="bfloat16")
+    model = "bfloat16, pairwise, blocks of 16"
+    claim = certify(decoder, text, claims=["executed"], model=model)["executed"]
+    assert claim.verdict is Verdict.PROVED
+    assert "factors that rescale sums in float32" in claim.statement
+    within = in_blocks(decoder, size, np.float32)
+    beyond = in_blocks(decoder, size, lambda x: rounded(np.array([x]), "bfloat16")[0])
+    assert within.argmax() == text.end
+    assert beyond.argmax() != text.end
+
+
+def test_averages_come_before_the_readout():
+    """Values of 2^-25, one for each head, are zero in float16; averages of tokens are not."""
+    heads, given = 16, [0, 1]
+    readout = np.zeros((3 * heads + 3, 2))
+    readout[0, 0], readout[5::3, 1] = 1.0, 2.0**-24
+    text = Text.of(given, prompt=2)
+    weights = {
+        "embedding": [[1.0, 0.0, 1.0], [1.0, 0.0, 0.0]],
+        "positions": np.zeros((2, 3)),
+        "W_Q": np.zeros((heads, 3, 1)),
+        "W_K": np.zeros((heads, 3, 1)),
+        "U": readout,
+        "unembedding": [[0.0, 0.0], [0.0, 0.0], [-(2.0**-8), 2.0**15]],
+    }
+    decoder = by_hand(text, weights, storage="float16")
+    claim = certify(decoder, text, claims=["executed"])["executed"]
+    assert claim.verdict is Verdict.PROVED
+    assert "averages before the readout" in claim.statement
+    x, by_head = decoder.embedding, readout[3:].reshape(heads, 3, 2)
+    averages = np.tile(rounded(x.mean(axis=0), "float16"), (heads, 1))
+    values = np.float32([[x @ each] for each in by_head])[:, 0].mean(axis=1)
+    for parts, right in (
+        (np.einsum("hd,hdo->ho", averages, by_head), True),
+        (rounded(values.astype(np.float32), "float16"), False),
+    ):
+        outputs = rounded(np.float32(x[1] @ readout[:3] + parts.sum(axis=0)), "float16")
+        assert ((outputs @ decoder.unembedding.T).argmax() == text.end) == right
+
+
+@pytest.mark.parametrize("longest", [8, 900])
+@pytest.mark.parametrize("model", [name for name in MODELS if name.startswith("float32")])
+def test_certify_takes_no_smaller_share_than_the_checker(checker, longest, model):
+    """Where texts of other lengths stand beside the one whose margin is small."""
+    text = Text.of([0, 1], [0] * longest, prompt=2)
+    positions = np.zeros((longest, 3))
+    positions[-1, 1] = 1.0
+    readout = np.zeros((6, 3))
+    readout[2, 0] = readout[1, 1] = readout[5, 2] = 1.0
+    weights = {
+        "embedding": [[1.0, 0.0, 1.0], [1.0, 0.0, -1.0]],
+        "positions": positions,
+        "W_Q": np.zeros((1, 3, 1)),
+        "W_K": np.zeros((1, 3, 1)),
+        "U": readout,
+        "unembedding": [[1.0, 0.0, 0.0], [0.0, 0.0, -5000.0], [-1.0, 10.0, 0.0]],
+    }
+    decoder = by_hand(text, weights)
+    share = recital(decoder, text, model=MODELS[model]).share.max()
+    assert 0.01 < share < 1.0
+    found = shown(decoder, text, model, (checker, np.split(text.ids, [2])))
+    assert found <= share * (1.0 + 2.0**-20)
+
+
+def test_certify_leaves_room_for_the_checker(monkeypatch):
+    """A share that is as good as one is not claimed."""
+    text = Text.of([0, 1])
+    decoder = by_hand(text, two_tokens())
+    found = recital(decoder, text)
+    nearly = np.full(len(found.share), 1.0 - 2.0**-30)
+    known = type(found)(found.places, found.least, found.most, found.error, nearly)
+    monkeypatch.setattr("constructive.certificates.claims.recites.recital", lambda *_, **__: known)
+    claim = certify(decoder, text, claims=["executed"])["executed"]
+    assert claim.verdict is Verdict.UNDECIDED
+
+
+def test_constants_have_a_product_and_a_range(checker):
+    """So `scaled` counts their roundings for exponents, and keeps 2^16 of the range for them."""
+    scaled, plain = MODELS["float32, scaled"], MODELS["float32, pairwise, blocks of 16"]
+    words = "their product is 1 (log2 e for exp2), and from 2^-16 to 2^16 on the way"
+    assert words in scaled.of_layers()
+    assert "constants" not in plain.of_layers()
+    assert (scaled.stretch, plain.stretch) == (2.0**16, 1.0)
+    theirs = checker.float_model
+    assert theirs.stretch(theirs.MODELS[scaled.name]) == scaled.stretch
+    first = np.array([[[1.0], [0.0], [0.0]]])
+    for size, proved in ((2.0**50, True), (2.0**110, False)):
+        decoder = by_hand(TWO, two_tokens(W_Q=size * first, W_K=first / size))
+        assert certify(decoder, TWO, claims=["executed"]).proved
+        assert certify(decoder, TWO, claims=["executed"], model=scaled.name).proved == proved
+
+
+# Positions that repeat: a decoder with them is the one with every row written out.
+
+PERIOD = 3
+LENGTH = 8
+
+
+@pytest.fixture
+def text():
+    return Text.of([0, 1, 1, 0, 1, 0, 0, 1])
+
+
+@pytest.fixture
+def pair(text):
+    """The same decoder twice: with 3 rows of positions, and with a row for each position."""
+    rng = np.random.default_rng(5)
+    heads, width = 6, 7
+    weights = {
+        "embedding": rng.choice([-0.5, 0.5], (2, width)),
+        "positions": rng.choice([-0.5, 0.5], (PERIOD, width)),
+        "W_Q": rng.integers(-2, 3, (heads, width, 1)),
+        "W_K": rng.integers(-2, 3, (heads, width, 1)),
+        "unembedding": rng.choice([-1.0, 1.0], (3, width)),
+        "U": np.zeros(((heads + 1) * width, width)),
+    }
+    rolled = np.arange(LENGTH) % PERIOD
+    plain = by_hand(text, weights | {"positions": weights["positions"][rolled]})
+    z = plain.layer.intermediate(plain.embedded(text.ids[None]))[0].astype(float)
+    following = np.append(text.ids[1:], text.end)
+    wanted = weights["unembedding"][following] / width
+    u = np.linalg.lstsq(z, wanted, rcond=None)[0]
+    plain = by_hand(text, weights | {"positions": weights["positions"][rolled], "U": u})
+    periodic = dataclasses.replace(by_hand(text, weights | {"U": u}), longest=LENGTH)
+    return periodic, plain
+
+
+def test_it_is_the_decoder_with_every_row(pair, text):
+    periodic, plain = pair
+    assert (periodic.num_positions, len(periodic.positions)) == (LENGTH, PERIOD)
+    assert (periodic.logits(text.tokens) == plain.logits(text.tokens)).all()
+    assert plain.recites(text)
+    assert periodic.generate(text.tokens[:1]) == plain.generate(text.tokens[:1]) == text.tokens
+    assert certify(periodic, text)["recites"].evidence == certify(plain, text)["recites"].evidence
+
+
+def test_files_and_certificates(pair, text, tmp_path):
+    periodic, plain = pair
+    for decoder in pair:
+        paths = saved(tmp_path, decoder, text, certify(decoder, text, claims=["recites"]))
+        read = Decoder.load(paths[1])
+        assert (read.longest, read.logits(text.tokens).tolist()) == (
+            decoder.longest,
+            decoder.logits(text.tokens).tolist(),
+        )
+        assert check(*paths).proved
+    assert "longest" not in plain.about()
+    periodic.save(tmp_path / "other.safetensors")
+    assert not check(paths[0], tmp_path / "other.safetensors", paths[2]).proved
+
+
+def test_a_text_that_is_too_long(pair, text):
+    periodic, _ = pair
+    longer = Text.of([*text.tokens, 0])
+    with pytest.raises(DataError, match="positions"):
+        periodic.recites(longer)
+    with pytest.raises(DataError, match="positions"):
+        periodic.logits(longer.tokens)
+
+
+@pytest.mark.parametrize("longest", [0, -1, 1.5, True])
+def test_a_longest_text_that_is_none(pair, longest):
+    with pytest.raises(ParameterError, match="longest"):
+        dataclasses.replace(pair[0], longest=longest)
+
+
+def test_exports_have_the_same_positions(pair, text, tmp_path):
+    torch, onnxruntime = pytest.importorskip("torch"), pytest.importorskip("onnxruntime")
+    periodic, plain = pair
+    wanted = plain.logits(text.tokens)
+    ids = text.ids[None]
+    found = periodic.to_torch()(torch.tensor(ids)).detach().numpy()[0]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    periodic.to_onnx(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    np.testing.assert_allclose(session.run(None, {"ids": ids})[0][0], wanted, atol=1e-5)
+    with pytest.raises(DataError, match="positions"):
+        periodic.to_torch()(torch.tensor([[*text.ids, 0]]))

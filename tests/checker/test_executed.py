@@ -1,12 +1,14 @@
 """The claim *executed*: what evaluations in float32 may do, and that both sides know it."""
 
 import dataclasses
+import itertools
 import math
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from checker_parts import COARSE, coarse_models
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import (
@@ -75,6 +77,20 @@ def test_the_checker_finds_the_same_bounds(checker, problem, model):
     assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
 
 
+@pytest.mark.parametrize("name", [name for name in COARSE if name != "stored"])
+@settings(max_examples=25)
+@given(layers(), st.sampled_from([0, 20, 40, 60]))
+def test_the_checker_finds_the_same_bounds_where_units_are_large(checker, name, problem, down):
+    """So that all terms count: rounding, exponentials, underflow, blocks and merged parts."""
+    layer, dataset = problem
+    layer = dataclasses.replace(layer, query_weights=np.ldexp(layer.query_weights, -down))
+    ours, theirs = coarse_models(checker, name)
+    with np.errstate(all="ignore"):
+        bounds = exact_logits.rounding(layer, dataset, ours).bounds
+        found, _ = checker.executed.rounding(dict(layer.tensors), arrays_of(dataset), theirs)
+    assert found == pytest.approx(bounds.max(), rel=2.0**-9)
+
+
 @given(
     st.lists(st.floats(-800, 0), min_size=1, max_size=6),
     st.floats(0, 900),
@@ -88,11 +104,11 @@ def test_exponentials_are_bounded_from_above(checker, below, x):
     with np.errstate(over="ignore"):
         rounded = Rounded(lambda sizes: sizes, np.zeros((1, 1)))
         ours = rounded.softmax(Sized(logits, np.zeros((1, 1))), None).bounds
-        for bounds in (ours, checker.rounding.softmax(logits)):
+        for bounds in (ours, checker.float_model.softmax(logits)):
             for bound, share in zip(bounds[0, 0].tolist(), shares, strict=True):
                 assert share <= bound
                 assert bound <= share * (1 + 1e-4) + 1e-300
-        for bound in (growth(np.array(x)), checker.rounding.growth(np.array(2 * x))):
+        for bound in (growth(np.array(x)), checker.float_model.growth(np.array(2 * x))):
             assert grown <= float(bound)
             assert bound <= grown * (1 + 1e-4) + 1e-300 or x > 350
 
@@ -101,7 +117,7 @@ def test_exponentials_are_bounded_from_above(checker, below, x):
 def test_what_is_no_number_is_no_bound(checker, x):
     with np.errstate(all="ignore"):
         assert not growth(np.array(math.inf)) < math.inf
-        assert not checker.rounding.growth(np.array(x)) < math.inf
+        assert not checker.float_model.growth(np.array(x)) < math.inf
 
 
 def test_chunks_change_nothing():
@@ -188,6 +204,9 @@ def test_counts_have_the_same_bounds(checker, name):
         np.testing.assert_allclose(ours, found, rtol=2.0**-29)
     exponents = [theirs_of.exponents(theirs, count) for count in counts]
     np.testing.assert_allclose(model.exponents(counts), exponents, rtol=2.0**-30)
+    for sizes in itertools.product((1, 2, 5), repeat=5):
+        assert theirs_of.output_steps(theirs, *sizes) == model.output_roundings(*sizes)
+        assert theirs_of.logit_steps(theirs, *sizes[:2]) == model.logit_roundings(*sizes[:2])
 
 
 def test_statements_are_the_same(checker):

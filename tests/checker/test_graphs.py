@@ -4,13 +4,18 @@ from fractions import Fraction
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from checker_parts import refused
+from hypothesis import given
+from hypothesis import strategies as st
 from instance_parts import changed, graph_bytes, ints, network, problem, replace_constant, unit_box
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from refusals import refused
 
-from constructive.instances import Atom, Box
+from constructive.instances import Atom, Box, Head, Network, Property
+from constructive.instances.properties import version_1, version_2
+from constructive.instances.rounding import output_rounding
 
 BASE = network()
 FIRST = ((Atom([1.0, 0.0], 0.0),),)
@@ -25,7 +30,7 @@ def data():
 def values(checker, made, point, weights):
     """w . f at a point, from below, by the checker."""
     heads = checker.softmaxes.heads_of(made.outputs, weights, made.box)
-    exact = checker.dyadic.integers(np.asarray(point, np.float32))
+    exact = checker.operators.integers(np.asarray(point, np.float32))
     return float(checker.softmaxes.least_at(heads, made.box, exact))
 
 
@@ -342,11 +347,11 @@ def test_bytes_that_readers_may_take_in_two_ways(checker, data):
 
 def test_integers_of_messages(checker):
     for value in (0, 1, 127, 128, 300, 2**63, 2**64 - 1):
-        assert checker.protobuf.varint(varint(value), 0) == (value, len(varint(value)))
-    assert checker.protobuf.signed(2**64 - 1) == -1
-    assert checker.protobuf.signed(2**63 - 1) == 2**63 - 1
+        assert checker.graphs.varint(varint(value), 0) == (value, len(varint(value)))
+    assert checker.graphs.signed(2**64 - 1) == -1
+    assert checker.graphs.signed(2**63 - 1) == 2**63 - 1
     with refused("too long"):
-        checker.protobuf.varint(varint(2**64), 0)
+        checker.graphs.varint(varint(2**64), 0)
 
 
 def test_steps_and_sizes_of_logits(checker):
@@ -372,3 +377,434 @@ def test_a_box_with_another_number_of_inputs(checker, data):
     lower, upper = ints(unit_box(), checker)
     graph = checker.graphs.read_graph(data)
     assert len(checker.operators.evaluate(graph, lower, upper)) == 2
+
+
+# What float32 does to graphs: evaluations of all kinds are within the checker's bound.
+
+FLOAT = np.float32
+ULPS = 32 * 2.0**-23
+
+
+def bounds(checker, made, box, graph="split"):
+    """Of each output, and what the graph says of its rows."""
+    conditions = ((Atom(np.eye(made.output_dim)[0], 0.0),),)
+    read = problem(checker, graph_bytes(made, graph), box, conditions)
+    rounding = checker.softmaxes.rounding_of
+    found = [
+        rounding(read.outputs, ((k, 1),), read.box, read.model) for k in range(made.output_dim)
+    ]
+    return np.array(found), read
+
+
+def summed(terms, order):
+    """A sum along the last axis in float32, in an order."""
+    total = np.zeros(terms.shape[:-1], FLOAT)
+    for k in order:
+        total = (total + terms[..., k]).astype(FLOAT)
+    return total
+
+
+def evaluated(made, x, random, off=1.0):
+    """A network in float32: sums in random orders, exp off by as much as is allowed."""
+    total = np.zeros(made.output_dim, FLOAT)
+    for head in made.heads:
+        a, b, v = (np.float32(array) for array in (head.slopes, head.offsets, head.values))
+        terms = np.hstack([(a * np.float32(x)).astype(FLOAT), b[:, None]])
+        logits = summed(terms, random.permutation(terms.shape[1]))
+        powers = np.exp((logits - logits.max()).astype(FLOAT).astype(np.float64))
+        signs = (
+            random.choice([-1.0, 1.0], len(powers)) if random.random() < 0.5 else np.sign(v[:, 0])
+        )
+        powers = np.where(logits == logits.max(), 1.0, powers * (1 + off * ULPS * signs)).astype(
+            FLOAT
+        )
+        whole = summed(powers, random.permutation(len(powers)))
+        if random.random() < 0.5:
+            weights = (powers / whole).astype(FLOAT)
+            average = summed((weights * v.T).astype(FLOAT), random.permutation(len(powers)))
+        else:
+            sums = summed((powers * v.T).astype(FLOAT), random.permutation(len(powers)))
+            average = (sums / whole).astype(FLOAT)
+        total = (total + average).astype(FLOAT)
+    return total.astype(np.float64)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from([0.5, 8.0, 100.0]))
+def test_evaluations_are_within_the_bound(checker, seed, dims, size):
+    made = network(3, 6, dims, 2, seed=seed, size=size)
+    bound, _ = bounds(checker, made, unit_box(dims))
+    random = np.random.default_rng(seed)
+    for x in random.uniform(-1, 1, (4, dims)).astype(FLOAT):
+        exact = made(x[None])[0]
+        assert (np.abs(evaluated(made, x, random) - exact) <= bound + 1e-12).all()
+    assert (bound < 2 * output_rounding(made, unit_box(dims)) + 1e-9).all()
+
+
+def test_the_bound_is_not_far_from_what_evaluations_do(checker):
+    random = np.random.default_rng(0)
+    slopes = random.uniform(20.0, 40.0, (1, 4)).astype(FLOAT)
+    made = single([*slopes, [0.0] * 4], [0.125, 0.0])
+    bound, _ = bounds(checker, made, unit_box(4))
+    points = random.uniform(-1, 1, (3000, 4))
+    points[:, 3] = -(slopes[0, :3] @ points[:, :3].T) / slopes[0, 3]  # logits near zero
+    points = points[np.abs(points[:, 3]) <= 1.0].astype(FLOAT)
+    off = max(abs(evaluated(made, x, random) - made(x[None])[0]) for x in points)[0]
+    assert bound[0] / 100 < off < bound[0]
+
+
+def test_evaluations_in_fewer_bits_are_not_within_it(checker):
+    """TF32 rounds inputs to 11 bits, so the model excludes it."""
+    made = network(1, 6, 4, 1, seed=2, size=40.0)
+    bound, _ = bounds(checker, made, unit_box(4))
+    random = np.random.default_rng(0)
+    points = random.uniform(-1, 1, (300, 4))
+    short = np.round(points * 2**10) / 2**10
+    assert np.abs(made(points) - made(short)).max() > bound[0]
+
+
+@pytest.mark.parametrize("graph", ["split", "fused", "exp"])
+def test_onnxruntime_is_within_the_bound(checker, graph):
+    made = network(3, 5, 4, 2, seed=6, size=3.0)
+    bound, _ = bounds(checker, made, unit_box(4), graph)
+    data = graph_bytes(made, graph)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    for x in np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(FLOAT):
+        (found,) = session.run(None, {"X": x[None]})
+        assert (np.abs(found[0] - made(x[None])[0]) <= bound).all()
+    assert onnx.ModelProto.FromString(data).opset_import[0].version == 13
+
+
+def single(slopes, offsets, values=None):
+    values = np.eye(len(offsets))[:, :1] if values is None else values
+    return Network((Head(slopes, offsets, values),))
+
+
+def test_exp_of_large_logits_is_refused(checker):
+    box = Box([-1.0], [1.0])
+    for slopes, offsets, words in (
+        ([[60.0], [0.0]], [0.0, 0.0], None),
+        ([[81.0], [0.0]], [0.0, 0.0], "overflow"),
+        ([[0.0], [0.0]], [0.0, 80.5], "overflow"),
+        ([[0.0], [0.0]], [-39.0, -90.0], None),
+        ([[0.0], [0.0]], [-41.0, -90.0], "underflow"),
+        ([[39.0], [-39.0]], [0.0, 0.0], None),
+        ([[41.0], [-41.0]], [0.0, 0.0], "underflow"),
+    ):
+        made = single(slopes, offsets)
+        assert bounds(checker, made, box)[0][0] < 1e-3
+        with refused(words):
+            assert bounds(checker, made, box, "exp")[0][0] < 1e-3
+
+
+def test_numbers_that_may_overflow_are_refused(checker):
+    for made in (
+        single([[2.0**120], [0.0]], [0.0, 0.0]),
+        single([[1.0], [0.0]], [0.0, 0.0], [[2.0**120], [0.0]]),
+        single([[2.0**98]] + [[0.0]] * 7, [0.0] * 8),
+    ):
+        with refused("overflow"):
+            bounds(checker, made, unit_box(1))
+
+
+def graph(nodes, inputs, **given):
+    """The bytes of a graph with these nodes and constants."""
+    helper, numbers = onnx.helper, onnx.numpy_helper
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, count])
+        for name, count in (("X", inputs), ("Y", 1))
+    ]
+    arrays = [numbers.from_array(np.asarray(array), name) for name, array in given.items()]
+    made = helper.make_graph(nodes, "g", ends[:1], ends[1:], arrays)
+    opset = [helper.make_opsetid("", 13)]
+    return helper.make_model(made, opset_imports=opset, ir_version=8).SerializeToString()
+
+
+def not_bounded(checker, data, box):
+    """Whether onnxruntime gives no number at a corner of the box, and the checker no bound."""
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"X": box.upper[None].astype(FLOAT)})
+    read = problem(checker, data, box)
+    with refused("overflow"):
+        checker.softmaxes.rounding_of(read.outputs, ((0, 1),), read.box, read.model)
+    return bool(np.isnan(found).all())
+
+
+def test_numbers_that_overflow_on_the_way_are_refused(checker):
+    """A sum that is infinite, and then multiplied by zero."""
+    node, large = onnx.helper.make_node, FLOAT(1.02 * 2.0**127)
+    nodes = [
+        node("Gemm", ["X", "A", "b"], ["sums"]),
+        node("MatMul", ["sums", "zeros"], ["logits"]),
+        node("Softmax", ["logits"], ["weights"], axis=1),
+        node("MatMul", ["weights", "V"], ["Y"]),
+    ]
+    value = np.array([[1.0], [0.0]], FLOAT)
+    given = {"A": [[large]], "b": [large], "zeros": np.zeros((1, 2), FLOAT), "V": value}
+    data = graph(nodes, 1, **given)
+    with refused("overflow on the way"):
+        not_bounded(checker, data, Box([0.5], [1.0]))
+
+
+def test_logits_that_only_roundings_make_large_are_refused(checker):
+    """Logits of 79.6, which ten roundings of 0.94 each make 89: exp of them is infinite."""
+    node = onnx.helper.make_node
+    nodes = [
+        node("Gemm", ["X", "A", "b"], ["logits"]),
+        node("Exp", ["logits"], ["powers"]),
+        node("ReduceSum", ["powers", "axes"], ["sum"], keepdims=1),
+        node("Div", ["powers", "sum"], ["weights"]),
+        node("MatMul", ["weights", "V"], ["Y"]),
+    ]
+    slopes = np.full((11, 2), 1.0625, FLOAT)
+    slopes[0] = 2.0**24
+    offsets = np.full(2, 69.0 - 2.0**24, FLOAT)
+    value = np.array([[1.0], [0.0]], FLOAT)
+    data = graph(nodes, 11, A=slopes, b=offsets, axes=np.array([1]), V=value)
+    assert not_bounded(checker, data, Box(np.ones(11), np.ones(11)))
+
+
+def test_a_difference_is_off_by_both_outputs(checker):
+    made = network(2, 4, 2, 2, seed=1)
+    bound, read = bounds(checker, made, unit_box())
+    both = checker.softmaxes.rounding_of(read.outputs, ((0, 1), (1, -1)), read.box, read.model)
+    assert np.isclose(both, bound.sum(), rtol=1e-6)
+    assert both >= bound.sum()
+
+
+def test_the_bound_grows_with_all_it_depends_on(checker):
+    base = network(2, 4, 3, 1, seed=4)
+    bound = bounds(checker, base, unit_box(3))[0][0]
+    wide = bounds(checker, base, Box([-4.0] * 3, [4.0] * 3))[0][0]
+    steep = Network(tuple(Head(8 * h.slopes, h.offsets, h.values) for h in base.heads))
+    high = Network(tuple(Head(h.slopes, h.offsets, 8 * h.values) for h in base.heads))
+    assert bound < min(
+        wide, bounds(checker, steep, unit_box(3))[0][0], bounds(checker, high, unit_box(3))[0][0]
+    )
+    assert np.isclose(bounds(checker, high, unit_box(3))[0][0], 8 * bound, rtol=1e-3)
+
+
+def test_models_that_are_known(checker):
+    """Those whose programs evaluate operators one by one, in float32 throughout."""
+    known = checker.softmaxes.KNOWN
+    assert set(known) == {"float32, pairwise", "float32, pairwise, blocks of 16"}
+    for name in known:
+        words = checker.softmaxes.sentence(name)
+        assert words.startswith(name)
+        assert "TF32" in words
+        assert "any order" in words
+
+
+def test_errors_of_logits_and_of_averages_multiply(checker):
+    made = single([[2.0**20], [0.0]], [0.0, 0.0])
+    bound, read = bounds(checker, made, unit_box(1))
+    model = checker.float_model
+    logits = 2.0**20 * model.gamma_of(read.model, 3)
+    larger = float(checker.float_model.growth(np.float64(2.0 * logits)))
+    zeta = float(model.averaged(read.model, np.float64(2.0))[0])
+    whole = (1.0 + larger) * (1.0 + zeta) - 1.0
+    assert larger > 0.3
+    assert whole <= bound[0] < whole * (1.0 + 1e-6)
+
+
+def test_what_underflow_takes_counts(checker):
+    """A value that is not a normal number may be read as zero."""
+    made = single([[0.0], [0.0]], [20.0, 0.0], [[2.0**-127], [0.0]])
+    bound, _ = bounds(checker, made, unit_box(1))
+    assert 2.0**-127 < bound[0] < 2.0**-90
+
+
+# VNN-LIB as the checker reads it: two versions, exact decimals, and all that it refuses.
+
+VERSION_1 = """; a comment ( that is left out
+(declare-const X_0 Real)
+(declare-const X_1 Real)
+(declare-const Y_0 Real)
+(declare-const Y_1 Real)
+(assert (>= X_0 -0.5))
+(assert (<= X_0 0.25))
+(assert (>= X_1 0.0))
+(assert (<= X_1 1))
+(assert (>= Y_0 0.171875))
+"""
+VERSION_2 = """(vnnlib-version <2.0>)
+(declare-network N
+    (declare-input X float32 [1, 2])
+    (declare-output Y float32 [1, 2])
+)
+(assert (>= X[0,0] -0.5)) (assert (<= X[0, 0] 0.25))
+(assert (>= X[0,1] 0.0)) (assert (<= X[0,1] 1))
+(assert (>= Y[0,0] 0.171875))
+"""
+TEXTS = {"vnnlib": VERSION_1, "vnnlib2": VERSION_2}
+
+
+def read(checker, text, version="vnnlib"):
+    return checker.properties.read_property(text.encode(), version)
+
+
+@pytest.mark.parametrize("version", TEXTS)
+def test_a_property_is_read(checker, version):
+    found = read(checker, TEXTS[version], version)
+    assert found.lower == [Fraction(-1, 2), 0]
+    assert found.upper == [Fraction(1, 4), 1]
+    ((condition,),) = found.alternatives
+    assert condition == (((0, 1),), Fraction(11, 64))
+    assert found.outputs == 2
+
+
+def test_forms_of_conditions(checker):
+    last = "(assert (>= Y_0 0.171875))"
+    for text, expected in {
+        "(<= Y_1 0.5)": [[(((1, -1),), Fraction(-1, 2))]],
+        "(>= Y_1 Y_0)": [[(((1, 1), (0, -1)), 0)]],
+        "(<= Y_1 Y_0)": [[(((1, -1), (0, 1)), 0)]],
+        "(and (>= Y_0 1) (<= Y_1 0))": [[(((0, 1),), 1), (((1, -1),), 0)]],
+        "(or (and (>= Y_0 1) (<= Y_1 0)) (>= Y_1 2))": [
+            [(((0, 1),), 1), (((1, -1),), 0)], [(((1, 1),), 2)],
+        ],
+    }.items():  # fmt: skip
+        assert read(checker, VERSION_1.replace(last, f"(assert {text})")).alternatives == expected
+    both = read(checker, f"{VERSION_1}(assert (<= Y_1 0.5))")
+    assert [len(conditions) for conditions in both.alternatives] == [2]
+
+
+NUMBERS = st.floats(-4.0, 4.0, width=32)
+
+
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=4),
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans(), NUMBERS), min_size=1, max_size=3),
+             min_size=1, max_size=3),
+)  # fmt: skip
+def test_what_is_written_is_read(checker, ends, drawn):
+    box = Box(*zip(*(sorted(pair) for pair in ends), strict=True))
+    disjuncts = tuple(
+        tuple(Atom([(1.0 if up else -1.0) * (j == k) for k in range(3)], c) for j, up, c in atoms)
+        for atoms in drawn
+    )
+    wanted = Property(box, disjuncts)
+    one = read(checker, version_1(wanted))
+    assert one == read(checker, version_2(wanted), "vnnlib2")
+    assert one.lower == [Fraction(x) for x in box.lower.tolist()]
+    assert one.upper == [Fraction(x) for x in box.upper.tolist()]
+    assert one.outputs == 3
+    for atoms, conditions in zip(disjuncts, one.alternatives, strict=True):
+        for atom, condition in zip(atoms, conditions, strict=True):
+            ((output, sign),) = condition.weights
+            assert atom.coefficients[output] == sign
+            assert Fraction(atom.threshold) == condition.threshold
+
+
+Y = "(assert (>= Y_0 0.171875))"
+NO_PROPERTY = {
+    "exponent": (Y, "(assert (>= Y_0 1e-1))"),
+    "not float32": (Y, "(assert (>= Y_0 0.1))"),
+    "too large": (Y, f"(assert (>= Y_0 {2**128}))"),
+    "plus": (Y, "(assert (>= Y_0 +1))"),
+    "two numbers": (Y, "(assert (>= Y_0 1.5.0))"),
+    "strict": (Y, "(assert (> Y_0 0.5))"),
+    "equal": (Y, "(assert (= Y_0 0.5))"),
+    "not": (Y, "(assert (not (>= Y_0 0.5)))"),
+    "sum": (Y, "(assert (>= (+ Y_0 Y_1) 0.5))"),
+    "number first": (Y, "(assert (<= 0.5 Y_0))"),
+    "number only": (Y, "(assert (<= 0.5 0.5))"),
+    "input and output": (Y, "(assert (>= Y_0 X_0))"),
+    "output and input": (Y, "(assert (>= X_0 Y_0))"),
+    "the same": (Y, "(assert (>= Y_0 Y_0))"),
+    "unknown": (Y, "(assert (>= Y_2 0.5))"),
+    "word": (Y, "(assert Y_0)"),
+    "true": (Y, "(assert true)"),
+    "two conditions": (Y, "(assert (>= Y_0 0.5) (>= Y_1 0.5))"),
+    "nothing": (Y, ""),
+    "empty or": (Y, "(assert (or))"),
+    "empty and": (Y, "(assert (and))"),
+    "empty alternative": (Y, "(assert (or (and) (>= Y_0 0.5)))"),
+    "or within": (Y, "(assert (or (and (or (>= Y_0 0.5)))))"),
+    "condition beside or": (Y, f"{Y}(assert (or (>= Y_1 1)))"),
+    "two ors": (Y, "(assert (or (>= Y_0 1)))(assert (or (>= Y_1 1)))"),
+    "input in or": (Y, "(assert (or (and (>= X_0 0) (>= Y_0 1))))"),
+    "input in and": ("(assert (>= X_1 0.0))", "(assert (and (>= X_1 0.0)))"),
+    "no lower bound": ("(assert (>= X_1 0.0))", ""),
+    "no upper bound": ("(assert (<= X_1 1))", ""),
+    "bounded twice": ("(assert (<= X_1 1))", "(assert (<= X_1 1))(assert (<= X_1 0.5))"),
+    "the other way around": ("(assert (>= X_1 0.0))", "(assert (>= X_1 2.0))"),
+    "bound by an input": ("(assert (<= X_1 1))", "(assert (<= X_1 X_0))"),
+    "strict bound": ("(assert (<= X_1 1))", "(assert (< X_1 1))"),
+    "Int": ("(declare-const X_1 Real)", "(declare-const X_1 Int)"),
+    "function": ("(declare-const X_1 Real)", "(declare-fun X_1 () Real)"),
+    "declared twice": ("(declare-const X_1 Real)", "(declare-const X_0 Real)"),
+    "a gap": ("(declare-const X_1 Real)", "(declare-const X_2 Real)"),
+    "another variable": ("(declare-const X_1 Real)", "(declare-const Z_0 Real)"),
+    "no outputs": ("(declare-const Y_0 Real)\n(declare-const Y_1 Real)", ""),
+    "later declaration": (Y, f"{Y}(declare-const Y_2 Real)"),
+    "another command": (Y, f"{Y}(check-sat)"),
+    "logic": ("(declare-const X_0 Real)", "(set-logic QF_LRA)(declare-const X_0 Real)"),
+    "open": (Y, Y[:-1]),
+    "closed twice": (Y, f"{Y})"),
+    "nothing in parentheses": (Y, f"{Y}()"),
+    "outside": (Y, f"{Y} sat"),
+    "deep": (Y, f"(assert {'(' * 20}>= Y_0 1{')' * 20})"),
+    "quoted": (Y, "(assert (>= |Y_0| 0.5))"),
+    "hidden from some readers by CR": (Y, f"; a note\r(assert (>= Y_0 100.0))\n{Y}"),
+    "hidden from some readers by a form feed": (Y, f"; a note\x0c(assert (>= Y_0 100.0))\n{Y}"),
+    "hidden from some readers by NUL": (Y, f"; a note\x00\n{Y}"),
+    "not ascii": (Y, "(assert (>= Y_\u0660 0.5))"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_PROPERTY)
+def test_properties_that_are_refused(checker, name):
+    old, new = NO_PROPERTY[name]
+    assert old in VERSION_1
+    with pytest.raises((ValueError, TypeError, UnicodeDecodeError)):
+        read(checker, VERSION_1.replace(old, new))
+
+
+NO_PROPERTY_2 = {
+    "first version": (VERSION_2, VERSION_1),
+    "version": ("<2.0>", "<2.1>"),
+    "no version": ("(vnnlib-version <2.0>)", ""),
+    "two inputs": ("(declare-input X", "(declare-input Z float32 [1, 2]) (declare-input X"),
+    "double": ("X float32", "X float64"),
+    "batch": ("X float32 [1, 2]", "X float32 [2, 2]"),
+    "flat": ("X float32 [1, 2]", "X float32 [2]"),
+    "other names": ("declare-output Y", "declare-output Z"),
+    "hidden": ("(declare-output Y float32 [1, 2])",
+               "(declare-hidden H float32 [1, 2] h) (declare-output Y float32 [1, 2])"),
+    "first names": ("X[0,1] 0.0", "X_1 0.0"),
+    "another row": ("X[0,1] 0.0", "X[1,1] 0.0"),
+    "no index": ("X[0,1] 0.0", "X 0.0"),
+    "more outputs than conditions know": ("Y[0,0]", "Y[0,2]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_PROPERTY_2)
+def test_properties_of_the_second_version_that_are_refused(checker, name):
+    old, new = NO_PROPERTY_2[name]
+    assert old in VERSION_2
+    with pytest.raises((ValueError, TypeError)):
+        read(checker, VERSION_2.replace(old, new), "vnnlib2")
+    with pytest.raises((ValueError, TypeError)):
+        read(checker, VERSION_2, "vnnlib")
+
+
+def test_float32_numbers(checker):
+    single = checker.operators.is_single
+    for value in (0.0, 1.0, -0.171875, 2.0**-149, 2.0**-149 * 3, (2.0 - 2.0**-23) * 2.0**127):
+        assert single(Fraction(value))
+    for value in (0.1, 2.0**-150, 2.0**128, 2.0**24 + 1, 1.0 + 2.0**-24, 2.0**-126 + 2.0**-150):
+        assert not single(Fraction(value))
+    assert not single(Fraction(1, 3))
+
+
+def test_numbers_of_proofs(checker):
+    exact = checker.operators.exact
+    assert exact("-0.125") == Fraction(-1, 8)
+    assert exact("2/6") == Fraction(1, 3)
+    for text in ("1e3", "", "nan", "0x1", " 1", "1_0", "1/-2", "1.", ".5", "1.0/2", 1, 0.5, None):
+        with pytest.raises(ValueError, match="neither a decimal"):
+            exact(text)
+    with pytest.raises(ZeroDivisionError):
+        exact("1/0")
+    assert checker.operators.decimal_below(Fraction(1, 3)) == "0.333"
+    assert checker.operators.decimal_below(Fraction(2, 3)) == "0.666"

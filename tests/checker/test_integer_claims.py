@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from checker_parts import FILES_OF, refused, saved
 from compact_parts import WINDOW, changed, compact
-from refusals import refused
-from three_files import FILES_OF, saved
 
 from constructive import PrecisionError, Text, Verdict, certify, check
 from constructive.certificates.families import DECODERS

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from refusals import refused
+from checker_parts import refused
 
 from constructive.support.stored import serialized
 

@@ -5,9 +5,9 @@ import functools
 import json
 from fractions import Fraction
 
+import checker_parts
 import pytest
-import three_files
-from three_files import FILES_OF, saved
+from checker_parts import FILES_OF, saved
 
 from constructive import (
     Certificate,
@@ -27,7 +27,7 @@ from constructive import (
 from constructive.sequences import storage
 
 FILES = FILES_OF[SequenceDataset]
-paths = functools.partial(three_files.paths, kind=SequenceDataset)
+paths = functools.partial(checker_parts.paths, kind=SequenceDataset)
 SEQUENCES = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(Fraction(1, 3), 0)] * 3]
 LABELS = [[7, 8, 7], [9, 7, 7], [11, 11, 11]]
 
@@ -100,7 +100,7 @@ def test_what_makes_no_sense_is_refused():
     dataset = SequenceDataset.of(["ab", "cd"], ["x", "y"])
     with pytest.raises(ParameterError, match="are not claims about sequences"):
         certify(memorizer, dataset, claims=["rank"])
-    with pytest.raises(ParameterError, match="no claim among equality, size takes epsilon="):
+    with pytest.raises(ParameterError, match="'equality size' does not take epsilon="):
         certify(memorizer, dataset, epsilon=1e-6)
     other = generators.uniform(num_examples=7, context_size=3, width=5)
     with pytest.raises(DataError, match="a SequenceMemorizer does not fit a Dataset"):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from refusals import refused
+from checker_parts import refused
 
 from constructive import SequenceDataset, build_sequence_memorizer, certify
 
@@ -21,7 +21,7 @@ LONGEST = 1 << 14
 @pytest.fixture
 def part(checker):
     """All modules about sequences, by the names of their parts."""
-    modules = checker.columns, checker.networks, checker.size, checker.sequences
+    modules = checker.sequences, checker.sequences, checker.sequences, checker.sequences
     return SimpleNamespace(**{name: x for module in modules for name, x in vars(module).items()})
 
 
@@ -607,14 +607,14 @@ def test_the_bound_is_the_formula_at_all_sizes_which_are_possible(part, free, cl
 def test_the_extents_of_all_tokens_count(part, free, claimed, as_if, chunk):
     _, _, (found, tokens, *_) = claimed
     whole = part.extents(found, tokens, free)
-    as_if("columns", CHUNK=chunk)
+    as_if("sequences", CHUNK=chunk)
     assert part.extents(found, tokens, free) == whole
 
 
 @pytest.mark.parametrize("chunk", [2, 1024])
 def test_every_label_is_looked_at(part, free, claimed, as_if, chunk):
     _, _, (found, tokens, ids, expected) = claimed
-    as_if("columns", CHUNK=chunk)
+    as_if("sequences", CHUNK=chunk)
     said = part.check_equality(found, tokens, ids, expected, free)
     assert said == (len(expected), len(ids), ids.shape[1])
     for k in range(len(expected)):

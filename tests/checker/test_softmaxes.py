@@ -6,10 +6,10 @@ import time
 from fractions import Fraction
 
 import numpy as np
+from checker_parts import refused
 from hypothesis import given
 from hypothesis import strategies as st
 from instance_parts import graph_bytes, network, problem, unit_box
-from refusals import refused
 
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.instance import Witness
@@ -257,7 +257,7 @@ def test_many_long_fractions_are_added_at_once(checker):
     """Their sum has a denominator of more than a million digits; rounded first, none is long."""
     random = np.random.default_rng(0)
     digits = ["".join(map(str, row)) for row in random.integers(1, 10, (3000, 399))]
-    given_weights = [checker.dyadic.exact(f"1/{each}") for each in digits]
+    given_weights = [checker.operators.exact(f"1/{each}") for each in digits]
     begin = time.process_time()
     used, shares = checker.softmaxes.shares_of(given_weights, range(3000))
     assert time.process_time() - begin < 5.0  # 0.1 s; unrounded, minutes
@@ -271,16 +271,16 @@ def test_values_at_a_point(checker, seed, dims):
     box = unit_box(dims)
     heads, ends = heads_of(checker, made, box, ((0, 1), (1, -1)))
     point = points(box, 1, seed)[0].astype(np.float32)
-    least = checker.softmaxes.least_at(heads, ends, checker.dyadic.integers(point))
+    least = checker.softmaxes.least_at(heads, ends, checker.operators.integers(point))
     atom = Atom([1.0, -1.0], 0.0)
     ball = Witness(tuple(map(Fraction, point.tolist()))).margin(made, Property(box, ((atom,),)))
     assert abs(float(least) - ball) < 1e-12
 
 
 def test_exponentials_of_all_sizes(checker):
-    exponential, fraction = checker.dyadic.exponential, checker.dyadic.fraction
+    exponential, fraction = checker.operators.exponential, checker.operators.fraction
     for exponent in (-3000, -1001, -999, -1, 0, 2, 999):
-        found = exponential(checker.dyadic.interval(exponent))
+        found = exponential(checker.operators.interval(exponent))
         exact = math.exp(max(exponent, -700)) if exponent < 700 else None
         if exponent < -1000:
             assert fraction(found.a) == 0
@@ -288,18 +288,16 @@ def test_exponentials_of_all_sizes(checker):
         elif exact and exponent > -700:
             assert math.isclose(float(fraction(found.a)), exact, rel_tol=1e-14)
             assert fraction(found.a) <= fraction(found.b)
-    far = exponential(checker.dyadic.interval(1001))
-    assert far.b == checker.dyadic.INTERVALS.inf
+    far = exponential(checker.operators.interval(1001))
+    assert far.b == checker.operators.INTERVALS.inf
     assert fraction(far.a) > 10**400
-    wide = exponential(checker.dyadic.INTERVALS.mpf([-2000, 2000]))
+    wide = exponential(checker.operators.INTERVALS.mpf([-2000, 2000]))
     assert wide.a == 0
-    assert wide.b == checker.dyadic.INTERVALS.inf
+    assert wide.b == checker.operators.INTERVALS.inf
 
 
 def test_intervals_of_integers_contain_them(checker):
     big = 3**200
-    found = checker.dyadic.interval(big, 300)
-    assert (
-        checker.dyadic.fraction(found.a) < Fraction(big, 2**300) < checker.dyadic.fraction(found.b)
-    )
-    assert json.dumps(str(checker.dyadic.rounded(Fraction(1, 3), 2))) == '"1"'
+    found, fraction = checker.operators.interval(big, 300), checker.operators.fraction
+    assert fraction(found.a) < Fraction(big, 2**300) < fraction(found.b)
+    assert json.dumps(str(checker.operators.rounded(Fraction(1, 3), 2))) == '"1"'

@@ -5,8 +5,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from checker_parts import refused
 from claim_parts import certified
-from refusals import refused
 
 from constructive import (
     Dataset,
@@ -37,7 +37,7 @@ def paths(folder):
 
 def stored(checker, folder):
     shapes = checker.files.data_shapes(folder / "data")
-    return checker.stored.read(folder / "data", shapes)
+    return checker.files.read_folder(folder / "data", shapes)
 
 
 # It proves what is true.
@@ -138,18 +138,18 @@ def test_what_is_left_is_for_what_couples(paired, checker, folder, more, enough)
 
 def checked_couples(checker, names):
     """How many entries the checker finds to couple, if there is room for all."""
-    found, unlike = [], checker.scan.Scan.unlike
+    found, unlike = [], checker.paired.Scan.unlike
 
     def watched(self, room):
         at, pairs = unlike(self, room)
         found.append(len(at))
         return at, pairs
 
-    checker.scan.Scan.unlike = watched
+    checker.paired.Scan.unlike = watched
     try:
         checker.check(names)
     finally:
-        checker.scan.Scan.unlike = unlike
+        checker.paired.Scan.unlike = unlike
     return found[0]
 
 
@@ -164,7 +164,8 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeyp
     memorizer = build_memorizer(data, num_heads=40, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
     certified(memorizer, data).save(tmp_path / "certificate.json")
-    as_if("paired", "scan", "coupling", "stored", CHUNK=chunk)
+    as_if("paired", CHUNK=chunk)
+    as_if("paired", "files", BLOCK=chunk)
     names, announced = paths(tmp_path), []
     arrays = checker.files.data_shapes(names[2])
     tensors = checker.files.weights_shapes(names[1], 8e9)
@@ -259,8 +260,8 @@ def touched(path):
 def test_a_file_which_changes_between_two_readings(checker, folder, as_if, monkeypatch, step, how):
     """After whichever reading: between the hash and the proof, or within one of them."""
     path, count = folder / "data" / "contexts.npy", iter(range(99))
-    rows = checker.stored.Stored.__getitem__
-    as_if("stored", CHUNK=4 * 12 * 40)
+    rows = checker.files.Stored.__getitem__
+    as_if("files", BLOCK=4 * 12 * 40)
 
     def interfering(self, index):
         found = rows(self, index)
@@ -274,19 +275,19 @@ def test_a_file_which_changes_between_two_readings(checker, folder, as_if, monke
                 touched(path)
         return found
 
-    monkeypatch.setattr(checker.stored.Stored, "__getitem__", interfering)
+    monkeypatch.setattr(checker.files.Stored, "__getitem__", interfering)
     with refused("contexts have changed"):
         checker.check(paths(folder))
 
 
 def test_a_header_which_changes_after_its_shapes_were_read(checker, folder, monkeypatch):
-    read = checker.stored.read
+    read = checker.files.read_folder
 
     def late(*given):
         rewritten(folder, "contexts", np.ones((61, 5, 12)))
         return read(*given)
 
-    monkeypatch.setattr(checker.stored, "read", late)
+    monkeypatch.setattr(checker.paired, "read_folder", late)
     with refused("contexts have changed"):
         checker.check(paths(folder))
 

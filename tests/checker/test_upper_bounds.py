@@ -361,10 +361,10 @@ def test_of_all_sets_of_examples_those_are_accepted_which_are_too_many(checker, 
         }
         bound = k + (heads - 1) * delta
         if number > bound:
-            assert checker.impossible.check_impossible(evidence, arrays) == (heads, bound, number)
+            assert checker.layers.check_impossible(evidence, arrays) == (heads, bound, number)
         for counted in (evidence, evidence | {"vectors": [], "pivots": [], "zeros": 0}):
             try:
-                *_, upper, different = checker.impossible.check_impossible(counted, arrays)
+                *_, upper, different = checker.layers.check_impossible(counted, arrays)
             except ValueError as refused:
                 assert "are possible" in str(refused)  # noqa: PT017 - it may be accepted too
             else:

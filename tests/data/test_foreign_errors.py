@@ -1,6 +1,9 @@
-"""Errors of Python and numpy that a user can cause come in three parts, with one cause each."""
+"""Errors come in three parts, with one cause each, and are sent between processes."""
 
+import copy
+import pickle
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +11,7 @@ import pytest
 from numpy.linalg import LinAlgError
 
 from constructive import (
+    CapacityError,
     Certificate,
     ConstructiveError,
     DataError,
@@ -33,8 +37,11 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.constructions.multihead import readout
+from constructive.support import errors
 from constructive.support.arguments import as_path
 from constructive.support.errors import as_ours
+
+# Errors of Python and numpy that a user can cause come in three parts, with one cause each.
 
 
 @pytest.fixture(scope="module")
@@ -216,3 +223,33 @@ def test_numbers_too_far_apart_are_refused_without_a_warning(construction):
         warnings.simplefilter("error")
         with pytest.raises(ConstructiveError):
             build_memorizer(data, num_heads=6, construction=construction, tolerance=1e-12)
+
+
+# Errors are sent from one process to another, and keep their three parts.
+
+
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.ConstructiveError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_are_pickled_and_copied(kind):
+    error = kind("9 examples do not fit", witness=(9, "x"), suggestion="use 3 heads")
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301
+        assert type(other) is kind
+        assert str(other) == str(error)
+        assert (other.problem, other.witness, other.suggestion) == (
+            error.problem, error.witness, error.suggestion,
+        )  # fmt: skip
+
+
+def too_many():
+    build_memorizer(generators.uniform(num_examples=11, context_size=3, width=5), num_heads=2)
+
+
+def test_an_error_of_a_worker_arrives():
+    with ProcessPoolExecutor(1) as executor, pytest.raises(CapacityError, match="for 2 heads"):
+        executor.submit(too_many).result()

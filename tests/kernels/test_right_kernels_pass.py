@@ -103,7 +103,19 @@ def test_every_format_holds_its_problems(dtype):
 def test_sixteen_bits_are_exact_but_for_intervals():
     for problem in battery(queries=20, keys=40, dtype="bfloat16"):
         exact = (problem.answer.slack == 0.0).mean()
-        assert exact == 1.0 or problem.case in {"scale", "uniform", "low"}
+        assert exact == 1.0 or problem.case in {"scale", "fine scale", "uniform", "low"}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "float16", "bfloat16"])
+@pytest.mark.parametrize("factor", [0.98, 1.02])
+def test_a_scale_that_is_wrong_by_a_fiftieth_is_seen(dtype, factor):
+    for keys, width in ((5, 16), (130, 64), (70, 80)):
+        spec = Spec(heads=(4, 2), queries=2, keys=keys, head_dim=width, dtype=dtype)
+        problem = Problem.build(spec, "fine scale")
+        check(problem, nearest(plain(problem), problem.spec.output))
+        wrong = replace(problem, spec=replace(spec, scale=spec.factor * factor))
+        with pytest.raises(AssertionError):
+            check(problem, nearest(plain(wrong), problem.spec.output))
 
 
 @pytest.mark.parametrize("convention", ["zeros", "nan", "mean"])

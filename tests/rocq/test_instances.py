@@ -273,6 +273,7 @@ MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(AXIOMS))
     [
         (f"{MEANINGS}Axioms:\nPrimInt63.sub : int\nUint63.sub_spec\n  : forall x, x\n", ""),
         (f"{MEANINGS}Axioms:\nboolp.sub\n  : False\n", "boolp.sub"),
+        (f"{MEANINGS}Axioms:\nf' : False\nf is assumed to be guarded.\n", "guarded., f'"),
         (f"{MEANINGS}Axioms:\nsub : int\n", "sub"),  # by another name than its own
         (f"{MEANINGS}Axioms:\nUint63.sub : int\n", "Uint63.sub"),
         (f"{MEANINGS}Closed under the global context\n", "nothing is said"),

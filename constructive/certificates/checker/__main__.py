@@ -8,35 +8,30 @@
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
 
-    command         arguments, and the verdict, once for all claims
-    registry        the four kinds of certificates, and the claims of each
+    command         arguments, the verdict once for all claims, and which claims each kind has
     claim           what a claim is, and what it is about
-    files, stored   reading hostile files; what is needed, before it is taken; rows of a folder
-    steps           what is being done, on stderr: on a terminal, or with --progress
+    files           reading hostile files; what is needed, before it is taken; rows of a folder;
+                    what is being done, on stderr: on a terminal, or with --progress
 
-    attend          attention, once, for any numbers and any view:
-      views           own contexts, a shared one, all tokens before, or a window
-      residues        integers modulo a prime (`modular`)
-      digits          digits of 20 bits, with an integer bound (`fixed`)
-      floating        float64 with bounds (`bounds`)
-      table           logits which are short integers
-      pairs           high and low parts, for pairs of heads
-    rounding        what programs of a model (`float_model`) make of logits
+    attend          attention, once, for any numbers and any view: own contexts, a shared one, all
+                    tokens before, or a window
+      modular         integers modulo a prime
+      floating        float64 with bounds; digits of 20 bits with an integer bound; a table of
+                      exponentials, for logits which are short integers
+    bounds          what rounding does to float64, and numbers of many digits
+    float_model     programs in floating point, and what they make of logits
 
-    layers          certificates of one layer: grouping, rank, error and readout (`real`,
-                    real_claims, float_claims, inverse), executed, impossible
-    paired          certificates of paired heads: scan, coupling
-    decoders        certificates of decoders: rank, recites, executed (recites, margins, integers)
-                    packed: weights of few bits; integers: sums in int64
+    layers          certificates of one layer, and the claim impossible
+    rank, real, executed      its claims: rank and grouping, error and readout, executed
+    paired          certificates of paired heads
+    decoders        certificates of decoders: rank, recites, executed
+    margins, integers, packed      their margins, those of integers, and weights of few bits
     sequences       certificates of sequence memorizers: Python's integers and Fractions
-                    (columns, networks), and their size
 
     folder          instances for verifiers of neural networks: every row, file and proof
-    instance        one of them: an answer, for real numbers and for float32
-    graphs          ONNX files (protobuf), and what operators make of exact numbers (operators)
+    graphs          ONNX files, and what their operators make of exact numbers (operators)
     properties      VNN-LIB files, 1.0 and 2.0
-    softmaxes       bounds of sums of softmax heads on a box: slabs, intervals (dyadic)
-    graph_rounding  what float32 evaluations of a graph are off by (float_model)
+    softmaxes       bounds of sums of softmax heads on a box, and what float32 makes of them
 
 It says on stderr what it needs, and refuses what is more than --max-memory. It prints each claim
 and PROVED, with status 0, or why not, with status 1. docs/certificates.md says why it holds.

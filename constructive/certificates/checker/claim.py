@@ -1,4 +1,4 @@
-"""What a claim is, and what it is about: a new claim is a class, and a line of `registry`."""
+"""What a claim is, and what it is about: a new claim is a class, and a line of `command`."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,14 +1,37 @@
-"""Arguments, and which of the four kinds of certificate it is, or whether they are instances."""
+"""Arguments; the four kinds of certificates, and the claims of each; or folders of instances."""
 
 import argparse
 import math
 import sys
 from collections import namedtuple
 
-from files import confine, read_json, require, require_claims
+from decoders import Decoder, ExecutedOfDecoder, Recites
+from executed import Executed
+from files import Told, confine, read_json, require, require_claims, silent
 from folder import check_folder
-from registry import CLAIMS, KINDS
-from steps import Told, silent
+from layers import Impossible, Layer
+from paired import PairedLayer, PairedRank
+from rank import Grouping, Rank, RankOfDecoder, WideGrouping
+from real import Error, Readout
+from sequences import Equality, Sequences, Size
+
+# All kinds of certificates, and the claims that each may make: a new claim is a line here.
+
+CLAIMS = {
+    Layer: (
+        Grouping,
+        WideGrouping,
+        Rank,
+        Error,
+        Readout,
+        Executed,
+        Impossible,
+    ),
+    PairedLayer: (PairedRank, Error, Readout),
+    Decoder: (RankOfDecoder, Recites, ExecutedOfDecoder),
+    Sequences: (Equality, Size),
+}
+KINDS = {kind.format: kind for kind in CLAIMS}
 
 Options = namedtuple("Options", "quick asked epsilon most tell", defaults=[silent])
 INSTANCES = "instances"  # the first word for folders of instances

@@ -14,7 +14,10 @@ from functools import cached_property
 import numpy as np
 
 import packed
-from claim import About
+from attend import Causal, rows_at_once
+from bounds import above, below
+from claim import About, Claim
+from executed import OfModel
 from files import (
     BYTES,
     announce,
@@ -27,11 +30,10 @@ from files import (
     tensor_shapes,
     weights_header,
 )
-from float_model import KEPT, MODELS
+from float_model import INTEGER_MODELS, KEPT, MODELS, of_decoders
 from integers import are_integers, integer_margins
 from margins import ENTRIES, NAMES, real_margins
 from rank import ROUNDS
-from views import Causal, rows_at_once
 
 FORMATS = {
     "weights": "constructive decoder 1",
@@ -204,3 +206,37 @@ def different(texts, prompt, window):
             context = met[seen]
         start += len(listed)
     return np.array(found, dtype=int)
+
+
+# The claims *recites* and *executed* of a decoder: margins of the next token, everywhere.
+
+
+class Recites(Claim):
+    """The least margin is what is claimed, or more."""
+
+    name = "recites"
+    statement = (
+        "at all {} positions of S = {} texts the next token has the largest "
+        "logit, by {} or more, in real arithmetic"
+    )
+
+    def check(self, about):
+        least = about.margins[0]
+        known = 0.0 < self.bound <= least
+        require(known, f"recites: the least margin is {below(least, 6)}, as shown")
+        return about.places, len(about.texts), repr(self.bound)
+
+
+class ExecutedOfDecoder(OfModel):
+    """Rounding takes less than the margin everywhere."""
+
+    models = MODELS | INTEGER_MODELS
+    statement = (
+        "at all {} positions of S = {} texts the next token has the largest "
+        "logit for every program of the model {!r}: {}"
+    )
+
+    def check(self, about):
+        share = about.margins[1]
+        require(share < 1.0, f"executed: rounding may take {above(share)} of a margin")
+        return about.places, len(about.texts), self.evidence["model"], of_decoders(about.model)

@@ -3,7 +3,7 @@
 The evidence is a bound of |f - y| in real arithmetic, which real_claims shows; what is left of the
 claimed bound has to be enough for rounding. With U_h = W_V W_O W_D of a head, by examples:
 
-    s_j    = min(1, a_j (exp(2 eps) - 1))                              attention a_j (`rounding`)
+    s_j    = min(1, a_j (exp(2 eps) - 1))                              attention a_j (`float_model`)
     moved  = sum_h min(sum_j s_j |v_j - c|, max v - min v)             values v_j = U_h^T x_j, any c
     summed = ((1 + zeta)(1 + gamma_k) - 1) sum_h (|W_V||W_O||W_D|)_h^T max_j |x_j|
 
@@ -19,22 +19,26 @@ from fractions import Fraction
 
 import numpy as np
 
-from attend import Heads, attend, beside
+from attend import Examples, Heads, attend, beside
 from bounds import LONGEST, above, chunks, gamma, granularity, up
 from claim import Claim
 from files import require
 from float_model import (
     FLOAT64,
     MODELS,
+    SINGLE,
+    Logits,
+    Side,
     averaged,
     gamma_of,
+    growth,
+    held,
     logit_steps,
     of_layers,
     output_steps,
+    softmax,
 )
 from floating import Floats
-from rounding import SINGLE, Logits, Side, growth, held, softmax
-from views import Examples
 
 ENTRIES = 1 << 19  # of the largest array
 VACUOUS = " (vacuous, as no target is larger than {!r})"  # of a bound that is no less

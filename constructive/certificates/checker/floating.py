@@ -1,4 +1,4 @@
-"""Attention in float64, with a-priori bounds of rounding.
+"""Attention in float64 with a-priori bounds of rounding, in fixed point, and by a table.
 
 A sum of k products is off by gamma_k times the sum of their sizes. Attention of a head is had
 
@@ -10,15 +10,106 @@ A sum of k products is off by gamma_k times the sum of their sizes. Attention of
   sum of their sizes is a mean absolute deviation, so at most a standard deviation, so at most r.
 """
 
+import math
 from collections import namedtuple
 
+import mpmath
 import numpy as np
+from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 
-from attend import HeadOfEach, Heads, Numbers, attend
-from bounds import chunks, exponentials, gamma, up
-from digits import Digits
-from fixed import floats
-from views import Examples, exact_sum
+from attend import Examples, HeadOfEach, Heads, Numbers, attend, exact_sum
+from bounds import (
+    BITS,
+    Fixed,
+    arranged,
+    carried,
+    chunks,
+    exponentials,
+    fixed,
+    floats,
+    gamma,
+    integers,
+    moved,
+    multiply,
+    up,
+)
+from files import require
+
+# Attention in fixed point, by exponentials of Python's integers.
+
+
+class Digits(Numbers):
+    """Numbers of so many digits of 20 bits, and an integer bound of the error of each array.
+
+    work: counts exponentials, and may refuse them
+    """
+
+    def __init__(self, count, work):
+        self.count, self.work = count, work
+
+    def weights(self, w):
+        return fixed([w], self.count)
+
+    def queries(self, x):
+        return fixed([x], self.count)
+
+    def tokens(self, parts):
+        """For averages they are as they are, to be divided by a scale first."""
+        return fixed(parts, self.count), exact_sum(parts)
+
+    def product(self, x, y):
+        return multiply(x, y, self.count)
+
+    def softmax(self, logits, hidden):
+        return softmax(logits, self.count, self.work, hidden)
+
+    def arranged(self, x, function):
+        return arranged(x, function)
+
+
+def exponential(count):
+    """Operations which one to so many digits takes, in Python's integers; measured."""
+    return 2e5 * (1 + count / 8 + (count / 11) ** 2)
+
+
+def softmax(logits, count, work, hidden=None):
+    """Attention (B, H, n). Tokens whose share is below e^-cut of the largest one count as zero."""
+    shown = np.True_ if hidden is None else ~hidden
+    tokens, unit, widest = logits.digits.shape[-1], BITS * (count - 1), 0
+    if tokens == 1:
+        return Fixed(np.ones_like(logits.digits[:1]), 0, 0)
+    off = moved(logits.error, -logits.last - unit)
+    if 100 * off >= 1 << unit:
+        raise OverflowError("logits need more digits")
+    top = logits.last + BITS * len(logits.digits)
+    rough = np.where(shown, floats(logits, top)[0], -np.inf)
+    large = rough.argmax(axis=-1)[..., None]  # nearly the largest; others less it:
+    less = arranged(logits, lambda x: x - np.take_along_axis(x, large, axis=-1)).digits
+    rough = np.ldexp(floats(logits._replace(digits=carried(less)), top)[0], top)
+    cut = 14.0 * count  # e^-cut is less than a unit
+    highest = rough.max(axis=-1, keepdims=True, where=shown, initial=-np.inf)
+    alive = shown & (rough + np.abs(rough) * 2.0**-48 >= highest * (1 - 2.0**-48) - (cut + 0.1))
+    several = alive & (alive.sum(axis=-1, keepdims=True) > 1)
+    digits = np.zeros((count, *rough.shape))
+    digits[0] = alive & ~several
+    places = np.argwhere(several)
+    if len(places):
+        work.take(len(places) * exponential(count))
+        exact = integers(logits.digits[(slice(None), *places.T)])
+        owner = places[:, 0] * rough.shape[1] + places[:, 1]
+        first, owner = np.unique(owner, return_index=True, return_inverse=True)[1:]
+        below = exact - np.maximum.reduceat(exact, first)[owner]
+        for k, difference in enumerate(below):
+            exponent = from_man_exp(difference, logits.last)
+            low, high = (to_fixed(mpf_exp(exponent, unit + 20, r), unit) for r in "fc")
+            below[k], widest = low, max(widest, high - low + 2)
+        share = (below << unit) // np.add.reduceat(below, first)[owner]
+        for k in range(count):
+            digits[(k, *places.T)] = (share >> (unit - BITS * k)) & ((1 << BITS) - 1)
+    # Logits off by e change a share by less than 2.1 e; the largest term of a denominator is 1.
+    lost = 2 * (tokens + 1) * (widest + 1) + 1 + 3 * off
+    return Fixed(digits, -unit, lost)
+
 
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 NATS, LEFT = 45.0, 3e-20  # more than exp(-NATS)
@@ -120,3 +211,54 @@ def in_fixed_point(weights, group, hidden, at, work):
     attention, error = floats(found)
     size = attention.shape[2]
     return attention[:, 0], up(size * error + gamma(size + 4))
+
+
+# Attention of exact logits: short integers times a unit, with exponentials from a table.
+
+ENOUGH = 746.0  # exp(-746) is less than half of the least float64
+TABLE = 1 << 20
+
+
+class Table(Numbers):
+    """Float64, in which all sums on the way to logits are exact.
+
+    unit: of what all logits are multiples;  widest: by how much they differ at most
+    """
+
+    def __init__(self, unit, widest):
+        require(min(ENOUGH, widest) <= TABLE * unit, "logits of heads are too fine for a table")
+        count = min(math.ceil(ENOUGH / unit), int(widest / unit)) + 1  # the last may be 0
+        self.unit, self.powers = unit, table_of(count, unit)
+
+    def weights(self, w):
+        return w.astype(np.float64)
+
+    def queries(self, x):
+        return x.astype(np.float64)
+
+    def tokens(self, parts):
+        x = exact_sum(parts)
+        return x, x
+
+    def product(self, x, y):
+        return x @ y
+
+    def softmax(self, logits, hidden):
+        if hidden is not None:
+            logits[np.broadcast_to(hidden, logits.shape)] = -np.inf
+        logits = (logits.max(axis=2, keepdims=True) - logits) / self.unit
+        places = np.minimum(logits, len(self.powers) - 1).astype(np.int64)
+        weights = self.powers.take(places, mode="clip")
+        if hidden is not None:
+            weights[np.broadcast_to(hidden, weights.shape)] = 0.0
+        return weights / weights.sum(axis=2, keepdims=True)
+
+
+def table_of(count, unit):
+    """exp(-k unit) for k below count, as products of two."""
+    with mpmath.workprec(80):
+        low, high = (
+            [mpmath.exp(mpmath.mpf(-k * step) * unit) for k in range(steps)]
+            for step, steps in ((1, 1024), (1024, count // 1024 + 1))
+        )
+        return np.array([float(high[k // 1024] * low[k % 1024]) for k in range(count)])

@@ -10,13 +10,23 @@ from collections import namedtuple
 
 import numpy as np
 
-from attend import Heads, attend
+from attend import Heads, attend, exact_sum, rows_of_positions
 from bounds import chunks, granularity, up
 from files import require
-from float_model import FLOAT64, gamma_of, gammas, readout_steps, weighted
-from rounding import INTEGERS, SINGLE, Logits, Side, growth, held
-from table import Table
-from views import exact_sum, rows_of_positions
+from float_model import (
+    FLOAT64,
+    INTEGERS,
+    SINGLE,
+    Logits,
+    Side,
+    gamma_of,
+    gammas,
+    growth,
+    held,
+    readout_steps,
+    weighted,
+)
+from floating import Table
 
 ENTRIES = 1 << 22  # logits of heads which are computed at a time
 LARGE = 2.0**-24  # of weights which are counted; those of others are summed up
@@ -143,7 +153,7 @@ def lost_in_paths(model, readouts, attended):
 def exact_logits(on, model):
     """Of what all logits are multiples, their largest difference, and how far attention may move.
 
-    It moves by a part exp(2 eps) - 1 at most (`rounding`).
+    It moves by a part exp(2 eps) - 1 at most (`float_model`).
     """
     w_q, w_k = (np.abs(on.weights[name].astype(np.float64)) for name in ("W_Q", "W_K"))
     matrix = up(w_q @ w_k.transpose(0, 2, 1))

@@ -1,4 +1,7 @@
-"""The claim *rank*: Z has full rank modulo a prime, at a point, so it has it."""
+"""The claims *grouping*, *wide_grouping* and *rank*: integers modulo a prime.
+
+Z has full rank modulo a prime, at a point, so it has it.
+"""
 
 import hashlib
 import math
@@ -7,14 +10,133 @@ from contextlib import suppress
 
 import numpy as np
 
+from attend import Examples
 from bounds import chunks, entries
 from claim import Claim
-from files import require, unpack
-from grouping import CHUNK, at_once
-from modular import reduce, require_nonsingular, require_prime, times
-from residues import representation
-from steps import silent
-from views import Examples
+from files import require, silent, unpack
+from modular import (
+    ATTEMPTS,
+    full_rank,
+    reduce,
+    representation,
+    require_nonsingular,
+    require_prime,
+    residues,
+    times,
+)
+
+CHUNK = 1 << 18  # entries of arrays which are worked on at a time
+
+
+class Grouping(Claim):
+    """Contexts of rank n, independent groups of queries, and no other query in the span of one."""
+
+    name = "grouping"
+    statement = (
+        "all contexts have rank n = {}; the queries of each of {} groups are independent, "
+        "and no group but the first has another query in its span"
+    )
+
+    def needs(self, about):
+        total, size, width, _, heads, *_ = about.shapes
+        held = at_once(about.shapes) + 8 * (3 * total * width + 4 * heads * width)
+        return held, 4 * math.prod(about.contexts) * size + 2 * total * heads * width
+
+    def check(self, about):
+        evidence, contexts = self.evidence, about.data["contexts"]
+        p, (size, width) = require_prime(evidence["prime"]), contexts.shape[-2:]
+        groups = require_groups(evidence["groups"], about.weights, len(about.data["queries"]))
+        small = all(b - a <= max(1, size - (k > 0)) for k, (a, b) in enumerate(groups))
+        require(small, "the groups are not partition")
+        contexts = contexts.reshape(-1, size, width)
+        of_contexts = residues(contexts, p)
+        for rows in chunks(len(contexts), size * width, CHUNK):
+            full = size <= width and full_rank(of_contexts(contexts[rows])[0], p)
+            require(full, "a context is not shown to have rank n")
+        check_spans(evidence, groups, about.data["queries"], p, lambda _: slice(None))
+        return size, len(groups)
+
+
+class WideGrouping(Claim):
+    """In an order: independent groups which span no earlier query, and contexts as wide."""
+
+    name = "wide_grouping"
+    statement = (
+        "in an order of the examples, the queries of each of {} groups are "
+        "independent, and no query of an earlier group is in the span of a later one; any k "
+        "examples of a group have contexts whose differences of tokens, or in the first group "
+        "whose tokens, span k dimensions or more"
+    )
+
+    def needs(self, about):
+        total, _, width, _, heads, *_ = about.shapes
+        held = at_once(about.shapes) + 8 * (5 * total * width + 4 * heads * width)
+        return held, 4 * math.prod(about.contexts) + 4 * total * width * (width + heads)
+
+    def check(self, about):
+        evidence, queries = self.evidence, about.data["queries"]
+        p, total = require_prime(evidence["prime"]), len(queries)
+        groups = require_groups(evidence["groups"], about.weights, total)
+        order = unpack(evidence["order"], (total,), total)
+        require((np.bincount(order, minlength=total) == 1).all(), "the order is not a permutation")
+        check_spans(evidence, groups, queries[order], p, slice)
+        contexts = about.data["contexts"]
+        contexts = contexts.reshape(-1, *contexts.shape[-2:])
+        of_contexts, rng = residues(contexts, p), np.random.default_rng(total)
+        for head, (start, stop) in enumerate(groups):
+            members = order[start:stop] % len(contexts)
+            wide = start == stop or any(
+                full_rank(mixtures(of_contexts, contexts, members, head == 0, p, rng)[None], p)
+                for _ in range(ATTEMPTS)
+            )
+            require(wide, f"the contexts of group {head} are not shown to be wide")
+        return (len(groups),)
+
+
+def at_once(shapes):
+    """Bytes of arrays of some examples at a time."""
+    _, size, width, _, heads, inner, *_ = shapes
+    return 8 * 12 * max(CHUNK, entries(size, width, heads, inner))
+
+
+def mixtures(of_contexts, contexts, members, of_tokens, p, rng):
+    """Random differences of tokens of some contexts, or sums of tokens, modulo p."""
+    (_, size, width), out = contexts.shape, np.empty((len(members), contexts.shape[2]))
+    for rows in chunks(len(members), size * width, CHUNK):
+        tokens = of_contexts(contexts[members[rows]])[0]
+        mixing = rng.integers(p, size=(len(tokens), 1, size))
+        mixing[:, :, 0] -= 0 if of_tokens else mixing.sum(axis=2)
+        out[rows] = times(reduce((mixing % p).astype(np.float64), p), tokens, p)[:, 0]
+    return out
+
+
+def require_groups(groups, weights, total):
+    """Groups [start, stop] of consecutive examples, one for each head, which are all of them."""
+    require(all(type(end) is int for pair in groups for end in pair), "a group is not integers")
+    ends = [0, *(stop for _, stop in groups)]
+    tiled = ends[:-1] == [start for start, _ in groups] and ends[-1] == total
+    tiled = tiled and ends == sorted(ends) and len(groups) == len(weights["W_Q"])
+    require(tiled, "the groups are not partition")
+    return groups
+
+
+def check_spans(evidence, groups, queries, p, others):
+    """Independent groups, and normals which show that some queries are outside of their spans."""
+    width = queries.shape[1]
+    normals = unpack(evidence["normals"], (len(groups), width), p).astype(np.float64)
+    queries = residues(queries, p)(queries)[0]
+    for head, (start, stop) in enumerate(groups):
+        if start == stop:
+            continue
+        independent = stop - start <= width and full_rank(queries[None, start:stop], p)
+        require(independent, f"group {head} is dependent modulo p")
+        normal = reduce(normals[head, :, None].copy(), p)
+        zero = times(queries, normal, p)[:, 0] == 0
+        own = zero[start:stop].all()
+        zero[start:stop] = False
+        alone = head == 0 or (own and not zero[others(start)].any())
+        require(alone, f"a query is not shown to be outside of the span of group {head}")
+
 
 ROUNDS = 12  # columns of the system whose solution shows a rank
 POINTS = 3  # at which a rank is looked for

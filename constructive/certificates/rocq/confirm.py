@@ -65,28 +65,13 @@ _MEANING = re.compile(r"^Expands to: Constant\s+([\w.]+)$", re.MULTILINE)
 
 
 def question(conclusion: str) -> str:
-    """Return the file that asks what names of axioms mean, and which ones a theorem rests on.
-
-    Example:
-        >>> question("both").splitlines()[::len(AXIOMS) + 1]
-        ['Require Stored.stored.', 'Print Assumptions Stored.stored.both.']
-    """
+    """Return the file that asks what names of axioms mean, and which ones a theorem rests on."""
     about = "".join(f"About {_short(name)}.\n" for name in sorted(AXIOMS))
     return f"Require Stored.{MAIN}.\n{about}Print Assumptions Stored.{MAIN}.{conclusion}.\n"
 
 
 def objection(printed: str) -> str:
-    r"""Say what is wrong with what Rocq prints for `question`; "" if all axioms are in `AXIOMS`.
-
-    Example:
-        >>> names = "".join(f"Expands to: Constant {name}\n" for name in sorted(AXIOMS))
-        >>> objection(names + "Axioms:\nPrimInt63.sub : int\nboolp.sub\n  : forall x, x\n")
-        'axioms: boolp.sub'
-        >>> objection(names + "Axioms:\nfalse' : False\nf is assumed to be guarded.\n")
-        "axioms: f is assumed to be guarded., false'"
-        >>> objection("Expands to: Constant Stored.stored.sub\nAxioms:\nPrimInt63.sub : int\n")
-        'axioms: their names mean others, Stored.stored.sub'
-    """
+    """Say what is wrong with what Rocq prints for `question`; "" if all axioms are known."""
     meanings, said, named = printed.partition("Axioms:\n")
     meant = _MEANING.findall(meanings)
     if meant != sorted(AXIOMS):
@@ -114,28 +99,12 @@ _EACH = 400e-9  # GB for each stored number, and for each entry of a right inver
 
 
 def gigabytes(known: Stored) -> float:
-    """Return the GB that the largest process of Rocq takes, about, as benchmarks measured it.
-
-    Example:
-        >>> import numpy as np
-        >>> round(gigabytes(Stored({"queries": np.zeros((1000, 64))}, {"T": 1000})), 1)
-        1.1
-    """
+    """Return the GB that the largest process of Rocq takes, about, as benchmarks measured it."""
     return _LEAST + _EACH * _numbers(known)
 
 
 def require_memory(known: Stored, most: float) -> None:
-    """Raise ParameterError where Rocq needs more GB than it may take, and for no size.
-
-    Example:
-        >>> import numpy as np
-        >>> require_memory(Stored({"queries": np.zeros((10**4, 10**4))}, {"T": 10**4}), 8.0)
-        Traceback (most recent call last):
-            ...
-        constructive.ParameterError: 100,000,000 numbers take Rocq about 41.1 GB, and it may take 8
-          witness: 100000000
-          try: fewer examples, or max_memory=42 if there is as much
-    """
+    """Raise ParameterError where Rocq needs more GB than it may take, and for no size."""
     require_gigabytes(most)
     needed = gigabytes(known)
     if needed > most:
@@ -169,18 +138,6 @@ def read(theory: Theory, files: Mapping[str, str]) -> Instance:
     """Return what files, by their names, are about, if `write` could have written them.
 
     Raises FormatError for any other text, and for numbers that are not float64.
-
-    Example:
-        >>> theory = Theory("some_theory", "some_theory", {"n": "nat"}, "Check n.")
-        >>> files = write(Instance(theory, {"n": 2}))
-        >>> read(theory, files).values
-        {'n': 2}
-        >>> read(theory, {"stored": files["stored"].replace("Check", "Print")})
-        Traceback (most recent call last):
-            ...
-        constructive.FormatError: this is not a file for Rocq: its beginning or its end
-          witness: its beginning or its end
-          try: files as `write` writes them
     """
     numbers = [name for name in files if name != MAIN]
     main, start = files.get(MAIN, ""), opening(theory, numbers)
@@ -219,18 +176,6 @@ def require_same(instance: Instance, stored: Stored) -> int:
     """Return how many numbers of files and of arrays are the same; all of them have to be.
 
     Raises FormatError with the first number that is another one.
-
-    Example:
-        >>> theory = Theory("some_theory", "some_theory", {}, "")
-        >>> found = Instance(theory, {"n": 1, "x": np.array([[1.0]])})
-        >>> require_same(found, Stored({"x": np.array([[1.0]])}, {"n": 1}))
-        1
-        >>> require_same(found, Stored({"x": np.array([[0.1]])}, {"n": 1}))
-        Traceback (most recent call last):
-            ...
-        constructive.FormatError: x[0, 0] is 1.0 in the files for Rocq, and 0.1 is stored
-          witness: (0, 0)
-          try: write the files anew
     """
     for name, size in stored.sizes.items():
         if instance.values[name] != size:

@@ -92,20 +92,7 @@ class Stored:
 
 
 def write(instance: Instance) -> dict[str, str]:
-    """Return the texts of the files by their names, in the order in which they are compiled.
-
-    Example:
-        >>> kinds = {"n": "nat", "x_exponent": "exponent", "x": "array", "v": "integers"}
-        >>> theory = Theory("some_theory", "some_theory", kinds, "Check n.")
-        >>> values = {"n": 2, "x": np.array([[1.0, -0.5]]), "v": [[31, -1]]}
-        >>> for line in write(Instance(theory, values))["stored"].splitlines()[6:]:
-        ...     print(line)
-        Definition n : nat := 2%N.
-        Definition x_exponent : exponent := (- 53%:Z)%R.
-        Definition x : array := [::[::Plus 4503599627370496 1;Minus 4503599627370496 0]]%uint63.
-        Definition v : integers := [::[::Zpos 0x1f;Zneg 0x1]]%positive.
-        Check n.
-    """
+    """Return the texts of the files by their names, in the order in which they are compiled."""
     theory, lines = instance.theory, []
     pieces: list[str] = []
     for name, kind in theory.definitions.items():
@@ -140,10 +127,6 @@ def whole(array: Array, exponent: int) -> tuple[Integers, Integers]:
     """Return integers of 53 bits, and shifts: floats are integers times 2^(shift + exponent).
 
     The exponent is at most `modular.least_exponent(array)`.
-
-    Example:
-        >>> whole(np.array([1.0, 0.0]), -54)
-        (array([4503599627370496,                0]), array([2, 0]))
     """
     mantissas, powers = np.frexp(array.astype(np.float64, copy=False))
     integers = np.ldexp(mantissas, MANTISSA).astype(np.int64)
@@ -218,13 +201,6 @@ def evidence_of(
     """Read the evidence of a claim that is PROVED; the command is one that makes such certificates.
 
     Raises FormatError for a certificate without that claim, or with other evidence.
-
-    Example:
-        >>> from constructive import generators, upper_bound_certificate
-        >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
-        >>> certificate = upper_bound_certificate(data, 3)
-        >>> evidence_of(certificate, "impossible", lambda found: found["heads"], "upper-bound")
-        3
     """
     claims = {claim.name: claim for claim in certificate.claims}
     if name not in claims or claims[name].verdict is not Verdict.PROVED:
@@ -252,12 +228,7 @@ def bound_of(evidence: dict[str, Any]) -> float:
 
 
 def unpack(text: str) -> Integers:
-    """Read integers as `support.verdict.pack` writes them, or raise TypeError or ValueError.
-
-    Example:
-        >>> unpack("AQAAAAIBAAA=")
-        array([  1, 258])
-    """
+    """Read integers as `support.verdict.pack` writes them, or raise TypeError or ValueError."""
     return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.int64)
 
 
@@ -271,15 +242,7 @@ def not_about(name: str, what: str, witness: object) -> ParameterError:
 
 
 def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
-    """Return Z(a) modulo p, each row times its softmax denominators: (T, H d), balanced residues.
-
-    Example:
-        >>> from constructive import build_memorizer, generators
-        >>> data = generators.uniform(num_examples=3, context_size=2, width=2, seed=0)
-        >>> layer = build_memorizer(data, num_heads=2).layer
-        >>> cleared(layer, data, Point(4194287, 2)).shape
-        (3, 4)
-    """
+    """Return Z(a) modulo p (T, H d), each row times its softmax denominators, balanced."""
     units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
     weights, prime = (layer.query_weights, layer.key_weights), point.prime
     rows = np.empty((dataset.num_examples, layer.num_heads, layer.width))
@@ -298,10 +261,6 @@ def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
     """Return M with A[:, columns] M = 1 modulo p, in 0, ..., p - 1: (T, T).
 
     A (T, k) has balanced residues. Raises ParameterError where its T columns are dependent.
-
-    Example:
-        >>> right_inverse(np.array([[2.0, 1.0]]), np.array([0]), 1009)
-        array([[505]])
     """
     total = len(matrix)
     factors = modular.factor(np.ascontiguousarray(matrix[:, columns]), prime)

@@ -34,12 +34,7 @@ _MOST_BITS = 1 << 14
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files.
-
-    Example:
-        >>> confirmed(Instance(THEORY, {"T": 7, "epsilon": np.array([[1e-6]])}))
-        ['max |f(E_t, e_t) - y_t| <= 1e-06 of the stored layer on 7 examples, in real arithmetic']
-    """
+    """Return in lines what Rocq has proved where it accepts the files."""
     epsilon = float(instance.values["epsilon"][0, 0])
     return [
         f"max |f(E_t, e_t) - y_t| <= {epsilon!r} of the stored layer on {instance.values['T']} "
@@ -91,12 +86,6 @@ def stored(memorizer: Memorizer, dataset: Dataset, epsilon: float) -> Stored:
 
     W_O is given by its H blocks, one for each head, as they lie one above the other. Raises
     NotConfirmableError for numbers beyond float64, and for W_O of another shape than H d_v x d_v.
-
-    Example:
-        >>> from constructive import build_memorizer, generators
-        >>> data = generators.uniform(num_examples=3, context_size=2, width=4, seed=0)
-        >>> stored(build_memorizer(data, num_heads=2), data, 1e-6).sizes
-        {'n': 2, 'd': 4, 'dh': 2, 'dv': 1, 'dout': 1, 'T': 3, 'H': 2}
     """
     layer = memorizer.layer
     if not isinstance(layer, AttentionLayer) or layer.output_weights.shape[1] != layer.value_dim:
@@ -130,16 +119,7 @@ def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -
 
 
 def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
-    """Return what Rocq has to check; of the certificate only epsilon is taken.
-
-    Example:
-        >>> from constructive import build_memorizer, certify, generators
-        >>> data = generators.uniform(num_examples=3, context_size=2, width=2, seed=0)
-        >>> memorizer = build_memorizer(data, num_heads=2)
-        >>> made = instance_of(certify(memorizer, data, claims=["error"]), memorizer, data)
-        >>> made.values["halvings"]
-        10
-    """
+    """Return what Rocq has to check; of the certificate only epsilon is taken."""
     known = known_of(certificate, memorizer, dataset)
     chosen = dict(zip(PRECISION, precision(known), strict=True))
     values: dict[str, Any] = {**chosen, **known.sizes, **known.arrays}

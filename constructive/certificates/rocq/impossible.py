@@ -25,12 +25,7 @@ _ATTEMPTS = 32
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files.
-
-    Example:
-        >>> confirmed(Instance(THEORY, {"T": 8, "H": 3, "bound": 7}))[0]
-        'for all real weights of H = 3 heads rank Z <= 7 on 8 stored examples, different inputs:'
-    """
+    """Return in lines what Rocq has proved where it accepts the files."""
     heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
     return [
         f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
@@ -81,13 +76,7 @@ Definition all_three := (different_inputs, rank_of_Z, misses_labels).
 
 
 def stored(dataset: Dataset, examples: Integers, num_heads: int) -> Stored:
-    """Return the numbers that Rocq has to speak of: examples J of the data, ascending.
-
-    Example:
-        >>> data = Dataset([[[1.0]], [[2.0]]], [[3.0], [4.0]], [0.0, 0.0])
-        >>> stored(data, np.array([1]), 1).arrays["contexts"].tolist()
-        [[[2.0]]]
-    """
+    """Return the numbers that Rocq has to speak of: examples J of the data, ascending."""
     part = dataset.take(examples)
     contexts = part.contexts[np.newaxis] if part.shared_context else part.contexts
     sizes = {"n": part.context_size, "d": part.width, "T": len(examples), "H": num_heads}
@@ -98,12 +87,6 @@ def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Intege
     """Return H, and the examples J of the claim *impossible*; those that are one input, once.
 
     Raises ParameterError for examples that these data do not have.
-
-    Example:
-        >>> from constructive import generators, upper_bound_certificate
-        >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
-        >>> examples_of(upper_bound_certificate(data, 3), data)
-        (3, array([0, 1, 2, 3, 4, 5, 6, 7]))
     """
     heads, examples = evidence_of(certificate, "impossible", _heads_and_examples, "upper-bound")
     ascending = len(examples) > 0 and (np.diff(examples) > 0).all()
@@ -123,13 +106,6 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
 
     Words, their roots and a key of fingerprints are made here. Raises ParameterError for data of
     which the claim does not hold.
-
-    Example:
-        >>> from constructive import generators, upper_bound_certificate
-        >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
-        >>> made = instance_of(upper_bound_certificate(data, 3), data)
-        >>> made.values["T"], made.values["bound"], made.values["roots"]
-        (8, 7, [0, 0, 0])
     """
     known = known_of(certificate, dataset)
     heads, total = known.sizes["H"], known.sizes["T"]
@@ -163,12 +139,7 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
 
 
 def vocabulary(contexts: Array) -> tuple[Array, list[int]]:
-    """Return the different tokens (V, d), and for each one the first that contexts join it with.
-
-    Example:
-        >>> vocabulary(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))[1]
-        [0, 0, 0, 3]
-    """
+    """Return the different tokens (V, d), and for each one the first that contexts join it with."""
     numbers = token_numbers(contexts)
     _, first = np.unique(numbers, return_index=True)
     words = contexts.reshape(-1, contexts.shape[2])[first] + 0.0
@@ -183,11 +154,6 @@ def separating_key(contexts: Array, queries: Array) -> tuple[int, int]:
 
     The fingerprint of an example is the product over its tokens of a polynomial with the entries of
     query and token as coefficients, modulo `MODULUS`. Raises ParameterError where none was found.
-
-    Example:
-        >>> base, start = separating_key(np.zeros((1, 1, 1)), np.array([[1.0], [2.0]]))
-        >>> 0 < base < MODULUS, 0 < start < MODULUS
-        (True, True)
     """
     tokens, rows = _residues(contexts), _residues(queries)
     rng = np.random.default_rng(len(rows))

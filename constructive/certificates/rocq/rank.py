@@ -26,14 +26,7 @@ ARRAYS = "contexts", "queries", "query_weights", "key_weights"
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files.
-
-    Example:
-        >>> one = np.ones((1, 1, 1))
-        >>> values = {"T": 1, **dict.fromkeys(ARRAYS, one)}
-        >>> confirmed(Instance(THEORY, values))[0]
-        'rank Z = T = 1 of the stored numbers, as real numbers;'
-    """
+    """Return in lines what Rocq has proved where it accepts the files."""
     return [
         f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers;",
         "  so these W_Q and W_K memorize every labelling",
@@ -82,14 +75,7 @@ Definition both := (rank_of_Z, memorizes_all_labels).
 
 
 def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
-    """Return the numbers that Rocq has to speak of: W_Q, W_K and the data.
-
-    Example:
-        >>> from constructive import build_memorizer, generators
-        >>> data = generators.uniform(num_examples=3, context_size=2, width=4, seed=0)
-        >>> stored(build_memorizer(data, num_heads=2), data).sizes
-        {'n': 2, 'd': 4, 'dh': 2, 'T': 3, 'H': 2}
-    """
+    """Return the numbers that Rocq has to speak of: W_Q, W_K and the data."""
     layer = floats_of(memorizer.layer).leading
     layer.check_fits(dataset)
     contexts = dataset.contexts_of(slice(None))
@@ -117,14 +103,6 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
     """Return what Rocq has to check; of the certificate only p, a and the columns are taken.
 
     Raises ParameterError for weights and data of which the claim *rank* does not hold.
-
-    Example:
-        >>> from constructive import build_memorizer, certify, generators
-        >>> data = generators.uniform(num_examples=3, context_size=2, width=2, seed=0)
-        >>> memorizer = build_memorizer(data, num_heads=2)
-        >>> made = instance_of(certify(memorizer, data, claims=["rank"]), memorizer, data)
-        >>> made.values["n"], len(made.values["inverse"])
-        (2, 3)
     """
     prime, value, chosen = evidence_of(certificate, "rank", _read, "certify --claims rank")
     layer, known = floats_of(memorizer.layer).leading, stored(memorizer, dataset)

@@ -26,15 +26,7 @@ _WHOLE = 2.0**53
 
 
 def confirmed(instance: Instance) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files.
-
-    Example:
-        >>> values = {"margin": [[3]], "margin_bits": 1, "lengths": [4, 5], "prompt": 2}
-        >>> for line in confirmed(Instance(THEORY, values)):
-        ...     print(line)
-        at all 7 positions of S = 2 texts the next token has the largest logit, by 1.5 or more,
-          in real arithmetic, of the stored decoder
-    """
+    """Return in lines what Rocq has proved where it accepts the files."""
     values = instance.values
     lengths, ((margin,),) = values["lengths"], values["margin"]
     positions = sum(int(length) - values["prompt"] + 1 for length in lengths)
@@ -85,12 +77,6 @@ def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
     U is given by its blocks: that of the token itself, and one for each head. Raises
     NotConfirmableError unless the decoder has integers, tokens of signs and saturated heads, and
     for more heads and tokens than Rocq can look at in hours.
-
-    Example:
-        >>> from constructive import build_decoder
-        >>> text = Text.words("a cat sat, a rat sat")
-        >>> stored(build_decoder(text, parameters="few"), text, 0.75).sizes["margin_bits"]
-        2
     """
     decoder.require_same_tokens(text)
     weights = {name: _whole(name, array) for name, array in decoder.tensors.items()}
@@ -139,16 +125,7 @@ def _margin_of(evidence: dict[str, Any]) -> float:
 
 
 def instance_of(certificate: Certificate, decoder: Decoder, text: Text) -> Instance:
-    """Return what Rocq has to check; of the certificate only the margin is taken.
-
-    Example:
-        >>> from constructive import build_decoder, certify
-        >>> text = Text.words("a cat sat, a rat sat")
-        >>> decoder = build_decoder(text, parameters="few")
-        >>> made = instance_of(certify(decoder, text, claims=["recites"]), decoder, text)
-        >>> made.values["ids"].tolist()
-        [0, 1, 2, 1, 3, 4, 1, 0, 1, 5, 1, 3]
-    """
+    """Return what Rocq has to check; of the certificate only the margin is taken."""
     known = known_of(certificate, decoder, text)
     return Instance(THEORY, {**known.sizes, **known.arrays})
 

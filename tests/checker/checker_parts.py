@@ -1,0 +1,330 @@
+"""The files of a certificate in a folder: their names, how they are written, and checked."""
+
+import ast
+import contextlib
+import copy
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+
+import flint
+import mpmath
+import numpy as np
+import pytest
+
+from constructive import Dataset, SequenceDataset, Text, build_decoder, certify
+from constructive.certificates.check import CHECKER as FOLDER
+from constructive.exact.float_model import MODELS, AnyContraction, Format
+from constructive.layers.causal import CausalLayer
+from constructive.layers.decoder import Decoder
+from constructive.layers.record import DecoderRecord
+
+FILES_OF = {
+    Dataset: ("certificate.json", "weights.safetensors", "data.npz"),
+    Text: ("certificate.json", "decoder.safetensors", "text.json"),
+    SequenceDataset: ("certificate.json", "memorizer.json", "data.json"),
+}
+
+
+def paths(folder, kind=Dataset):
+    """Certificate, weights and data of this kind."""
+    return [str(folder / name) for name in FILES_OF[kind]]
+
+
+def saved(folder, weights, data, certificate=None):
+    """The same, written: of their own certificate, or of another."""
+    certificate = certify(weights, data) if certificate is None else certificate
+    found = paths(folder, type(data))
+    for path, content in zip(found, (certificate, weights, data), strict=True):
+        content.save(path)
+    return found
+
+
+def said(checker, files, *options):
+    """The status of the checker, and what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        status = checker.main([*map(str, files), *options])
+    return status, printed.getvalue()
+
+
+# What the tests of the checker share: imports of its sources, and mutations of files.
+
+SOURCES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
+PARTS = sorted(set(SOURCES) - {"__main__"})
+
+
+def foreign_imports(source):
+    """Modules which a source imports beyond the standard library, numpy, mpmath and its folder."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add("." * node.level + (node.module or ""))
+    roots = {name.partition(".")[0] for name in found}
+    return roots - set(sys.stdlib_module_names) - {"numpy", "mpmath", *PARTS}
+
+
+def modules_loaded_by(path, arguments):
+    """Modules of this package and of its dependencies which a run of a checker loads."""
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = {[str(path), *arguments]!r}\n"
+        "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "except SystemExit as end: status = end.code\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "suspects = {'constructive', 'flint', 'scipy', 'safetensors', 'rich', 'typer', 'sympy'}\n"
+        "print('status', status, 'loaded', sorted(names & suspects))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
+    return run.stdout.splitlines()[-1]
+
+
+EVIL = (
+    None, True, False, 0, 1, -1, 2, 4194287, 4194301, 2**22, 10**30, -(10**400), 0.5, 1e308, "",
+    "PROVED", "REFUTED", "0x1p-1000", "0x1p+10", "inf", "nan", "AAAA", "é", [], {}, [[0, 7]],
+    [0] * 1000, {"prime": 7},
+)  # fmt: skip
+
+
+def leaves(content, trail=()):
+    """All paths into a JSON value."""
+    if isinstance(content, dict | list):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in items:
+            yield (*trail, key)
+            yield from leaves(value, (*trail, key))
+
+
+def mutate_fields(rng, content):
+    for _ in range(rng.integers(1, 3)):
+        trails = list(leaves(content))
+        trail = trails[rng.integers(len(trails))]
+        part = content
+        for key in trail[:-1]:
+            part = part[key]
+        kind = rng.integers(4)
+        if kind == 0 and isinstance(part, dict):
+            part.pop(trail[-1])
+        elif kind == 1 and isinstance(part[trail[-1]], str) and len(part[trail[-1]]) > 3:
+            text = list(part[trail[-1]])
+            i, j = rng.integers(len(text), size=2)
+            text[i], text[j] = text[j], text[i]
+            part[trail[-1]] = "".join(text)
+        elif kind == 2:
+            other = content
+            for key in trails[rng.integers(len(trails))]:
+                other = other[key]
+            part[trail[-1]] = copy.deepcopy(other)
+        else:
+            part[trail[-1]] = copy.deepcopy(EVIL[rng.integers(len(EVIL))])
+    return json.dumps(content).encode()
+
+
+def mutate_bytes(rng, content):
+    content = bytearray(content)
+    kind = rng.integers(4)
+    if kind == 0:
+        return bytes(content[: rng.integers(len(content))])
+    if kind == 1:
+        start, stop = np.sort(rng.integers(len(content), size=2))
+        return bytes(content[:start] + content[stop:])
+    if kind == 2:
+        start, stop = np.sort(rng.integers(len(content), size=2))
+        return bytes(content[:stop] + content[start:])
+    for _ in range(rng.integers(1, 4)):
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+    return bytes(content)
+
+
+# What a row of a table asks for: a result, or a refusal with a word of its reason.
+
+
+def refused(words, error=ValueError):
+    """An error with these words; without words, none."""
+    return pytest.raises(error, match=words) if words else contextlib.nullcontext()
+
+
+# Layers for the claims about real numbers, and what they are in 60 digits.
+
+
+class Free:
+    """Nothing costs anything, and nobody is told."""
+
+    def take(self, operations):
+        pass
+
+    def tell(self, step, done, total):
+        pass
+
+
+FREE = Free()
+
+
+def layer_and_data(rng, *, shared, outputs, parts, total=7):
+    size, width, heads, inner, value_dim, between = 3, 4, 5, 2, 3, 6
+    draw = rng.standard_normal
+    contexts = draw((size, width)) if shared else draw((total, size, width))
+    contexts *= 1.0 if shared else 2.0 ** rng.integers(-9, 9, (total, 1, 1))
+    data = {
+        "contexts": contexts,
+        "queries": draw((total, width)),
+        "targets": draw((total, outputs)) if outputs else draw(total),
+    }
+    weights = {
+        "W_Q": draw((heads, width, inner)),
+        "W_K": draw((heads, width, inner)),
+        "W_V": draw((heads, width, value_dim)),
+        "W_O": draw((heads * value_dim, between)),
+        "W_D": draw((between, max(outputs, 1))),
+    }
+    if parts:
+        weights["W_V_corrections"] = 1e-17 * draw((parts, heads, width, value_dim))
+    return weights, data
+
+
+MATRIX = np.vectorize(lambda x: mpmath.mpf(float(x)), otypes=[object])
+
+
+def evaluated(weights, data):
+    """Z and f in 60 digits."""
+    values = MATRIX(weights["W_V"]) + sum(map(MATRIX, weights.get("W_V_corrections", [])))
+    z_all = []
+    for t, query in enumerate(MATRIX(data["queries"])):
+        tokens = MATRIX(data["contexts"] if data["contexts"].ndim == 2 else data["contexts"][t])
+        row = []
+        for w_q, w_k in zip(MATRIX(weights["W_Q"]), MATRIX(weights["W_K"]), strict=True):
+            powers = [mpmath.exp(x) for x in tokens @ w_k @ (w_q.T @ query)]
+            row.append(np.array(powers) @ tokens / sum(powers))
+        z_all.append(row)
+    read = [np.concatenate([z @ v for z, v in zip(row, values, strict=True)]) for row in z_all]
+    f = np.array(read) @ MATRIX(weights["W_O"]) @ MATRIX(weights["W_D"])
+    return np.array(z_all).reshape(len(f), -1), f
+
+
+# What tests of decoders share: decoders by hand, and their files.
+
+NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
+RIDDLE = "a rat sat, a cat sat"
+TWO = Text.of([0, 1])
+"""Two tokens, and the end."""
+TWO_ROWS = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
+"""Unembedding for which (1, 1) gives the second token, (-1, 0) the end, and (-1, 1) neither."""
+
+
+def by_hand(text, weights, *, window=None, storage="float32"):
+    """A decoder of these six arrays."""
+    embedding, positions, w_q, w_k, u, unembedding = (
+        np.asarray(weights[name], np.float32) for name in NAMES
+    )
+    layer = CausalLayer(w_q, w_k, u, window)
+    record = DecoderRecord(0, text.num_positions, 1.0, 0.0, 0.0, storage)
+    tokens = text.vocabulary, text.unit
+    return Decoder(embedding, positions, layer, unembedding, *tokens, record)
+
+
+def two_tokens(unit=1.0, out=1.0, **others):
+    """Two tokens (unit, unit, unit) and (unit, unit, -unit), a head which averages, and what reads.
+
+    The outputs are the last entry of the token, and of the average: (1, 1), then (-1, 0).
+
+    Args:
+        unit: the size of tokens
+        out: the size of outputs
+        others: instead of what it makes
+    """
+    embedding = unit * np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0]])
+    u = np.zeros((6, 2))
+    u[2, 0] = u[5, 1] = out / unit
+    weights = {
+        "embedding": embedding,
+        "positions": np.zeros((2, 3)),
+        "W_Q": np.zeros((1, 3, 1)),
+        "W_K": np.zeros((1, 3, 1)),
+        "U": u,
+        "unembedding": TWO_ROWS,
+    }
+    return weights | others
+
+
+def small():
+    """A text of words, and a decoder of it."""
+    text = Text.words(RIDDLE)
+    return build_decoder(text, width=16), text
+
+
+# Models of which every term counts, for prover and checker: units are large.
+
+COARSE = {
+    "plain": {},
+    "blocks": {"block": 2},
+    "exponentials": {"exp_error": 2.0**-9},
+    "underflow": {"smallest": 2.0**-24},
+    "scaled": {"constants": 8, "merged": True, "unit": 2.0**-22, "exp_error": 2.0**-21},
+    "merged": {"merged": True, "unit": 2.0**-22, "exp_error": 2.0**-20, "block": 2},
+    "any contraction": {"contraction": AnyContraction(), "smallest": 2.0**-40},
+    "stored": {"storage": Format("float16", 11, 2.0**-14, 65504.0, 2.0**-15)},
+}
+
+
+def coarse_models(checker, name, **others):
+    """The model of that name, as certify has it and as the checker does."""
+    usual = {"unit": 2.0**-13, "exp_error": 2.0**-12, "smallest": 2.0**-60}
+    ours = dataclasses.replace(MODELS["float32, pairwise"], **(usual | COARSE[name] | others))
+    kept = ours.storage
+    theirs = checker.float_model.Model(
+        ours.unit, ours.exp_error, ours.block, ours.smallest, ours.overflow, kept.name,
+        ours.stored_unit, ours.stored_tiny, kept.digits, kept.smallest, kept.largest,
+        ours.contraction.free, ours.constants, ours.merged,
+    )  # fmt: skip
+    return ours, theirs
+
+
+def true_margins(decoder, text):
+    """The margin of every asked position, as a ball of 3,000 bits."""
+    arb, out = flint.arb, []
+
+    def exact(value):
+        return arb(float(value))
+
+    for ids in np.split(text.ids, np.cumsum(text.lengths)[:-1]):
+        x = [
+            [exact(a) + exact(b) for a, b in zip(decoder.embedding[v], p, strict=True)]
+            for v, p in zip(ids, decoder.positions, strict=False)
+        ]
+        queries, keys = decoder.layer.query_weights, decoder.layer.key_weights
+        columns = range(queries.shape[2])
+        for i in range(text.prompt - 1, len(ids)):
+            z, begin = list(x[i]), 0
+            if decoder.layer.window is not None:
+                begin = max(0, i + 1 - decoder.layer.window)
+            for w_q, w_k in zip(queries, keys, strict=True):
+                read = [
+                    sum(a * exact(w) for a, w in zip(x[i], w_q[:, c], strict=True)) for c in columns
+                ]
+                logits = [
+                    sum(
+                        r * sum(a * exact(w) for a, w in zip(x[j], w_k[:, c], strict=True))
+                        for c, r in zip(columns, read, strict=True)
+                    )
+                    for j in range(begin, i + 1)
+                ]
+                e = [(logit - logits[0]).exp() for logit in logits]
+                z += [
+                    sum(a * x[begin + j][k] for j, a in enumerate(e)) / sum(e)
+                    for k in range(len(x[0]))
+                ]
+            u, o = decoder.layer.readout_weights, decoder.unembedding
+            f = [
+                sum(a * exact(w) for a, w in zip(z, u[:, c], strict=True))
+                for c in range(u.shape[1])
+            ]
+            last = [sum(a * exact(w) for a, w in zip(f, row, strict=True)) for row in o]
+            right = int(ids[i + 1]) if i + 1 < len(ids) else text.end
+            out.append([last[right] - logit for v, logit in enumerate(last) if v != right])
+    return out
