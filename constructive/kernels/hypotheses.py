@@ -6,12 +6,14 @@ import numpy as np
 
 from constructive.exact.float_model import power
 from constructive.kernels.answer import (
+    EXP0_ERROR,
     EXP_ERROR,
     TANH_ERROR,
     Answer,
     averaged,
     beside,
     bits_of_values,
+    exp0_error,
     far,
     far_below,
     products,
@@ -197,6 +199,8 @@ def sentence(spec: Spec) -> str:
     below, least = far(spec)
     gap, inputs, output = GAP.get(spec.dtype, 64.0), spec.inputs, spec.output
     cap = f"tanh off by at most {power(TANH_ERROR)} of itself; "
+    short = f" (or off by at most {power(EXP0_ERROR)}, not alike for all keys)"
+    at_0 = short if exp0_error(spec) else ""
     stored = f"weights may be rounded to normal numbers of {inputs.name}"
     if spec.dtype == "tf32":
         stored = f"operands of products may be rounded or cut off to {inputs.digits} bits"
@@ -214,7 +218,7 @@ def sentence(spec: Spec) -> str:
         f"in 'fine scale' by {fine_error(spec):.2g}; "
         f"{cap if spec.soft_cap is not None else ''}"
         "weights exp(l - m), m the largest logit of visible keys, in one piece or of the blocks "
-        f"so far, 1 at 0, else off by at most {power(EXP_ERROR)} of themselves or at most "
+        f"so far, 1 at 0{at_0}, else off by at most {power(EXP_ERROR)} of themselves or at most "
         f"2^-{least} where l - m <= -{below} (here gaps are {gap:g} or more); {stored}; hidden "
         f"keys not read, or {below} or more below the winner; sums to nearest or toward zero in "
         f"{sums}, normalised before or after the average, splits merged by their maxima and sums; "

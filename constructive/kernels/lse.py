@@ -31,22 +31,15 @@ _ENTRIES = 6  # roundings to the format of inputs, where logits and entries are 
 
 @dataclass(frozen=True, eq=False)
 class Lse:
-    """Log-sum-exps of rows: log sum_j exp(l_j), its two parts, and what a kernel may return.
+    """Log-sum-exps of rows: log sum_j exp(l_j), its two parts, and what a kernel may return."""
 
-    Attributes:
-        expected: (B, H, T_q) in the base that was asked for; NaN in rows that are not checked, the
-            convention in rows that see no key
-        slack: (B, H, T_q) how far an admissible one may be away; about 2^-60: bit for bit
-        level: (B, H, T_q) logits of winners
-        total: (B, H, T_q) weights of all keys, where a winner has 1
-        base: "e" or "2"
-    """
-
+    # (B, H, T_q) in the base that was asked for; NaN in rows that are not checked, the convention
+    # in rows that see no key
     expected: Array
-    slack: Array
-    level: Array
-    total: Array
-    base: str
+    slack: Array  # (B, H, T_q) how far an admissible one may be away; about 2^-60: bit for bit
+    level: Array  # (B, H, T_q) logits of winners
+    total: Array  # (B, H, T_q) weights of all keys, where a winner has 1
+    base: str  # "e" or "2"
 
 
 def expected_lse(

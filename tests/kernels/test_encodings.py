@@ -191,6 +191,18 @@ def test_wrong_scales_are_caught(bug):
         assert any(NAMED[bug] in str(each) for report in reports for each in report.explanations)
 
 
+@pytest.mark.parametrize("power", [0, 2])
+def test_the_scale_of_a_tensor_shows_without_the_case_scale(power):
+    reports = []
+    for problem in of_specs(CACHE, ("random",), seeds=range(4)):
+        quantized = Quantized.of(problem)
+        wrong = per_entry(quantized.stored_k) ** power
+        reports.append(
+            examine(quantized.problem, dequantized(quantized, VARIANTS[0], k_scale=wrong))
+        )
+    assert not all(report.passed for report in reports)
+
+
 # Pages
 
 
@@ -229,6 +241,8 @@ def test_pages_of_all_layouts(layout, joined, stale):
     )
     assert paged.table.shape == (3, 5 + 3)
     assert not paged.k.flags.c_contiguous
+    tokens = paged.v if layout == "NHD" else paged.v.swapaxes(1, 2)
+    assert np.array_equal(tokens, paged.pool.v, equal_nan=True)
     k, v = (np.where(np.isnan(x), 1.0, x) for x in read(paged, layout=layout))
     assert examine(problem, attend(problem.q, k, v, problem)).passed
     if joined:
@@ -421,8 +435,9 @@ def test_right_kernels_pass_with_values_inside_keys():
     ran = 0
     for turn, latent in enumerate(latent_problems(range(6))):
         latent.problem.verify()
-        sums = np.asarray(latent.q, float)[..., :512] @ latent.problem.v.swapaxes(-1, -2)
-        assert not sums.any()
+        q, values = np.asarray(latent.q, float)[..., :512], latent.problem.v.swapaxes(-1, -2)
+        assert not (q @ values).any()
+        assert (np.abs(q) @ values).max() * latent.scale <= 2.0**16  # Proposition 25 (c)
         out = latent_attention(latent, VARIANTS[turn % len(VARIANTS)])
         assert examine(latent.problem, out).passed, latent.problem
         ran += 1
