@@ -21,12 +21,12 @@ from functools import cached_property
 import numpy as np
 
 from constructive.kernels.answer import (
-    LOGIT_ERROR,
     beside,
     most_far,
     near_weight,
     operand_error,
 )
+from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds, repeated
 from constructive.kernels.facts import CLOSE, SIZES, separate
 from constructive.kernels.gradients import NAMES, Matrices, names
