@@ -129,7 +129,7 @@ def narrow(scaled):
     return np.tile(per_entry(scaled)[..., :32], 2)
 
 
-# Real bugs by their row in docs/real-kernel-bugs.md: kind of scales, and what a kernel does.
+# Real bugs by their row in docs/kernels-found.md: kind of scales, and what a kernel does.
 SCALES = {
     "k_scale and v_scale are ignored": (
         "tensor", lambda k, v: {"k_scale": ones(k), "v_scale": ones(v)}),
