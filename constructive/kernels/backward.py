@@ -177,7 +177,18 @@ class Backward:
     def examine(
         self, dq: object, dk: object, dv: object, *, dsink: object = None, dbias: object = None
     ) -> "BackwardReport":
-        """Return the report on gradients, also where they are right; the arguments of `check`."""
+        """Return the report on gradients, also where they are right.
+
+        Args:
+            dq: as of `check`
+            dk: as of `check`
+            dv: as of `check`
+            dsink: as of `check`
+            dbias: as of `check`
+
+        Raises:
+            ParameterError: if a gradient has another shape
+        """
         given = {"dq": dq, "dk": dk, "dv": dv, "dsink": dsink, "dbias": dbias}
         found = {name: as_float64(x) for name, x in given.items() if x is not None or name in NAMES}
         wanted, slack = dict(self.expected), dict(self.slack)
