@@ -18,6 +18,7 @@ from constructive import (
     Dataset,
     Decoder,
     Memorizer,
+    MissingExtraError,
     OutOfMemoryError,
     OutputError,
     ParameterError,
@@ -39,7 +40,7 @@ from constructive import (
 from constructive.constructions.multihead import readout
 from constructive.support import errors
 from constructive.support.arguments import as_path
-from constructive.support.errors import as_ours
+from constructive.support.errors import as_ours, require, require_packages
 
 # Errors of Python and numpy that a user can cause come in three parts, with one cause each.
 
@@ -140,6 +141,16 @@ PUBLIC = (
 @pytest.mark.parametrize("function", PUBLIC, ids=lambda function: function.__qualname__)
 def test_public_functions_say_it_in_three_parts(function):
     assert function.__code__.co_name == "called"
+
+
+def test_what_is_not_installed_is_named_with_its_extra():
+    with pytest.raises(MissingExtraError, match="the demo needs no_such_module") as caught:
+        require("no_such_module.part", extra="demo", purpose="the demo")
+    assert caught.value.witness == "no_such_module"
+    assert ".[demo]" in caught.value.suggestion
+    with pytest.raises(MissingExtraError, match="needs such-thing, which is not installed") as it:
+        require_packages({"no_such_module": "such-thing"}, purpose="it")
+    assert it.value.suggestion == "pip install such-thing"
 
 
 def test_targets_beyond_memory_are_refused_before_they_are_drawn():
