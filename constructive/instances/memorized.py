@@ -85,7 +85,7 @@ def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refuta
     """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
 
     A disjunct is refuted by the first of its atoms for which there is a proof. With dual, weighted
-    means of each head (`search.refute_by_heads`), which take longer, are tried where the interval
+    means of each head (`refute_by_heads`), which take longer, are tried where the interval
     form fails.
     """
     wide = Property(widened(wanted.box), wanted.disjuncts)

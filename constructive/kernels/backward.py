@@ -302,6 +302,9 @@ class _Steps:
         self.more = (1.0 + self.theta) * more  # how far P of a key may be off by its logit
         most = matrices.rest.max(-1, keepdims=True)
         self.moved = (share + self.faint * (~read).sum(-1, keepdims=True)) * most  # the same of D
+        if spec.soft_cap is None:  # at a level the output is off by more than `theta` (Theorem 15)
+            off = (matrices.d_out * answer.slack).sum(-1, keepdims=True) * np.max(z)
+            self.moved = self.moved + np.where(draft.levels[..., None] != 0.0, off, 0.0)
 
     def off(self, slope: Array | float, steep: Array | float) -> Array:
         """Return how far dS may be off, (B, H, T_q, T_k), with a slope that is off by `steep`."""

@@ -138,6 +138,10 @@ BUGS = {
         {"cases": ["low"], "head_dim": 64}, {}, "dv",
         {"logits": lambda s: np.maximum(logits_of(s.problem), -1e4)},
     ),
+    "rows without keys are averages": (
+        {"masks": [Boolean(empty=True)]}, {}, "dv",
+        {"weights": lambda s, lse: np.where(np.isneginf(lse), 1 / 40, Steps.weights(s, lse))},
+    ),
     "lse cut off": (LEVELS, {}, "dv", {"lse": lambda s: np.maximum(Steps.lse(s), -88)}),
     "lse in 16 bits": (
         LEVELS, {}, "dv",
