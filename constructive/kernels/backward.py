@@ -177,7 +177,18 @@ class Backward:
     def examine(
         self, dq: object, dk: object, dv: object, *, dsink: object = None, dbias: object = None
     ) -> "BackwardReport":
-        """Return the report on gradients, also where they are right; the arguments of `check`."""
+        """Return the report on gradients, also where they are right.
+
+        Args:
+            dq: as for `check`
+            dk: as for `check`
+            dv: as for `check`
+            dsink: as for `check`
+            dbias: as for `check`
+
+        Raises:
+            ParameterError: for gradients of other shapes, and of sinks that there are not
+        """
         given = {"dq": dq, "dk": dk, "dv": dv, "dsink": dsink, "dbias": dbias}
         found = {name: as_float64(x) for name, x in given.items() if x is not None or name in NAMES}
         wanted, slack = dict(self.expected), dict(self.slack)
