@@ -180,14 +180,14 @@ class Backward:
         """Return the report on gradients, also where they are right.
 
         Args:
-            dq: as for `check`
-            dk: as for `check`
-            dv: as for `check`
-            dsink: as for `check`
-            dbias: as for `check`
+            dq: as of `check`
+            dk: as of `check`
+            dv: as of `check`
+            dsink: as of `check`
+            dbias: as of `check`
 
         Raises:
-            ParameterError: for gradients of other shapes, and of sinks that there are not
+            ParameterError: if a gradient has another shape
         """
         given = {"dq": dq, "dk": dk, "dv": dv, "dsink": dsink, "dbias": dbias}
         found = {name: as_float64(x) for name, x in given.items() if x is not None or name in NAMES}

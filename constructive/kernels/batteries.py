@@ -252,8 +252,8 @@ def shapes(
 ) -> dict[str, Spec]:  # fmt: skip
     """Return shapes of the suite with some fields given, the smallest first.
 
-    Masks take the place of their own ones of these kinds. Shapes that need more than the kernel
-    takes are left out; where names are given, these are kept, and all others are left out.
+    Their own masks of the kinds of those given make room for them. Shapes that need more than the
+    kernel takes are left out, and so are all but the names, if these are given.
     """
     fixed = tuple(masks)
     kinds = tuple(type(mask) for mask in fixed)
