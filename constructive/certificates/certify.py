@@ -17,7 +17,7 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import refuse, require_positive, require_seed
 from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
 
 if TYPE_CHECKING:
@@ -214,9 +214,5 @@ def _require_taken(
         option: [name for name, kind in known.items() if option in kind.options] for option in idle
     }
     ways = [f"{option}= with {' or '.join(names)}" for option, names in takers.items() if names]
-    named = ", ".join(f"{option}=" for option in idle)
-    raise ParameterError(
-        f"no claim among {', '.join(claims)} takes {named}",
-        witness=shown(idle),
-        suggestion="; ".join([*ways, f"no {named}"]),
-    )
+    asked = {f"{option}=": shown(value) for option, value in idle.items()}
+    raise refuse(asked, f"claims={' '.join(claims)!r}", ways)

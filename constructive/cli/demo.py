@@ -19,7 +19,7 @@ import constructive
 from constructive.cli.options import command
 from constructive.cli.outputs import Say, require_no_dash, several_outputs
 from constructive.cli.program import app, end, processes, progress_bar
-from constructive.figures.gallery import FIGURES
+from constructive.figures.gallery import NAMES as FIGURES
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import OutputError, ParameterError
 from constructive.support.tables import new_table
@@ -223,7 +223,7 @@ def _prove_and_check(
     end(proved=certificate.proved and checked.proved)
 
 
-@command(app, choices={"only": tuple(FIGURES)})
+@command(app, choices={"only": FIGURES})
 def figures(
     *,
     output: Path = Path(),

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -203,15 +204,15 @@ def _adapter(name: str) -> "Adapter":
     """Return the adapter of a name, or one of the user's."""
     from constructive.kernels.adapters import ADAPTERS
     from constructive.kernels.adapters.adapter import Adapter
-    from constructive.support.registry import Registry
 
     if ":" not in name:
         require_known("adapter", name, (*ADAPTERS, "MODULE:CLASS"))
         return ADAPTERS[name]()
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it, and a console script has not
     try:
-        made: object = Registry[type[Adapter]]({name: name})[name]()
-    except (ImportError, AttributeError, TypeError) as error:
+        module, _, kind = name.partition(":")
+        made: object = getattr(import_module(module), kind)()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ParameterError(
             f"{name} cannot be loaded: {error}",
             witness=name,

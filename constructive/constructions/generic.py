@@ -14,7 +14,6 @@ conditioned Z is taken.
 that float32 makes no error in logits (`layers.exact_logits`). They are as random as others.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -55,33 +54,19 @@ from constructive.theory.values import ValueBounds, generic_bounds, heads_for_va
 
 # What a readout of random heads is solved for: all of it at once, or with values of few entries.
 #
-# A *shape* says which systems of equations, made of Z, give the readout, and how W_V and W_O are
-# made of the solutions. With d_v >= d_out one system gives any effective readout (`Whole`). With
-# d_v < d_out that of each head has rank d_v at most; two parts of it are linear, and either is
-# enough for some examples (Proposition 18.1): `RandomValues` and `Slots`.
+# A *shape* says which systems of equations, made of Z (T, H d), give the readout; for which columns
+# of the targets (T, d_out) each is solved; and how W_V and W_O are made of the solutions. With
+# d_v >= d_out one system gives any effective readout (`Whole`). With d_v < d_out that of each head
+# has rank d_v at most; two parts of it are linear, and either is enough for some examples
+# (Proposition 18.1): `RandomValues` and `Slots`. Then W_D is the identity: with d_o < d_out all
+# outputs would lie in d_o dimensions.
 
 
 Product = Callable[[Array, Array], Array]  # `left @ right`, in floats or modulo a prime
 
 
-class Shape(ABC):
-    """One kind of readout, for heads of known number and values of known size."""
-
-    @abstractmethod
-    def systems(self, z: Array, product: Product) -> Iterator[Array]:
-        """Yield the matrices made of Z (T, H d) that have to have rank T, one after the other."""
-
-    @abstractmethod
-    def targets(self, targets: Array) -> list[Array]:
-        """Return what each of them is solved for, columns of (T, d_out)."""
-
-    @abstractmethod
-    def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
-        """Return the heads of Z, with values and outputs of the solutions."""
-
-
 @dataclass(frozen=True, eq=False)
-class Whole(Shape):
+class Whole:
     """One solution for all targets, in values of d_v >= d_out entries, or d_out for None."""
 
     value_dim: int | None
@@ -101,26 +86,8 @@ class Whole(Shape):
         )
 
 
-class Narrow(Shape):
-    """A readout with d_v < d_out. W_D is the identity.
-
-    With d_o < d_out all outputs would lie in d_o dimensions.
-    """
-
-    target_dim: int
-
-    @abstractmethod
-    def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
-        """Return W_V (H, d, d_v) and W_O (H d_v, d_out) of the solutions."""
-
-    def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
-        """Return the layer with these values and outputs."""
-        last = np.eye(self.target_dim)
-        return AttentionLayer(z.query_weights, z.key_weights, *self.weights(solutions), last)
-
-
 @dataclass(frozen=True, eq=False)
-class RandomValues(Narrow):
+class RandomValues:
     """W_V (H, d, d_v) is random, and W_O is solved for.
 
     The T x (H d_v) matrix of values has rank T; this holds H d_v examples.
@@ -132,7 +99,7 @@ class RandomValues(Narrow):
     @classmethod
     def draw(
         cls, num_heads: int, width: int, value_dim: int, target_dim: int, rng: np.random.Generator
-    ) -> Shape:
+    ) -> "RandomValues":
         """Draw values with orthonormal columns; those beyond d are zero, as they would add none."""
         used = min(value_dim, width)
         basis = np.linalg.qr(rng.standard_normal((num_heads, width, used)))[0]
@@ -148,13 +115,14 @@ class RandomValues(Narrow):
         """Return all targets."""
         return [targets]
 
-    def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
-        """Return the values, and their solution."""
-        return self.values, solutions[0]
+    def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
+        """Return the layer with these values, and their solution."""
+        last = np.eye(self.target_dim)
+        return AttentionLayer(z.query_weights, z.key_weights, self.values, solutions[0], last)
 
 
 @dataclass(frozen=True, eq=False)
-class Slots(Narrow):
+class Slots:
     """Entry j of head h serves entry `served[h, j]` of the targets; W_V is solved for.
 
     Different entries within a head, and W_O says which: each entry of the targets has a readout of
@@ -167,7 +135,7 @@ class Slots(Narrow):
     target_dim: int
 
     @classmethod
-    def share(cls, num_heads: int, width: int, value_dim: int, target_dim: int) -> Shape:
+    def share(cls, num_heads: int, width: int, value_dim: int, target_dim: int) -> "Slots":
         """Return all slots in turn: d_v < d_out in a row serve different entries."""
         slots = np.arange(num_heads * value_dim).reshape(num_heads, value_dim)
         return cls(slots % target_dim, width, target_dim)
@@ -192,8 +160,8 @@ class Slots(Narrow):
         """Return the entries that they serve."""
         return [targets[:, entries] for _, entries in self._parts()]
 
-    def weights(self, solutions: list[Array]) -> tuple[Array, Array]:
-        """Return each solution in its slots, and the entries that they serve."""
+    def layer(self, z: Intermediate, solutions: list[Array]) -> AttentionLayer:
+        """Return the layer with each solution in its slots, and the entries that they serve."""
         heads, value_dim = self.served.shape
         values = np.zeros((heads, self.width, value_dim))
         for (some, entries), solution in zip(self._parts(), solutions, strict=True):
@@ -201,7 +169,12 @@ class Slots(Narrow):
             rows, slots = np.nonzero(np.isin(self.served[some], entries))
             columns = np.searchsorted(entries, self.served[some[rows], slots])
             values[some[rows], :, slots] = split[rows, :, columns]
-        return values, np.eye(self.target_dim)[self.served.ravel()]
+        last = np.eye(self.target_dim)
+        outputs = last[self.served.ravel()]
+        return AttentionLayer(z.query_weights, z.key_weights, values, outputs, last)
+
+
+Shape = Whole | RandomValues | Slots
 
 
 @dataclass(frozen=True, eq=False)

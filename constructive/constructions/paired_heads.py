@@ -28,9 +28,9 @@ from constructive.constructions.paired_search import (
 )
 from constructive.exact.arithmetics import Floats, softmax_in_place
 from constructive.layers.attend import attend, examples
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks, unit_rows
 from constructive.support.errors import AssumptionError
-from constructive.theory.kruskal import dependency, describe_dependency, unit_rows
+from constructive.theory.kruskal import dependency, describe_dependency
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

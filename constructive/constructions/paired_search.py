@@ -22,11 +22,10 @@ from constructive.constructions.multihead.heads import (
     token_radius,
 )
 from constructive.data.dataset import Dataset
-from constructive.support.arrays import Array, Booleans, Integers, Single, row_chunks
+from constructive.support.arrays import Array, Booleans, Integers, Single, row_chunks, unit_rows
 from constructive.support.errors import AssumptionError
 from constructive.support.progress import report
 from constructive.theory.bounds import group_sizes
-from constructive.theory.kruskal import unit_rows
 
 
 @dataclass(frozen=True, eq=False)

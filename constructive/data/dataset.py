@@ -154,7 +154,10 @@ class Dataset(ExampleShapes):
         classes: what each of the d_out entries of a target stands for, where they are one-hot
             classes (`of_classes`); by default nothing
         on_disk: the file of the contexts, where they are not in memory
-        num_examples, context_size, width, target_dim: T, n (of the longest context), d, d_out
+        num_examples: T
+        context_size: n, of the longest context
+        width: d
+        target_dim: d_out
         context_shape: (T, n, d), or (n, d) for a shared context
         context_dtype: float32 or float64
         shared_context: whether all examples have one context

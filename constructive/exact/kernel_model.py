@@ -176,7 +176,7 @@ class KernelModel(FloatModel):
         yield (
             f"exp is off by a part {power(self.exp_error)} at most, for rescaling "
             f"{power(self.rescale_error)}, by {power(2.0 * self.smallest)} where it is less than "
-            f"that, and 1 at 0; tanh by a part {power(self.tanh_error)}"
+            f"that, and for rescaling 1 at 0; tanh by a part {power(self.tanh_error)}"
         )
         yield f"the output is rounded to {self.output.name} once, to nearest"
         yield "underflow to zero or gradual" + f", in storage of {stored} gradual" * gradual

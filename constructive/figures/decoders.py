@@ -183,13 +183,7 @@ class Cost:
 
 
 def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[Cost]:
-    """Build the decoders of a text, one after the other, and count.
-
-    Example:
-        >>> [cost] = costs(Text.words("the cat sat on the mat"), ["any labels, 1 integer"])
-        >>> cost.kind, cost.share < 1
-        ('any labels, 1 integer', True)
-    """
+    """Build the decoders of a text, one after the other, and count."""
     for number, kind in enumerate(kinds):
         report("curve", number, len(KINDS))
         decoder, tokens = build_decoder(text, **KINDS[kind]), text.num_positions

@@ -2,7 +2,7 @@
 
 Figures 1 to 5 are those of Mahdavi, Liao and Thrampoulidis (ICLR 2024), redone by construction;
 the drawings, the data and the constructions are ours. Each module says what is measured, proved or
-estimated in it. A new figure is a class in a module, and a line here.
+estimated in it. A new figure is a class in a module, and a name and a line here.
 """
 
 import time
@@ -16,25 +16,34 @@ from typing import TYPE_CHECKING
 from constructive.support.arguments import as_path
 from constructive.support.errors import ParameterError
 from constructive.support.files import require_writable
-from constructive.support.registry import Registry
 
 if TYPE_CHECKING:
     from constructive.figures.drawing import Figure
 
-FIGURES: "Registry[Figure]" = Registry(
-    {
-        "kruskal-rank": "constructive.figures.real_data:KRUSKAL",
-        "capacity": "constructive.figures.capacity:SHARED_CONTEXT",
-        "saturation": "constructive.figures.saturation:SATURATION",
-        "general-position": "constructive.figures.capacity:GENERAL_POSITION",
-        "tokens-in-general-position": "constructive.figures.real_data:TOKENS",
-        "assumptions": "constructive.figures.real_data:ASSUMPTIONS",
-        "recital": "constructive.figures.decoders:RECITAL",
-        "curve": "constructive.figures.decoders:CURVE",
-        "sequences": "constructive.figures.sequences:SEQUENCES",
-        "planted": "constructive.figures.planted:PLANTED",
-    }
-)
+# What `figures()` has, known before anything that draws is imported.
+NAMES = (
+    "kruskal-rank", "capacity", "saturation", "general-position", "tokens-in-general-position",
+    "assumptions", "recital", "curve", "sequences", "planted",
+)  # fmt: skip
+
+
+def figures() -> "dict[str, Figure]":
+    """Return all figures by name."""
+    from constructive.figures import (  # noqa: PLC0415 - they take a second to import
+        capacity,
+        decoders,
+        planted,
+        real_data,
+        saturation,
+        sequences,
+    )
+
+    found: tuple[Figure, ...] = (
+        real_data.KRUSKAL, capacity.SHARED_CONTEXT, saturation.SATURATION,
+        capacity.GENERAL_POSITION, real_data.TOKENS, real_data.ASSUMPTIONS, decoders.RECITAL,
+        decoders.CURVE, sequences.SEQUENCES, planted.PLANTED,
+    )  # fmt: skip
+    return dict(zip(NAMES, found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -78,13 +87,14 @@ def prepare(folder: str | Path, only: Iterable[str] | None = None) -> tuple[Path
 
 
 def _wanted(only: Iterable[str] | None) -> "dict[str, Figure]":
-    names = list(FIGURES if only is None else only)
+    names = list(NAMES if only is None else only)
     for name in names:
-        if name not in FIGURES:
+        if name not in NAMES:
             raise ParameterError(
-                f"unknown figure {name!r}", witness=name, suggestion=", ".join(FIGURES)
+                f"unknown figure {name!r}", witness=name, suggestion=", ".join(NAMES)
             )
-    return {name: FIGURES[name] for name in names}
+    known = figures()
+    return {name: known[name] for name in names}
 
 
 def draw(

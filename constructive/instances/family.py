@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from constructive.instances.instance import Instance
-from constructive.support.arguments import require_positive, require_seed
+from constructive.support.arguments import refuse, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 
 
@@ -115,11 +115,7 @@ def chosen_options(
     chosen = {option: each.default for option, each in family.options.items()}
     for option, value in options.items():
         if option not in chosen:
-            raise ParameterError(
-                f"the family {family.name} has no option {option}",
-                witness=option,
-                suggestion=f"only {', '.join(chosen)}",
-            )
+            raise refuse({f"{option}=": value}, f"the family {family.name}", [*chosen])
         known = family.options[option]
         if value not in known:
             raise _outside(option, value, known, family.name)

@@ -254,16 +254,7 @@ class Expected(NamedTuple):
 
 
 def expected_rows(folder: str | Path) -> dict[str, Expected]:
-    """Read expected.csv of a folder: rows by the names of instances.
-
-    Example:
-        >>> expected_rows("none")
-        Traceback (most recent call last):
-            ...
-        constructive.FormatError: none/expected.csv cannot be read as the answers of instances
-          witness: FileNotFoundError
-          try: a folder of `constructive instances`
-    """
+    """Read expected.csv of a folder: rows by the names of instances."""
     path = Path(folder) / "expected.csv"
     rows = {}
     try:

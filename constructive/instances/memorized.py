@@ -59,12 +59,7 @@ _ROOM = 1.25  # Searches end at this multiple of the margin
 
 
 def around(point: Array, radius: float) -> Box:
-    """Return the least box with float32 bounds that contains all points within a radius of x (d,).
-
-    Example:
-        >>> around(np.array([0.5]), 0.25).upper
-        array([0.75])
-    """
+    """Return the least box with float32 bounds of all points within a radius of x (d,)."""
     exact = [(Fraction(x) - Fraction(radius), Fraction(x) + Fraction(radius)) for x in point]
     lower = [_float32(low, -np.inf) for low, _ in exact]
     upper = [_float32(high, np.inf) for _, high in exact]
@@ -79,12 +74,7 @@ def _float32(exact: Fraction, toward: float) -> float:
 
 
 def widened(box: Box) -> Box:
-    """Return a box that is wider by 1e-4, or a little more, on every side.
-
-    Example:
-        >>> widened(Box([0.0], [1.0])).upper > 1.0001
-        array([ True])
-    """
+    """Return a box that is wider by 1e-4, or a little more, on every side."""
     step = Fraction(TOLERANCE)
     lower = [_float32(Fraction(x) - step, -np.inf) for x in box.lower.tolist()]
     upper = [_float32(Fraction(x) + step, np.inf) for x in box.upper.tolist()]
@@ -95,18 +85,8 @@ def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refuta
     """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
 
     A disjunct is refuted by the first of its atoms for which there is a proof. With dual, weighted
-    means of each head (`search.refute_by_heads`), which take longer, are tried where the interval
+    means of each head (`refute_by_heads`), which take longer, are tried where the interval
     form fails.
-
-    Example:
-        >>> from constructive.instances.network import Head
-        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
-        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.875),),))
-        >>> refuted(network, wanted) is None
-        True
-        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.90625),),))
-        >>> refuted(network, wanted)
-        Refutations(parts=(Interval(atom=0),))
     """
     wide = Property(widened(wanted.box), wanted.disjuncts)
     needed = max(CLEARANCE, 2.0 * property_rounding(network, wide))
@@ -296,14 +276,6 @@ def search(
 
     The budget is of evaluations of f. The search ends at the slack `enough`; infinity is for the
     best point of the budget.
-
-    Example:
-        >>> from constructive.instances.network import Head
-        >>> from constructive.instances.properties import Atom, Box
-        >>> network = Network((Head([[4.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
-        >>> wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.96875),),))
-        >>> search(network, wanted, "sign").slack >= 0.0
-        True
     """
     if method not in STEPS or budget < 1:
         raise ParameterError(
@@ -493,11 +465,6 @@ def leaves(target: Array, epsilon: float) -> Disjuncts:
     """Return the disjunction that some output is epsilon above its target, or below it.
 
     Thresholds are rounded to float32.
-
-    Example:
-        >>> above, below = leaves(np.array([0.5]), 0.25)
-        >>> above[0].threshold, below[0].threshold  # Y >= 0.75, and -Y >= -0.25
-        (0.75, -0.25)
     """
     unit = np.eye(len(target))
     pairs = [
@@ -594,12 +561,7 @@ CLASSES = Option(4, 2, 64, "classes, which are the outputs", whole=True)
 
 
 def overtaken(label: int, count: int) -> Disjuncts:
-    """Return the disjunction that the output of some other class is at least that of a label.
-
-    Example:
-        >>> [atoms[0].coefficients.tolist() for atoms in overtaken(0, 3)]  # Y_1 >= Y_0, Y_2 >= Y_0
-        [[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]]
-    """
+    """Return the disjunction that the output of some other class is at least that of a label."""
     unit = np.eye(count)
     return tuple((Atom(unit[j] - unit[label], 0.0),) for j in range(count) if j != label)
 

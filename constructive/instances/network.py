@@ -29,16 +29,7 @@ _BITS = 200  # Of enclosures
 
 
 def float32_numbers(name: str, values: object, axes: int) -> Array:
-    """Return a read-only float64 array whose entries are float32 numbers; its name is for messages.
-
-    Example:
-        >>> float32_numbers("offsets", [0.5, 0.1], 1)
-        Traceback (most recent call last):
-            ...
-        constructive.ParameterError: offsets has an entry that is not a finite float32 number
-          witness: 0.1
-          try: round to float32 first: np.float32(...)
-    """
+    """Return a read-only float64 array whose entries are float32 numbers; messages name it."""
     array = private(name, values)
     if array.ndim != axes or not array.size or array.dtype.kind not in "fiu":
         raise ParameterError(
@@ -280,16 +271,6 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
 
     Raises ParameterError as `network_of` does, for a token that is not there, and for values that
     read all directions.
-
-    Example:
-        >>> from constructive import build_memorizer, generators
-        >>> data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-        >>> layer = build_memorizer(data, num_heads=3).layer
-        >>> network = network_of_token(layer, data.contexts[0], data.queries[0])
-        >>> network.input_dim  # 5 directions, of which the values of 3 heads read 3
-        2
-        >>> bool(abs(network([[0.0, 0.0]])[0, 0] - data.targets[0]) < 1e-4)
-        True
     """
     floats, whole = require_float_layer(layer, "instances"), network_of(layer, context)
     tokens, readouts = as_array(context).astype(np.float64), floats.readouts()

@@ -86,22 +86,12 @@ def _enclosed_maximum(
 
 
 def short(value: float, bits: int) -> float:
-    """Round to a multiple of 2^-bits.
-
-    Example:
-        >>> short(0.3, 2)
-        0.25
-    """
+    """Round to a multiple of 2^-bits."""
     return round(value * 2.0**bits) / 2.0**bits
 
 
 def short_slope(value: float) -> float:
-    """Round a positive float to 6 significant bits.
-
-    Example:
-        >>> short_slope(100.3), short_slope(64.0)
-        (100.0, 64.0)
-    """
+    """Round a positive float to 6 significant bits."""
     return short(value, _DIGITS - int(np.frexp(value)[1]))
 
 
@@ -277,12 +267,7 @@ _REACH = 4.0  # About the largest |u| of a decoy on the box
 
 
 def decoy_slope(dim: int) -> float:
-    """Return w, a power of two, so that u = w s . (x - t) stays of one size for all d.
-
-    Example:
-        >>> decoy_slope(2), decoy_slope(8), decoy_slope(64)
-        (0.5, 0.5, 0.0625)
-    """
+    """Return w, a power of two, so that u = w s . (x - t) stays of one size for all d."""
     return min(_STEEPEST, 2.0 ** math.floor(math.log2(_REACH / dim)))
 
 

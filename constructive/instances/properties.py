@@ -19,12 +19,7 @@ TOLERANCE = 1e-4  # How far outside of the box, and of the property, VNN-COMP ac
 
 
 def text_of(value: float | Fraction) -> str:
-    """Write a number exactly, as `fractions.Fraction` reads it.
-
-    Example:
-        >>> text_of(0.375), text_of(Fraction(1, 3)), text_of(2.0)
-        ('0.375', '1/3', '2')
-    """
+    """Write a number exactly, as `fractions.Fraction` reads it."""
     exact = Fraction(value)
     twos = exact.denominator.bit_length() - 1
     if exact.denominator != 1 << twos:
@@ -187,48 +182,20 @@ class Property(Rebuilt):
 
 
 def decimal(value: float) -> str:
-    """Write a finite float exactly, with a decimal point.
-
-    Example:
-        >>> decimal(1.0), decimal(-0.171875)
-        ('1.0', '-0.171875')
-    """
+    """Write a finite float exactly, with a decimal point."""
     text = text_of(value)
     return text if "." in text else text + ".0"
 
 
 def version_1(wanted: Property) -> str:
-    """Write a property as VNN-LIB 1.0.
-
-    Example:
-        >>> from constructive.instances.properties import Box
-        >>> print(version_1(Property(Box([0.0], [0.5]), ((Atom([1.0], 0.25),),))), end="")
-        (declare-const X_0 Real)
-        (declare-const Y_0 Real)
-        (assert (>= X_0 0.0))
-        (assert (<= X_0 0.5))
-        (assert (>= Y_0 0.25))
-    """
+    """Write a property as VNN-LIB 1.0."""
     inputs = [f"(declare-const X_{i} Real)" for i in range(len(wanted.box.lower))]
     outputs = [f"(declare-const Y_{j} Real)" for j in range(wanted.output_dim)]
     return _joined([*inputs, *outputs, *_assertions(wanted, "{}_{}".format)])
 
 
 def version_2(wanted: Property) -> str:
-    """Write a property as VNN-LIB 2.0, about one network in float32.
-
-    Example:
-        >>> from constructive.instances.properties import Box
-        >>> print(version_2(Property(Box([0.0], [0.5]), ((Atom([1.0], 0.25),),))), end="")
-        (vnnlib-version <2.0>)
-        (declare-network N
-            (declare-input X float32 [1, 1])
-            (declare-output Y float32 [1, 1])
-        )
-        (assert (>= X[0,0] 0.0))
-        (assert (<= X[0,0] 0.5))
-        (assert (>= Y[0,0] 0.25))
-    """
+    """Write a property as VNN-LIB 2.0, about one network in float32."""
     head = [
         "(vnnlib-version <2.0>)",
         "(declare-network N",
@@ -275,13 +242,7 @@ _ATOM = re.compile(r"\(([<>]=) ([XY])(?:_|\[0,)(\d+)\]? (?:(-?[\d.]+)|Y(?:_|\[0,
 
 
 def read_property(text: str) -> Property:
-    """Read a property in VNN-LIB 1.0 or 2.0; any other text than `vnnlib` writes is refused.
-
-    Example:
-        >>> bad = Property(Box([0.0], [0.5]), ((Atom([1.0], 0.25),), (Atom([-1.0], 2.0),)))
-        >>> read_property(version_2(bad)).disjuncts[1][0].threshold
-        2.0
-    """
+    """Read a property in VNN-LIB 1.0 or 2.0; any other text than `vnnlib` writes is refused."""
     counts, bounds = {"X": 0, "Y": 0}, {}
     disjuncts: list[list[tuple[str, ...]]] = [[]]
     for line in text.splitlines():

@@ -200,12 +200,7 @@ class Slabs(Refutation):
 
 
 def reach(box: Box, direction: list[float]) -> tuple[Fraction, Fraction]:
-    """Return the least and the largest g . x on a box, exactly.
-
-    Example:
-        >>> reach(Box([0.0, 0.0], [1.0, 2.0]), [1.0, -1.0])
-        (Fraction(-2, 1), Fraction(1, 1))
-    """
+    """Return the least and the largest g . x on a box, exactly."""
     ends = [
         sorted((Fraction(g) * Fraction(low), Fraction(g) * Fraction(high)))
         for g, low, high in zip(direction, box.lower.tolist(), box.upper.tolist(), strict=True)
@@ -472,15 +467,7 @@ class AttentionRanges(Rebuilt):
         return bounds
 
     def upper_bound(self, coefficients: Array) -> float:
-        """Return an upper bound of w . f over the box.
-
-        Example:
-            >>> from constructive.instances.network import Head
-            >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
-            >>> ranges = attention_ranges(network, Box([-1.0], [1.0]))
-            >>> 0.880797 < ranges.upper_bound(np.ones(1)) < 0.880798  # 1 / (1 + exp(-2))
-            True
-        """
+        """Return an upper bound of w . f over the box."""
         return math.nextafter(math.fsum(self.upper_bounds(coefficients)), math.inf)
 
 
@@ -509,15 +496,7 @@ class Interval(Refutation):
 
 
 def attention_ranges(network: Network, box: Box) -> AttentionRanges:
-    """Bound the attention of every token of every head on a box.
-
-    Example:
-        >>> from constructive.instances.network import Head
-        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
-        >>> ranges = attention_ranges(network, Box([0.0], [1.0]))
-        >>> ranges.least.round(6), ranges.most.round(6)
-        (array([[0.5     , 0.119203]]), array([[0.880797, 0.5     ]]))
-    """
+    """Bound the attention of every token of every head on a box."""
     if len(box.lower) != network.input_dim:
         raise ParameterError(
             f"the box has {len(box.lower)} inputs, the network {network.input_dim}",

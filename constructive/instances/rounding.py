@@ -42,14 +42,7 @@ def logit_sizes(head: Head, box: Box) -> Array:
 
 
 def output_rounding(network: Network, box: Box) -> Array:
-    """Bound how far evaluations of each output are off: (k,), infinite where nothing is bounded.
-
-    Example:
-        >>> head = Head([[64.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
-        >>> bound = output_rounding(Network((head,)), Box([-1.0], [1.0]))
-        >>> bool(1e-5 < bound[0] < 1e-4)
-        True
-    """
+    """Bound how far evaluations of each output are off: (k,), infinite where nothing is bounded."""
     tokens, count = network.num_tokens, len(network.heads)
     zeta, flushed = float(MODEL.average(tokens)), float(MODEL.flushed(tokens))
     added = float(MODEL.gamma(count * tokens))
@@ -85,11 +78,6 @@ def gradient_bound(network: Network, atom: Atom) -> float:
 
     The gradient of a head is `sum_{i < j} p_i p_j (v_i - v_j)(a_i - a_j)`, and
     `sum_{i < j} p_i p_j |v_i - v_j|` is at most a quarter of the largest difference of values.
-
-    Example:
-        >>> head = Head([[64.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
-        >>> round(gradient_bound(Network((head,)), Atom([1.0], 0.5)), 6)  # 64 p (1 - p)
-        16.0
     """
     total = 0.0
     for head in network.heads:

@@ -132,12 +132,7 @@ class Score:
 
 
 def hardness(random: float | None) -> str:
-    """Return in words how small a part of the box witnesses are known to take.
-
-    Example:
-        >>> hardness(3e-5), hardness(None)
-        ('< 1e-4 of the box', 'no bound')
-    """
+    """Return in words how small a part of the box witnesses are known to take."""
     if random is None:
         return "no bound"
     reached = [decade for decade in _DECADES if random < 10.0**-decade]
@@ -361,12 +356,7 @@ class Replay(NamedTuple):
 
 
 def read_witness(text: str, inputs: int, outputs: int) -> tuple[Array, Array | None]:
-    """Read a witness: inputs (d,), and outputs (k,) if they are given.
-
-    Example:
-        >>> read_witness("sat ((X_0 0.5) (X_1 -2) (Y_0 1.5))", 2, 1)
-        (array([ 0.5, -2. ]), array([1.5]))
-    """
+    """Read a witness: inputs (d,), and outputs (k,) if they are given."""
     pairs = _PAIR.findall(text)
     rest = re.sub(r"[\s()]", "", _PAIR.sub("", text))
     found = {(role, int(index)): _number(value) for role, index, value in pairs}

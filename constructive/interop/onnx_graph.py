@@ -25,17 +25,7 @@ class Value(NamedTuple):
 
 
 class Graph:
-    """Nodes and constants, in the order in which they are added.
-
-    Example:
-        >>> graph = Graph()
-        >>> weights = graph.constant("W", np.eye(2))
-        >>> graph.node("MatMul", "x", weights, name="y")
-        'y'
-        >>> x, y = (Value(name, np.float64, ("T", 2)) for name in "xy")
-        >>> [node.op_type for node in graph.model("linear", [x], y).graph.node]
-        ['MatMul']
-    """
+    """Nodes and constants, in the order in which they are added."""
 
     def __init__(self, opset: int = OPSET, ir_version: int = IR_VERSION) -> None:
         self._opset, self._ir_version = opset, ir_version
@@ -90,13 +80,6 @@ def layer_model(
     Its initializers are W_Q, W_K, W_V, W_O and W_D, with the heads of the first three side by side:
     (d, H k). Its metadata name the model of floating-point programs that it belongs to in float32,
     as `float_model`. It has passed onnx's own checker.
-
-    Example:
-        >>> layer = AttentionLayer.from_effective_readout(
-        ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.ones((2, 1))
-        ... )
-        >>> [value.name for value in layer_model(layer, scalar_targets=True).graph.input]
-        ['contexts', 'queries']
     """
     graph, heads, width = Graph(), layer.num_heads, layer.width
     for name, array in layer.tensors.items():
@@ -152,14 +135,6 @@ def sequence_model(
     """Return the model with input `sequences` (N, n, d), and `outputs` (N,), or (N, n) for seq2seq.
 
     It has passed onnx's own checker.
-
-    Example:
-        >>> from constructive import build_sequence_memorizer
-        >>> built = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
-        >>> parts = built.embedding, built.attention, built.classifier
-        >>> graph = sequence_model(*parts, task="next", context_size=2).graph
-        >>> [value.name for value in (*graph.input, *graph.output)]
-        ['sequences', 'outputs']
     """
     kind = float_type(dtype)
     require_exact(attention.numbers(), kind)
@@ -220,13 +195,6 @@ def decoder_model(
     All H N N logits of heads are stored at once, or 2 H N w of a window of w tokens. Runtimes
     refuse ids of V or more, and more tokens than there are positions, unless these are periodic;
     ids from -V to -1 they count from the end, as ONNX has it.
-
-    Example:
-        >>> from constructive import Text, build_decoder
-        >>> decoder = build_decoder(Text.words("the cat sat"), width=32)
-        >>> made = decoder_model(decoder.tensors, window=None, float_model=decoder.float_model)
-        >>> [value.name for value in (*made.graph.input, *made.graph.output)]
-        ['ids', 'logits']
     """
     graph = Graph()
     for name, array in tensors.items():

@@ -203,15 +203,7 @@ _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 
 
 class TokenwiseModule(nn.Module):
-    """A ReLU network of linear layers with skip connections.
-
-    Example:
-        >>> from constructive.sequences.network import Affine, Program
-        >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
-        >>> module = TokenwiseModule(program.network(), torch.float64)
-        >>> module(torch.tensor([[3.0]], dtype=torch.float64)).tolist()
-        [[7.0]]
-    """
+    """A ReLU network of linear layers with skip connections."""
 
     def __init__(self, network: Network, dtype: torch.dtype) -> None:
         super().__init__()

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.exact.float_model import FORMATS
-from constructive.kernels.cases import GAP, PART_OF_LEVEL, Draft
+from constructive.kernels.cases import GAP, LOGIT_ERROR, PART_OF_LEVEL, Draft
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array, Booleans
 
-LOGIT_ERROR = 2.0**-4  # A logit is off by at most this part of the sum of sizes of its products
 EXP0_ERROR = 2.0**-14  # How far exp(0) may be from 1 in kernels of 16 bits
 EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the weight
 TANH_ERROR = 2.0**-11  # What is assumed of the tanh of a soft cap
@@ -249,7 +248,7 @@ def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
     exact = distance(draft.level, draft.near)
     # A level is the same product for all keys: it is off by the same part for both. And tanh does
     # not bring the near key above the winner.
-    off = 1.0 - LOGIT_ERROR, 1.0 + LOGIT_ERROR
+    off = 1.0 - draft.near_error, 1.0 + draft.near_error
     ends = [distance(draft.level * a, draft.near * b) for a in off for b in off]
     more = 0.0 if spec.soft_cap is None else 4.0 * TANH_ERROR * spec.soft_cap
     low, high = min(ends) - more, min(0.0, max(ends) + more)
@@ -277,6 +276,8 @@ def _rounding(spec: Spec, draft: Draft, v: Array, total: Array, seen: Array) -> 
         )
     off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
     off = off - 1.0 + tail_of_cap(spec) * max(1.0, v.max() / v.min() / _RANGE)
+    if draft.spread > 1.0:  # keys far below have larger values than winners
+        off = off + spec.keys * most_far(spec) * v.max() / v.min()
     # A number of as many bits as the output has is what nearer numbers are rounded to.
     exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits * (1.0 + off))
     return np.where(powers & fits, exact, _rough(spec, seen) + off)

@@ -21,12 +21,12 @@ from functools import cached_property
 import numpy as np
 
 from constructive.kernels.answer import (
-    LOGIT_ERROR,
     beside,
     most_far,
     near_weight,
     operand_error,
 )
+from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds, repeated
 from constructive.kernels.facts import CLOSE, SIZES, separate
 from constructive.kernels.gradients import NAMES, Matrices, names
@@ -177,7 +177,18 @@ class Backward:
     def examine(
         self, dq: object, dk: object, dv: object, *, dsink: object = None, dbias: object = None
     ) -> "BackwardReport":
-        """Return the report on gradients, also where they are right; the arguments of `check`."""
+        """Return the report on gradients, also where they are right.
+
+        Args:
+            dq: as of `check`
+            dk: as of `check`
+            dv: as of `check`
+            dsink: as of `check`
+            dbias: as of `check`
+
+        Raises:
+            ParameterError: if a gradient has another shape
+        """
         given = {"dq": dq, "dk": dk, "dv": dv, "dsink": dsink, "dbias": dbias}
         found = {name: as_float64(x) for name, x in given.items() if x is not None or name in NAMES}
         wanted, slack = dict(self.expected), dict(self.slack)
@@ -302,6 +313,9 @@ class _Steps:
         self.more = (1.0 + self.theta) * more  # how far P of a key may be off by its logit
         most = matrices.rest.max(-1, keepdims=True)
         self.moved = (share + self.faint * (~read).sum(-1, keepdims=True)) * most  # the same of D
+        if spec.soft_cap is None:  # at a level the output is off by more than `theta` (Theorem 15)
+            off = (matrices.d_out * answer.slack).sum(-1, keepdims=True) * np.max(z)
+            self.moved = self.moved + np.where(draft.levels[..., None] != 0.0, off, 0.0)
 
     def off(self, slope: Array | float, steep: Array | float) -> Array:
         """Return how far dS may be off, (B, H, T_q, T_k), with a slope that is off by `steep`."""

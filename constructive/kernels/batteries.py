@@ -111,17 +111,11 @@ _NUMBERS = {"lengths": "keys", "starts": "keys", "keys": "keys", "queries": "que
 
 @dataclass(frozen=True, eq=False)
 class Battery:
-    """Problems for a kernel, made as they are asked for; as text, what is on and what is off.
+    """Problems for a kernel, made as they are asked for; as text, what is on and what is off."""
 
-    Attributes:
-        shapes: shapes, masks and options by name, the smallest first
-        cases: names of cases
-        takes: what the kernel was said to have or take, keys of `spec.TAKES`
-    """
-
-    shapes: Mapping[str, Spec]
-    cases: tuple[str, ...]
-    takes: frozenset[str]
+    shapes: Mapping[str, Spec]  # shapes, masks and options by name, the smallest first
+    cases: tuple[str, ...]  # names of cases
+    takes: frozenset[str]  # what the kernel was said to have or take, keys of `spec.TAKES`
 
     def __iter__(self) -> Iterator[Problem]:
         found = False
@@ -258,11 +252,8 @@ def shapes(
 ) -> dict[str, Spec]:  # fmt: skip
     """Return shapes of the suite with some fields given, the smallest first.
 
-    Args:
-        given: fields of all shapes
-        masks: masks of all shapes, in the place of their own ones of these kinds
-        takes: what the kernel takes: shapes that need more are left out
-        names: shapes that are kept whatever they need; all others are left out
+    Their own masks of the kinds of those given make room for them. Shapes that need more than the
+    kernel takes are left out, and so are all but the names, if these are given.
     """
     fixed = tuple(masks)
     kinds = tuple(type(mask) for mask in fixed)

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from constructive.support.errors import ParameterError
 
 
 MOST_DIGITS = 4  # Nonzero products of a logit: the theorems count their roundings
+_DIGITS = 8  # Bits of formats in which logits are more exact than in the rest
 _LEVELS = (1, 3)  # The largest exponents of values that are tried
 
 
@@ -159,6 +160,7 @@ def factors(product: float, largest: float) -> tuple[float, float]:
 
 # How far a visible key is below the winner, after the scale; 64 where nothing is said.
 GAP = {"float64": 72.0}
+LOGIT_ERROR = 2.0**-4  # A logit is off by at most this part of the sum of sizes of its products
 PART_OF_LEVEL = 0.25  # of the size of a level that the gap is larger
 _CAPS = 6.0  # A logit of -6 caps is -cap after a soft cap
 
@@ -172,6 +174,8 @@ class Draft:
     level_slot: int | None = None  # the coordinate that all keys of a head share, or None
     # logit before the scale of keys that keep a part of the weight, less the level, or None
     near: float | None = None
+    near_error: float = LOGIT_ERROR  # how far a logit of such a key may be off, as a part of it
+    spread: float = 1.0  # by how much values of every other key are larger
 
     @cached_property
     def levels(self) -> Array:
@@ -582,6 +586,50 @@ class Scale(Case):
         return chosen.draft(with_second(chosen, near), near=-near)
 
 
+# A single product of powers of two passes few roundings: of the factor or its root, in a query and
+# in a key that are scaled, and of the logit.
+_ROUNDINGS, _LEAST_ERROR = 3.0, 2.0**-9
+_DEEP = {
+    "float16": (5.9, 2.0**12)
+}  # how far below a second key is, and the most that values differ
+_MORE_WEIGHT = 16.0  # of the second key over the first, by its values
+
+
+class FineScale(Scale):
+    """A second key about 12 below the winner, with values so much larger that it weighs more.
+
+    Values of every other key are larger by a power of two, so that outputs depend on the scale to a
+    power: a part of 1/50 changes outputs by a seventh.
+    """
+
+    name: ClassVar[str] = "fine scale"
+    purpose: ClassVar[str] = "the factor of logits, to a part of 1/50"
+
+    def lacks(self, spec: Spec) -> str | None:
+        """Return why: no second key, or logits that are not so exact."""
+        if spec.soft_cap is not None:
+            return "a soft cap leaves weight to other keys"
+        if spec.inputs.digits < _DIGITS:
+            return f"{spec.dtype} has too few bits"
+        return super().lacks(spec)
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        """Return queries that read two keys."""
+        deep, most = _DEEP.get(spec.dtype, (12.0, np.inf))
+        chosen = board(spec, visible, "random")
+        near = power(deep / spec.factor)
+        return replace(
+            chosen.draft(with_second(chosen, near, is_odd=True), near=-near),
+            near_error=fine_error(spec),
+            spread=min(most, _MORE_WEIGHT * power(math.exp(near * spec.factor))),
+        )
+
+
+def fine_error(spec: Spec) -> float:
+    """Return how far a logit that is one product of powers of two may be off, as a part of it."""
+    return max(_ROUNDINGS * spec.inputs.unit, _LEAST_ERROR)
+
+
 class SoftCap(Case):
     """Two keys at some caps, whose logits differ by about 1 after the soft cap alone."""
 
@@ -615,13 +663,18 @@ def _difference(spec: Spec, level: float, near: float) -> float:
     return high - low
 
 
-def with_second(chosen: Board, near: float) -> Array:
-    """Return slots of queries that read the winner, and a second key whose product is -near."""
+def with_second(chosen: Board, near: float, *, is_odd: bool = False) -> Array:
+    """Return slots of queries that read the winner, and a second key whose product is -near.
+
+    The second key has an odd number, where `is_odd`, if there is such a key.
+    """
     slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
-    position = chosen.random.integers(0, chosen.encoding.count, chosen.winner.shape)
+    places = 1 if is_odd else chosen.encoding.count
+    position = chosen.random.integers(0, places, chosen.winner.shape)
     keys, exists = chosen.line(position)
     own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
     order = np.where(exists & chosen.seen(keys), chosen.random.random(keys.shape), 2.0)
+    order -= is_odd & (keys % 2 == 1) & (order < 1.0)
     np.put_along_axis(order, own, 3.0, axis=-1)
     second = np.argmin(order, axis=-1)[..., None]
     values = np.where(exists & ~chosen.seen(keys), chosen.number, -2.0 * chosen.number)
@@ -785,6 +838,6 @@ CASES: dict[str, Case] = {
     case.name: case
     for case in (
         Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), Levels(), Low(), Scale(),
-        SoftCap(), CappedTies(), LargeValues(), Batch(),
+        FineScale(), SoftCap(), CappedTies(), LargeValues(), Batch(),
     )
 }  # fmt: skip

@@ -6,7 +6,7 @@ one after the other, and `enclose` puts it together.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from constructive.exact.float_model import STRETCH, Format, nearest
 from constructive.exact.kernel_model import KernelModel
 from constructive.exact.upward import gamma, up
+from constructive.kernels.lse import LOG_ERROR
 from constructive.kernels.masks import Grid, Mask
 from constructive.kernels.spec import require_factors
 from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
@@ -668,3 +669,62 @@ def _stored(bounds: Array, model: KernelModel, side: float) -> Array:
     if not model.output.gradual:
         found[(np.abs(bounds) < model.output.smallest) & (bounds * side < 0.0)] = 0.0
     return found
+
+
+# Intervals of all log-sum-exps (Theorem 21).
+
+
+_OF_REFERENCE = 4  # roundings more than in Theorem 17: what is wrong with the reference counts
+
+
+def enclose_lse(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
+    """Return bounds (B, H, T_q) of every admissible log-sum-exp; infinite in rows not judged."""
+    model = replace(model, constants=model.constants + _OF_REFERENCE)
+    batch, heads, queries, _ = given.q.shape
+    groups = given.k.shape[1]
+    split = (batch, groups, heads // groups, queries)
+    lower, upper = np.empty(split), np.empty(split)
+    of_logits = LogitErrors(given, model)
+    for rows in pieces(given):
+        low, high = _of_row(rows, of_logits.of(rows), of_logits, model)
+        place = (*rows.place[:2], slice(None), rows.place[3])
+        piece = (len(rows.q), split[2], -1)
+        lower[place], upper[place] = low.reshape(piece), high.reshape(piece)
+    hidden, whole = ~given.judged, (batch, heads, queries)
+    lower, upper = lower.reshape(whole), upper.reshape(whole)
+    lower[hidden], upper[hidden] = -np.inf, np.inf
+    return lower, upper
+
+
+def _of_row(
+    rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelModel
+) -> tuple[Array, Array]:
+    """Return both ends of the log-sum-exp of rows, (P, R)."""
+    count, top = _counted(rows, logits.values)
+    blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0 + (rows.sinks is not None))
+    largest = logits.largest
+    if rows.sinks is not None:
+        largest = np.maximum(largest, np.abs(rows.sinks))
+    size = largest + logits.worst
+    shared = _shared(size, blocks, of_logits, model)
+    ends = []
+    for sign in (-1.0, 1.0):
+        moved = logits.values + sign * (logits.errors + shared)
+        if rows.sinks is not None:
+            apart = (of_logits.last + OWN) * np.abs(rows.sinks) + shared
+            moved = np.concatenate([moved, rows.sinks + sign * apart], axis=-1)
+        total = np.exp(np.minimum(moved - top, FAR)).sum(-1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            ends.append(top + np.log(total))
+    rounded = count + 2.0 * (1 + model.merged) * blocks
+    gamma, stored = model.gamma(rounded), model.weight_error
+    summed = gamma / (1.0 - gamma) + stored / (1.0 - stored)
+    summed = summed + 2.0**13 * count * (blocks + 1.0) * model.smallest
+    summed = summed + 2.0 * count * model.stored_tiny
+    of_log = np.log(np.maximum(count, 1.0)) + model.lag + 1.0
+    more = 1.5 * summed + LOG_ERROR * (of_log + 1.0) + 8.0 * model.unit * (size + of_log)
+    if model.merged:  # Theorem 22 (d), with one merge of all splits
+        more = more + 2.0 * _merging(size + shared, count, model) + 2.0 * model.exp_error
+        more = more + 6.0 * model.unit * (2.0 * size + 2.0 + of_log)
+    more = np.where((summed <= _HALF) & (logits.worst + shared < FAR), up(more + OWN_EXP), np.inf)
+    return (ends[0] - more)[..., 0], (ends[1] + more)[..., 0]

@@ -222,7 +222,7 @@ def _require_quantizable(problem: Problem, form: Form) -> None:
         raise ParameterError(
             "values need more powers of two than the format has",
             witness=float(problem.v.max() / problem.v.min()),
-            suggestion="a larger value_dim, so that values are 1 and 2",
+            suggestion="a larger value_dim, so that values are 1 and 2; 'fine scale' has none",
         )
 
 

@@ -179,48 +179,45 @@ Named = Iterator[tuple[str, Step]]
 
 def steps(matrices: Matrices) -> Named:
     """Mistakes that forward passes do not have: D, lse and its gradient, dS, factors, dropout."""
-    spec, s = matrices.problem.spec, matrices.problem.spec.factor
+    s, cap = matrices.problem.spec.factor, matrices.problem.spec.soft_cap
     d, rest, lse, d_lse = matrices.alone, matrices.rest, matrices.lse, matrices.d_lse
     top = matrices.whole(largest(matrices.rows, matrices.rows.logits))
-    tanh = np.tanh(matrices.raw * s / (spec.soft_cap or np.inf))
-    numbers: dict[str, dict[str, Array]] = {
-        "alone": {
-            "D, the sum of dO O, is not subtracted from dP": 0.0 * d,
-            "D, the sum of dO O, is added to dP, not subtracted": -d,
-            "D, the sum of dO O, is the sum of dO, not of dO O": matrices.d_out.sum(
-                -1, keepdims=True
-            ),
-            "D, the sum of dO O, is the average over all queries": d.mean(2, keepdims=True) + 0 * d,
-            "D, the sum of dO O, is not divided by the sum of weights": d * matrices.total,
-            "D, the sum of dO O, is the average of dP": rest.mean(-1, keepdims=True),
-            "D, the sum of dO O, is multiplied by the scale": d * s,
-        },
-        "lse": {
-            "the log-sum-exp has base two and is read as one of base e": lse / np.log(2.0),
-            "the log-sum-exp is the largest logit alone": np.where(np.isfinite(lse), top, lse),
-        },
-        "d_lse": {
-            "the gradient of the log-sum-exp is ignored": 0.0 * d_lse,
-            "the gradient of the log-sum-exp has the opposite sign": -d_lse,
-            "the gradient of the log-sum-exp is multiplied by the scale": d_lse * s,
-        },
-        "slope": {
-            "the slope of the soft cap is left out": 1.0 + 0.0 * tanh,
-            "the slope of the soft cap is 1 - |tanh|, not 1 - tanh^2": 1.0 - np.abs(tanh),
-            "the slope of the soft cap is taken at the capped logit": 1.0 - np.tanh(tanh) ** 2,
-        },
-    }
-    parts = ["alone", "lse", *["d_lse"] * bool(d_lse.any()), *["slope"] * bool(tanh.any())]
-    for part in parts:
-        for words, array in numbers[part].items():
-            yield words, _step(part, partial(_of, array=array))
-    called = {"alone": ("D", d), "lse": ("the log-sum-exp", lse),
-              "d_lse": ("the gradient of the log-sum-exp", d_lse)}  # fmt: skip
-    for words, place in places_of_rows(matrices.rows).items():
-        for part in parts[: 2 + bool(d_lse.any())]:
-            name, array = called[part]
-            elsewhere = partial(_elsewhere, place=place, array=array)
-            yield f"{name} is that {words}", _step(part, elsewhere)
+    tanh = np.tanh(matrices.raw * s / (cap or np.inf))
+    # what it is called, what it is, and what is taken for it
+    numbers: dict[str, tuple[str, Array, dict[str, Array]]] = {
+        "alone": ("D, the sum of dO O,", d, {
+            "is not subtracted from dP": 0.0 * d,
+            "is added to dP, not subtracted": -d,
+            "is the sum of dO, not of dO O": matrices.d_out.sum(-1, keepdims=True),
+            "is the average over all queries": d.mean(2, keepdims=True) + 0.0 * d,
+            "is not divided by the sum of weights": d * matrices.total,
+            "is the average of dP": rest.mean(-1, keepdims=True),
+            "is multiplied by the scale": d * s,
+        }),
+        "lse": ("the log-sum-exp", lse, {
+            "has base two and is read as one of base e": lse / np.log(2.0),
+            "is the largest logit alone": np.where(np.isfinite(lse), top, lse),
+        }),
+        "d_lse": ("the gradient of the log-sum-exp", d_lse, {
+            "is ignored": 0.0 * d_lse,
+            "has the opposite sign": -d_lse,
+            "is multiplied by the scale": d_lse * s,
+        }),
+        "slope": ("the slope of the soft cap", 1.0 - tanh**2, {
+            "is left out": 1.0 + 0.0 * tanh,
+            "is 1 - |tanh|, not 1 - tanh^2": 1.0 - np.abs(tanh),
+            "is taken at the capped logit": 1.0 - np.tanh(tanh) ** 2,
+        }),
+    }  # fmt: skip
+    is_there = {"d_lse": d_lse.any(), "slope": cap is not None}
+    places = places_of_rows(matrices.rows)
+    for part, (name, right, others) in numbers.items():
+        if not is_there.get(part, True):
+            continue
+        for words, array in others.items():
+            yield f"{name} {words}", _step(part, partial(_of, array=array))
+        for words, place in places.items() if part != "slope" else ():
+            yield f"{name} is that {words}", _step(part, partial(_of, array=right, place=place))
     of_scores: dict[str, Callable[..., Array]] = {
         "are not multiplied by the weights": lambda _, rest, d, slope: (rest - d) * slope,
         "are P (1 - P) dP: the diagonal of the softmax alone": lambda p, rest, _, slope: (
@@ -229,22 +226,21 @@ def steps(matrices: Matrices) -> Named:
         "are cut off at 0 where they are negative": lambda p, rest, d, slope: np.maximum(
             p * (rest - d) * slope, 0.0
         ),
-        "have the opposite sign": lambda p, rest, d, slope: -p * (rest - d) * slope,
     }
     for words, scores in of_scores.items():
         yield f"gradients of scores {words}", Step(scores=scores)
-    for name, which in (("dq", (1, 0)), ("dk", (0, 1)), ("dq and dk", (1, 1))):
-        ways = {"not multiplied by the scale": 1 / s, "multiplied by the scale twice": s,
-                "divided by the scale": 1 / s / s}  # fmt: skip
-        for words, by in ways.items():
-            are = "are" if all(which) else "is"
-            yield f"{name} {are} {words}", Step(of_query=by ** which[0], of_key=by ** which[1])
+    for words, by in {
+        "not multiplied by the scale": 1.0 / s, "multiplied by the scale twice": s,
+        "divided by the scale": 1.0 / s / s,
+    }.items():  # fmt: skip
+        yield f"dq is {words}", Step(of_query=by)
+        yield f"dk is {words}", Step(of_key=by)
+        yield f"dq and dk are {words}", Step(of_query=by, of_key=by)
     if not isinstance(matrices.z, float):
         yield "dropout is not applied to dP", Step(of_scores=False)
         yield "dropout is not applied to the weights of dv", Step(of_values=False)
-    for name in ("bfloat16", "float8_e4m3fn"):
-        rounded = partial(nearest, form=FORMATS[name])
-        yield f"weights are rounded to {name}", Step(weights=rounded)
+    for form in ("bfloat16", "float8_e4m3fn"):
+        yield f"weights are rounded to {form}", Step(weights=partial(nearest, form=FORMATS[form]))
 
 
 def _step(part: str, of: Part) -> Step:
@@ -252,23 +248,19 @@ def _step(part: str, of: Part) -> Step:
     return Step(**changes)
 
 
-def _of(rows: Rows, array: Array) -> Array:
-    return rows.of(array)
-
-
-def _elsewhere(rows: Rows, place: Callable[[Rows], Rows], array: Array) -> Array:
+def _of(rows: Rows, array: Array, place: Callable[[Rows], Rows] = lambda rows: rows) -> Array:
     return place(rows).of(array)
 
 
 def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
-    """Gradients that are computed rightly, and written wrongly."""
-    spec, (dq, dk, dv) = matrices.problem.spec, matrices.right
+    """Gradients that are computed rightly, and written or summed wrongly."""
+    spec, right = matrices.problem.spec, matrices.right
+    dq, dk, dv = right
     if dk.shape == dv.shape:
         yield "dk and dv are exchanged", (dq, dv, dk)
     ways: dict[str, Callable[[Array], Array]] = {
         "is zero": lambda x: 0.0 * x,
         "has the opposite sign": lambda x: -x,
-        "is multiplied by the scale": lambda x: spec.factor * x,
         "is that of the next token": lambda x: np.roll(x, -1, 2),
         "is that of the token before": lambda x: np.roll(x, 1, 2),
         "is that of the next head": lambda x: np.roll(x, -1, 1),
@@ -280,39 +272,28 @@ def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
     }
     for index, name in enumerate(NAMES):
         for words, way in ways.items():
-            yield f"{name} {words}", _with(matrices.right, {index: way(matrices.right[index])})
-    p, scores = matrices.weights * matrices.z, matrices.scores * spec.factor
-    heads = {
-        1: scores.swapaxes(-1, -2) @ matrices.problem.q,
-        2: p.swapaxes(-1, -2) @ matrices.d_out,
-    }
-
-    def split(x: Array) -> Array:
-        return x.reshape(spec.batch, spec.heads[1], spec.group, *x.shape[2:])
-
-    of_group: dict[str, Callable[[Array], Array]] = {
-        "those of the first query head of each group alone": lambda x: split(x)[:, :, 0],
-        "those of the last query head of each group alone": lambda x: split(x)[:, :, -1],
-        "averaged over query heads of a group, not summed": lambda x: split(x).mean(2),
-        "those of query heads h % G, not h // group": lambda x: x.reshape(
-            spec.batch, spec.group, spec.heads[1], *x.shape[2:]
-        ).sum(1),
-    }
-    for words, way in of_group.items() if spec.group > 1 else ():
-        found = {index: way(x) for index, x in heads.items()}
-        yield f"dk and dv are {words}", _with(matrices.right, found)
-        yield f"rows of dk are {words}", _with(matrices.right, {1: found[1]})
-        yield f"rows of dv are {words}", _with(matrices.right, {2: found[2]})
+            yield f"{name} {words}", (*right[:index], way(right[index]), *right[index + 1 :])  # type: ignore[misc]
+    q, d_out, shape = matrices.problem.q, matrices.d_out, (spec.batch, spec.heads[1], spec.group)
+    scores, p = matrices.scores * spec.factor, matrices.weights * matrices.z
     if spec.queries == spec.keys:
-        other = matrices.summed(p @ matrices.d_out)
+        other = matrices.summed(p @ d_out)
         yield "dv is made of weights that are not transposed", (dq, dk, other)
-        other = matrices.summed(scores @ matrices.problem.q)
+        other = matrices.summed(scores @ q)
         yield "dk is made of gradients of scores that are not transposed", (dq, other, dv)
-
-
-def _with(right: Three, others: dict[int, Array]) -> Three:
-    found = [others.get(index, each) for index, each in enumerate(right)]
-    return found[0], found[1], found[2]
+    if spec.group == 1:
+        return
+    heads = [x.swapaxes(-1, -2) @ y for x, y in ((scores, q), (p, d_out))]
+    groups = [x.reshape(*shape, *x.shape[2:]) for x in heads]
+    turned = [x.reshape(shape[0], shape[2], shape[1], *x.shape[2:]).sum(1) for x in heads]
+    for words, (of_keys, of_values) in {
+        "those of the first query head of each group alone": [x[:, :, 0] for x in groups],
+        "those of the last query head of each group alone": [x[:, :, -1] for x in groups],
+        "averaged over query heads of a group, not summed": [x.mean(2) for x in groups],
+        "those of query heads h % G, not h // group": turned,
+    }.items():
+        yield f"dk and dv are {words}", (dq, of_keys, of_values)
+        yield f"rows of dk are {words}", (dq, of_keys, dv)
+        yield f"rows of dv are {words}", (dq, dk, of_values)
 
 
 def names(matrices: Matrices, found: Three, slack: Three, wrong: dict[str, Booleans]) -> list[str]:

@@ -6,19 +6,20 @@ import numpy as np
 
 from constructive.exact.float_model import power
 from constructive.kernels.answer import (
+    EXP0_ERROR,
     EXP_ERROR,
-    LOGIT_ERROR,
     TANH_ERROR,
     Answer,
     averaged,
     beside,
     bits_of_values,
+    exp0_error,
     far,
     far_below,
     products,
     tail_of_cap,
 )
-from constructive.kernels.cases import GAP, MOST_DIGITS, Draft
+from constructive.kernels.cases import GAP, LOGIT_ERROR, MOST_DIGITS, Draft, fine_error
 from constructive.kernels.spec import Spec, format_of, holds
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError
@@ -155,6 +156,7 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) ->
                 suggestion="Problem.build",
             )
     largest = _LARGEST_SCALED if is_encoded and spec.dtype != "float64" else LARGEST_VALUE
+    largest *= draft.spread
     if v.min() < (0.25 if is_encoded else 1.0) or v.max() > largest * v.min():
         raise AssumptionError(
             f"values are not from 1 to {largest:g}, or these times a power of two",
@@ -197,6 +199,8 @@ def sentence(spec: Spec) -> str:
     below, least = far(spec)
     gap, inputs, output = GAP.get(spec.dtype, 64.0), spec.inputs, spec.output
     cap = f"tanh off by at most {power(TANH_ERROR)} of itself; "
+    short = f" (or off by at most {power(EXP0_ERROR)}, not alike for all keys)"
+    at_0 = short if exp0_error(spec) else ""
     stored = f"weights may be rounded to normal numbers of {inputs.name}"
     if spec.dtype == "tf32":
         stored = f"operands of products may be rounded or cut off to {inputs.digits} bits"
@@ -210,10 +214,11 @@ def sentence(spec: Spec) -> str:
         sums = "float64" if output.name == "float64" else "float32"
     return (
         "logits from products of entries in any order, zero where all products are, else off by "
-        f"at most {LOGIT_ERROR:g} of the sum of their sizes, equal products alike for all keys; "
+        f"at most {LOGIT_ERROR:g} of the sum of their sizes, equal products alike for all keys, "
+        f"in 'fine scale' by {fine_error(spec):.2g}; "
         f"{cap if spec.soft_cap is not None else ''}"
         "weights exp(l - m), m the largest logit of visible keys, in one piece or of the blocks "
-        f"so far, 1 at 0, else off by at most {power(EXP_ERROR)} of themselves or at most "
+        f"so far, 1 at 0{at_0}, else off by at most {power(EXP_ERROR)} of themselves or at most "
         f"2^-{least} where l - m <= -{below} (here gaps are {gap:g} or more); {stored}; hidden "
         f"keys not read, or {below} or more below the winner; sums to nearest or toward zero in "
         f"{sums}, normalised before or after the average, splits merged by their maxima and sums; "

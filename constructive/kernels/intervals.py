@@ -9,15 +9,18 @@ float64 adds.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
-from constructive.kernels.enclosure import enclose, exactly, read
+from constructive.kernels.enclosure import Inputs, enclose, enclose_lse, exactly, read
+from constructive.kernels.lse import BASES, UNIT
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError
 
+_OF_BASE = 4.0  # roundings of a log-sum-exp that is stored in another base
 _DIGITS = range(4, 18)  # Digits of numbers in a message: so many that they differ
 
 
@@ -33,6 +36,7 @@ class Intervals:
             where `fully_masked` is None
         model: what a kernel may do; `model.describe()` says it
         empty: (B, H, T_q) rows that see no key
+        given: the inputs
     """
 
     lower: Array
@@ -40,6 +44,7 @@ class Intervals:
     judged: Booleans
     model: KernelModel
     empty: Booleans
+    given: Inputs
 
     def outside(self, out: object) -> Booleans:
         """Return where an output is not in its interval, (B, H, T_q, d_v).
@@ -75,16 +80,72 @@ class Intervals:
         """
         return not self.outside(out).any()
 
-    def check(self, out: object) -> None:
-        """Require that an output is inside.
+    @cached_property
+    def lse(self) -> tuple[Array, Array]:
+        """The ends of intervals of log-sum-exps in base e, (B, H, T_q) each (Theorem 21).
+
+        A sink counts. Rows that see no key are not judged.
+        """
+        lower, upper = enclose_lse(self.given, self.model)
+        return frozen(lower), frozen(upper)
+
+    def outside_lse(self, lse: object, *, base: str = "e") -> Booleans:
+        """Return where a log-sum-exp is not in its interval, (B, H, T_q).
 
         Args:
-            out: (B, H, T_q, d_v)
+            lse: (B, H, T_q), in float32 or more
+            base: "e" or "2"
+
+        Raises:
+            DataError: for another shape
+            ParameterError: for another base
+        """
+        require_known("base", base, BASES)
+        found = exactly("lse", lse)
+        lower, upper = self.lse
+        if found.shape != lower.shape:
+            raise DataError(
+                f"the lse has shape {found.shape}, the intervals {lower.shape}",
+                witness=found.shape,
+                suggestion="(batch, heads, queries)",
+            )
+        rounding = _OF_BASE * UNIT * np.abs(found)
+        natural = found * BASES[base]
+        inside = (lower - rounding <= natural) & (natural <= upper + rounding)
+        wrong: Booleans = ~inside & self.judged & ~self.empty
+        return wrong
+
+    def check(self, out: object = None, *, lse: object = None, base: str = "e") -> None:
+        """Require that an output, its log-sum-exps, or both are inside.
+
+        Args:
+            out: (B, H, T_q, d_v), or None
+            lse: (B, H, T_q), or None
+            base: of `lse`: "e" or "2"
 
         Raises:
             AssertionError: if not; it says where, and what was proved
-            DataError: for another shape
+            DataError: for another shape, or if both are None
+            ParameterError: for another base
         """
+        __tracebackhide__ = True
+        if out is None and lse is None:
+            raise DataError("there is nothing to check", suggestion="check(out), or check(lse=lse)")
+        if out is not None:
+            self._check_out(out)
+        if lse is not None and (wrong := self.outside_lse(lse, base=base)).any():
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            ends = [exactly("lse", lse)[index], *(end[index] / BASES[base] for end in self.lse)]
+            number, low, high = _told_apart(*(float(end) for end in ends))
+            raise AssertionError(
+                f"{_place(index, len(wrong))}: the lse {number} is not in [{low}, {high}] "
+                f"({wrong.sum()} of {(self.judged & ~self.empty).sum()} are outside)\n"
+                f"So this is not an evaluation of the model {self.model.name!r}: "
+                f"{self.model.describe()}."
+            )
+
+    def _check_out(self, out: object) -> None:
+        __tracebackhide__ = True
         wrong = self.outside(out)
         if not wrong.any():
             return
@@ -95,8 +156,7 @@ class Intervals:
         with np.errstate(all="ignore"):
             share = np.where(wrong, np.where(np.isfinite(beyond), beyond / width, np.inf), -1.0)
         index = tuple(int(i) for i in np.unravel_index(np.argmax(share), share.shape))
-        batch, head, query, entry = index
-        where = f"query {query} of head {head}" + (f" of batch {batch}" if len(wrong) > 1 else "")
+        entry, where = index[3], _place(index, len(wrong))
         number, low, high = _told_apart(found[index], self.lower[index], self.upper[index])
         count = f"{int(wrong.sum())} of {int(self.judged.sum()) * wrong.shape[3]} numbers"
         if self.empty[index[:3]]:
@@ -110,6 +170,11 @@ class Intervals:
             f"So this is not an evaluation of the model {self.model.name!r}: "
             f"{self.model.describe()}."
         )
+
+
+def _place(index: tuple[int, ...], batch: int) -> str:
+    of_batch = f" of batch {index[0]}" if batch > 1 else ""
+    return f"query {index[2]} of head {index[1]}{of_batch}"
 
 
 def bounds(
@@ -178,7 +243,7 @@ def bounds(
         require_known("fully_masked", fully_masked, ("zeros", "nan"))
         lower[empty] = upper[empty] = 0.0 if fully_masked == "zeros" else np.nan
         judged = judged | empty
-    return Intervals(frozen(lower), frozen(upper), frozen(judged.copy()), row, frozen(empty))
+    return Intervals(frozen(lower), frozen(upper), frozen(judged.copy()), row, frozen(empty), given)
 
 
 def _told_apart(number: float, low: float, high: float) -> tuple[str, str, str]:

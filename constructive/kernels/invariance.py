@@ -94,17 +94,11 @@ CLAIMS: dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]] = 
 
 @dataclass(frozen=True)
 class Difference:
-    """Rows that have other bits beside other things.
+    """Rows that have other bits beside other things."""
 
-    Attributes:
-        claim: what was changed, a key of `CLAIMS`
-        rows: how many rows differ
-        first: the first of them in the changed output: sequence, head, query
-    """
-
-    claim: str
-    rows: int
-    first: tuple[int, ...]
+    claim: str  # what was changed, a key of `CLAIMS`
+    rows: int  # how many rows differ
+    first: tuple[int, ...]  # the first of them in the changed output: sequence, head, query
 
     def __str__(self) -> str:
         return f"{self.claim}: {self.rows} rows have other bits, the first one {self.first}"
@@ -201,30 +195,31 @@ class Guarded:
 
     Attributes:
         array: the output that a kernel is to write, an array or a tensor
+
+    Args:
+        shape: of the output
+        dtype: "float32", "float16" or "bfloat16"
+        library: "numpy" or "torch"
+        device: of torch
+        around: numbers before and behind the output
+
+    Raises:
+        ParameterError: for another format or library
+
+    Example:
+        >>> guarded = Guarded((2, 3))
+        >>> guarded.array[:] = 1.0
+        >>> guarded.outside, guarded.unwritten
+        ((), ())
+        >>> guarded.array.base[guarded.around - 2] += 0.0  # as an index -1 does
+        >>> guarded.outside
+        (-2,)
     """
 
     def __init__(
         self, shape: tuple[int, ...], *, dtype: str = "float32", library: str = "numpy",
         device: str = "cpu", around: int = 1024,
     ) -> None:  # fmt: skip
-        """Make an array of canaries.
-
-        Args:
-            shape: of the output
-            dtype: "float32", "float16" or "bfloat16"
-            library: "numpy" or "torch"
-            device: of torch
-            around: numbers before and behind the output
-
-        Example:
-            >>> guarded = Guarded((2, 3))
-            >>> guarded.array[:] = 1.0
-            >>> guarded.outside, guarded.unwritten
-            ((), ())
-            >>> guarded.array.base[guarded.around - 2] += 0.0  # as an index -1 does
-            >>> guarded.outside
-            (-2,)
-        """
         require_known("dtype", dtype, _CANARIES)
         require_known("library", library, ("numpy", "torch"))
         self.around, self.size = around, int(np.prod(shape))

@@ -7,7 +7,6 @@ import numpy as np
 
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.answer import (
-    LOGIT_ERROR,
     TANH_ERROR,
     Answer,
     beside,
@@ -17,7 +16,7 @@ from constructive.kernels.answer import (
     operand_error,
     tail_of_cap,
 )
-from constructive.kernels.cases import Draft
+from constructive.kernels.cases import LOGIT_ERROR, Draft
 from constructive.kernels.spec import Spec
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
@@ -32,22 +31,15 @@ _ENTRIES = 6  # roundings to the format of inputs, where logits and entries are 
 
 @dataclass(frozen=True, eq=False)
 class Lse:
-    """Log-sum-exps of rows: log sum_j exp(l_j), its two parts, and what a kernel may return.
+    """Log-sum-exps of rows: log sum_j exp(l_j), its two parts, and what a kernel may return."""
 
-    Attributes:
-        expected: (B, H, T_q) in the base that was asked for; NaN in rows that are not checked, the
-            convention in rows that see no key
-        slack: (B, H, T_q) how far an admissible one may be away; about 2^-60: bit for bit
-        level: (B, H, T_q) logits of winners
-        total: (B, H, T_q) weights of all keys, where a winner has 1
-        base: "e" or "2"
-    """
-
+    # (B, H, T_q) in the base that was asked for; NaN in rows that are not checked, the convention
+    # in rows that see no key
     expected: Array
-    slack: Array
-    level: Array
-    total: Array
-    base: str
+    slack: Array  # (B, H, T_q) how far an admissible one may be away; about 2^-60: bit for bit
+    level: Array  # (B, H, T_q) logits of winners
+    total: Array  # (B, H, T_q) weights of all keys, where a winner has 1
+    base: str  # "e" or "2"
 
 
 def expected_lse(

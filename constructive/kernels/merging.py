@@ -91,6 +91,7 @@ class Merge:
             >>> merge = next(merges())
             >>> merge.check(merge.out, merge.lse)
         """
+        __tracebackhide__ = True
         found = _shaped("output", out, self.out)
         report = MergeReport(self, found, None if lse is None else _shaped("lse", lse, self.lse))
         if not report.passed:

@@ -1,9 +1,9 @@
 """Classic mistakes: a sentence and a `Change` each. A new mistake is a line.
 
 Most are products: a place that is wrong (of rows, of keys) times the part that is taken from there
-(output, query, mask, .., values), or a set of keys times what happens to it (it is not read, it
-counts twice, ..). Sizes of blocks come last in a sentence, in brackets. A name that no bug of a
-stranger has needed may go: rows are described without it.
+(output, query, mask, .., values). Keys that are lost or count more have no names: `describe` says
+which. Sizes of blocks come last in a sentence, in brackets. A name that no bug of a stranger has
+needed may go: rows are described without it.
 """
 
 from collections.abc import Callable, Iterator
@@ -375,74 +375,6 @@ def splits(rows: Rows) -> list[tuple[int, str]]:
             if size < keys:
                 found.setdefault(size, f"({parts} splits of {size} keys)")
     return list(found.items())
-
-
-def _end(rows: Rows) -> Integers:
-    return np.asarray(rows.visible.shape[1] - 1 - rows.visible[:, ::-1].argmax(-1)[:, None])
-
-
-def sets_of_keys(rows: Rows) -> Named:
-    """Keys that are lost, or count twice."""
-    keys = rows.problem.spec.keys
-    sets: Of = {
-        "the first key": lambda r: r.j == 0,
-        "the last key": lambda r: r.j == r.keys - 1,
-    }
-
-    def of_block(n: int) -> Of:
-        size = f"(blocks of {n} keys)"
-        return {
-            f"the first block {size}": lambda r: r.j < n,
-            f"the second block {size}": lambda r: r.j // n == 1,
-            f"the last block {size}": lambda r: r.j // n == _end(r) // n,
-            f"all but the last block {size}": lambda r: r.j // n != _end(r) // n,
-            f"what a last block has again that is moved back to be full {size}": lambda r: (
-                (r.j >= r.keys - n) & (r.j < r.keys // n * n) & (r.keys > n)
-            ),
-        }
-
-    def of_split(n: int, size: str) -> Of:
-        return {
-            f"the first split {size}": lambda r: r.j < n,
-            f"all but the first split {size}": lambda r: r.j >= n,
-            f"the last split {size}": lambda r: r.j // n == (keys - 1) // n,
-        }
-
-    for n in (n for n in BLOCKS if n < keys):
-        sets |= of_block(n)
-    for n, size in splits(rows):
-        sets |= of_split(n, size)
-    for parts in (2, 3, 4, 8):
-        for n in (1, *BLOCKS):
-            end = keys // (parts * n) * n * parts
-            if 0 < end < keys:
-                size = f"({parts} splits, of blocks of {n} keys)"
-                left = f"what is left if the size of splits is rounded down {size}"
-                sets[left] = partial(_behind, end=end)
-    fates = {
-        "is not read": (0, 0), "is not in the sum of weights": (1, 0),
-        "is not in the output": (0, 1), "counts twice": (2, 2),
-    }  # fmt: skip
-    for words, some in sets.items():
-        for fate, (of_values, of_sums) in fates.items():
-            change = partial(_counted, some=some, of_values=of_values, of_sums=of_sums)
-            yield f"{words} {fate}", Change(weights=change)
-
-
-def _behind(rows: Rows, end: int) -> Booleans:
-    return rows.j >= end
-
-
-def _counted(
-    rows: Rows, logits: Array, some: At, of_values: int, of_sums: int
-) -> tuple[Array, Array]:
-    """Return weights where some keys count several times, in sums of values and of weights."""
-    those = some(rows)
-    if of_values == of_sums == 0:
-        return softmax(rows, np.where(those, -np.inf, logits))
-    weights, total = softmax(rows, logits)
-    more = np.where(those, (of_sums - 1) * weights, 0.0).sum(-1, keepdims=True)
-    return np.where(those, of_values * weights, weights), total + more
 
 
 def memory(rows: Rows) -> Named:
@@ -831,5 +763,5 @@ def _rounded(
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
     diagonals, windows, lengths, blocks_of_masks, memory, keys_elsewhere, rows_elsewhere,
-    sets_of_keys, scores, biases, denominators, sinks, blocks_and_splits, precision,
+    scores, biases, denominators, sinks, blocks_and_splits, precision,
 )  # fmt: skip

@@ -189,6 +189,9 @@ def attempt(spec: Spec, case: str) -> Problem | str:
     sinks = _sinks(spec, draft.levels * spec.factor) if spec.sink else None
     bias = None if slopes is None else alibi(spec, slopes)
     values = codes(spec) * kind.unit
+    values[:, :, 1::2] *= draft.spread
+    if not holds(spec.inputs, values):
+        return f"{spec.dtype} does not hold its values"
     found = answer(spec, draft, values, visible, bias, sinks)
     return Problem(spec, case, draft, values, visible, slopes, sinks, found)
 

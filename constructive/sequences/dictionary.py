@@ -24,11 +24,9 @@ Source: bit extraction and groups of sqrt(M) keys are from Vardi, Yehudai and Sh
 the set in place of the table, its differences, and 0 off the keys, are ours.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
@@ -58,17 +56,16 @@ from constructive.support.errors import ParameterError
 Indicator = tuple[list[Step], dict[str, Affine], Affine]
 
 
-class Comparison(ABC):
+@dataclass(frozen=True)
+class Comparison:
     """One way to compare a register with an integer, exact at integers."""
 
-    forgiving: ClassVar[bool]  # whether it is also right for registers within 1/3 of an integer
+    # of a register and a threshold: what makes 1 where it is at least that, and 0 elsewhere
+    indicator: Callable[[str, int], Indicator]
+    forgiving: bool  # whether it is also right for registers within 1/3 of an integer
     # how many that are not zero it takes, beside two for each register that is changed, for
     # thresholds beyond 1
-    weights: ClassVar[int]
-
-    @abstractmethod
-    def indicator(self, register: str, threshold: int) -> Indicator:
-        """Return what makes 1 where `register` >= threshold, and 0 elsewhere."""
+    weights: int
 
     def where_at_least(
         self,
@@ -130,35 +127,24 @@ class Comparison(ABC):
         return [*steps, Step({}, end)]
 
 
-class Ramp(Comparison):
+def _ramp(register: str, threshold: int) -> Indicator:
     """relu(r - t + 1) - relu(r - t): one layer, a difference of numbers as large as r."""
-
-    forgiving = False
-    weights = 4
-
-    def indicator(self, register: str, threshold: int) -> Indicator:
-        """Return two units and their difference."""
-        high, low = Affine({register: 1}, 1 - threshold), Affine({register: 1}, -threshold)
-        return [], {"high": high, "low": low}, Affine({"high": 1, "low": -1})
+    high, low = Affine({register: 1}, 1 - threshold), Affine({register: 1}, -threshold)
+    return [], {"high": high, "low": low}, Affine({"high": 1, "low": -1})
 
 
-class Saturating(Comparison):
+def _saturating(register: str, threshold: int) -> Indicator:
     """1 - relu(1 - relu(3 (r - t) + 2)): two layers, whose numbers never cancel.
 
     So floats carry words of as many bits as they have, and rounding is forgiven.
     """
-
-    forgiving = True
-    weights = 7
-
-    def indicator(self, register: str, threshold: int) -> Indicator:
-        """Return a step for the inner relu, and one minus the outer one."""
-        high = Affine({register: 3}, 2 - 3 * threshold)
-        first = Step({"high": high}, {"above": Affine({"high": 1})})
-        return [first], {"below": Affine({"above": -1}, 1)}, Affine({"below": -1}, 1)
+    high = Affine({register: 3}, 2 - 3 * threshold)
+    first = Step({"high": high}, {"above": Affine({"high": 1})})
+    return [first], {"below": Affine({"above": -1}, 1)}, Affine({"below": -1}, 1)
 
 
-RAMP, SATURATING = Ramp(), Saturating()
+RAMP = Comparison(_ramp, forgiving=False, weights=4)
+SATURATING = Comparison(_saturating, forgiving=True, weights=7)
 
 ENTRY = 10  # Weights that are not zero for looking whether X is a label
 _LARGEST_DOMAIN = 1 << 62

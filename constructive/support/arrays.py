@@ -196,3 +196,13 @@ def components(edges: npt.ArrayLike, count: int) -> Integers:
     graph = coo_array((np.ones(len(first)), (first, second)), shape=(count, count))
     labels: Integers = connected_components(graph, directed=False)[1].astype(np.int64)
     return labels
+
+
+def unit_rows(vectors: Array) -> tuple[Array, Array]:
+    """Return lengths (k,) of the rows of a matrix, and rows of length 1 (but for zero rows)."""
+    largest = np.abs(vectors).max(axis=1)
+    largest[largest == 0] = 1.0
+    scaled = vectors / largest[:, np.newaxis]  # squares of huge or tiny entries leave float64
+    lengths = np.sqrt(np.einsum("kd,kd->k", scaled, scaled))
+    lengths[lengths == 0] = 1.0
+    return lengths * largest, scaled / lengths[:, np.newaxis]

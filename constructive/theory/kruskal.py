@@ -39,6 +39,7 @@ from constructive.support.arrays import (
     checked_matrix,
     components,
     row_chunks,
+    unit_rows,
 )
 from constructive.support.progress import report
 
@@ -47,16 +48,6 @@ from constructive.support.progress import report
 
 # Below this ratio of singular values, rounding alone can explain that a matrix looks full rank.
 RANK_TOLERANCE = 1e-13
-
-
-def unit_rows(vectors: Array) -> tuple[Array, Array]:
-    """Return lengths (k,) of the rows of a matrix, and rows of length 1 (but for zero rows)."""
-    largest = np.abs(vectors).max(axis=1)
-    largest[largest == 0] = 1.0
-    scaled = vectors / largest[:, np.newaxis]  # squares of huge or tiny entries leave float64
-    lengths = np.sqrt(np.einsum("kd,kd->k", scaled, scaled))
-    lengths[lengths == 0] = 1.0
-    return lengths * largest, scaled / lengths[:, np.newaxis]
 
 
 def dependency(vectors: Array) -> tuple[int, Array]:

@@ -264,20 +264,6 @@ def test_a_subspace_with_one_query_too_many():
     assert found.detail == "13 queries span 3 dimensions; of these 4 groups take at most 9"
 
 
-def test_contexts_which_hold_too_few_are_named():
-    data = generators.integers(num_examples=16, context_size=4, width=6)
-    contexts = data.contexts.copy()
-    contexts[5:, :, 2:] = 1.0
-    found = assumptions.regroup(
-        Dataset(contexts, data.queries, data.targets), 3, construction="rank_one"
-    )
-    assert found.verdict is Verdict.REFUTED
-    assert found.members == tuple(range(5, 16))
-    assert found.dependency is None
-    assert "11 examples span 3 dimensions" in found.detail
-    assert "take at most 7" in found.detail
-
-
 def test_a_shared_context_has_groups_of_theorem_2():
     data = generators.shared_context(num_examples=9, context_size=3, width=6)
     found = assumptions.regroup(data, 4, construction="rank_one")

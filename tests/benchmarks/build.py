@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.linalg import lu_factor, lu_solve
 
-from constructive import Dataset, build_memorizer, generators
+from constructive import CapacityError, Dataset, build_memorizer, generators
 
 LARGE = {"num_examples": 1861, "context_size": 32, "width": 64}
 HEADS, HEAD_DIM = 60, 64
@@ -51,15 +51,6 @@ def large_build(data: Dataset, runs: int, **options: object) -> list[str]:
     ]
 
 
-def tiny_build(runs: int) -> float:
-    """Median milliseconds of a build with H=3, n=3, d=5, T=7."""
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    build_memorizer(data, num_heads=3)
-    return 1e3 * float(
-        np.median([seconds(lambda: build_memorizer(data, num_heads=3)) for _ in range(200 * runs)])
-    )
-
-
 def shared_context_table() -> Table:
     """How the condition number of rank-one heads on one shared context grows with n."""
     table = Table(box=None, pad_edge=False, title="rank-one heads, shared context, H=20, d=64")
@@ -71,6 +62,26 @@ def shared_context_table() -> Table:
         # Any error is let through here: how large it is, is the question.
         record = build_memorizer(data, num_heads=20, construction="rank_one", tolerance=1e9).record
         table.add_row(str(size), str(count), f"{record.condition:.0e}", f"{record.max_error:.0e}")
+    return table
+
+
+def conditions() -> Table:
+    """The condition of Z by construction, for the same data; "-" where it holds too few."""
+    names = "saturated", "rank_one", "generic"
+    table = Table(box=None, pad_edge=False, title="condition of Z, n=32, d=64, H=20")
+    for heading in ("data", "T", *names):
+        table.add_column(heading, justify="right")
+    for make in (generators.uniform, generators.shared_context):
+        for total in (300, 621, 1261):
+            data = make(num_examples=total, context_size=32, width=64)
+            cells = []
+            for name in names:
+                try:
+                    built = build_memorizer(data, num_heads=20, construction=name, tolerance=1e99)
+                    cells.append(f"{built.record.condition:.0e}")
+                except CapacityError:
+                    cells.append("-")
+            table.add_row(make.__name__, str(total), *cells)
     return table
 
 
@@ -99,7 +110,8 @@ def main() -> None:
     console.print(table)
     console.print()
     console.print(shared_context_table())
-    console.print(f"\ntiny build (H=3, n=3, d=5, T=7): median {tiny_build(runs):.2f} ms")
+    console.print()
+    console.print(conditions())
 
 
 if __name__ == "__main__":

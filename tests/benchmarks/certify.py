@@ -3,11 +3,7 @@
     python tests/benchmarks/certify.py --large 4000 8000
 
 does elimination modulo p alone, of matrices stored in float32, once for each size and in a process
-of its own, whose memory is read; and
-
-    python tests/benchmarks/certify.py --claim 10000
-
-the rank claim of generic heads of d = 384, from files, in processes of their own.
+of its own, whose memory is read.
 
 Ratios are taken run by run, in one process, between things measured right after each other; quote
 their medians.
@@ -25,7 +21,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import flint
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -53,33 +48,6 @@ def table(title: str, *headings: str) -> Table:
     for heading in headings:
         made.add_column(heading, justify="right")
     return made
-
-
-def flint_rank(matrix: np.ndarray) -> int:
-    """The rank by python-flint, its conversion included."""
-    rows, columns = matrix.shape
-    entries = (matrix.astype(np.int64) % PRIME).ravel().tolist()
-    return flint.nmod_mat(rows, columns, entries, PRIME).rank()
-
-
-def elimination(runs: int) -> None:
-    rng = np.random.default_rng(0)
-    rows = table("elimination modulo p", "T", "LAPACK LU", "ours", "ours/LU", "nmod_mat/ours")
-    for size in (1000, 2000, 4000):
-        matrix = modular.reduce(rng.integers(PRIME, size=(size, size)).astype(float), PRIME)
-        lu, ours = [], []
-        for _ in range(runs):
-            lu.append(seconds(lu_factor, matrix, check_finite=False))
-            ours.append(seconds(modular.factor, matrix, PRIME))
-        peer = seconds(flint_rank, matrix)
-        rows.add_row(
-            str(size),
-            f"{np.median(lu):.2f} s",
-            f"{np.median(ours):.2f} s",
-            f"{np.median(np.divide(ours, lu)):.1f}",
-            f"{peer / ours[-1]:.1f}",
-        )
-    CONSOLE.print(rows)
 
 
 def large(sizes: list[int]) -> None:
@@ -112,60 +80,6 @@ def large_row(size: int) -> list[str]:
         str(size), f"{lu:.2f} s", f"{ours:.2f} s", f"{ours / lu:.1f}", f"{our_work / lu_work:.1f}",
         f"{matrix.nbytes / 1e9:.2f} GB", f"{beside:.2f} GB",
     ]  # fmt: skip
-
-
-def measured(work: Callable[[], object]) -> tuple[str, str, str]:
-    """Seconds, CPU seconds, and memory beside what this process has held so far."""
-    held, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    took = seconds(work)
-    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held) / 1e6
-    return f"{took:.0f} s", f"{time.process_time() - start:.0f} s", f"{more:.2f} GB"
-
-
-def wide_build(total: int, folder: Path) -> tuple[str, str, str]:
-    rng = np.random.default_rng(0)
-    contexts = rng.standard_normal((total, 4, 384), dtype=np.float32)
-    queries = rng.standard_normal((total, 384), dtype=np.float32)
-    data = Dataset(contexts, queries, rng.random(total))
-    data.save(folder / "d.npz")
-
-    def work() -> None:
-        heads = -(-total // 384)
-        build_memorizer(data, num_heads=heads, construction="generic").save(
-            folder / "w.safetensors"
-        )
-
-    return measured(work)
-
-
-def wide_certify(folder: Path) -> tuple[str, str, str]:
-    memorizer = Memorizer.load(folder / "w.safetensors")
-    data = Dataset.load(folder / "d.npz")
-    return measured(lambda: certify(memorizer, data, claims=["rank"]).save(folder / "c.json"))
-
-
-def wide_check(folder: Path, how: str) -> tuple[str, str, str]:
-    sys.path.insert(0, str(CHECKER))
-    checker = importlib.import_module("command")
-    names = [str(folder / name) for name in ("c.json", "w.safetensors", "d.npz")]
-    return measured(lambda: checker.check(names, quick=how == "quick"))
-
-
-def wide_claim(total: int) -> None:
-    rows = table(
-        f"rank claim, T={total}, n=4, d=384, generic heads", "", "seconds", "CPU", "memory"
-    )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for step, work, arguments in (
-            ("build", wide_build, (total, folder)),
-            ("certify", wide_certify, (folder,)),
-            ("quick check, reading included", wide_check, (folder, "quick")),
-            ("check, reading included", wide_check, (folder, "full")),
-        ):
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                rows.add_row(step, *pool.apply(work, arguments))
-    CONSOLE.print(rows)
 
 
 def rank_claim(checker, folder: Path, runs: int) -> None:
@@ -204,25 +118,6 @@ def rank_claim(checker, folder: Path, runs: int) -> None:
             f"{np.median(np.divide(quick, made)):.2f}",
             f"{Path(paths[0]).stat().st_size / 1000:.0f}",
         )
-    CONSOLE.print(rows)
-
-
-def tiny(checker, folder: Path, runs: int) -> None:
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    memorizer = build_memorizer(data, num_heads=3)
-    every = ["grouping", "rank", "error", "readout"]
-    paths = saved(data, memorizer, certify(memorizer, data, claims=every), folder)
-    rows = table("tiny, T=7, medians", "certify: rank", "all claims", "check", "quick", "kB")
-    count = 40 * runs
-    works = (
-        lambda: certify(memorizer, data, claims=["rank"]),
-        lambda: certify(memorizer, data, claims=every),
-        lambda: checker.check(paths),
-        lambda: checker.check(paths, quick=True),
-    )
-    medians = [1e3 * np.median([seconds(work) for _ in range(count)]) for work in works]
-    size = f"{Path(paths[0]).stat().st_size / 1000:.1f}"
-    rows.add_row(*(f"{x:.1f} ms" for x in medians), size)
     CONSOLE.print(rows)
 
 
@@ -273,11 +168,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each measurement")
     parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
     parser.add_argument("--large", type=int, nargs="+", help="sizes of elimination, and no more")
-    parser.add_argument("--claim", type=int, help="the T of a rank claim of d = 384, and no more")
     options = parser.parse_args()
-    if options.claim:
-        wide_claim(options.claim)
-        return
     if options.large:
         large(options.large)
         return
@@ -286,9 +177,7 @@ def main() -> None:
     announced = contextlib.redirect_stderr(io.StringIO())  # what each check needs
     with tempfile.TemporaryDirectory() as name, announced:
         folder = Path(name)
-        elimination(options.runs)
         rank_claim(checker, folder, options.runs)
-        tiny(checker, folder, options.runs)
         if not options.skip_real:
             real_claims(checker, folder)
 

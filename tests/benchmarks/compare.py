@@ -6,11 +6,9 @@ Every measurement is a process of its own, so that its peak memory can be read; 
 comparison is measured in turn, run by run, and each figure is the median over the runs. Sizes are
 those of the theorem's bound with n = 32 and d = 64: H = (T - 1) / 31.
 
-    scale     build, certify and check against T, for own and shared contexts, with fitted exponents
-    fixed     the same with H = 1000, and T below the bound
+    scale     build, certify and check against T, with fitted exponents
     forward   a build against one forward pass over all examples and heads, and against LAPACK's LU
               of T x T, which a dense readout needs at least (measured, and extrapolated by T^3)
-    product   a build against one T x H/2 matrix product, as H grows with T
     peers     at T = 1861: a build against random heads and numpy.linalg.lstsq
     training  at T = 621: a build against Adam in PyTorch until the error is below 1e-3, or a cap
     rank      certify against python-flint's rank modulo the same kind of prime
@@ -36,16 +34,21 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from claim_parts import certified
 
-from constructive import Dataset, assumptions, build_memorizer, certify, check, generators
+from constructive import (
+    AttentionLayer,
+    Dataset,
+    assumptions,
+    build_memorizer,
+    certify,
+    check,
+    generators,
+)
 from constructive.exact import modular
 from constructive.layers import residues
-from constructive.layers.attend import attend
 
 SIZE, WIDTH = 32, 64
 SHARED = "shared"
-COMPARISONS = [
-    "scale", "fixed", "forward", "product", "peers", "training", "rank", "largest", "wide",
-]  # fmt: skip
+COMPARISONS = ["scale", "forward", "peers", "training", "rank", "largest", "wide"]
 
 
 def heads_for(total):
@@ -59,25 +62,7 @@ def make(kind, total, seed=0):
         contexts = rng.random((total, SIZE, WIDTH), dtype=np.float32)
         queries = rng.random((total, WIDTH), dtype=np.float32)
         return Dataset(contexts, queries, rng.random(total))
-    if kind == "unit":
-        data = generators.gaussian(**sizes)
-        tokens, queries = (
-            x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (data.contexts, data.queries)
-        )
-        return Dataset(tokens, queries, data.targets)
-    named = {
-        "uniform": generators.uniform,
-        "gaussian": generators.gaussian,
-        SHARED: generators.shared_context,
-    }
-    return named[kind](**sizes)
-
-
-def timed_both(work):
-    """Seconds, CPU seconds of all threads, and the result."""
-    cpu = time.process_time()
-    seconds, result = timed(work)
-    return seconds, time.process_time() - cpu, result
+    return (generators.shared_context if kind == SHARED else generators.uniform)(**sizes)
 
 
 def timed(work):
@@ -100,12 +85,11 @@ def built(data, construction, heads, *, prove, claims=None):
     build_memorizer(make("uniform", 200), num_heads=8, construction=construction)  # loads libraries
     forget_peak()
     before = memory("VmRSS")
-    seconds, cpu, memorizer = timed_both(
+    seconds, memorizer = timed(
         lambda: build_memorizer(data, num_heads=heads, construction=construction)
     )
     found = {
         "build": seconds,
-        "cpu": cpu,
         "memory": memory("VmHWM") - before,
         "condition": memorizer.record.condition,
     }
@@ -171,21 +155,6 @@ def lu(total):
     return {"lu": seconds}
 
 
-def product(total):
-    rng = np.random.default_rng(0)
-    queries = rng.standard_normal((total, WIDTH))
-    weights = rng.standard_normal((WIDTH, heads_for(total) // 2))
-    step = 1 << 12
-
-    def work():
-        for start in range(0, total, step):
-            queries[start : start + step] @ weights
-
-    work()
-    seconds, cpu, _ = timed_both(work)
-    return {"product": seconds, "cpu": cpu}
-
-
 def random_heads(kind, total):
     """Random heads of logit deviation 1 and numpy.linalg.lstsq, which a user would really do."""
     data, heads = make(kind, total), heads_for(total)
@@ -195,9 +164,10 @@ def random_heads(kind, total):
         scale = np.sqrt(np.mean(data.queries**2) * np.mean(data.contexts**2)) * WIDTH
         query_weights, key_weights = rng.standard_normal((2, heads, WIDTH, SIZE))
         query_weights /= scale * np.sqrt(SIZE)
-        z = np.empty((total, heads * WIDTH))
-        for chunk in attend(query_weights, key_weights, data.contexts, data.queries):
-            z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
+        layer = AttentionLayer.from_effective_readout(
+            query_weights, key_weights, np.zeros((heads * WIDTH, 1))
+        )
+        z = layer.intermediate(data.contexts, data.queries)
         readout, _, _, singular = np.linalg.lstsq(z, data.target_matrix, rcond=None)
         return np.abs(z @ readout - data.target_matrix).max(), singular[0] / singular[-1]
 
@@ -284,7 +254,7 @@ def forget_peak():
 WORK = {
     function.__name__: function
     for function in (
-        ours, wide, assumed, forward, lu, product, random_heads, condition_of, training, flint_rank,
+        ours, wide, assumed, forward, lu, random_heads, condition_of, training, flint_rank,
     )
 }  # fmt: skip
 
@@ -358,53 +328,39 @@ class Report:
 
 def scale(report, given):
     totals = [t for t in (621, 1861, 6201, 15501, 31001) if t <= given.largest]
-    for kind in ("uniform", "gaussian", "unit"):
-        found = {t: repeated(given.runs, "ours", kind, t, prove=True) for t in totals}
-        headings = ["T", "H", "build", "error", "memory", "coupled"]
-        rows = []
-        for t in totals:
-            each = found[t]
-            row = [t, heads_for(t), f"{each['build']:.2f} s", f"{each['error']:.0e}"]
-            row += [megabytes(each["memory"]), int(each["coupled"])]
-            row += [f"{each['certify']:.2f} s", f"{each['check']:.2f} s", each["verdict"]]
-            rows.append(row)
-        headings += ["certify", "check", "verdicts"]
-        report.table(f"{kind}, H = (T - 1) / 31", headings, rows)
-        if len(totals) > 2:
-            slopes = [
-                f"{step} T^{exponent(totals, [found[t][step] for t in totals]):.2f}"
-                for step in ("build", "certify", "check")
-            ]
-            report.say("fitted from T = 1861 on: " + ", ".join(slopes))
-
-
-def fixed(report, given):
-    totals = [t for t in (4001, 8001, 16001, 31001) if t <= given.largest]
-    found = [repeated(given.runs, "ours", "uniform", t, 1000) for t in totals]
-    rows = [
-        [t, 1000, f"{each['build']:.2f} s", f"{each['error']:.0e}"]
-        for t, each in zip(totals, found, strict=True)
-    ]
-    report.table("uniform, H = 1000", ["T", "H", "build", "error"], rows)
+    found = {t: repeated(given.runs, "ours", "uniform", t, prove=True) for t in totals}
+    headings = ["T", "H", "build", "error", "memory", "coupled"]
+    rows = []
+    for t in totals:
+        each = found[t]
+        row = [t, heads_for(t), f"{each['build']:.2f} s", f"{each['error']:.0e}"]
+        row += [megabytes(each["memory"]), int(each["coupled"])]
+        row += [f"{each['certify']:.2f} s", f"{each['check']:.2f} s", each["verdict"]]
+        rows.append(row)
+    headings += ["certify", "check", "verdicts"]
+    report.table("uniform, H = (T - 1) / 31", headings, rows)
     if len(totals) > 2:
-        report.say(f"fitted: build T^{exponent(totals, [e['build'] for e in found]):.2f}")
+        slopes = [
+            f"{step} T^{exponent(totals, [found[t][step] for t in totals]):.2f}"
+            for step in ("build", "certify", "check")
+        ]
+        report.say("fitted from T = 1861 on: " + ", ".join(slopes))
 
 
 def compare_forward(report, given):
     totals = [t for t in (1861, 6201, 31001) if t <= given.largest]
     factors = {t: repeated(given.runs, "lu", t) for t in (2000, 4000, 8000) if t <= given.largest}
     rows = []
-    for kind in ("uniform", "gaussian", "unit"):
-        for t in totals:
-            ratios, dense = [], []
-            for _ in range(given.runs):
-                build = measure("ours", kind, t)["build"]
-                ratios.append(build / measure("forward", kind, t)["forward"])
-                size = max(factors)
-                dense.append(factors[size]["lu"] * (t / size) ** 3 / build)
-            rows.append(
-                [kind, t, f"{statistics.median(ratios):.2f}", f"{statistics.median(dense):.2g}"]
-            )
+    for t in totals:
+        ratios, dense = [], []
+        for _ in range(given.runs):
+            build = measure("ours", "uniform", t)["build"]
+            ratios.append(build / measure("forward", "uniform", t)["forward"])
+            size = max(factors)
+            dense.append(factors[size]["lu"] * (t / size) ** 3 / build)
+        rows.append(
+            ["uniform", t, f"{statistics.median(ratios):.2f}", f"{statistics.median(dense):.2g}"]
+        )
     measured = ", ".join(f"{each['lu']:.2f} s at T = {t}" for t, each in factors.items())
     report.table(
         "a build, over one forward pass; LU of T x T over a build",
@@ -412,17 +368,6 @@ def compare_forward(report, given):
         rows,
     )
     report.say(f"LU measured: {measured}; extrapolated by T^3 from the largest")
-
-
-def compare_product(report, given):
-    totals = [t for t in (6201, 15501, 31001, 62001) if t <= max(given.largest, 62001)]
-    rows = []
-    for t in totals:
-        pairs = [(measure("ours", "uniform", t), measure("product", t)) for _ in range(given.runs)]
-        wall = statistics.median(a["build"] / b["product"] for a, b in pairs)
-        cpu = statistics.median(a["cpu"] / b["cpu"] for a, b in pairs)
-        rows.append([t, f"{wall:.0f}", f"{cpu:.0f}"])
-    report.table("a build over one T x H/2 product", ["T", "of seconds", "of CPU seconds"], rows)
 
 
 def peers(report, given):
@@ -557,16 +502,8 @@ def main():
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     report.say(f"{os.cpu_count()} cores, threads {json.dumps(threads)}, {given.runs} runs")
     functions = [
-        scale,
-        fixed,
-        compare_forward,
-        compare_product,
-        peers,
-        compare_training,
-        compare_rank,
-        largest,
-        compare_wide,
-    ]
+        scale, compare_forward, peers, compare_training, compare_rank, largest, compare_wide,
+    ]  # fmt: skip
     for name, function in zip(COMPARISONS, functions, strict=True):
         if name in given.only:
             function(report, given)

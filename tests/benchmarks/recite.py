@@ -9,9 +9,6 @@ process of its own.
     proof     certify and check of the same decoder
     training  1,000 tokens: Adam in PyTorch on a layer of the same shape, from random weights, until
               the largest logit is right at every position, or a cap; and a build
-    bounds    2,000 tokens: what the bounds of *executed* take, over one evaluation of all positions
-              in float32 and in float64, on one thread, in seconds of the processor, in turn;
-              medians, and the least and most
     token     one token more after n, on one thread: `Decoder.generate`, and a layer of the same H,
               d and d_h of PyTorch's own parts with a cache of keys and values, in turn; medians
 """
@@ -25,17 +22,13 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import numpy as np
 from compare import Report, forget_peak, megabytes, memory, timed
 
-from constructive import CausalLayer, Text, build_decoder, certify, check
+from constructive import Text, build_decoder, certify, check
 from constructive.exact.directed import percent
-from constructive.layers.margins import recital
 
 LICENSE = Path(__file__).parent.parent.parent / "LICENSE"
-PARTS = ["whole", "proof", "training", "bounds", "token"]
-LONG = 2000
-"""Tokens of which bounds are compared with an evaluation."""
+PARTS = ["whole", "proof", "training", "token"]
 SHORT = 1000
 """Tokens on which a layer is trained."""
 MORE = 256
@@ -188,39 +181,6 @@ def training(width, cap):
     }
 
 
-def bounds(width, runs):
-    """Seconds of the margins with their bounds, of two evaluations, and ratios in each run."""
-    text = license_text(LONG)
-    decoder = build_decoder(text, width=width)
-    weights = {name: w.astype(np.float64) for name, w in decoder.layer.tensors.items()}
-    double = CausalLayer(*weights.values(), decoder.layer.window)
-    out, found = decoder.unembedding.astype(np.float64).T, []
-
-    def in_float64():
-        return double(decoder.embedded(text.ids[None]).astype(np.float64)) @ out
-
-    for _ in range(runs + 1):
-        works = (lambda: decoder.logits(text.tokens)), in_float64, (lambda: recital(decoder, text))
-        starts = [time.process_time()]
-        for work in works:
-            work()
-            starts.append(time.process_time())
-        found.append(np.diff(starts))
-    single, both, bounded = np.array(found[1:]).T  # the first one loads libraries
-    return {
-        "decoder": repr(decoder),
-        "evaluation in float32": f"{np.median(single):.2f} s",
-        "evaluation in float64": f"{np.median(both):.2f} s",
-        "bounds": f"{np.median(bounded):.2f} s",
-        "bounds / float32": told(bounded / single),
-        "bounds / float64": told(bounded / both),
-    }
-
-
-def told(ratios):
-    return f"{np.median(ratios):.1f} ({ratios.min():.1f} to {ratios.max():.1f})"
-
-
 def alone(work, *arguments):
     """One part in a fresh process."""
     context = multiprocessing.get_context("spawn")
@@ -244,9 +204,6 @@ def main():
         found = alone(training, given.width, given.cap)
         report.table("training", ["", ""], found.items())
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    if "bounds" in given.only:
-        os.environ |= one
-        report.table("bounds", ["", ""], alone(bounds, given.width, given.runs).items())
     if "token" in given.only:
         os.environ |= one
         counts = [n for n in (250, 1000, 3000) if n + MORE < len(license_text())]

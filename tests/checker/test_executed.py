@@ -1,6 +1,7 @@
 """The claim *executed*: what evaluations in float32 may do, and that both sides know it."""
 
 import dataclasses
+import itertools
 import math
 
 import mpmath
@@ -203,6 +204,9 @@ def test_counts_have_the_same_bounds(checker, name):
         np.testing.assert_allclose(ours, found, rtol=2.0**-29)
     exponents = [theirs_of.exponents(theirs, count) for count in counts]
     np.testing.assert_allclose(model.exponents(counts), exponents, rtol=2.0**-30)
+    for sizes in itertools.product((1, 2, 5), repeat=5):
+        assert theirs_of.output_steps(theirs, *sizes) == model.output_roundings(*sizes)
+        assert theirs_of.logit_steps(theirs, *sizes[:2]) == model.logit_roundings(*sizes[:2])
 
 
 def test_statements_are_the_same(checker):

@@ -100,7 +100,7 @@ def test_what_makes_no_sense_is_refused():
     dataset = SequenceDataset.of(["ab", "cd"], ["x", "y"])
     with pytest.raises(ParameterError, match="are not claims about sequences"):
         certify(memorizer, dataset, claims=["rank"])
-    with pytest.raises(ParameterError, match="no claim among equality, size takes epsilon="):
+    with pytest.raises(ParameterError, match="'equality size' does not take epsilon="):
         certify(memorizer, dataset, epsilon=1e-6)
     other = generators.uniform(num_examples=7, context_size=3, width=5)
     with pytest.raises(DataError, match="a SequenceMemorizer does not fit a Dataset"):

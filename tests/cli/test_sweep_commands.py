@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import constructive
-from constructive.figures.gallery import FIGURES
+from constructive.figures.gallery import figures
 
 
 def test_figures(run, tmp_path):
@@ -27,7 +27,7 @@ def test_an_interrupt_keeps_what_is_drawn(program, tmp_path, monkeypatch):
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(FIGURES["recital"]), "draw", interrupted)
+    monkeypatch.setattr(type(figures()["recital"]), "draw", interrupted)
     done = program("figures", "--only", "saturation", "--only", "recital", "-o", "some")
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
     assert "Figure 3" in done.stdout

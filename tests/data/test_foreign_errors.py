@@ -1,6 +1,9 @@
-"""Errors of Python and numpy that a user can cause come in three parts, with one cause each."""
+"""Errors come in three parts, with one cause each, and are sent between processes."""
 
+import copy
+import pickle
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +11,14 @@ import pytest
 from numpy.linalg import LinAlgError
 
 from constructive import (
+    CapacityError,
     Certificate,
     ConstructiveError,
     DataError,
     Dataset,
     Decoder,
     Memorizer,
+    MissingExtraError,
     OutOfMemoryError,
     OutputError,
     ParameterError,
@@ -33,8 +38,11 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.constructions.multihead import readout
+from constructive.support import errors
 from constructive.support.arguments import as_path
-from constructive.support.errors import as_ours
+from constructive.support.errors import as_ours, require, require_packages
+
+# Errors of Python and numpy that a user can cause come in three parts, with one cause each.
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +143,16 @@ def test_public_functions_say_it_in_three_parts(function):
     assert function.__code__.co_name == "called"
 
 
+def test_what_is_not_installed_is_named_with_its_extra():
+    with pytest.raises(MissingExtraError, match="the demo needs no_such_module") as caught:
+        require("no_such_module.part", extra="demo", purpose="the demo")
+    assert caught.value.witness == "no_such_module"
+    assert ".[demo]" in caught.value.suggestion
+    with pytest.raises(MissingExtraError, match="needs such-thing, which is not installed") as it:
+        require_packages({"no_such_module": "such-thing"}, purpose="it")
+    assert it.value.suggestion == "pip install such-thing"
+
+
 def test_targets_beyond_memory_are_refused_before_they_are_drawn():
     for outputs in (10**14, 10**30):
         with pytest.raises(ParameterError, match="targets"):
@@ -216,3 +234,33 @@ def test_numbers_too_far_apart_are_refused_without_a_warning(construction):
         warnings.simplefilter("error")
         with pytest.raises(ConstructiveError):
             build_memorizer(data, num_heads=6, construction=construction, tolerance=1e-12)
+
+
+# Errors are sent from one process to another, and keep their three parts.
+
+
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.ConstructiveError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_are_pickled_and_copied(kind):
+    error = kind("9 examples do not fit", witness=(9, "x"), suggestion="use 3 heads")
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301
+        assert type(other) is kind
+        assert str(other) == str(error)
+        assert (other.problem, other.witness, other.suggestion) == (
+            error.problem, error.witness, error.suggestion,
+        )  # fmt: skip
+
+
+def too_many():
+    build_memorizer(generators.uniform(num_examples=11, context_size=3, width=5), num_heads=2)
+
+
+def test_an_error_of_a_worker_arrives():
+    with ProcessPoolExecutor(1) as executor, pytest.raises(CapacityError, match="for 2 heads"):
+        executor.submit(too_many).result()

@@ -19,7 +19,7 @@ from constructive import (
 )
 from constructive.data.samples import random_attention_layer, sinusoidal_positions
 from constructive.figures import capacity, drawing, gallery, saturation, sequences
-from constructive.figures.gallery import FIGURES
+from constructive.figures.gallery import figures
 from constructive.figures.real_data import digits, text
 from constructive.sequences.build import exponent, growth, prefixes
 from constructive.theory.assumptions import dependent_share
@@ -106,7 +106,7 @@ def require_legible(texts):
 )
 def test_figure(name, tmp_path, monkeypatch, texts):
     title, quick, labels = LAWS[name]
-    figure = dataclasses.replace(FIGURES[name], **quick)
+    figure = dataclasses.replace(figures()[name], **quick)
     assert figure.title.startswith(title)
     folders = tmp_path / "first", tmp_path / "second"
     for folder in folders:
@@ -139,12 +139,12 @@ def test_figure(name, tmp_path, monkeypatch, texts):
 
 
 def test_no_figure_is_left_out():
-    assert list(FIGURES) == list(LAWS)
+    assert list(figures()) == list(LAWS)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", figures())
 def test_a_quick_figure_is_the_same_of_less(name):
-    whole = FIGURES[name]
+    whole = figures()[name]
     quick = whole.quick()
     assert (quick.title, quick.files) == (whole.title, whole.files)
     numbers = [
@@ -213,7 +213,7 @@ def test_stages_are_what_they_say():
 
 
 def test_a_rank_in_float32_is_less_than_the_exact_one():
-    figure, after = FIGURES["kruskal-rank"].quick(), digits()[-1]
+    figure, after = figures()["kruskal-rank"].quick(), digits()[-1]
     assert dependent_share(after.dataset.queries, 64, subsets=figure.subsets).dependent == 0
     seeming = [figure.seemingly_independent(after, k) for k in (48, 64)]
     assert seeming == [1.0, 0.0]
@@ -232,7 +232,7 @@ def test_positions_and_attention_against_their_definitions():
 
 
 def test_the_table(tmp_path):
-    (path,) = dataclasses.replace(FIGURES["assumptions"], examples=100, subsets=20).draw(tmp_path)
+    (path,) = dataclasses.replace(figures()["assumptions"], examples=100, subsets=20).draw(tmp_path)
     rows = {tuple(line.split()[:2]): line for line in path.read_text().splitlines()[3:]}
     assert "REFUTED (100)" in rows["digits", "embedded"]
     assert rows["digits", "after"].split().count("PROVED") == 2

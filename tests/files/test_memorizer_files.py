@@ -9,6 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from constructive import DataError, Dataset, FormatError, Memorizer, build_memorizer, generators
 from constructive.support.errors import OutputError
+from constructive.support.tables import Sheet, new_table
 
 
 @pytest.fixture
@@ -199,3 +200,12 @@ def test_large_tables_are_abridged():
     data = generators.gaussian(num_examples=41, context_size=3, width=5)
     lines = str(build_memorizer(data, num_heads=20)).splitlines()
     assert [line.split()[0] for line in lines[-12:]] == [*"01234567", "...", "17", "18", "19"]
+
+
+def test_what_notebooks_show_is_escaped():
+    table = new_table("a < b")
+    table.add_row("c & d")
+    shown = Sheet("<title>", (("x", "1 < 2"),), table).html()
+    assert "<title>" not in shown
+    for text in ("a &lt; b", "c &amp; d", "1 &lt; 2"):
+        assert f">{text}<" in shown

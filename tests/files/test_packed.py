@@ -317,3 +317,9 @@ def test_text_that_is_no_description(decoder, tmp_path):
         written(path, about, bits, text)
         with pytest.raises(FormatError):
             Decoder.load(path)
+
+
+def test_parities_and_orders_of_many():
+    numbers = np.array([1 << 31, 3 << 15, (1 << 32) - 1, 7 << 20, 0])
+    assert parity(numbers).tolist() == [1 - 2 * (int(n).bit_count() % 2) for n in numbers]
+    assert order_of(np.repeat([1.0, 2.0], 50)).tolist() == [*range(50, 100), *range(50)]

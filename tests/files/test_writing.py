@@ -99,8 +99,9 @@ def test_on_any_error_the_old_one_stays(tmp_path, write, error):
 def test_what_the_disk_refuses_is_an_output_error(tmp_path, monkeypatch, write):
     write(tmp_path / "old", "old")
     monkeypatch.setattr(os, "fsync", raises(OSError))
-    with pytest.raises(OutputError, match=r"cannot write .*old: No space left on device"):
+    with pytest.raises(OutputError, match=r"cannot write .*old: No space left on device") as full:
         write(tmp_path / "old")
+    assert full.value.suggestion.startswith("free some space")
     assert content(tmp_path / "old") == "old"
     assert names(tmp_path) == ["old"]
 

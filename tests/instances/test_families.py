@@ -21,7 +21,7 @@ from constructive.instances import (
     planted,
 )
 from constructive.instances.making import KINDS
-from constructive.instances.planting import Decoy, Hidden
+from constructive.instances.planting import Decoy, Hidden, decoy_slope
 from constructive.instances.properties import Box
 
 PLANTED = [name for name in FAMILIES if name in KINDS]
@@ -200,3 +200,9 @@ def test_the_maximum_of_a_plan_is_one():
         assert highest <= most
         assert least - 0.02 <= highest
         assert most - least < 0.01
+
+
+def test_a_decoy_is_of_one_size_on_boxes_of_all_dimensions():
+    reaches = [dim * decoy_slope(dim) for dim in range(8, 300)]
+    assert 2.0 < min(reaches) <= max(reaches) <= 4.0
+    assert max(map(decoy_slope, range(1, 9))) == 0.5

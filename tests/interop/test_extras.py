@@ -10,7 +10,7 @@ import pytest
 from constructive import MissingExtraError, Text, build_decoder, build_memorizer, generators
 from constructive.cli import demo, sequences
 from constructive.figures import gallery
-from constructive.figures.gallery import FIGURES
+from constructive.figures.gallery import figures
 from constructive.support.progress import progress_to
 from constructive.theory import proofs
 
@@ -55,7 +55,7 @@ def test_no_hint_names_a_package_on_an_index():
 
 
 @pytest.mark.parametrize(
-    ("name", "module"), [(name, module) for name in FIGURES for module in FIGURES[name].needs]
+    ("name", "module"), [(name, module) for name in figures() for module in figures()[name].needs]
 )
 def test_figures_miss_extras_before_they_compute(name, module, monkeypatch, tmp_path):
     steps = []

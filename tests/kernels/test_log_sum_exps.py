@@ -3,6 +3,8 @@
 A bug is a row: what it does to a right result, and words that must occur in the message.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernels_of_tests import logits_of, values_of
@@ -13,15 +15,17 @@ from constructive.kernels import (
     Problem,
     Spec,
     battery,
+    bounds,
     check,
     diagnose,
     examine,
     merges,
     problems,
 )
+from constructive.kernels.cases import Draft
 from constructive.kernels.lse import LN2
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths
-from constructive.support.errors import ParameterError
+from constructive.support.errors import DataError, ParameterError
 
 SINGLE = np.float32
 LOG2E = SINGLE(1.0 / LN2)
@@ -31,6 +35,7 @@ MASKS = {
     "padding": {"masks": (RightPadding((40, 0)),)}, "sink": {"sink": True},
     "lengths": {"masks": (VariableLengths((21, 9), (40, 13)),)}, "scale": {"scale": 0.3},
     "soft cap": {"soft_cap": 50.0}, "alibi": {"alibi": True},
+    "sink alone": {"sink": True, "queries": 40, "keys": 21, "masks": (Causal(),)},
 }  # fmt: skip
 
 
@@ -119,6 +124,21 @@ def test_exp_of_zero_need_not_be_one_in_16_bits():
                 check(problem, out, lse=lse)
         with pytest.raises(KernelError, match="log-sum-exps are wrong"):
             check(problem, lse=kernel(problem, exp0=1.0 - 2.0**-12)[1])
+
+
+@pytest.mark.parametrize("part", [-1.0, 1.0])
+@pytest.mark.parametrize(("case", "soft_cap"), [("scale", None), ("soft cap ties", 50.0)])
+def test_logits_may_be_off_by_a_part_where_they_are_no_level(case, soft_cap, part):
+    problem = Problem.build(Spec(**SHAPE, soft_cap=soft_cap), case)
+    factor = problem.spec.factor * (1.0 + part / 17.0)
+    logits = problem.q @ np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2) * factor
+    if soft_cap is not None:
+        logits = soft_cap * np.tanh(logits / soft_cap)
+    lse = np.log(np.exp(logits).sum(-1))
+    assert not np.allclose(lse, problem.lse.expected, rtol=1e-3)
+    check(problem, lse=lse)
+    with pytest.raises(KernelError):
+        check(problem, lse=problem.lse.expected + 6.0 * (lse - problem.lse.expected))
 
 
 def test_logits_that_are_stored_are_the_model_of_the_kernel():
@@ -352,3 +372,81 @@ def test_merges_of_other_shapes_and_numbers_are_refused():
     for arguments in ({"states": 1}, {"value_dim": 1}, {"base": "10"}, {"dtype": "int8"}):
         with pytest.raises(ParameterError):
             next(merges(**arguments))
+
+
+# Intervals.
+
+
+def random_problem(dtype, seed, mask):
+    """A problem whose queries, keys and values are drawn: no case, but inputs of any kernel."""
+    random, problem = (
+        np.random.default_rng(seed),
+        Problem.build(Spec(**SHAPE | MASKS[mask] | {"dtype": dtype}), "last"),
+    )
+    form = problem.spec.inputs
+    q, k, v = (
+        nearest(random.normal(size=array.shape) * random.choice((0.5, 2.0, 6.0)), form)
+        for array in (problem.q, problem.k, problem.v)
+    )
+    return replace(problem, draft=Draft(q, k), v=v)
+
+
+@pytest.mark.parametrize("mask", ["none", "rows without keys", "sink", "scale", "soft cap"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_intervals_contain_the_lse_of_right_kernels_alone(dtype, mask):
+    for seed in range(4):
+        problem = random_problem(dtype, seed, mask)
+        spec = problem.spec
+        for model, splits in (("flash", 1), ("split", 3)):
+            inside = bounds(
+                problem.q, problem.k, problem.v, problem.visible, spec.factor, f"{model} {dtype}",
+                softcap=spec.soft_cap, sinks=problem.sinks,
+            )  # fmt: skip
+            for base in ("e", "2"):
+                out, lse = kernel(problem, splits=splits, base=base)
+                inside.check(out, lse=lse, base=base)
+                for wrong in (lse + 0.7, lse * 1.4427):
+                    assert inside.outside_lse(wrong, base=base).any()
+                if dtype == "float32":
+                    assert inside.outside_lse(rounded("bfloat16")(None, lse), base=base).any()
+                with pytest.raises(AssertionError, match="the lse"):
+                    inside.check(lse=lse - 1.0, base=base)
+
+
+def test_intervals_have_room_for_what_is_stored():
+    outside = 0
+    for seed in range(6):
+        problem = random_problem("bfloat16", seed, "none")
+        form = problem.spec.inputs
+        logits = nearest(logits_of(problem), form)
+        top = logits.max(-1, keepdims=True)
+        weights = nearest(np.exp(logits - top), form)
+        lse = top[..., 0] + np.log(weights.sum(-1))
+        arguments = problem.q, problem.k, problem.v
+        assert not bounds(*arguments, model="logits bfloat16").outside_lse(lse).any()
+        outside += bounds(*arguments, model="flash float32").outside_lse(lse).sum()
+        exact = np.log(nearest(np.exp(logits_of(problem) - top), form).sum(-1)) + top[..., 0]
+        assert not bounds(*arguments, model="flash bfloat16").outside_lse(exact).any()
+        outside += bounds(*arguments, model="flash float32").outside_lse(exact).sum()
+    assert outside > 0
+
+
+def test_intervals_of_the_lse_are_where_the_exact_one_is():
+    problem = random_problem("float32", 1, "none")
+    low, high = bounds(problem.q, problem.k, problem.v, model="flash float32").lse
+    logits = logits_of(problem)
+    exact = logits.max(-1) + np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1))
+    assert (low < exact).all()
+    assert (exact < high).all()
+    assert ((high - low) < 2e-3 * (1.0 + np.abs(exact))).all()
+
+
+def test_intervals_refuse_what_is_no_lse():
+    problem = random_problem("float32", 0, "none")
+    inside = bounds(problem.q, problem.k, problem.v, model="flash float32")
+    with pytest.raises(DataError, match="nothing to check"):
+        inside.check()
+    with pytest.raises(DataError, match="shape"):
+        inside.check(lse=np.zeros(3))
+    with pytest.raises(ParameterError, match="base"):
+        inside.check(lse=np.zeros((2, 4, 21)), base="10")

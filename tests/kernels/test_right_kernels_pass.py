@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernels_of_tests import flash, logits_of, plain, split, values_of
 
+from constructive import kernels
 from constructive.exact.float_model import TF32, nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
 from constructive.kernels.batteries import SUITE
@@ -103,7 +104,19 @@ def test_every_format_holds_its_problems(dtype):
 def test_sixteen_bits_are_exact_but_for_intervals():
     for problem in battery(queries=20, keys=40, dtype="bfloat16"):
         exact = (problem.answer.slack == 0.0).mean()
-        assert exact == 1.0 or problem.case in {"scale", "uniform", "low"}
+        assert exact == 1.0 or problem.case in {"scale", "fine scale", "uniform", "low"}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "float16", "bfloat16"])
+@pytest.mark.parametrize("factor", [0.98, 1.02])
+def test_a_scale_that_is_wrong_by_a_fiftieth_is_seen(dtype, factor):
+    for keys, width in ((5, 16), (130, 64), (70, 80)):
+        spec = Spec(heads=(4, 2), queries=2, keys=keys, head_dim=width, dtype=dtype)
+        problem = Problem.build(spec, "fine scale")
+        check(problem, nearest(plain(problem), problem.spec.output))
+        wrong = replace(problem, spec=replace(spec, scale=spec.factor * factor))
+        with pytest.raises(AssertionError):
+            check(problem, nearest(plain(wrong), problem.spec.output))
 
 
 @pytest.mark.parametrize("convention", ["zeros", "nan", "mean"])
@@ -514,9 +527,14 @@ def test_cases_that_do_not_apply_say_so():
     assert all(case.purpose for case in CASES.values())
 
 
-def test_the_page_of_real_bugs_names_cases_that_there_are():
-    page = Path(__file__).parents[2] / "docs" / "real-kernel-bugs.md"
-    rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
-    named = {name for line in rows for name in re.findall(r"`([^`]+)`", line.split("|")[3])}
-    assert named - {"poison=True"} <= CASES.keys()
-    assert "low" in named
+def test_the_page_of_real_bugs_names_what_there_is():
+    page = Path(__file__).parents[2] / "docs" / "kernels-found.md"
+    rows = [line.split("|") for line in page.read_text().splitlines() if re.match(r"\| \d+ ", line)]
+    assert [int(row[1]) for row in rows] == list(range(1, 43))
+    shown = [" ".join(row[4].split()) for row in rows]
+    quoted = [name for words in shown for name in re.findall(r"`([^`]+)`", words)]
+    named = {re.split(r"[=(]", name)[0] for name in quoted}
+    arguments = {"Given", "lse", "base", "window", "takes", "head_dim", "sink", "keep", "dbias"}
+    assert named - arguments - {"d_lse"} <= CASES.keys() | set(dir(kernels)), named
+    assert {"low", "merges", "Quantized"} <= named
+    assert all("`" in words or words.startswith(("nothing", "unclear")) for words in shown)

@@ -104,7 +104,7 @@ def test_what_has_no_pieces_says_so(tmp_path):
         memorizer = build_memorizer(data, num_heads=3)
         with pytest.raises(ParameterError, match="not proved in pieces, and have no executor="):
             certify(memorizer, data, executor=pool)
-        with pytest.raises(ParameterError, match="no claim among grouping takes executor="):
+        with pytest.raises(ParameterError, match="'grouping' does not take executor="):
             certify(memorizer, data, claims="grouping", executor=pool)
     with pytest.raises(ParameterError, match="executor=4"):
         build_memorizer(data, num_heads=3, executor=4)

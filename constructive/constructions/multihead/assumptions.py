@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.data.dataset import Dataset, refusal, repeated_inputs
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, unit_rows
 from constructive.support.errors import AssumptionError, DataError
-from constructive.theory.kruskal import dependency, describe_dependency, unit_rows
+from constructive.theory.kruskal import dependency, describe_dependency
 
 # A Gram matrix loses half the digits, so distances below this are decided by singular values.
 _LOOK_CLOSER = 1e-6

@@ -20,10 +20,10 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from constructive.data.dataset import Dataset
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, unit_rows
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import consecutive
-from constructive.theory.kruskal import dependency, describe_dependency, unit_rows
+from constructive.theory.kruskal import dependency, describe_dependency
 
 # Unit queries nearer than this to the span of those before them are decided by singular values.
 _LOOK_CLOSER = 1e-10

@@ -1,0 +1,321 @@
+"""Kernels of servers: flash-attn, and those of SGLang and vLLM in Triton."""
+
+from typing import Any, ClassVar, cast
+
+from constructive.kernels.adapters.adapter import (
+    ALL,
+    BIAS,
+    GROUPS,
+    MASK,
+    SCALE,
+    SINK,
+    SOFT_CAP,
+    Adapter,
+    Models,
+    Packages,
+    Refused,
+)
+from constructive.kernels.inputs import Inputs
+from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
+from constructive.kernels.spec import FullyMasked, Spec
+from constructive.support.arrays import Array
+
+# flash-attn, on GPUs: one function for each way in which sequences lie in memory.
+# Not measured by us: no GPU was at hand.
+
+
+class FlashAttention(Adapter):
+    """flash_attn_func; causal masks and windows end at the last query and key."""
+
+    name: ClassVar[str] = "flash-attn"
+    packages: ClassVar[Packages] = {"flash_attn": "flash-attn", "torch": "torch"}
+    library: ClassVar[str] = "torch"
+    layout: ClassVar[str] = "BTHd"
+    models: ClassVar[Models] = {"float16": "tensor float16", "bfloat16": "tensor bfloat16"}
+    fully_masked: ClassVar[FullyMasked] = "zeros"
+    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, SOFT_CAP, GROUPS})
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    lengths: ClassVar[tuple[type, ...]] = ()
+
+    def refuses(self, problem: Inputs) -> str | None:
+        """Return why: another mask than causal ones, windows and lengths, or another corner."""
+        spec = problem.spec
+        for mask in spec.masks:
+            if isinstance(mask, (Causal, Window)):
+                equal = spec.queries == spec.keys and not any(
+                    isinstance(other, self.lengths) for other in spec.masks
+                )
+                if mask.alignment == "top-left" and not equal:
+                    return "its diagonal ends at the last query and the last key"
+            elif not isinstance(mask, self.lengths):
+                return f"no mask {mask}"
+        return super().refuses(problem)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        """Return softmax_scale, causal, window_size, softcap and alibi_slopes."""
+        spec = problem.spec
+        found: dict[str, Any] = {"softmax_scale": spec.factor, "causal": _causal(spec)}
+        window = spec.mask(Window)
+        if window is not None:
+            ends = (window.left, window.right)
+            found["window_size"] = tuple(-1 if end is None else end for end in ends)
+        if spec.soft_cap is not None:
+            found["softcap"] = spec.soft_cap
+        if problem.slopes is not None:
+            import torch  # noqa: PLC0415 - an extra
+
+            found["alibi_slopes"] = torch.from_numpy(problem.slopes).float()
+        return found
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (B, T_q, H, d)."""
+        import flash_attn  # noqa: PLC0415 - an extra
+
+        return flash_attn.flash_attn_func(q, k, v, **options)
+
+
+class VariableLength(FlashAttention):
+    """flash_attn_varlen_func: sequences one after the other in memory."""
+
+    name: ClassVar[str] = "flash-attn-varlen"
+    layout: ClassVar[str] = "packed"
+    lengths: ClassVar[tuple[type, ...]] = (VariableLengths, RightPadding)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        """Return cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, and the options above."""
+        import torch  # noqa: PLC0415 - an extra
+
+        found = super().options(problem)
+        for side, lengths in zip("qk", problem.spec.lengths, strict=True):
+            starts = torch.nn.functional.pad(torch.from_numpy(lengths).cumsum(0), (1, 0))
+            found[f"cu_seqlens_{side}"] = starts.int()
+            found[f"max_seqlen_{side}"] = int(lengths.max())
+        return found
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (tokens, H, d)."""
+        import flash_attn  # noqa: PLC0415 - an extra
+
+        return flash_attn.flash_attn_varlen_func(q, k, v, **options)
+
+
+class KeyValueCache(FlashAttention):
+    """flash_attn_with_kvcache: keys in a cache that is longer than the sequences."""
+
+    name: ClassVar[str] = "flash-attn-kvcache"
+    lengths: ClassVar[tuple[type, ...]] = (RightPadding,)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        """Return cache_seqlens, and the options above."""
+        import torch  # noqa: PLC0415 - an extra
+
+        return super().options(problem) | {
+            "cache_seqlens": torch.from_numpy(problem.spec.lengths[1]).int()
+        }
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (B, T_q, H, d)."""
+        import flash_attn  # noqa: PLC0415 - an extra
+
+        return flash_attn.flash_attn_with_kvcache(q, k, v, **options)
+
+
+def _causal(spec: Spec) -> bool:
+    return spec.mask(Causal) is not None
+
+
+# SGLang's kernels in Triton; on CPUs in Triton's interpreter (TRITON_INTERPRET=1).
+
+
+_MODULES = "sglang.kernels.ops.attention"
+_K_SCALE, _V_SCALE = 16.0, 4.0  # Of the cache: where one is dropped, logits or values are smaller
+
+
+class Prefill(Adapter):
+    """context_attention_fwd: as many keys as queries in each sequence."""
+
+    name: ClassVar[str] = "sglang-prefill"
+    packages: ClassVar[Packages] = {
+        f"{_MODULES}.prefill_attention": "sglang", "torch": "torch", "triton": "triton"
+    }  # fmt: skip
+    library: ClassVar[str] = "torch"
+    layout: ClassVar[str] = "packed"
+    models: ClassVar[Models] = {
+        name: f"flash {name}" for name in ("float32", "float16", "bfloat16")
+    }
+    fully_masked: ClassVar[FullyMasked] = "zeros"
+    can: ClassVar[frozenset[str]] = frozenset({MASK, SCALE, GROUPS})
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    masks: ClassVar[tuple[type, ...]] = (Causal, VariableLengths)
+
+    def refuses(self, problem: Inputs) -> str | None:
+        """Return why: another mask, or another number of keys than of queries."""
+        queries, keys = problem.spec.lengths
+        if not all(isinstance(mask, self.masks) for mask in problem.spec.masks):
+            return "no such mask"
+        if (queries != keys).any():
+            return "as many keys as queries"
+        return super().refuses(problem)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        """Return b_start_loc, b_seq_len, max_input_len, is_causal and sm_scale."""
+        import torch  # noqa: PLC0415 - an extra
+
+        lengths = torch.from_numpy(problem.spec.lengths[0]).int()
+        return {
+            "b_start_loc": lengths.cumsum(0).int() - lengths,
+            "b_seq_len": lengths,
+            "max_input_len": int(lengths.max()),
+            "is_causal": problem.spec.mask(Causal) is not None,
+            "sm_scale": problem.spec.factor,
+        }
+
+    def run(self, problem: Inputs, device: str = "cpu") -> Array:
+        """Return the output; the interpreter cannot do bfloat16."""
+        if device == "cpu" and problem.spec.dtype == "bfloat16":
+            raise Refused("Triton's interpreter multiplies the bits of bfloat16 as integers")
+        return super().run(problem, device)
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (tokens, H, d)."""
+        import torch  # noqa: PLC0415 - an extra
+        from sglang.kernels.ops.attention.prefill_attention import (  # noqa: PLC0415
+            context_attention_fwd,
+        )
+
+        out = torch.empty_like(q)
+        context_attention_fwd(q, k, v, out, **options)
+        return out
+
+
+class Extend(Prefill):
+    """extend_attention_fwd: keys of the past are in a cache, by their indices."""
+
+    name: ClassVar[str] = "sglang-extend"
+    packages: ClassVar[Packages] = {
+        f"{_MODULES}.extend_attention": "sglang", "torch": "torch", "triton": "triton"
+    }  # fmt: skip
+    can: ClassVar[frozenset[str]] = ALL - {BIAS}
+    masks: ClassVar[tuple[type, ...]] = (Causal, Window, RightPadding, VariableLengths)
+
+    def refuses(self, problem: Inputs) -> str | None:
+        """Return why: queries are the last tokens, and windows end at their own key."""
+        spec = problem.spec
+        queries, keys = spec.lengths
+        if not all(isinstance(mask, self.masks) for mask in spec.masks):
+            return "no such mask"
+        if (queries > keys).any():
+            return "queries are the last tokens of each sequence"
+        window, causal = spec.mask(Window), spec.mask(Causal)
+        for mask in (window, causal):
+            if mask is not None and mask.alignment == "top-left" and (queries != keys).any():
+                return "its diagonal ends at the last query and the last key"
+        if window is not None and (causal is None or window.left is None or window.right):
+            return "its windows are causal"
+        return super(Prefill, self).refuses(problem)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        """Return lengths, and is_causal, sm_scale, logit_cap, sliding_window_size and sinks."""
+        import torch  # noqa: PLC0415 - an extra
+
+        spec = problem.spec
+        queries, keys = (torch.from_numpy(lengths).int() for lengths in spec.lengths)
+        causal = spec.mask(Causal) is not None
+        found = {"lengths": (queries, keys), "is_causal": causal, "sm_scale": spec.factor}
+        window = spec.mask(Window)
+        if window is not None:
+            found["sliding_window_size"] = window.left
+        if spec.soft_cap is not None:
+            found["logit_cap"] = spec.soft_cap
+        if problem.sinks is not None:
+            found["sinks"] = torch.from_numpy(problem.sinks).float()
+        return found
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (tokens, H, d_v): keys are split into cached and new ones."""
+        import torch  # noqa: PLC0415 - an extra
+        from sglang.kernels.ops.attention.extend_attention import (  # noqa: PLC0415
+            extend_attention_fwd,
+        )
+
+        queries, keys = (lengths.to(q.device) for lengths in options.pop("lengths"))
+        ends = keys.cumsum(0)
+        token = torch.arange(int(ends[-1]), device=q.device)
+        past = keys - queries
+        starts = torch.repeat_interleave(ends - keys, keys)
+        cached = token - starts < torch.repeat_interleave(past, keys)
+        out = q.new_empty(*q.shape[:2], v.shape[-1])
+        # Scales are those of the cache alone. Powers of two, so that it has the same bits divided.
+        extend_attention_fwd(
+            q, k[~cached].contiguous(), v[~cached].contiguous(), out, k / _K_SCALE, v / _V_SCALE,
+            _pointers(queries), _pointers(past), token[cached],
+            custom_mask=None, mask_indptr=None, max_len_extend=int(queries.max()),
+            k_scale=_K_SCALE, v_scale=_V_SCALE, **options,
+        )  # fmt: skip
+        return out
+
+
+def _pointers(lengths: Any) -> Any:  # noqa: ANN401
+    """Return where each sequence starts, and the end of the last."""
+    import torch  # noqa: PLC0415 - an extra
+
+    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+
+
+# vLLM's kernel in Triton, on GPUs: keys in pages, for prefill and decoding. In Triton's interpreter
+# it was run with `vllm.triton_utils` replaced, as vLLM turns Triton off where there is no GPU.
+
+
+class Unified(VariableLength):
+    """unified_attention: causal masks and windows end at the last query and key; keys in pages."""
+
+    name: ClassVar[str] = "vllm"
+    packages: ClassVar[Packages] = {
+        "vllm.v1.attention.ops.triton_unified_attention": "vllm", "torch": "torch"
+    }  # fmt: skip
+    can: ClassVar[frozenset[str]] = frozenset({MASK, SCALE, SOFT_CAP, SINK, GROUPS})
+
+    def refuses(self, problem: Inputs) -> str | None:
+        """Return why: a window that is not causal, beside what flash-attn refuses."""
+        window = problem.spec.mask(Window)
+        if window is not None and (window.left is None or not _causal(problem.spec)):
+            return "its windows are causal and have a left end"
+        return super().refuses(problem)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        """Return the pages, cu_seqlens_q, seqused_k, the scale, and so on."""
+        import torch  # noqa: PLC0415 - an extra
+
+        from constructive.kernels.encodings import Pool  # noqa: PLC0415 - it imports adapters
+
+        spec, given = problem.spec, super().options(problem)
+        pool = Pool.of(cast("Any", problem), page_size=16, spare=3, stale=True)
+        dtype = getattr(torch, spec.dtype)
+        sinks = problem.sinks
+        return {
+            "key_cache": torch.from_numpy(pool.k).to(dtype),
+            "value_cache": torch.from_numpy(pool.v).to(dtype),
+            "block_table": torch.from_numpy(pool.table.clip(0)).int(),
+            "seqused_k": torch.from_numpy(pool.lengths).int(),
+            "cu_seqlens_q": given["cu_seqlens_q"],
+            "max_seqlen_q": given["max_seqlen_q"],
+            "max_seqlen_k": given["max_seqlen_k"],
+            "softmax_scale": spec.factor,
+            "causal": _causal(spec),
+            "window_size": given.get("window_size", (-1, -1)),
+            "softcap": spec.soft_cap or 0.0,
+            "sinks": None if sinks is None else torch.from_numpy(sinks).float(),
+        }
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (tokens, H, d)."""
+        import torch  # noqa: PLC0415 - an extra
+        from vllm.v1.attention.ops.triton_unified_attention import (  # noqa: PLC0415
+            unified_attention,
+        )
+
+        k, v = options.pop("key_cache"), options.pop("value_cache")
+        out = torch.empty_like(q)
+        scales = {"q_descale": None, "k_descale": None, "v_descale": None}
+        unified_attention(q=q, k=k, v=v, out=out, **scales, **options)
+        return out
