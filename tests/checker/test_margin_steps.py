@@ -13,11 +13,16 @@ import pytest
 from checker_parts import COARSE, TWO, by_hand, coarse_models, refused, small, two_tokens
 
 from constructive import Text
-from constructive.exact.float_model import MODELS
 from constructive.layers.margins import recital
 
 PLAIN = "float32, pairwise"
 NEAR = 1e-7  # what `up` may add
+
+
+def coarse(checker, **others):
+    """A model whose terms are all of one size."""
+    model = checker.float_model.MODELS[PLAIN]
+    return model._replace(unit=2.0**-7, exp=2.0**-8, small=2.0**-9, **others)
 
 
 def readouts_of(checker, u, o):
@@ -91,25 +96,120 @@ class TestBothSides:
     def test_shares(self, checker, name, seed, size):
         assert self.both(checker, *drawn_decoder(seed, size), name) < math.inf
 
-    @pytest.mark.parametrize("name", COARSE)
-    @pytest.mark.parametrize("limit", ["overflow", "largest"])
-    def test_ranges(self, checker, name, limit):
-        """What may leave the range takes all that is known with it, from the same size on."""
-        decoder, text = drawn_decoder(0)
-        known = []
-        for most in 2.0 ** np.arange(-4, 32, 3):
-            form = COARSE[name].get("storage", MODELS["float32, pairwise"].storage)
-            changes = {limit: most}
-            if limit == "largest":
-                changes = {"storage": dataclasses.replace(form, largest=most)}
-            known.append(self.both(checker, decoder, text, name, **changes) < math.inf)
-        assert known == sorted(known)
-        assert not known[0]
-        assert known[-1]
+
+class TestTerms:
+    """Where attention moves by a quarter, which no drawn decoder has; and where ranges end."""
+
+    @pytest.mark.parametrize("others", [{}, {"stored": 0.25, "tiny": 0.5}, {"tiny": 4.0}])
+    def test_terms_of_logits(self, checker, others):
+        model, u, o = coarse(checker, **others), np.ones((4, 2)), drawn(1, 2, 3)
+        reach, errors = drawn(2, 4, 2), drawn(3, 4, 2)
+        found = checker.margins.logit_errors(model, readouts_of(checker, u, -o), reach, errors)
+        part = 2 * model.unit / (1 - 2 * model.unit)
+        for at in range(4):
+            computed = reach[at] + errors[at]
+            lost = 8 * 2 * model.small * (1 + computed.max())
+            for token in range(3):
+                whole = sum(computed * o[:, token])
+                bound = sum((part * computed + errors[at]) * o[:, token])
+                wanted = bound + lost + model.stored * (whole + bound) + model.tiny
+                assert wanted <= found[at, token] <= wanted * (1 + NEAR)
+
+    @pytest.mark.parametrize("others", [{}, {"grows": 0.0}, {"rest": np.full((3, 2), 0.0)}])
+    def test_terms_of_outputs(self, checker, others):
+        model, u, sizes = coarse(checker), drawn(1, 6, 2), drawn(2, 3, 6)
+        attended = attended_of(checker, sizes, 2, **others)
+        spread = drawn(4, 3, 2)
+        found = checker.margins.output_errors(
+            model, readouts_of(checker, -u, [[1.0]]), spread, attended
+        )
+        part = 6 * model.unit / (1 - 6 * model.unit)
+        for at in range(3):
+            moved = np.zeros(4)
+            for head in range(2):
+                grows, rest = attended.grows, attended.rest[at, head] * (1 + attended.grows)
+                seen, large = attended.seen[at], attended.large[at, head]
+                zeta, added = checker.float_model.weighted(model, seen, large, rest)
+                zeta = (1 + zeta) * (1 + grows) - 1
+                here = slice(2 * head, 2 * head + 2)
+                moved[here] = sizes[at, 2:][here] * zeta + added * attended.most
+            for k in range(2):
+                lost = 8 * 6 * model.small * (u[:, k].sum() + 1) * attended.most
+                wanted = (1 + part) * (moved @ u[2:, k] + lost) + part * spread[at, k]
+                assert wanted <= found[at, k] <= wanted * (1 + NEAR)
+
+    @pytest.mark.parametrize("token", [0, 1])
+    def test_logits(self, checker, token):
+        """A logit that may leave the range takes all of its position with it."""
+        o = np.ones((1, 2))
+        o[0, token] = 8.0
+        readouts, reach, errors = readouts_of(checker, [[1.0]], o), np.array([[4.0], [1.0]]), 0.0
+        model = coarse(checker, top=2.0**5 + 1.0)
+        whole = 32.0 * (1.0 + model.unit / (1.0 - model.unit)) + 8.0 * model.small * 5.0
+        for top, fits in ((whole * (1 + NEAR), True), (whole * (1 - NEAR), False)):
+            limited = model._replace(top=top)
+            found = checker.margins.logit_errors(limited, readouts, reach, errors + 0 * reach)
+            assert np.isfinite(found).all(axis=1).tolist() == [fits, True]
+
+    @pytest.mark.parametrize("limit", ["top", "overflow"])
+    def test_outputs(self, checker, limit):
+        """Averages are numbers, and so are their numerators: n times as large."""
+        model, sizes = coarse(checker), np.ones((2, 4))
+        attended = attended_of(checker, sizes, 1, most=3.0)
+        attended.rest[:] = [[0.0], [2.0**-4]]
+        readouts, spread = readouts_of(checker, np.ones((4, 1)), [[1.0]]), np.ones((2, 1))
+        rest = attended.rest[1, 0] * (1 + attended.grows)
+        zeta, added = checker.float_model.weighted(model, 5.0, 2.0, rest)
+        whole = 3.0 * ((1 + zeta) * (1 + attended.grows) + added)
+        whole *= 5.0 if limit == "overflow" else 1.0
+        for most, fits in ((whole * (1 + NEAR), True), (whole * (1 - NEAR), False)):
+            limited = model._replace(**{limit: most})
+            found = checker.margins.output_errors(limited, readouts, spread, attended)
+            assert np.isfinite(found[:, 0]).tolist() == [True, fits]
+
+    def test_what_is_not_bounded_times_zero(self, checker):
+        attended = attended_of(checker, np.zeros((1, 4)), 1, grows=math.inf)
+        for rest in (0.0, 1.0):
+            attended.rest[:] = rest
+            readouts = readouts_of(checker, np.zeros((4, 1)), [[1.0]])
+            model = coarse(checker)
+            with np.errstate(invalid="ignore"):
+                found = checker.margins.output_errors(model, readouts, np.zeros((1, 1)), attended)
+            assert found.tolist() == [[math.inf]]
+
+
+class TestPaths:
+    """What underflow takes where any arrays may be multiplied first."""
+
+    @pytest.mark.parametrize(("u", "o"), [(4.0, 0.5), (0.5, 8.0), (2.0, 2.0)])
+    def test_all_factors(self, checker, u, o):
+        model = coarse(checker, free=True)
+        attended = attended_of(checker, np.ones((2, 4)), 1, seen=np.array([5.0, 7.0]))
+        readouts = readouts_of(checker, np.full((4, 3), -u), np.full((3, 2), o))
+        reach = 3.0 * max(1.0, u) * max(1.0, o) * (attended.seen * 4 * 3 + 2)
+        for most, fits in ((reach[0] * (1 + NEAR), [True, False]), (1e9, [True, True])):
+            limited = model._replace(overflow=most)
+            found = checker.margins.lost_in_paths(limited, readouts, attended)[:, 0]
+            wanted = np.where(fits, 8 * model.small * reach, np.inf)
+            assert (wanted <= found).all()
+            assert (found <= wanted * (1 + NEAR)).all()
 
 
 class TestJudge:
     """Margins in real arithmetic, and shares of them."""
+
+    def test_range_of_outputs(self, checker):
+        """In any of them, at any position."""
+        parts, z = checker.margins, np.ones((2, 4))
+        u, o = np.array([[1.0, 2.0]] * 4), np.array([[1.0, 0.5], [0.0, 0.0]]) / 64.0
+        attended, readouts = attended_of(checker, z, 1), readouts_of(checker, u, o)
+        model = coarse(checker)
+        theirs = parts.output_errors(model, readouts, z @ u, attended)
+        most = (z @ u + theirs).max()
+        for top, fits in ((most * (1 + NEAR), True), (most * (1 - NEAR), False)):
+            right = np.zeros(2, int)
+            share = parts.judge(readouts, model._replace(top=top), z, right, attended)[1]
+            assert (share < math.inf) == fits
 
     def test_margins_are_below_the_exact_ones(self, checker):
         """Also where sums cancel, and float64 says more."""

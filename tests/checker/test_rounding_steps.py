@@ -126,6 +126,33 @@ class TestHeld:
 class TestOff:
     """By how much logits are off that are not exact."""
 
+    def test_reach(self, checker):
+        """All paths, d^2 d_h = 8 of them, and never less than one of their factors."""
+        for numbers, wanted in (
+            ({"tokens": 3.0, "queries": 5.0, "w_q": 7.0, "w_k": 11.0}, 8 * 1155.0),
+            ({"tokens": 0.5, "queries": 5.0, "w_q": 7.0, "w_k": 11.0}, 8 * 385.0),
+            ({"tokens": 3.0, "queries": 0.5, "w_q": 7.0, "w_k": 0.25}, 8 * 21.0),
+            ({"tokens": 3.0, "queries": 5.0, "w_q": 0.5, "w_k": 11.0}, 8 * 165.0),
+        ):
+            logits = logits_of(checker, **numbers)
+            for name, more in ((PLAIN, 1.0), ("float32, scaled", 2.0**16)):
+                found = logits.reach(checker.float_model.MODELS[name])
+                assert wanted * more <= found <= wanted * more * (1 + NEAR)
+
+    @pytest.mark.parametrize("ours", [0.0, 0.25])
+    @pytest.mark.parametrize("name", [PLAIN, "float32, scaled"])
+    def test_all_terms(self, checker, name, ours):
+        models = checker.float_model
+        model = models.MODELS[name]._replace(unit=2.0**-12, exp=2.0**-9)
+        logits, sizes = logits_of(checker, w_q=2.0**60, w_k=2.0**60), np.array([[0.0, 1.0, 8.0]])
+        steps = models.gamma_of(model, models.logit_steps(model, 2, 2))
+        lost = 2.0**-120 * (logits.reach(model) + 7) + models.exponents(model, 7)
+        wanted = (steps + ours) * sizes + lost
+        found = logits.off(model, sizes, 7, *([ours] if ours else []))
+        assert lost > 1.0
+        assert (wanted <= found).all()
+        assert (found <= wanted * (1 + NEAR)).all()
+
     def test_underflow_of_many_tokens(self, checker):
         model, seen = checker.float_model.MODELS[PLAIN], 2.0**50
         found = logits_of(checker).off(model, np.zeros(1), seen)
@@ -201,6 +228,14 @@ class TestUnderflow:
         for name, entry in others.items():
             (weights if name in weights else data)[name].reshape(-1)[-1] = entry
         return weights, data
+
+    @pytest.mark.parametrize("name", [None, "W_V", "W_O", "W_D", "contexts"])
+    def test_all_paths(self, checker, name):
+        """H d d_v d_o of them, each of factors that are never taken to be below one."""
+        others = {name: -8.0} if name else {}
+        found = checker.executed.underflow(*self.given(**others), 2.0**-100)
+        wanted = (2.0**-100 + 2.0**-120) * 2 * 3 * 5 * 7 * (8.0 if name else 1.0)
+        assert wanted <= found <= wanted * (1 + NEAR)
 
     @pytest.mark.parametrize("name", ["W_V", "W_O", "W_D", "contexts"])
     def test_range(self, checker, name):

@@ -12,8 +12,7 @@ from constructive.kernels import (
     examine,
     packed_four_bits,
 )
-from constructive.kernels.adapters.onnx_graph import graph
-from constructive.kernels.adapters.onnxruntime import evaluated
+from constructive.kernels.adapters.runtimes import evaluated, graph
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import attempt
 
@@ -45,7 +44,7 @@ def run(problem, q, k, v, past, *, scales=(None, None), rotary=(None, None), **a
 
 
 def quantized_problems(kind, bits):
-    for seed, case in enumerate(2 * list(CASES)):
+    for seed, case in enumerate(2 * [case for case in CASES if case != "fine scale"]):
         r = np.random.default_rng(seed)
         kv, queries = int(r.integers(1, 4)), 1 if seed % 2 else 4
         spec = Spec(

@@ -122,6 +122,25 @@ def test_right_gradients_pass_at_all_levels(masks, dtype, sink):
     assert {"last", "ties", "uniform", "levels", "low", "scale"} <= found
 
 
+class BaseTwo(Steps):
+    """Logits and log-sum-exps are multiplied by log2(e) in float32, so a level is rounded."""
+
+    def weights(self, lse):
+        lse = np.where(np.isneginf(lse), np.inf, lse)
+        return np.exp2(self.logits() * SINGLE(np.log2(np.e)) - lse * SINGLE(1.4426951))
+
+
+def test_levels_may_be_rounded_in_logits_and_in_log_sum_exps():
+    shape = {"queries": 17, "keys": 33, "head_dim": 40, "heads": (4, 2), "cases": ["levels", "low"]}
+    for backward in Backward.each(battery(**shape), d_lse=True):
+        for factor in (1.0, 1.0 + 2.0**-21):
+            BaseTwo.lse = lambda self, factor=factor: Steps.lse(self) * SINGLE(factor)
+            report = BaseTwo(backward, SINGLE).report()
+            assert report.passed, str(report)
+        BaseTwo.lse = lambda self: Steps.lse(self) * SINGLE(1.001)
+        assert not BaseTwo(backward, SINGLE).report().passed
+
+
 LEVELS = {"cases": ["levels", "low"]}
 LSE, KEEP = {"d_lse": True}, {"d_lse": True, "keep": 0.5}
 BUGS = {

@@ -35,6 +35,7 @@ MASKS = {
     "padding": {"masks": (RightPadding((40, 0)),)}, "sink": {"sink": True},
     "lengths": {"masks": (VariableLengths((21, 9), (40, 13)),)}, "scale": {"scale": 0.3},
     "soft cap": {"soft_cap": 50.0}, "alibi": {"alibi": True},
+    "sink alone": {"sink": True, "queries": 40, "keys": 21, "masks": (Causal(),)},
 }  # fmt: skip
 
 
@@ -123,6 +124,21 @@ def test_exp_of_zero_need_not_be_one_in_16_bits():
                 check(problem, out, lse=lse)
         with pytest.raises(KernelError, match="log-sum-exps are wrong"):
             check(problem, lse=kernel(problem, exp0=1.0 - 2.0**-12)[1])
+
+
+@pytest.mark.parametrize("part", [-1.0, 1.0])
+@pytest.mark.parametrize(("case", "soft_cap"), [("scale", None), ("soft cap ties", 50.0)])
+def test_logits_may_be_off_by_a_part_where_they_are_no_level(case, soft_cap, part):
+    problem = Problem.build(Spec(**SHAPE, soft_cap=soft_cap), case)
+    factor = problem.spec.factor * (1.0 + part / 17.0)
+    logits = problem.q @ np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2) * factor
+    if soft_cap is not None:
+        logits = soft_cap * np.tanh(logits / soft_cap)
+    lse = np.log(np.exp(logits).sum(-1))
+    assert not np.allclose(lse, problem.lse.expected, rtol=1e-3)
+    check(problem, lse=lse)
+    with pytest.raises(KernelError):
+        check(problem, lse=problem.lse.expected + 6.0 * (lse - problem.lse.expected))
 
 
 def test_logits_that_are_stored_are_the_model_of_the_kernel():
@@ -395,6 +411,24 @@ def test_intervals_contain_the_lse_of_right_kernels_alone(dtype, mask):
                     assert inside.outside_lse(rounded("bfloat16")(None, lse), base=base).any()
                 with pytest.raises(AssertionError, match="the lse"):
                     inside.check(lse=lse - 1.0, base=base)
+
+
+def test_intervals_have_room_for_what_is_stored():
+    outside = 0
+    for seed in range(6):
+        problem = random_problem("bfloat16", seed, "none")
+        form = problem.spec.inputs
+        logits = nearest(logits_of(problem), form)
+        top = logits.max(-1, keepdims=True)
+        weights = nearest(np.exp(logits - top), form)
+        lse = top[..., 0] + np.log(weights.sum(-1))
+        arguments = problem.q, problem.k, problem.v
+        assert not bounds(*arguments, model="logits bfloat16").outside_lse(lse).any()
+        outside += bounds(*arguments, model="flash float32").outside_lse(lse).sum()
+        exact = np.log(nearest(np.exp(logits_of(problem) - top), form).sum(-1)) + top[..., 0]
+        assert not bounds(*arguments, model="flash bfloat16").outside_lse(exact).any()
+        outside += bounds(*arguments, model="flash float32").outside_lse(exact).sum()
+    assert outside > 0
 
 
 def test_intervals_of_the_lse_are_where_the_exact_one_is():

@@ -42,6 +42,7 @@ ADAPTERS: "Registry[type[Adapter]]" = Registry(
         "x-transformers-flash": f"{_HERE}.modules:Flash",
         "sglang-prefill": f"{_HERE}.serving:Prefill",
         "sglang-extend": f"{_HERE}.serving:Extend",
+        "vllm": f"{_HERE}.serving:Unified",
         "flash-attn": f"{_HERE}.serving:FlashAttention",
         "flash-attn-varlen": f"{_HERE}.serving:VariableLength",
         "flash-attn-kvcache": f"{_HERE}.serving:KeyValueCache",

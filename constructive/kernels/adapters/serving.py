@@ -1,6 +1,6 @@
-"""Kernels of servers: flash-attn, and those of SGLang in Triton."""
+"""Kernels of servers: flash-attn, and those of SGLang and vLLM in Triton."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from constructive.kernels.adapters.adapter import (
     ALL,
@@ -8,6 +8,7 @@ from constructive.kernels.adapters.adapter import (
     GROUPS,
     MASK,
     SCALE,
+    SINK,
     SOFT_CAP,
     Adapter,
     Models,
@@ -259,3 +260,62 @@ def _pointers(lengths: Any) -> Any:  # noqa: ANN401
     import torch  # noqa: PLC0415 - an extra
 
     return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+
+
+# vLLM's kernel in Triton, on GPUs: keys in pages, for prefill and decoding. In Triton's interpreter
+# it was run with `vllm.triton_utils` replaced, as vLLM turns Triton off where there is no GPU.
+
+
+class Unified(VariableLength):
+    """unified_attention: causal masks and windows end at the last query and key; keys in pages."""
+
+    name: ClassVar[str] = "vllm"
+    packages: ClassVar[Packages] = {
+        "vllm.v1.attention.ops.triton_unified_attention": "vllm", "torch": "torch"
+    }  # fmt: skip
+    can: ClassVar[frozenset[str]] = frozenset({MASK, SCALE, SOFT_CAP, SINK, GROUPS})
+
+    def refuses(self, problem: Inputs) -> str | None:
+        """Return why: a window that is not causal, beside what flash-attn refuses."""
+        window = problem.spec.mask(Window)
+        if window is not None and (window.left is None or not _causal(problem.spec)):
+            return "its windows are causal and have a left end"
+        return super().refuses(problem)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        """Return the pages, cu_seqlens_q, seqused_k, the scale, and so on."""
+        import torch  # noqa: PLC0415 - an extra
+
+        from constructive.kernels.encodings import Pool  # noqa: PLC0415 - it imports adapters
+
+        spec, given = problem.spec, super().options(problem)
+        pool = Pool.of(cast("Any", problem), page_size=16, spare=3, stale=True)
+        dtype = getattr(torch, spec.dtype)
+        sinks = problem.sinks
+        return {
+            "key_cache": torch.from_numpy(pool.k).to(dtype),
+            "value_cache": torch.from_numpy(pool.v).to(dtype),
+            "block_table": torch.from_numpy(pool.table.clip(0)).int(),
+            "seqused_k": torch.from_numpy(pool.lengths).int(),
+            "cu_seqlens_q": given["cu_seqlens_q"],
+            "max_seqlen_q": given["max_seqlen_q"],
+            "max_seqlen_k": given["max_seqlen_k"],
+            "softmax_scale": spec.factor,
+            "causal": _causal(spec),
+            "window_size": given.get("window_size", (-1, -1)),
+            "softcap": spec.soft_cap or 0.0,
+            "sinks": None if sinks is None else torch.from_numpy(sinks).float(),
+        }
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Return the output, (tokens, H, d)."""
+        import torch  # noqa: PLC0415 - an extra
+        from vllm.v1.attention.ops.triton_unified_attention import (  # noqa: PLC0415
+            unified_attention,
+        )
+
+        k, v = options.pop("key_cache"), options.pop("value_cache")
+        out = torch.empty_like(q)
+        scales = {"q_descale": None, "k_descale": None, "v_descale": None}
+        unified_attention(q=q, k=k, v=v, out=out, **scales, **options)
+        return out
