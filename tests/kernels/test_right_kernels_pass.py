@@ -124,8 +124,11 @@ def test_a_scale_that_is_slightly_wrong_is_seen(dtype, sign):
 
 
 def eager(problem, form):
-    """Constants, q, k and logits in few bits: the root of the scale divides q and k, then log2 e."""
-    f = lambda x: nearest(np.asarray(x), form)
+    """Constants, q, k and logits in few bits: the root of 1 / scale divides q and k, then log2 e."""
+
+    def f(x):
+        return nearest(np.asarray(x), form)
+
     root = f(np.sqrt(f(1.0 / problem.spec.factor)))
     q, k = f(problem.q / root), f(np.repeat(problem.k, problem.spec.group, 1) / root)
     exponents = f(f(q @ k.swapaxes(-1, -2)) * f(np.log2(np.e)))
