@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -451,10 +451,6 @@ def repeated(problem: Problem) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
     made = f"Problem.build(Spec({given}), {problem.case!r})"
     return " ".join((problem.encoded or "{}").format(made).split())
-
-
-if TYPE_CHECKING:
-    from constructive.kernels.formula import Memory
 
 
 class Finding(Protocol):

@@ -81,13 +81,8 @@ def shifted_diagonal(problem, by):
     spec = problem.spec
     shift = 0 if spec.mask(Causal).alignment == "top-left" else spec.keys - spec.queries
     visible = np.arange(spec.keys) <= np.arange(spec.queries)[:, None] + shift + by
-    return with_mask(problem, visible)
-
-
-def with_mask(problem, visible):
-    """The plain kernel with another mask."""
-    k, v = np.repeat(problem.k, problem.spec.group, 1), values_of(problem)
-    return softmax_average(problem.q, k, v, visible, problem.spec.factor)
+    k, v = np.repeat(problem.k, spec.group, 1), values_of(problem)
+    return softmax_average(problem.q, k, v, visible, spec.factor)
 
 
 def softmax_average(q, k, v, visible, scale):
