@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from definition import attended
 from emulated import Program
 
 from constructive import (
@@ -49,19 +50,6 @@ def data(parts):
 @pytest.fixture(scope="module")
 def memorizer(data):
     return build_memorizer(data)
-
-
-def one_by_one(layer, contexts, queries):
-    """Z by its definition: (T, H d)."""
-    rows = []
-    for tokens, query in zip(contexts, queries, strict=True):
-        averages = []
-        for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
-            logits = tokens @ w_k @ w_q.T @ query
-            powers = np.exp(logits - logits.max())
-            averages.append(powers / powers.sum() @ tokens)
-        rows.append(np.concatenate(averages))
-    return np.array(rows)
 
 
 # --- reading
@@ -217,7 +205,8 @@ def test_inputs_are_equal_where_tokens_have_the_same_shares():
 def test_the_layer_attends_to_own_tokens_only(parts, data, memorizer):
     contexts, queries, targets = parts
     layer = memorizer.layer
-    wanted = one_by_one(layer, contexts, queries)
+    each = zip(contexts, queries, strict=True)
+    wanted = np.array([attended(layer, *pair)[1].ravel() for pair in each])
     assert np.abs(layer.intermediate(contexts, queries) - wanted).max() < 1e-12
     assert np.abs(layer.intermediate(data.filled.contexts, queries) - wanted).max() > 1e-3
     attention = layer.attention(data.contexts, queries)
