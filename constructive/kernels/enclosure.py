@@ -15,7 +15,7 @@ import numpy.typing as npt
 from constructive.exact.float_model import STRETCH, Format, nearest
 from constructive.exact.kernel_model import KernelModel
 from constructive.exact.upward import gamma, up
-from constructive.kernels.lse import LOG_ERROR
+from constructive.kernels.answer import LOG_ERROR
 from constructive.kernels.masks import Grid, Mask
 from constructive.kernels.spec import require_factors
 from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array

@@ -6,16 +6,18 @@ from typing import Any
 import numpy as np
 
 from constructive.kernels.adapters import ADAPTERS
-from constructive.kernels.answer import Answer, answer
-from constructive.kernels.cases import CASES, codes, sink_weights
-from constructive.kernels.hypotheses import (
+from constructive.kernels.answer import (
+    Answer,
     Hypotheses,
+    Lse,
+    answer,
+    expected_lse,
     overflows,
     require_hypotheses,
     soft_cap_reason,
 )
+from constructive.kernels.cases import CASES, codes, sink_weights
 from constructive.kernels.inputs import Inputs, alibi
-from constructive.kernels.lse import Lse, expected_lse
 from constructive.kernels.spec import FullyMasked, Spec, holds
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans

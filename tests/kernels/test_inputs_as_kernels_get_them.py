@@ -19,8 +19,8 @@ from constructive.kernels import (
     check,
     examine,
 )
+from constructive.kernels.inputs import PLACES
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
-from constructive.kernels.memory import PLACES
 from constructive.strategies import problems, specs
 from constructive.support.errors import OutputError, ParameterError
 

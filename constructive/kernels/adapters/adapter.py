@@ -6,9 +6,8 @@ from importlib.metadata import version
 from typing import Any, ClassVar, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
-from constructive.kernels.inputs import Inputs
+from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
 from constructive.kernels.masks import Mask
-from constructive.kernels.memory import LAYOUTS, from_layout
 from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
