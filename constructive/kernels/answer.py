@@ -188,11 +188,7 @@ def most_far(spec: Spec) -> float:
 
 
 def bits_of_values(v: Array) -> tuple[int, int]:
-    """Return how many bits a value has, and how many a sum of a few in units of all.
-
-    >>> bits_of_values(np.array([1.0, 2.0])), bits_of_values(np.array([1.125, 4.0]))
-    ((1, 2), (4, 6))
-    """
+    """Return how many bits a value has, and how many a sum of a few in units of all."""
     part, exponent = np.frexp(v)
     own = next(n for n in range(1, 54) if (np.ldexp(part, n) % 1.0 == 0.0).all())
     return own, int(exponent.max() - exponent.min()) + own
@@ -432,11 +428,6 @@ def soft_cap_reason(spec: Spec) -> str | None:
 
     A capped logit ends at -cap: all keys together must weigh less than the output can show. `Spec`
     takes no cap above 2^16, where epsilon of Theorem 15 is below 0.006.
-
-    Example:
-        >>> soft_cap_reason(Spec(soft_cap=5.0))
-        'a soft cap of 5 leaves weight to keys that are far below'
-        >>> soft_cap_reason(Spec(soft_cap=50.0))
     """
     if spec.soft_cap is None:
         return None
@@ -572,12 +563,7 @@ def _require(problem: str, rows: Booleans) -> None:
 
 
 def sentence(spec: Spec) -> str:
-    """Return the model in words.
-
-    Example:
-        >>> sentence(Spec(dtype="bfloat16"))[:60]
-        'logits from products of entries in any order, zero where all'
-    """
+    """Return the model in words."""
     below, least = far(spec)
     gap, inputs, output = GAP.get(spec.dtype, 64.0), spec.inputs, spec.output
     cap = f"tanh off by at most {power(TANH_ERROR)} of itself; "

@@ -50,12 +50,7 @@ class Encoding:
 
 
 def encode(spec: Spec, reserved: int = 0) -> Encoding:
-    """Return digits for all keys.
-
-    Example:
-        >>> encode(Spec(keys=100, head_dim=32)).radix
-        16
-    """
+    """Return digits for all keys."""
     sizes = _sizes(spec, reserved)
     if sizes is None:
         raise _no_room(spec, reserved)
@@ -124,13 +119,7 @@ def exponent_of_values(spec: Spec) -> int:
 
 
 def codes(spec: Spec) -> Array:
-    """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike.
-
-    Example:
-        >>> values = codes(Spec(keys=100))
-        >>> len(np.unique(values.reshape(-1, 64), axis=0)), int(values.max())
-        (200, 2)
-    """
+    """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike."""
     sequences, count = _sequences(spec), _digit_pairs(spec) * spec.keys
     base = exponent_of_values(spec) + 1
     random = np.random.default_rng((spec.seed, 1))
@@ -145,12 +134,7 @@ def codes(spec: Spec) -> Array:
 
 
 def factors(product: float, largest: float) -> tuple[float, float]:
-    """Return powers of two (of a query, of a key) whose product is `product` or more.
-
-    Example:
-        >>> factors(512.0, 1.0)
-        (32.0, 16.0)
-    """
+    """Return powers of two (of a query, of a key) whose product is `product` or more."""
     of_key = 2.0 ** math.floor(math.log2(math.sqrt(product * largest)))
     return 2.0 ** math.ceil(math.log2(product / of_key)), of_key
 

@@ -84,28 +84,14 @@ class Mask(ABC):
 
     @abstractmethod
     def visible(self, grid: Grid) -> Booleans:
-        """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k).
-
-        Args:
-            grid: the positions
-        """
+        """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k)."""
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return how many keys each sequence has in memory, (B,).
-
-        Args:
-            batch: B
-            keys: T_k
-        """
+        """Return how many keys each sequence has in memory, (B,)."""
         return np.full(batch, keys, dtype=np.int64)
 
     def query_lengths(self, batch: int, queries: int) -> Integers:
-        """Return how many queries each sequence has, (B,).
-
-        Args:
-            batch: B
-            queries: T_q
-        """
+        """Return how many queries each sequence has, (B,)."""
         return np.full(batch, queries, dtype=np.int64)
 
 
@@ -310,11 +296,7 @@ class Given(Mask):
     allowed: Booleans
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return it.
-
-        Raises:
-            ParameterError: if it does not broadcast, or is not of booleans
-        """
+        """Return it."""
         allowed = np.asarray(self.allowed)
         if allowed.dtype != np.bool_:
             raise ParameterError(

@@ -112,13 +112,7 @@ class Adapter(ABC):
 
 
 def needs(problem: Inputs) -> frozenset[str]:
-    """Return what a problem needs of a library beyond q, k, v and a format.
-
-    Example:
-        >>> from constructive.kernels import Problem, Spec
-        >>> sorted(needs(Problem.build(Spec(heads=(4, 2), scale=0.5))))
-        ['grouped heads', 'scale']
-    """
+    """Return what a problem needs of a library beyond q, k, v and a format."""
     spec = problem.spec
     found = {
         SOFT_CAP: spec.soft_cap is not None,
