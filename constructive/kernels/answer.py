@@ -411,18 +411,6 @@ _WITH_LOGITS = ("float64", "float16")
 _BELOW = 64.0  # How far a sink without weight is below the winner, and both errors of its logit
 
 
-@dataclass(frozen=True)
-class Hypotheses:
-    """What was checked."""
-
-    rows: int  # rows whose answer follows from the theorems
-    one_winner: int  # rows with one winner at 0 (Theorem A1)
-    ties: int  # rows with several winners (A2, A4)
-    levelled: int  # rows whose winner is not at 0 (A3)
-    shared: int  # rows in which a second key keeps a part of the weight: an interval
-    empty: int  # rows without a visible key: a convention, not a theorem
-
-
 def soft_cap_reason(spec: Spec) -> str | None:
     """Return why a soft cap is too small for exact answers, or None.
 
@@ -452,8 +440,8 @@ def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
 def require_hypotheses(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
     sinks: Array | None, answer: Answer, *, is_encoded: bool = False,
-) -> Hypotheses:  # fmt: skip
-    """Check that the answer follows from the theorems, however the numbers were made."""
+) -> int:  # fmt: skip
+    """Return how many rows follow from the theorems, however the numbers were made, or raise."""
     _require_numbers(spec, draft, v, is_encoded=is_encoded)
     _require("q k overflows", overflows(spec, draft, visible))
     raw, size = products(spec, draft)
@@ -494,14 +482,7 @@ def require_hypotheses(
     width = np.where(total > 1.0, exponent + of_sums, own)
     _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
     _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
-    return Hypotheses(
-        rows=int(rows.sum()),
-        one_winner=int((rows & (total == 1.0) & ~raised).sum()),
-        ties=int((rows & (winners.sum(-1) > 1)).sum()),
-        levelled=int((rows & raised).sum()),
-        shared=int((rows & near.any(-1)).sum()),
-        empty=int(answer.empty.sum()),
-    )
+    return int(rows.sum())
 
 
 def _known(spec: Spec, draft: Draft, sinks: Array | None) -> Booleans:

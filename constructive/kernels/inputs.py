@@ -133,7 +133,8 @@ def _tensors(
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Return q, k and v as a kernel gets them."""
     require_known("layout", layout, LAYOUTS)
-    place = place_named(placed)
+    require_known("placed", placed, PLACES)
+    place = PLACES[placed]
     chosen = format_of(dtype)
     if not all(holds(chosen, array) for array in arrays):
         raise ParameterError(
@@ -255,22 +256,8 @@ class Place:
         return found.reshape(array.shape)
 
 
-def place_named(name: str) -> Place:
-    """Return a place."""
-    require_known("placed", name, PLACES)
-    return PLACES[name]
-
-
-def _alone(array: Any) -> Any:  # noqa: ANN401
-    return array
-
-
 def _surrounded(array: Array) -> Array:
     return np.pad(array, _MARGIN, constant_values=np.nan)
-
-
-def _inner(whole: Any) -> Any:  # noqa: ANN401
-    return whole[tuple(slice(_MARGIN, -_MARGIN) for _ in whole.shape)]
 
 
 def _interleaved(array: Array) -> Array:
@@ -288,14 +275,6 @@ def _spread(array: Array) -> Array:
     return both.reshape(*array.shape[:-2], -1, array.shape[-1])
 
 
-def _every_other(whole: Any) -> Any:  # noqa: ANN401
-    return whole[..., ::2, :]
-
-
-def _swapped(array: Array) -> Array:
-    return np.ascontiguousarray(_turned(array))
-
-
 def _turned(whole: Any) -> Any:  # noqa: ANN401
     return whole.swapaxes(1, 2) if whole.ndim > 3 else whole
 
@@ -303,9 +282,11 @@ def _turned(whole: Any) -> Any:  # noqa: ANN401
 # A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
 # other row; axes of heads and tokens swapped. A new place is two functions and a line here.
 PLACES: dict[str, Place] = {
-    "contiguous": Place(np.ascontiguousarray, _alone),
-    "surrounded": Place(_surrounded, _inner),
+    "contiguous": Place(np.ascontiguousarray, lambda whole: whole),
+    "surrounded": Place(
+        _surrounded, lambda whole: whole[tuple(slice(_MARGIN, -_MARGIN) for _ in whole.shape)]
+    ),
     "interleaved": Place(_interleaved, _middle),
-    "spread": Place(_spread, _every_other),
-    "swapped": Place(_swapped, _turned),
+    "spread": Place(_spread, lambda whole: whole[..., ::2, :]),
+    "swapped": Place(lambda array: np.ascontiguousarray(_turned(array)), _turned),
 }

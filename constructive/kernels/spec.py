@@ -41,16 +41,7 @@ _OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 def format_of(name: str) -> Format:
     """Return a format by its name."""
-    if not isinstance(name, str):
-        raise ParameterError(
-            f"dtype={name!r} is a {type(name).__name__}, not a name",
-            witness=type(name).__name__,
-            suggestion='dtype="bfloat16", as text; ' + ", ".join(DTYPES),
-        )
-    if name not in DTYPES:
-        raise ParameterError(
-            f"dtype={name!r} is not a format of kernels", witness=name, suggestion=", ".join(DTYPES)
-        )
+    require_known("dtype", name, DTYPES)
     return DTYPES[name]
 
 
