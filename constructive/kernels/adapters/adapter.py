@@ -48,7 +48,7 @@ class Adapter(ABC):
         """Return the keyword arguments of `attend`: mask, scale, soft cap and so on."""
 
     @abstractmethod
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         """Return what the library computes."""
 
     def refuses(self, problem: Inputs) -> str | None:
