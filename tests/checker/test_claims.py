@@ -729,9 +729,9 @@ def test_files_and_printing(proved, tmp_path):
 )
 def test_an_option_that_no_claim_takes_is_refused(proved, option, value, idle, taker):
     data, memorizer, *_ = proved
-    with pytest.raises(ParameterError, match=f"{idle} takes {option}=") as caught:
+    with pytest.raises(ParameterError, match=f"{idle}.* not take {option}=") as caught:
         certify(memorizer, data, claims=[idle], **{option: value})
-    assert caught.value.witness == str({option: value})
+    assert caught.value.witness in (value, repr(value))
     assert taker in caught.value.suggestion
     certificate = certify(memorizer, data, claims=[idle, taker], **{option: value})
     assert {claim.name for claim in certificate.claims} == {idle, taker}
