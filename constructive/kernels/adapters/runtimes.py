@@ -1,6 +1,6 @@
 """Attention of ONNX and onnxruntime, OpenVINO, MLX, Paddle, JAX, Flax and Keras."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,10 +69,10 @@ class Reference(Adapter):
     """The reference evaluator of the onnx package on Attention, opset 23."""
 
     name = "onnx"
-    packages = {"onnx": "onnx"}
+    packages: ClassVar[Packages] = {"onnx": "onnx"}
     library = "numpy"
     layout = "BHTd"
-    models = EAGER
+    models: ClassVar[Models] = EAGER
     fully_masked = "zeros"
     can = ALL - {SINK}
 
@@ -377,7 +377,7 @@ class Jax(Adapter):
     packages = {"jax": "jax"}
     library = "jax"
     layout = "BTHd"
-    models = {name: model for name, model in FLASH.items() if name != "float64"}
+    models: ClassVar[Models] = {name: model for name, model in FLASH.items() if name != "float64"}
     fully_masked = "mean"
     can = frozenset({MASK, BIAS, SCALE, GROUPS})
     devices = ("cpu", "cuda")

@@ -32,7 +32,7 @@ class TorchSdpa(Adapter):
     models = FLASH
     fully_masked = "zeros"
     can = ALL - {SOFT_CAP, SINK}
-    devices = ("cpu", "cuda")
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         if self.is_alone(problem, Causal("top-left")):
@@ -157,7 +157,7 @@ class Multihead(Adapter):
     library = "torch"
     layout = "BTHd"
     models = FLASH
-    fully_masked = "zeros"
+    fully_masked: ClassVar[FullyMasked] = "zeros"
     can = frozenset({MASK, BIAS})
     devices = ("cpu", "cuda")
     weights = False
@@ -211,7 +211,7 @@ class Flex(Adapter):
     models = FLASH
     fully_masked = "zeros"
     can = ALL - {SINK}
-    devices = ("cpu", "cuda")
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
     def options(self, problem: Inputs) -> dict[str, Any]:
         from torch.nn.attention.flex_attention import create_block_mask
@@ -279,12 +279,12 @@ class Transformers(Adapter):
     packages = {"transformers": "transformers", "torch": "torch"}
     library = "torch"
     layout = "BHTd"
-    models = {
+    models: ClassVar[Models] = {
         "float32": "flash float32",
         "float16": "logits float16",
         "bfloat16": "logits bfloat16",
     }
-    fully_masked = "mean"
+    fully_masked: ClassVar[FullyMasked] = "mean"
     can = ALL
     devices = ("cpu", "cuda")
 
