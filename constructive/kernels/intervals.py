@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
+from constructive.kernels.answer import BASES, UNIT
 from constructive.kernels.enclosure import Inputs, enclose, enclose_lse, exactly, read
-from constructive.kernels.lse import BASES, UNIT
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError

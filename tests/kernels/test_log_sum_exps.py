@@ -22,8 +22,8 @@ from constructive.kernels import (
     merges,
     problems,
 )
+from constructive.kernels.answer import LN2
 from constructive.kernels.cases import Draft
-from constructive.kernels.lse import LN2
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths
 from constructive.support.errors import DataError, ParameterError
 
