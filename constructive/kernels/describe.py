@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from constructive.exact.float_model import FORMATS, nearest
+from constructive.kernels.answer import BASES, LN2, Lse
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
 from constructive.kernels.formula import LARGEST, Rows
-from constructive.kernels.lse import BASES, LN2, Lse
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -132,11 +132,11 @@ class Description:
         level = self._levels(rows).max()
         if level > LARGEST:
             yield f"the largest logit is {level:.4g}: exp overflows unless it is subtracted"
-        elif (most := self.facts.problem.v.max()) > _FLOAT16:
-            yield f"values are up to {most:.4g}, more than float16 holds"
-        elif level <= 0.0:
-            yield "no visible key has a logit above 0, so nothing overflows"
-            yield "they come from memory that must not be read (padding, unused pages) or 0 / 0"
+            return
+        yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
+        yield "or they come from memory that must not be read (padding, unused pages), or 0 / 0"
+        if (most := self.facts.problem.v.max()) > _FLOAT16:
+            yield f"or values are kept in float16: they are up to {most:.4g}"
 
     def _partly_odd(self, rows: Integers) -> Iterator[str]:
         there = np.flatnonzero(~np.isfinite(self.facts.rows[rows]).all(0))
@@ -424,22 +424,15 @@ class LseReport:
 
     @property
     def like(self) -> str:
-        """What leads to these factors, or ""."""
+        """Which base leads to these factors, or ""."""
         if self.parts is None or self.parts[2]:
             return ""
         other = {"e": "2", "2": "e"}[self.wanted.base]
-        c, s = (1.0 / LN2 if other == "2" else LN2), self.problem.spec.factor
+        c = 1.0 / LN2 if other == "2" else LN2
         names = {
             (c, c): f"it is in base {other}", (1.0 / c, 1.0 / c): "its base is changed twice",
             (1.0, c): f"the logarithm is in base {other}, the maximum is not",
             (c, 1.0): f"the maximum is in base {other}, the logarithm is not",
-            (0.0, 1.0): "the maximum is left out", (1.0, 0.0): "it is the maximum alone",
-            (0.0, c): f"the maximum is left out, and the logarithm in base {other}",
-            (1.0 / s, 1.0): "the maximum is not scaled", (s, 1.0): "the maximum is scaled twice",
-            (c / s, c): f"the maximum is not scaled, and both are in base {other}",
-            (1.0 / s, 1.0 / s): "it is divided by the scale", (s, s): "it is scaled",
-            (-1.0, 1.0): "the maximum is subtracted", (-1.0, -1.0): "its sign is changed",
-            (1.0, 2.0): "the logarithm is added twice", (1.0, -1.0): "the logarithm is subtracted",
         }  # fmt: skip
         for factors, name in names.items():
             if np.allclose(self.parts[:2], factors, rtol=2.0**-9, atol=2.0**-9):

@@ -22,8 +22,8 @@ from constructive.kernels import (
     merges,
     problems,
 )
+from constructive.kernels.answer import LN2
 from constructive.kernels.cases import Draft
-from constructive.kernels.lse import LN2
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths
 from constructive.support.errors import DataError, ParameterError
 
@@ -208,10 +208,10 @@ BUGS = {
     "ln 2 twice": (finite(lambda _, lse: lse * LN2), "base is changed twice"),
     "log2 of the sum": (parts(lambda _: 1, 1 / LN2), "the logarithm is in base 2, the max"),
     "log2 of the maximum": (parts(lambda _: 1 / LN2, 1), "the maximum is in base 2, the log"),
-    "no maximum": (parts(lambda _: 0, 1), "the maximum is left out"),
-    "the maximum alone": (parts(lambda _: 1, 0), "it is the maximum alone"),
-    "not scaled": (parts(lambda s: 1 / s, 1), "the maximum is not scaled"),
-    "scaled twice": (parts(lambda s: s, 1), "the maximum is scaled twice"),
+    "no maximum": (parts(lambda _: 0, 1), "are log n "),
+    "the maximum alone": (parts(lambda _: 1, 0), "are L "),
+    "not scaled": (parts(lambda s: 1 / s, 1), r"are \S+ L \+ log n "),
+    "scaled twice": (parts(lambda s: s, 1), r"are 0.\d+ L \+ log n "),
     "bfloat16": (rounded("bfloat16"), "but for a rounding to bfloat16"),
     "float16": (rounded("float16"), "but for a rounding to float16"),
     "layout": (reshaped, r"those of \(B, T_q, H\)"),
@@ -439,6 +439,21 @@ def test_intervals_of_the_lse_are_where_the_exact_one_is():
     assert (low < exact).all()
     assert (exact < high).all()
     assert ((high - low) < 2e-3 * (1.0 + np.abs(exact))).all()
+
+
+def test_the_lse_of_a_row_without_keys_is_the_convention_that_is_said():
+    problem = random_problem("float32", 0, "rows without keys")
+    arguments = problem.q, problem.k, problem.v, problem.visible
+    inside = bounds(*arguments, model="flash float32")
+    _, lse = kernel(problem)
+    assert (lse[inside.empty] == -np.inf).all()
+    for wrong in (0.0, 5.0, np.inf, np.nan):
+        other = np.where(inside.empty, wrong, lse)
+        assert (inside.outside_lse(other) == inside.empty).all()
+        inside.check(lse=other, fully_masked_lse=wrong)
+        with pytest.raises(AssertionError, match="sees no key"):
+            inside.check(lse=other)
+        bounds(*arguments, model="flash float32", fully_masked=None).check(lse=other)
 
 
 def test_intervals_refuse_what_is_no_lse():
