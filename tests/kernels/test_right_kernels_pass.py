@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernels_of_tests import flash, logits_of, plain, split, values_of
 
-from constructive import kernels
 from constructive.exact.float_model import TF32, nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
 from constructive.kernels.batteries import SUITE
@@ -525,16 +523,3 @@ def test_cases_that_do_not_apply_say_so():
     with pytest.raises(ParameterError, match="value_dim"):
         Problem.build(Spec(keys=100, value_dim=2))
     assert all(case.purpose for case in CASES.values())
-
-
-def test_the_page_of_real_bugs_names_what_there_is():
-    page = Path(__file__).parents[2] / "docs" / "kernels-found.md"
-    rows = [line.split("|") for line in page.read_text().splitlines() if re.match(r"\| \d+ ", line)]
-    assert [int(row[1]) for row in rows] == list(range(1, 43))
-    shown = [" ".join(row[4].split()) for row in rows]
-    quoted = [name for words in shown for name in re.findall(r"`([^`]+)`", words)]
-    named = {re.split(r"[=(]", name)[0] for name in quoted}
-    arguments = {"Given", "lse", "base", "window", "takes", "head_dim", "sink", "keep", "dbias"}
-    assert named - arguments - {"d_lse"} <= CASES.keys() | set(dir(kernels)), named
-    assert {"low", "merges", "Quantized"} <= named
-    assert all("`" in words or words.startswith(("nothing", "unclear")) for words in shown)
