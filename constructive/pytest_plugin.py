@@ -46,7 +46,7 @@ class Results:
     @property
     def lines(self) -> list[str]:
         """What failed outputs of each test have in common, and the model, once."""
-        from constructive.kernels.checking import diagnose  # noqa: PLC0415
+        from constructive.kernels.comparing import diagnose  # noqa: PLC0415
 
         found, model = [], dict[str, None]()
         for test, node in self.again.items():

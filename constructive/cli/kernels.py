@@ -69,10 +69,10 @@ def run(
 ) -> None:
     """Run a library on problems whose answers are known, and compare its outputs with them.
 
-    The table counts problems (`cases`), outputs that are right in every row (`exact`), wrong ones
-    that one mistake explains (`diagnosed`) and others (`wrong`), what the library does not compute
-    (`refused`) and exceptions (`errors`). `coverage` is the share of hidden keys whose leak would
-    have changed an answer. Below it are what failing problems have in common, and what was refused.
+    The table counts problems (`cases`), outputs that are right in every row (`exact`) and others
+    (`wrong`), what the library does not compute (`refused`) and exceptions (`errors`). `coverage`
+    is the share of hidden keys whose leak would have changed an answer. Below it are what failing
+    problems have in common, and what was refused.
 
     Exit status 0 if all that ran is exact and no more was refused than ran, else 1: nothing is
     known of what was refused. Choose by --shape what a kernel of few features takes.
@@ -112,7 +112,7 @@ def run(
     chosen.require()
     require_device(chosen.library, device)
     table = new_table(
-        "dtype", "cases", "exact", "diagnosed", "wrong", "refused", "errors", "coverage",
+        "dtype", "cases", "exact", "wrong", "refused", "errors", "coverage",
         left=("dtype",),
     )  # fmt: skip
     runs: list[Run] = []
@@ -129,7 +129,7 @@ def run(
             passed = passed and counted.passed
             table.add_row(
                 name, *(f"{value}" for value in (
-                    counted.cases, counted.exact, counted.diagnosed, counted.wrong,
+                    counted.cases, counted.exact, counted.wrong,
                     counted.refused, counted.errors,
                 )), f"{counted.coverage:.1%}",
             )  # fmt: skip

@@ -16,7 +16,8 @@ from constructive.kernels.adapters import ADAPTERS
 from constructive.kernels.backward import Backward
 from constructive.kernels.batteries import battery, problems, union
 from constructive.kernels.cases import CASES
-from constructive.kernels.checking import KernelError, Report, check, diagnose, examine
+from constructive.kernels.checking import KernelError, Report, check, examine
+from constructive.kernels.comparing import diagnose
 from constructive.kernels.encodings import (
     Gathered,
     Latent,

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
-from constructive.kernels.comparing import comparison
 from constructive.kernels.describe import Description, LseReport
 from constructive.kernels.encodings import Paged, Pool, Quantized
 from constructive.kernels.facts import CLOSE, Facts
@@ -104,8 +103,6 @@ _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes r
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
 _PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
 _SHOWN, MOST_KINDS = 2, 8  # names that are shown; if more kinds lead to an output, none is said
-_MANY = 16  # wrong rows that are described better than a few
-_ASKED = 6  # reports whose names are tried on all others
 _NUMBER = re.compile(r"-?\d[\d.e+]*")
 _SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
 
@@ -246,12 +243,12 @@ class Report:
         least = _PART if self.is_odd and not is_right else 1.0
         found, known = set[str](), set[str]()
         for name, change in self._mistakes(sample).items():
-            stem = _stem(name)
-            if stem in stems and stem not in found:
-                known.add(stem)
+            bare = stem(name)
+            if bare in stems and bare not in found:
+                known.add(bare)
                 wrong, right = sample.shares(change)
                 if wrong >= least and (right == 1.0 or not is_whole):
-                    found.add(stem)
+                    found.add(bare)
         return found | (stems - known if is_right else set())
 
     @cached_property
@@ -370,56 +367,6 @@ def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
     return np.asarray(same | (odd.all(-1) & (out == 0.0).all(-1)))
 
 
-def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
-    """Return which problems of a kernel fail, then the mistakes that lead to every output.
-
-    Right outputs have to follow from a mistake, too. If there is no such mistake: where and how a
-    wrong output is wrong, as in a report.
-
-    Args:
-        reports: of one kernel on several problems
-
-    Example:
-        >>> diagnose([])
-        ()
-    """
-    given = list(reports)
-    compared = comparison(given)
-    failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
-    spread = failed[:: -(-len(failed) // _ASKED) or 1]
-    for is_whole in (True, False):  # mistakes of every row, or of some rows alone
-        tried: set[str] = set()
-        for report in spread:
-            stems = {_stem(each.sentence): each.sentence for each in report.leading
-                     if is_whole == (each.is_whole and not each.where)}  # fmt: skip
-            agreed = set(stems) - tried
-            for other in given:
-                agreed = other.agrees(agreed, is_whole=is_whole) if agreed else agreed
-            names = of_kinds(sentence for stem, sentence in stems.items() if stem in agreed)
-            if 0 < len(names) <= MOST_KINDS:
-                every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
-                rows = "every row" if is_whole else "every wrong row"
-                part = "" if is_whole else "in some rows alone: "
-                like = (f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
-                return *compared, *like
-            tried |= set(stems)
-    if not failed:
-        of_lse = [each.lse.lines for each in given if each.lse is not None and not each.lse.passed]
-        return (*compared, *max(of_lse, key=_likeness)[1:-1]) if of_lse else ()
-    plainest = min(failed, key=_obscurity)
-    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how)
-
-
-def _likeness(lines: list[str]) -> bool:
-    return any(line.startswith("LIKE") for line in lines)
-
-
-def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
-    """Return what is small where facts say much: of many rows that conditions tell."""
-    is_rare = bool(report.wrong.sum() < _MANY)
-    return report.is_odd, report.description.is_obscure, is_rare, -report.description.place.share
-
-
 def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
     """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
 
@@ -432,7 +379,7 @@ def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(kinds.values())
 
 
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
     """Return a sentence without sizes of blocks and splits: other shapes may have others."""
     return _SIZE.sub("", name)
 
@@ -451,10 +398,6 @@ def repeated(problem: Problem) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
     made = f"Problem.build(Spec({given}), {problem.case!r})"
     return " ".join((problem.encoded or "{}").format(made).split())
-
-
-if TYPE_CHECKING:
-    from constructive.kernels.formula import Memory
 
 
 class Finding(Protocol):

@@ -1,38 +1,73 @@
-"""Which problems of a kernel fail, which pass, and what those that fail have in common."""
+"""Which problems of a kernel fail, and which mistakes lead to all of its outputs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
+from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
 from constructive.kernels.encodings import Pool, Quantized
 from constructive.kernels.formula import Memory
-from constructive.kernels.problem import Problem
 from constructive.support.arrays import Booleans
 
 _MODULI = (2, 8, 16, 64, 128)
 _LISTED = 4  # values of a factor that are shown of each kind
 _PRICE = 0.02  # of the share of problems that a condition has to tell more, for each that is said
 _CONDITIONS = 2
+_MANY = 16  # wrong rows that are described better than a few
+_ASKED = 6  # reports whose names are tried on all others
 
 
-class Judged(Protocol):
-    """A report on an output, or on gradients."""
+def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
+    """Return which problems of a kernel fail, then the mistakes that lead to every output.
 
-    @property
-    def problem(self) -> Problem:
-        """What was computed."""
+    Right outputs have to follow from a mistake, too. If there is no such mistake: where and how a
+    wrong output is wrong, as in a report.
 
-    @property
-    def passed(self) -> bool:
-        """Whether it is right."""
+    Args:
+        reports: of one kernel on several problems
 
-    @property
-    def memory(self) -> Memory | None:
-        """How the kernel got its tensors."""
+    Example:
+        >>> diagnose([])
+        ()
+    """
+    given = list(reports)
+    compared = comparison(given)
+    failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
+    spread = failed[:: -(-len(failed) // _ASKED) or 1]
+    for is_whole in (True, False):  # mistakes of every row, or of some rows alone
+        tried: set[str] = set()
+        for report in spread:
+            stems = {stem(each.sentence): each.sentence for each in report.leading
+                     if is_whole == (each.is_whole and not each.where)}  # fmt: skip
+            agreed = set(stems) - tried
+            for other in given:
+                agreed = other.agrees(agreed, is_whole=is_whole) if agreed else agreed
+            names = of_kinds(sentence for bare, sentence in stems.items() if bare in agreed)
+            if 0 < len(names) <= MOST_KINDS:
+                every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
+                rows = "every row" if is_whole else "every wrong row"
+                part = "" if is_whole else "in some rows alone: "
+                like = (f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
+                return *compared, *like
+            tried |= set(stems)
+    if not failed:
+        of_lse = [each.lse.lines for each in given if each.lse is not None and not each.lse.passed]
+        return (*compared, *max(of_lse, key=_likeness)[1:-1]) if of_lse else ()
+    plainest = min(failed, key=_obscurity)
+    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how)
 
 
-def comparison(reports: Iterable[Judged]) -> tuple[str, ...]:
+def _likeness(lines: list[str]) -> bool:
+    return any(line.startswith("LIKE") for line in lines)
+
+
+def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
+    """Return what is small where facts say much: of many rows that conditions tell."""
+    is_rare = bool(report.wrong.sum() < _MANY)
+    return report.is_odd, report.description.is_obscure, is_rare, -report.description.place.share
+
+
+def comparison(reports: Iterable[Report]) -> tuple[str, ...]:
     """Return lines on which problems fail: what they have in common, then counts by case and so on.
 
     Nothing is said of a single problem, or if all pass.
@@ -52,7 +87,7 @@ def comparison(reports: Iterable[Judged]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _words(given: Sequence[Judged]) -> dict[str, list[str]]:
+def _words(given: Sequence[Report]) -> dict[str, list[str]]:
     """Return what problems have in words, by what it is."""
     specs = [report.problem.spec for report in given]
     options = [
@@ -80,7 +115,7 @@ def _filled(memory: Memory | None) -> str:
     return memory or "not said"
 
 
-def _numbers(given: Sequence[Judged]) -> dict[str, list[int]]:
+def _numbers(given: Sequence[Report]) -> dict[str, list[int]]:
     """Return numbers of problems by name, the plainest first."""
     specs = [report.problem.spec for report in given]
     found = {
@@ -101,7 +136,7 @@ def _numbers(given: Sequence[Judged]) -> dict[str, list[int]]:
     return found
 
 
-def _common(factors: dict[str, list[str]], given: Sequence[Judged], wrong: Booleans) -> str:
+def _common(factors: dict[str, list[str]], given: Sequence[Report], wrong: Booleans) -> str:
     """Return the least conditions that all wrong outputs meet, and few right ones."""
     inside, said = np.ones_like(wrong), list[str]()
     conditions = [*_conditions(factors, _numbers(given), wrong)]

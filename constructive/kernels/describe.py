@@ -424,22 +424,15 @@ class LseReport:
 
     @property
     def like(self) -> str:
-        """What leads to these factors, or ""."""
+        """Which base leads to these factors, or ""."""
         if self.parts is None or self.parts[2]:
             return ""
         other = {"e": "2", "2": "e"}[self.wanted.base]
-        c, s = (1.0 / LN2 if other == "2" else LN2), self.problem.spec.factor
+        c = 1.0 / LN2 if other == "2" else LN2
         names = {
             (c, c): f"it is in base {other}", (1.0 / c, 1.0 / c): "its base is changed twice",
             (1.0, c): f"the logarithm is in base {other}, the maximum is not",
             (c, 1.0): f"the maximum is in base {other}, the logarithm is not",
-            (0.0, 1.0): "the maximum is left out", (1.0, 0.0): "it is the maximum alone",
-            (0.0, c): f"the maximum is left out, and the logarithm in base {other}",
-            (1.0 / s, 1.0): "the maximum is not scaled", (s, 1.0): "the maximum is scaled twice",
-            (c / s, c): f"the maximum is not scaled, and both are in base {other}",
-            (1.0 / s, 1.0 / s): "it is divided by the scale", (s, s): "it is scaled",
-            (-1.0, 1.0): "the maximum is subtracted", (-1.0, -1.0): "its sign is changed",
-            (1.0, 2.0): "the logarithm is added twice", (1.0, -1.0): "the logarithm is subtracted",
         }  # fmt: skip
         for factors, name in names.items():
             if np.allclose(self.parts[:2], factors, rtol=2.0**-9, atol=2.0**-9):

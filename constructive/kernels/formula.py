@@ -248,18 +248,19 @@ def softmax(
     return np.where(weights < _SMALLEST, 0.0, weights), np.where(total < _SMALLEST, 0.0, total)
 
 
-def fading(rows: Rows, logits: Array, less: Callable[..., Any], n: int) -> tuple[Array, Array]:
-    """Return weights where what is subtracted of a logit depends on its block of n keys.
+def fading(rows: Rows, logits: Array, *, is_sum: bool, n: int) -> tuple[Array, Array]:
+    """Return weights and sums where one of both is not rescaled between blocks of n keys.
 
-    `less` gets the largest logits of the block, of all blocks so far, and of all, and returns what
-    is subtracted in sums of values, and in sums of weights.
+    What is subtracted of a logit there is the largest one of all blocks so far.
     """
     top, block = largest(rows, logits), np.arange(logits.shape[1]) // n
     own = np.maximum.reduceat(logits, np.arange(0, logits.shape[1], n), axis=1)
-    tops = (own, np.maximum.accumulate(own, axis=1))
-    both = [np.where(np.isfinite(x), x, 0.0)[:, block] for x in tops]
+    so_far = np.maximum.accumulate(own, axis=1)
+    late = np.where(np.isfinite(so_far), so_far, 0.0)[:, block]
     seen = np.isfinite(logits)
-    weights, sums = (exp(logits - np.where(seen, x, 0.0)) for x in less(*both, top))
+    weights, sums = (
+        exp(logits - np.where(seen, x, 0.0)) for x in ((top, late) if is_sum else (late, top))
+    )
     total = sums.sum(-1, keepdims=True)
     return weights, total if rows.sinks is None else total + exp(rows.sinks - top)
 

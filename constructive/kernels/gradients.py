@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels.formula import Change, Part, Rows, largest, masked, softmax, summed
 from constructive.kernels.names import mistakes, places_of_rows
 from constructive.kernels.problem import Problem
@@ -138,7 +137,6 @@ class Step:
     d_lse: Part = None  # gradients of log-sum-exps, (R, 1)
     slope: Part = None  # of the soft cap, (R, T_k)
     scores: Part = None  # of P, dP + dlse, D and the slope: dS
-    weights: Part = None  # of P: what is used as P
     of_query: float = 1.0  # what dq is multiplied by
     of_key: float = 1.0  # what dk is multiplied by
     of_scores: bool = True  # whether dropout is applied to dP
@@ -154,7 +152,6 @@ class Step:
             lse = largest(rows, logits, sinks) + np.log(softmax(rows, logits, sinks=sinks)[1])
         p = np.exp(logits - np.where(np.isneginf(lse), np.inf, lse))
         p = np.where(p > _LARGEST, np.inf, np.nan_to_num(p, posinf=np.inf))
-        p = self.weights(p) if self.weights else p
         z = 1.0 if isinstance(matrices.z, float) else rows.of(matrices.z)
         if change.v or change.values or not self.of_scores:
             v = change.v(rows) if change.v else rows.problem.v
@@ -180,33 +177,25 @@ Named = Iterator[tuple[str, Step]]
 def steps(matrices: Matrices) -> Named:
     """Mistakes that forward passes do not have: D, lse and its gradient, dS, factors, dropout."""
     s, cap = matrices.problem.spec.factor, matrices.problem.spec.soft_cap
-    d, rest, lse, d_lse = matrices.alone, matrices.rest, matrices.lse, matrices.d_lse
-    top = matrices.whole(largest(matrices.rows, matrices.rows.logits))
+    d, lse, d_lse = matrices.alone, matrices.lse, matrices.d_lse
     tanh = np.tanh(matrices.raw * s / (cap or np.inf))
     # what it is called, what it is, and what is taken for it
     numbers: dict[str, tuple[str, Array, dict[str, Array]]] = {
         "alone": ("D, the sum of dO O,", d, {
             "is not subtracted from dP": 0.0 * d,
             "is added to dP, not subtracted": -d,
-            "is the sum of dO, not of dO O": matrices.d_out.sum(-1, keepdims=True),
             "is the average over all queries": d.mean(2, keepdims=True) + 0.0 * d,
-            "is not divided by the sum of weights": d * matrices.total,
-            "is the average of dP": rest.mean(-1, keepdims=True),
-            "is multiplied by the scale": d * s,
         }),
         "lse": ("the log-sum-exp", lse, {
             "has base two and is read as one of base e": lse / np.log(2.0),
-            "is the largest logit alone": np.where(np.isfinite(lse), top, lse),
         }),
         "d_lse": ("the gradient of the log-sum-exp", d_lse, {
             "is ignored": 0.0 * d_lse,
             "has the opposite sign": -d_lse,
-            "is multiplied by the scale": d_lse * s,
         }),
         "slope": ("the slope of the soft cap", 1.0 - tanh**2, {
             "is left out": 1.0 + 0.0 * tanh,
             "is 1 - |tanh|, not 1 - tanh^2": 1.0 - np.abs(tanh),
-            "is taken at the capped logit": 1.0 - np.tanh(tanh) ** 2,
         }),
     }  # fmt: skip
     is_there = {"d_lse": d_lse.any(), "slope": cap is not None}
@@ -219,7 +208,6 @@ def steps(matrices: Matrices) -> Named:
         for words, place in places.items() if part != "slope" else ():
             yield f"{name} is that {words}", _step(part, partial(_of, array=right, place=place))
     of_scores: dict[str, Callable[..., Array]] = {
-        "are not multiplied by the weights": lambda _, rest, d, slope: (rest - d) * slope,
         "are P (1 - P) dP: the diagonal of the softmax alone": lambda p, rest, _, slope: (
             p * (1.0 - p) * rest * slope
         ),
@@ -239,8 +227,6 @@ def steps(matrices: Matrices) -> Named:
     if not isinstance(matrices.z, float):
         yield "dropout is not applied to dP", Step(of_scores=False)
         yield "dropout is not applied to the weights of dv", Step(of_values=False)
-    for form in ("bfloat16", "float8_e4m3fn"):
-        yield f"weights are rounded to {form}", Step(weights=partial(nearest, form=FORMATS[form]))
 
 
 def _step(part: str, of: Part) -> Step:
@@ -259,12 +245,8 @@ def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
     if dk.shape == dv.shape:
         yield "dk and dv are exchanged", (dq, dv, dk)
     ways: dict[str, Callable[[Array], Array]] = {
-        "is zero": lambda x: 0.0 * x,
-        "has the opposite sign": lambda x: -x,
         "is that of the next token": lambda x: np.roll(x, -1, 2),
         "is that of the token before": lambda x: np.roll(x, 1, 2),
-        "is that of the next head": lambda x: np.roll(x, -1, 1),
-        "is that of sequence 0": lambda x: x[:1] + 0.0 * x,
         "has heads in reverse order": lambda x: x[:, ::-1],
         "is laid out as (B, T, H, d), and read as (B, H, T, d)": lambda x: x.swapaxes(1, 2).reshape(
             x.shape
@@ -275,21 +257,13 @@ def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
             yield f"{name} {words}", (*right[:index], way(right[index]), *right[index + 1 :])  # type: ignore[misc]
     q, d_out, shape = matrices.problem.q, matrices.d_out, (spec.batch, spec.heads[1], spec.group)
     scores, p = matrices.scores * spec.factor, matrices.weights * matrices.z
-    if spec.queries == spec.keys:
-        other = matrices.summed(p @ d_out)
-        yield "dv is made of weights that are not transposed", (dq, dk, other)
-        other = matrices.summed(scores @ q)
-        yield "dk is made of gradients of scores that are not transposed", (dq, other, dv)
     if spec.group == 1:
         return
     heads = [x.swapaxes(-1, -2) @ y for x, y in ((scores, q), (p, d_out))]
     groups = [x.reshape(*shape, *x.shape[2:]) for x in heads]
-    turned = [x.reshape(shape[0], shape[2], shape[1], *x.shape[2:]).sum(1) for x in heads]
     for words, (of_keys, of_values) in {
         "those of the first query head of each group alone": [x[:, :, 0] for x in groups],
-        "those of the last query head of each group alone": [x[:, :, -1] for x in groups],
         "averaged over query heads of a group, not summed": [x.mean(2) for x in groups],
-        "those of query heads h % G, not h // group": turned,
     }.items():
         yield f"dk and dv are {words}", (dq, of_keys, of_values)
         yield f"rows of dk are {words}", (dq, of_keys, dv)

@@ -134,7 +134,7 @@ class Place:
     # returns the array, of memory in numpy or torch; or a copy of it in jax
     view: Callable[[Any], Any]
 
-    def flat(self, array: Array, *, from_start: bool = False) -> Array:
+    def flat(self, array: Array) -> Array:
         """Return what a kernel reads that takes an array as contiguous, whatever its strides.
 
         Example:
@@ -144,7 +144,7 @@ class Place:
                    [3., 4.]])
         """
         whole = self.whole(array)
-        address = 0 if from_start else self.view(whole).ctypes.data - whole.ctypes.data
+        address = self.view(whole).ctypes.data - whole.ctypes.data
         memory = whole.ravel()[address // whole.itemsize :][: array.size]
         found = np.pad(memory, (0, array.size - memory.size), constant_values=np.nan)
         return found.reshape(array.shape)

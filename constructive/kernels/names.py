@@ -24,7 +24,7 @@ from constructive.kernels.formula import (
     of_splits,
     softmax,
 )
-from constructive.kernels.masks import Boolean, Causal, Given, LeftPadding, Mask, Prefix, Window
+from constructive.kernels.masks import Causal, LeftPadding, Mask, Prefix, Window
 from constructive.kernels.memory import PLACES
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -36,11 +36,8 @@ Weighed = Callable[[Rows, Array], Any]
 Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
 _ROUGH = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
-_OF_SPLITS = (
-    "of the next head", "of the previous head", "of head 0", "of the next sequence", "of query 0",
-    "at (head, query), read as (query, head)",
-    "of the first row of the block (blocks of 16 queries)",
-)  # fmt: skip # places of log-sum-exps, which are tried for all sizes of splits
+# places of log-sum-exps, which are tried for all sizes of splits
+_OF_SPLITS = ("of the next head", "of the first row of the block (blocks of 16 queries)")
 _WHOLE = 2**21  # logits of a problem of which all may be computed
 
 
@@ -84,7 +81,7 @@ def diagonals(rows: Rows) -> Named:
     mask = spec.mask(Causal) or spec.mask(Prefix)
     if mask is None:
         return
-    shifts, group, count = spec.lengths[1] - spec.lengths[0], spec.group, spec.queries
+    shifts, group = spec.lengths[1] - spec.lengths[0], spec.group
     is_right = mask.alignment == "bottom-right"
     other = "top-left" if is_right else "bottom-right"
     ends: Of = {
@@ -92,21 +89,8 @@ def diagonals(rows: Rows) -> Named:
         "hides the query's own key": lambda r: r.at - 1,
         "is not applied": lambda r: r.keys,
         f"is aligned {other}, not {mask.alignment}": lambda r: r.i + shifts[r.b] * (not is_right),
-        "has an offset that is cut off at zero": lambda r: np.maximum(r.at, r.i),
-        "has its offset negated": lambda r: 2 * r.i - r.at,
-        "takes lengths in memory for those of the sequence": lambda r: r.i + spec.keys - count,
-        "has the offset of sequence 0": lambda r: r.i + shifts[0] * is_right,
         "takes query // group for the query": lambda r: r.i // group + r.at - r.i,
-        "takes query * group + the head's number in the group for the query": lambda r: (
-            r.i * group + r.h % group + r.at - r.i
-        ),
-        "takes rows of a group for queries that follow each other": lambda r: (
-            (r.h % group * count + r.i) // group + r.at - r.i
-        ),
-        "takes every query for the last one": lambda r: r.keys - 1,
     }
-    for q, k in TILES:
-        ends |= _in_tiles(q, k, count - 1)
     yield from _masked("the causal mask", mask, _up_to(ends))
 
 
@@ -130,25 +114,6 @@ def _whole_blocks(rows: Rows, q: int, k: int) -> Booleans:
     return found
 
 
-def _in_tiles(q: int, k: int, last: int) -> Of:
-    """Return ends of a causal mask that are wrong in tiles of q queries and k keys."""
-    size = f"(blocks of {q} queries and {k} keys)"
-
-    def first(r: Rows) -> Any:  # noqa: ANN401
-        return r.at - r.i % q
-
-    def end(r: Rows) -> Any:  # noqa: ANN401
-        return r.at - r.i + np.minimum(r.i // q * q + q - 1, last)
-
-    return {
-        f"is that of the last row of each block of queries {size}": end,
-        f"is that of the first row of each block of queries {size}": first,
-        f"ends before the block of the diagonal {size}": lambda r: np.minimum(
-            r.at, end(r) // k * k - 1
-        ),
-    }
-
-
 def windows(rows: Rows) -> Named:
     """Windows of another size, or at another place."""
     spec = rows.problem.spec
@@ -164,10 +129,6 @@ def windows(rows: Rows) -> Named:
         "is one key shorter on the right": (left, right - 1),
         "has no left side": (np.inf, right),
         "has no right side": (left, np.inf),
-        "has left and right exchanged": (right, left),
-        "has the left size on both sides": (left, left),
-        "of 0 keys is unlimited": (left or np.inf, right),
-        "is half as long": (left // 2, right),
     }
 
     def around(at: At, low: float, high: float) -> At:
@@ -177,27 +138,15 @@ def windows(rows: Rows) -> Named:
         return around(lambda r: r.at - r.i % n, left, right)
 
     found = {words: around(lambda r: r.at, *ends) for words, ends in sides.items()}
-    other: At = lambda r: 2 * r.i - r.at + r.keys - r.queries  # noqa: E731
-    found["has the other alignment"] = around(other, left, right)
     for n in BLOCKS:
         found[f"is that of the first row of its block (blocks of {n} queries)"] = of_block(n)
     yield from _masked("the window", mask, found)
-    alone = Change(visible=lambda r: without(r, spec.mask(Causal)))
-    yield "the window takes the place of the causal mask", alone
 
 
 def lengths(rows: Rows) -> Named:
-    """Ends and starts of sequences that are elsewhere, and masks that are given."""
+    """Ends and starts of sequences that are elsewhere."""
     spec = rows.problem.spec
-    batch, keys = spec.batch, spec.lengths[1]
-    ends: Of = {
-        "is not applied": lambda _: spec.keys,
-        "is one too long": lambda r: r.keys,
-        "is one too short": lambda r: r.keys - 2,
-        "is that of sequence 0": lambda _: keys[0] - 1,
-        "is that of the next sequence": lambda r: keys[(r.b + 1) % batch] - 1,
-        "is that of the sequence before": lambda r: keys[r.b - 1] - 1,
-    }
+    ends: Of = {"is not applied": lambda _: spec.keys}
 
     def of_block(n: int) -> Of:
         return {
@@ -207,49 +156,28 @@ def lengths(rows: Rows) -> Named:
 
     for n in BLOCKS:
         ends |= of_block(n)
-    of_lengths = (m for m in spec.masks if (m.key_lengths(batch, spec.keys) < spec.keys).any())
+    of_lengths = (m for m in spec.masks if (m.key_lengths(spec.batch, spec.keys) < spec.keys).any())
     yield from _masked("the length of a sequence", next(of_lengths, None), _up_to(ends))
     padding = spec.mask(LeftPadding)
     if padding is not None:
         starts = np.array(padding.starts)
         seen: Of = {
             "is read": lambda r: r.j >= 0,
-            "is one key too short": lambda r: r.j >= starts[r.b] - 1,
-            "is one key too long": lambda r: r.j > starts[r.b],
             "is taken to be on the right": lambda r: r.j < r.keys - starts[r.b],
         }
         yield from _masked("left padding", padding, seen)
-    given = spec.mask(Boolean) or spec.mask(Given)
-    if given is None:
-        return
-    free = partial(without, mask=given)
-    yield "the given mask is not applied", Change(visible=free)
-    yield "the given mask is inverted", Change(visible=lambda r: free(r) & ~r.visible)
-    added = Change(visible=free, logits=lambda r, raw: r.scored(raw) + r.visible)
-    yield "the given mask is added as 0 and 1", added
-    if spec.keys == spec.queries:
-        whole = np.broadcast_to(rows.problem.visible, rows.problem.answer.weights.shape)
-        yield "the given mask is transposed", Change(visible=lambda r: r.of(whole.swapaxes(2, 3)))
 
 
 def places_of_rows(rows: Rows) -> Of:
     """Return other rows in the place of rows, by what they are called."""
     spec = rows.problem.spec
-    (count, kv), group, n = spec.heads, spec.group, spec.queries
+    count, n = spec.heads[0], spec.queries
     found: Of = {
         "of the row before": lambda r: r.moved(i=r.i - 1),
         "of the row behind": lambda r: r.moved(i=r.i + 1),
-        "of head h mod G * group + h // G": lambda r: r.moved(h=r.h % kv * group + r.h // kv),
-        "of head h mod group * G + h // group": lambda r: r.moved(h=r.h % group * kv + r.g),
         "of the next head": lambda r: r.moved(h=r.h + 1),
         "of the previous head": lambda r: r.moved(h=r.h - 1),
-        "of heads in reverse": lambda r: r.moved(h=count - 1 - r.h),
         "of head 0": lambda r: r.moved(h=0),
-        "of head g, the number of the KV head": lambda r: r.moved(h=r.g),
-        "of the first head of the group": lambda r: r.moved(h=r.g * group),
-        "of head h mod G": lambda r: r.moved(h=r.h % kv),
-        "of head h mod group": lambda r: r.moved(h=r.h % group),
-        "of a group in reverse": lambda r: r.moved(h=r.g * group + group - 1 - r.h % group),
         "of sequence 0": lambda r: r.moved(b=0),
         "of the next sequence": lambda r: r.moved(b=r.b + 1),
         "at (query, head), read as (head, query)": lambda r: r.moved(
@@ -258,7 +186,6 @@ def places_of_rows(rows: Rows) -> Of:
         "at (head, query), read as (query, head)": lambda r: r.moved(
             h=(r.i * count + r.h) // n, i=(r.i * count + r.h) % n
         ),
-        "of queries in reverse": lambda r: r.moved(i=n - 1 - r.i),
         "of query 0": lambda r: r.moved(i=0),
     }
 
@@ -267,10 +194,9 @@ def places_of_rows(rows: Rows) -> Of:
         return {
             f"of the block before {size}": lambda r: r.moved(i=np.where(r.i >= m, r.i - m, r.i)),
             f"of the first row of the block {size}": lambda r: r.moved(i=r.i // m * m),
-            f"of the first block {size}": lambda r: r.moved(i=r.i % m),
         }
 
-    for m in (m for m in (*BLOCKS, 4) if m < n):
+    for m in (m for m in BLOCKS if m < n):
         found |= of_block(m)
     return found
 
@@ -292,34 +218,23 @@ def _other(rows: Rows, place: At, part: str) -> Any:  # noqa: ANN401
 
 
 def keys_elsewhere(rows: Rows) -> Named:
-    """Keys and values of other places, and columns of masks and biases."""
+    """Keys and values of other places."""
     spec = rows.problem.spec
     batch, (count, kv) = spec.batch, spec.heads
     columns: Of = {
         "of the key before": lambda r: r.j - 1,
         "of the key behind": lambda r: r.j + 1,
-        "of keys in reverse": lambda r: r.keys - 1 - r.j,
-        "of the first key": lambda r: r.j * 0,
     }
 
-    def of_block(n: int) -> Of:
-        size = f"(blocks of {n})"
-        return {
-            f"of the block before {size}": lambda r: np.where(r.j >= n, r.j - n, r.j),
-            f"of the first block, in each block {size}": lambda r: r.j % n,
-            f"that lag behind where blocks are skipped {size}": partial(_lagging, n=n),
-        }
+    def of_block(n: int) -> At:
+        return lambda r: np.where(r.j >= n, r.j - n, r.j)
 
     for n in (n for n in BLOCKS if n < spec.keys):
-        columns |= of_block(n)
+        columns[f"of the block before (blocks of {n})"] = of_block(n)
     places: Of = {
         "of KV head h % G": lambda r: (r.b, r.h % kv, r.j),
         "of KV head 0": lambda r: (r.b, 0, r.j),
-        "of KV head min(h, G - 1)": lambda r: (r.b, np.minimum(r.h, kv - 1), r.j),
-        "of the next KV head": lambda r: (r.b, (r.g + 1) % kv, r.j),
-        "of KV heads in reverse": lambda r: (r.b, kv - 1 - r.g, r.j),
         "of sequence 0": lambda r: (0, r.g, r.j),
-        "of the next sequence": lambda r: ((r.b + 1) % batch, r.g, r.j),
         "of sequence p mod B of program p = b H + h": lambda r: (
             (r.b * count + r.h) % batch, (r.b * count + r.h) // batch // spec.group, r.j,
         ),
@@ -331,13 +246,6 @@ def keys_elsewhere(rows: Rows) -> Named:
         yield f"keys and values are those {words}", Change(keys=address, values=address)
         yield f"values are those {words}", Change(values=address)
         yield f"keys are those {words}", Change(keys=address)
-    for words, at in columns.items():
-        if spec.mask(Boolean) or spec.mask(Given):
-            change = Change(visible=partial(_turned, at=at, part="visible"))
-            yield f"columns of the mask are those {words}", change
-        if rows.bias is not None:
-            change = Change(bias=partial(_turned, at=at, part="bias"))
-            yield f"columns of the bias are those {words}", change
 
 
 def _address(rows: Rows, place: At) -> Integers:
@@ -345,25 +253,8 @@ def _address(rows: Rows, place: At) -> Integers:
     return found
 
 
-def _clipped(rows: Rows, at: At) -> Integers:
-    found: Integers = np.clip(at(rows), 0, rows.problem.spec.keys - 1)
-    return found
-
-
 def _column(rows: Rows, at: At) -> Integers:
-    return rows.address(rows.b, rows.g, _clipped(rows, at))
-
-
-def _turned(rows: Rows, at: At, part: str) -> Any:  # noqa: ANN401
-    x = getattr(rows, part)
-    return np.take_along_axis(x, np.broadcast_to(_clipped(rows, at), x.shape), axis=1)
-
-
-def _lagging(rows: Rows, n: int) -> Integers:
-    """Return places of keys where each block that is seen comes at once behind the one before."""
-    starts = np.arange(0, rows.j.shape[1], n)
-    seen = np.logical_or.reduceat(rows.visible, starts, axis=1)
-    return np.asarray(rows.j - np.cumsum(~seen, axis=1)[:, rows.j[0] // n] * n)
+    return rows.address(rows.b, rows.g, np.clip(at(rows), 0, rows.problem.spec.keys - 1))
 
 
 def splits(rows: Rows) -> list[tuple[int, str]]:
@@ -388,15 +279,11 @@ def memory(rows: Rows) -> Named:
         "(heads, keys) in memory, and read as (keys, heads)": lambda x: x.reshape(
             b, keys, kv, -1
         ).swapaxes(1, 2),
-        "read with keys and entries exchanged": lambda x: x.reshape(
-            b, kv, x.shape[3], keys
-        ).swapaxes(2, 3),
         "read with the other width as stride": lambda x: _strided(x, both - x.shape[3]),
     }
     if isinstance(source, str):
         place = PLACES[source]
         views["read as if they had no strides"] = place.flat
-        views["read from the start of their memory"] = partial(place.flat, from_start=True)
         q = partial(_flat_queries, flat=place.flat)
         yield "queries are read as if they had no strides", Change(logits=q)
     for words, view in views.items():
@@ -444,34 +331,21 @@ def _pages(rows: Rows, pool: Pool) -> Named:
     row, j = np.arange(batch)[:, None], np.arange(keys)[None]
     page, slot, kv, most = j // size, j % size, pool.k.shape[2], int(used.max())
     entries: dict[str, tuple[Any, Any]] = {
-        "of the page behind": (row * width + np.minimum(page + 1, width - 1), slot),
         "of the table of sequence 0": (page + 0 * row, slot),
         "of a table without spare entries": ((np.cumsum(used) - used)[:, None] + page, slot),
-        "of a table with one entry less": (row * (width - 1) + page, slot),
         "of a table as wide as the longest sequence needs": (row * most + page, slot),
-        "of a table in reverse": (row * width + width - 1 - page, slot),
-        "of slots in reverse": (row * width + page, size - 1 - slot),
-        "of the next slot of the page": (row * width + page, (slot + 1) % size),
         "of the first slot of the page": (row * width + page, 0 * slot),
         "of pages that change one key too late": (
             row * width + np.maximum(j - 1, 0) // size, slot,
         ),
-        "of every other page, in two": (row * width + page // 2 * 2, slot),
         f"of pages of {2 * size} keys": (row * width + j // (2 * size), j % (2 * size)),
     }  # fmt: skip
     found = {words: (np.take(flat, at, mode="clip"), to) for words, (at, to) in entries.items()}
-    first = np.maximum(pool.table[:, :1], 0)
-    found["of pages that follow each other"] = (first + page) % len(pool.k), slot
     found["of pages in order, without the table"] = (row * most + page) % len(pool.k), slot
     whole = [x.reshape(-1, kv, x.shape[-1]) for x in (pool.k, pool.v)]
     for words, (pages, slots) in found.items():
         at = np.broadcast_to(np.clip(pages * size + slots, 0, len(whole[0]) - 1), (batch, keys))
         yield from _read(f"are those {words}", *(partial(_taken, x=x, at=at) for x in whole))
-    at = np.take(flat, row * width + page, mode="clip") * size + slot
-    turned = [x.reshape(len(x), kv, size, -1).swapaxes(1, 2) for x in (pool.k, pool.v)]
-    whole = [x.reshape(-1, kv, x.shape[-1]) for x in turned]
-    words = "are those of pages read as (heads, slots)"
-    yield from _read(words, *(partial(_taken, x=x, at=at) for x in whole))
 
 
 def _taken(rows: Rows, x: Array, at: Array) -> Array:
@@ -490,28 +364,22 @@ def scores(rows: Rows) -> Named:
     factors = {
         "logits are not scaled": 1.0 / scale,
         "the scale is applied twice": scale,
-        "the scale is 1 / d": 1.0 / d / scale,
         "the scale is that of the width of values": spec.d_v**-0.5 / scale,
         "the scale of the problem is ignored": d**-0.5 / scale,
-        "the scale is also divided by sqrt(d)": d**-0.5,
         "logits have the factor log2(e)": LOG2E,
         "logits lack the factor log2(e): exp2 in the place of exp": 1.0 / LOG2E,
-        "logits are doubled": 2.0,
-        "logits are negated": -1.0,
     }
     for words, factor in factors.items():
         yield words, Change(logits=partial(Rows.scored, factor=factor))
     of_raw: dict[str, Weighed] = {}
-    hidden = {"0": 0.0, "-100": 100.0, "-10000": 1e4, "-50000": 5e4, "-1e9": 1e9}
+    hidden = {"0": 0.0, "-10000": 1e4}
     if cap is not None:
         hidden["-cap, as the soft cap comes after the mask"] = cap
         of_raw |= {
             "the soft cap is not applied": lambda r, raw: r.scored(raw, capped=False),
-            "the soft cap is not multiplied back": lambda _, raw: np.tanh(raw * scale / cap),
             "the soft cap is applied before the scale": lambda _, raw: (
                 cap * np.tanh(raw / cap) * scale
             ),
-            "the soft cap cuts off": lambda _, raw: np.clip(raw * scale, -cap, cap),
         }
     for words, low in hidden.items():
         change = Change(visible=lambda r: r.j < r.keys, logits=partial(_lowered, low=low))
@@ -566,146 +434,54 @@ def _over_queries(rows: Rows, logits: Array) -> tuple[Array, float]:
 
 
 def biases(rows: Rows) -> Named:
-    """What is added to logits, and how."""
-    if rows.bias is None:
-        return
-    scale, cap = rows.problem.spec.factor, rows.problem.spec.soft_cap
-    others: Of = {
-        "is not added": lambda r: 0.0 * r.bias,
-        "is scaled as logits are": lambda r: scale * r.bias,
-        "is added twice": lambda r: 2.0 * r.bias,
-        "is multiplied by log2(e)": lambda r: LOG2E * r.bias,
-        "is subtracted": lambda r: -r.bias,
-        "has distances with a sign": lambda r: r.bias * np.where(r.j > r.at, -1.0, 1.0),
-        "is zero for keys of the future": lambda r: np.where(r.j > r.at, 0.0, r.bias),
-    }
-    for words, bias in others.items():
-        yield f"the bias {words}", Change(bias=bias)
-    product = Change(logits=lambda r, raw: r.capped(raw) * r.bias)
-    yield "the bias is multiplied with logits, not added", product
-    if cap is not None:
-        before = Change(logits=lambda r, raw: cap * np.tanh((raw * scale + r.bias) / cap))
-        yield "the bias is added before the soft cap", before
-
-
-def _most(logits: Array) -> Array:
-    found: Array = logits.max(-1, keepdims=True)
-    return found
+    """What is added to logits."""
+    if rows.bias is not None:
+        yield "the bias is not added", Change(bias=lambda r: 0.0 * r.bias)
+        yield "the bias is subtracted", Change(bias=lambda r: -r.bias)
 
 
 def denominators(rows: Rows) -> Named:
-    """Sums of weights that count something else, or are of other rows."""
-    keys = rows.problem.spec.keys
+    """Sums of weights that count something else."""
 
-    def zeros(n: int) -> Of:
-        return {
-            f"keys of zeros count, up to a multiple of {n}": lambda r: -r.keys % n,
-            f"keys of zeros count in the place of padding, up to a multiple of {n}": lambda r: (
-                -(-keys // n) * n - r.keys
-            ),
-        }
+    def zeros(n: int) -> At:
+        return lambda r: -r.keys % n
 
     for n in BLOCKS:
-        for words, count in zeros(n).items():
-            yield words, Change(weights=partial(_with_zeros, count=count))
-    sums: dict[str, Weighed] = {
-        "the sum of weights starts at 1": lambda r, s: _sum(r, s) + 1.0,
-        "the sum of weights has a key of zeros more": lambda r, s: _sum(r, s) + exp(-largest(r, s)),
-        "the sum of weights has hidden keys, too": lambda r, s: _sum(r, s) + _sum_of_hidden(r, s),
-        "the sum of values is not divided": lambda *_: 1.0,
-        "the sum of values is divided twice": lambda r, s: _sum(r, s) ** 2,
-    }
-    for name, place in places_of_rows(rows).items():
-        if "row" in name:  # of the same head
-            sums[f"the sum of weights is that {name}"] = partial(_sum_of_others, place=place)
+        change = Change(weights=partial(_with_zeros, count=zeros(n)))
+        yield f"keys of zeros count, up to a multiple of {n}", change
+    yield "the sum of weights has hidden keys, too", Change(weights=_with_hidden)
     if rows.sinks is not None:
-        sums["the sink is added without the largest logit"] = lambda r, s: (
-            softmax(r, s)[0].sum(-1, keepdims=True) + exp(r.sinks)
-        )
-    for words, total in sums.items():
-        yield words, Change(weights=partial(_divided, total=total))
+        yield "the sink is ignored", Change(sinks=lambda r: r.sinks - np.inf)
 
 
 def _with_zeros(rows: Rows, logits: Array, count: At) -> tuple[Array, Array]:
     return softmax(rows, logits, zeros=count(rows))
 
 
-def _divided(rows: Rows, logits: Array, total: Weighed) -> tuple[Array, Any]:
-    return softmax(rows, logits)[0], total(rows, logits)
-
-
-def _sum(rows: Rows, logits: Array) -> Array:
-    return softmax(rows, logits)[1]
-
-
-def _sum_of_hidden(rows: Rows, logits: Array) -> Array:
-    seen = np.isfinite(logits) | (rows.j >= rows.keys)
-    found: Array = exp(np.where(seen, -np.inf, rows.scores) - largest(rows, logits)).sum(-1)
-    return found[:, None]
-
-
-def _sum_of_others(rows: Rows, logits: Array, place: At) -> Array:
-    del logits
-    other: Rows = place(rows)
-    return other.softmax[1]
-
-
-def sinks(rows: Rows) -> Named:
-    """Sinks that count for something else."""
-    logits = rows.problem.sinks
-    if logits is None:
-        return
-    scale = rows.problem.spec.factor
-    others: Of = {
-        "is ignored": lambda r: r.sinks - np.inf,
-        "counts twice": lambda r: r.sinks + np.log(2.0),
-        "is scaled as logits are": lambda r: r.sinks * scale,
-        "has the factor log2(e)": lambda r: r.sinks * LOG2E,
-        "lacks the factor log2(e)": lambda r: r.sinks / LOG2E,
-        "is negated": lambda r: -r.sinks,
-        "is that of head i mod H": lambda r: logits[r.i % len(logits)],
-    }
-
-    def each_block(n: int) -> At:
-        return lambda r: r.sinks + np.log(_most(np.where(r.visible, r.j // n + 1, 1)))
-
-    for n in BLOCKS:
-        others[f"counts in each block of keys (blocks of {n})"] = each_block(n)
-    for words, other in others.items():
-        yield f"the sink {words}", Change(sinks=other)
-    yield "the sink has the value of the first key", Change(weights=_with_value)
-
-
-def _with_value(rows: Rows, logits: Array) -> tuple[Array, Array]:
+def _with_hidden(rows: Rows, logits: Array) -> tuple[Array, Array]:
     weights, total = softmax(rows, logits)
-    return weights + (rows.j == 0) * exp(rows.sinks - largest(rows, logits)), total
+    seen = np.isfinite(logits) | (rows.j >= rows.keys)
+    hidden = exp(np.where(seen, -np.inf, rows.scores) - largest(rows, logits))
+    return weights, total + hidden.sum(-1, keepdims=True)
 
 
 def blocks_and_splits(rows: Rows) -> Named:
-    """Wrong factors between blocks of keys: a wrong number that is subtracted of a logit."""
-    less: dict[str, Callable[[Array, Array, Array], tuple[Any, Any]]] = {
-        # of the largest logits of the block, of all so far, of all: for the output, and for the sum
-        "the accumulator is not rescaled": lambda _, so_far, top: (so_far, top),
-        "sums are not rescaled": lambda _, so_far, top: (top, so_far),
-        "neither sums nor the accumulator are rescaled": lambda _, so_far, __: (so_far, so_far),
-        "each block has its own largest logit, and nothing is rescaled": lambda own, *_: (own, own),
-    }
+    """Wrong factors between blocks of keys, and between splits."""
     for n in (n for n in BLOCKS if n < rows.problem.spec.keys):
-        for words, part in less.items():
-            change = Change(weights=partial(fading, less=part, n=n))
+        for words, is_sum in (
+            ("the accumulator is not rescaled", False), ("sums are not rescaled", True),
+        ):  # fmt: skip
+            change = Change(weights=partial(fading, is_sum=is_sum, n=n))
             yield f"{words} (blocks of {n} keys)", change
     scale = rows.problem.spec.factor
     shares: dict[str, Callable[[Array, Array], Array]] = {
         # of the largest logits and the sums of splits: their log-sum-exps
-        "splits are merged by their largest logits alone": lambda top, _: top,
-        "splits are merged with equal weights": lambda _, total: np.where(total > 0, 0.0, -np.inf),
         "log-sum-exps of splits have base two, and are merged in base e": lambda top, total: (
             LOG2E * _lse(top, total)
         ),
         "log-sum-exps of splits have base e, and are merged in base two": lambda top, total: (
             _lse(top, total) / LOG2E
         ),
-        "log-sum-exps of splits lack their largest logits": lambda _, total: np.log(total),
         "log-sum-exps of splits are multiplied by the scale once more": lambda top, total: (
             _lse(top, total) * scale
         ),
@@ -734,10 +510,6 @@ def precision(rows: Rows) -> Named:
         "weights are divided by their sum, and then": lambda w, total, form: (
             nearest(w / total, form), 1.0,
         ),
-        "the sum of weights is": lambda w, total, form: (w, nearest(total, form)),
-        "the reciprocal of the sum of weights is": lambda w, total, form: (
-            w * nearest(1.0 / total, form), 1.0,
-        ),
     }  # fmt: skip
 
     def of_format(form: Format) -> dict[str, Change]:
@@ -763,5 +535,5 @@ def _rounded(
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
     diagonals, windows, lengths, blocks_of_masks, memory, keys_elsewhere, rows_elsewhere,
-    scores, biases, denominators, sinks, blocks_and_splits, precision,
+    scores, biases, denominators, blocks_and_splits, precision,
 )  # fmt: skip

@@ -40,15 +40,6 @@ class Run:
     reason: str = ""  # why it was refused, or the error
 
     @property
-    def is_diagnosed(self) -> bool:
-        """Whether the output is wrong, and one mistake explains all of it."""
-        return (
-            self.outcome == "wrong"
-            and self.report is not None
-            and any(explanation.is_whole for explanation in self.report.explanations)
-        )
-
-    @property
     def summary(self) -> str:
         """What came out, in a sentence."""
         if self.report is None or self.outcome == "exact":
@@ -64,8 +55,7 @@ class Tally:
 
     cases: int  # problems that were run or refused
     exact: int  # outputs that are what every admissible kernel returns
-    diagnosed: int  # wrong outputs that one mistake explains in every row
-    wrong: int  # other wrong outputs
+    wrong: int  # all others
     refused: int  # problems that the library or its adapter refuses
     errors: int  # exceptions of the library
     # share of hidden keys, over shapes with an output, whose leak changes an answer
@@ -129,12 +119,15 @@ def run_one(adapter: Adapter, shape: str, problem: Problem, device: str = "cpu")
 def tally(runs: Iterable[Run]) -> Tally:
     """Return how many runs there were of each outcome."""
     done = list(runs)
-    counts = Counter("diagnosed" if run.is_diagnosed else run.outcome for run in done)
+    counts = Counter(run.outcome for run in done)
     return Tally(
-        cases=len(done), exact=counts["exact"], diagnosed=counts["diagnosed"],
-        wrong=counts["wrong"], refused=counts["refused"], errors=counts["error"],
+        cases=len(done),
+        exact=counts["exact"],
+        wrong=counts["wrong"],
+        refused=counts["refused"],
+        errors=counts["error"],
         coverage=union(run.problem for run in done if run.report is not None),
-    )  # fmt: skip
+    )
 
 
 # Problems as files, for kernels where no Python runs: C++, Rust, Metal, JavaScript.

@@ -1,8 +1,10 @@
-"""Kernels of the tests: right ones of several kinds, each with mistakes that can be switched on."""
+"""Kernels of the tests: right ones of several kinds, whose steps may be replaced."""
 
 import numpy as np
 
 from constructive.kernels.masks import Causal
+
+SINGLE = np.float32
 
 
 def logits_of(problem, dtype=np.float64):
@@ -34,46 +36,117 @@ def plain(problem, dtype=np.float64):
     return (weights / np.where(total > 0, total, 1)) @ v
 
 
-def flash(problem, dtype=np.float32, block=16, *, forgets=(), start=-np.inf, lag=0.0):
-    """Online softmax in blocks; `forgets` names what is not rescaled, `lag` how late it is."""
-    scores, v = logits_of(problem, dtype), values_of(problem, dtype)
-    rows = scores.shape[:3]
-    largest = np.full((*rows, 1), start, dtype)
-    if problem.sinks is not None:
-        largest = np.broadcast_to(problem.sinks.astype(dtype)[:, None, None], (*rows, 1))
-    total = np.full((*rows, 1), 0 if problem.sinks is None else 1, dtype)
-    out = np.zeros((*rows, v.shape[-1]), dtype)
-    for first in range(0, scores.shape[-1], block):
-        part = scores[..., first : first + block]
-        new = np.maximum(largest, part.max(-1, keepdims=True))
-        new = np.where(new > largest + dtype(lag), new, largest)
-        base = np.where(np.isfinite(new), new, dtype(0))
-        factor = np.exp(largest - base)
-        weights = np.exp(part - base)
-        total = total * (1 if "sums" in forgets else factor) + weights.sum(-1, keepdims=True)
-        out = out * (1 if "outputs" in forgets else factor)
-        out = out + weights @ v[:, :, first : first + block]
-        largest = new
-    return out / np.where(total > 0, total, dtype(1))
+class Flash:
+    """Blocks of keys, an online softmax and merged splits; each step may be replaced.
 
+    Places are b (sequences), h (heads) and i (queries); j are the keys of a block.
+    """
 
-def split(problem, parts=3, dtype=np.float32, logsumexp=lambda x: x):
-    """Splits of keys, each with a normalised output, merged by logsumexp."""
-    scores, v = logits_of(problem, dtype), values_of(problem, dtype)
-    outs, ends = [], []
-    for columns in np.array_split(np.arange(scores.shape[-1]), parts):
-        part = scores[..., columns]
-        top = part.max(-1, keepdims=True)
-        weights = np.exp(part - np.where(np.isfinite(top), top, dtype(0)))
-        total = weights.sum(-1, keepdims=True)
-        outs.append(weights @ v[:, :, columns] / np.where(total > 0, total, dtype(1)))
-        with np.errstate(divide="ignore"):
-            ends.append(logsumexp(top + np.log(total)))
-    out, end = np.stack(outs), np.stack(ends)
-    top = end.max(0)
-    shares = np.exp(end - np.where(np.isfinite(top), top, dtype(0)))
-    total = shares.sum(0)
-    return (shares * out).sum(0) / np.where(total > 0, total, dtype(1))
+    real, block, splits, lag = SINGLE, 16, 1, 0.0
+
+    def __init__(self, problem, **steps):
+        for name, step in steps.items():
+            setattr(self, name, step)
+        self.problem, self.spec = problem, problem.spec
+        spec = problem.spec
+        self.b, self.h, self.i, _ = np.ogrid[: spec.batch, : spec.heads[0], : spec.queries, :1]
+        self.group, self.lengths = spec.group, spec.lengths[1][:, None, None, None]
+        self.at = self.i + self.lengths - spec.lengths[0][:, None, None, None]  # bottom-right
+        self.q, self.k, self.v = (x.astype(self.real) for x in (problem.q, problem.k, problem.v))
+
+    def output(self):
+        with np.errstate(all="ignore"):
+            parts = [self.part(low, high) for low, high in self.bounds()]
+            return self.written(self.merged(*map(np.stack, zip(*parts, strict=True))))
+
+    def bounds(self):
+        blocks = -(-self.spec.keys // self.block)
+        size = -(-blocks // self.splits) * self.block
+        return [(size * n, min(size * (n + 1), self.spec.keys)) for n in range(self.splits)]
+
+    def part(self, low, high):
+        shape = self.problem.expected.shape
+        top = self.first(np.full((*shape[:3], 1), -np.inf, self.real))
+        total, out = np.zeros_like(top), np.zeros(shape, self.real)
+        for j in self.blocks(low, high):
+            scores = self.hidden(self.scores(j), self.seen(j), j)
+            new = self.top(top, scores, j)
+            base = np.where(np.isneginf(new), 0, new)
+            weights, fade = np.exp(scores - base), np.exp(top - base)
+            total = self.summed(total, fade, weights, j)
+            out, top = self.added(out, fade, weights, j), new
+        return self.divided(top, total, out)
+
+    def blocks(self, low, high):
+        return [np.arange(j, min(j + self.block, high)) for j in range(low, high, self.block)]
+
+    def keys(self, j):
+        return self.read(self.k, *self.key_place(j))
+
+    def values(self, j):
+        return self.read(self.v, *self.value_place(j))
+
+    def read(self, x, b, g, j):
+        return x[b[..., 0], g[..., 0], j]
+
+    def key_place(self, j):
+        return self.b, self.h // self.group, j
+
+    def value_place(self, j):
+        return self.key_place(j)
+
+    def scores(self, j):
+        logits = self.capped(self.products(j) * self.scale())
+        return logits if self.problem.bias is None else logits + self.bias(j)
+
+    def scale(self):
+        return self.real(self.spec.factor)
+
+    def products(self, j):
+        return self.q @ self.keys(j).swapaxes(-1, -2)
+
+    def bias(self, j):
+        return self.problem.bias[..., j].astype(self.real)
+
+    def capped(self, logits):
+        cap = self.spec.soft_cap
+        return logits if cap is None else self.real(cap) * np.tanh(logits / self.real(cap))
+
+    def seen(self, j):
+        return self.problem.visible[..., j]
+
+    def hidden(self, scores, seen, j):
+        return np.where(seen, scores, self.real(-np.inf))
+
+    def first(self, top):
+        return top
+
+    def top(self, old, scores, j):
+        new = np.maximum(old, scores.max(-1, keepdims=True))
+        return np.where(new > old + self.real(self.lag), new, old)
+
+    def summed(self, total, fade, weights, j):
+        return total * fade + weights.sum(-1, keepdims=True)
+
+    def added(self, out, fade, weights, j):
+        return out * fade + weights @ self.values(j)
+
+    def divided(self, top, total, out):
+        lse = np.where(total > 0, top + np.log(total), -np.inf)
+        return out / np.where(total > 0, total, 1), lse
+
+    def merged(self, outs, ends):
+        top = np.maximum(ends.max(0), self.sinks())
+        shares = np.exp(ends - np.where(np.isneginf(top), 0, top))
+        total = shares.sum(0) + np.exp(self.sinks() - np.where(np.isneginf(top), 0, top))
+        return (outs * shares).sum(0) / np.where(total > 0, total, 1)
+
+    def sinks(self):
+        sinks = self.problem.sinks
+        return self.real(-np.inf) if sinks is None else sinks.astype(self.real)[:, None, None]
+
+    def written(self, out):
+        return out
 
 
 def shifted_diagonal(problem, by):
@@ -81,13 +154,8 @@ def shifted_diagonal(problem, by):
     spec = problem.spec
     shift = 0 if spec.mask(Causal).alignment == "top-left" else spec.keys - spec.queries
     visible = np.arange(spec.keys) <= np.arange(spec.queries)[:, None] + shift + by
-    return with_mask(problem, visible)
-
-
-def with_mask(problem, visible):
-    """The plain kernel with another mask."""
-    k, v = np.repeat(problem.k, problem.spec.group, 1), values_of(problem)
-    return softmax_average(problem.q, k, v, visible, problem.spec.factor)
+    k, v = np.repeat(problem.k, spec.group, 1), values_of(problem)
+    return softmax_average(problem.q, k, v, visible, spec.factor)
 
 
 def softmax_average(q, k, v, visible, scale):

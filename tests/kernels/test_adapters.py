@@ -108,7 +108,7 @@ def test_mistakes_exceptions_and_refusals_are_counted_apart():
     spec = {"causal": SMALL["causal"]}
     runs = list(run_all(OffByOne(), spec, cases=["last", "random"]))
     counted = tally(runs)
-    assert (counted.cases, counted.diagnosed, counted.exact) == (len(runs), len(runs), 0)
+    assert (counted.cases, counted.wrong, counted.exact) == (len(runs), len(runs), 0)
     assert "one key of the future" in runs[0].summary
     assert not counted.passed
     counted = tally(run_all(Broken(), spec, cases=["last"]))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels_of_tests import flash, plain, softmax_average
+from kernels_of_tests import Flash, plain, softmax_average
 
 from constructive.kernels import Paged, Problem, Spec, battery, diagnose, examine
 from constructive.kernels.comparing import comparison
@@ -35,7 +35,11 @@ def doubled_sink(problem):
 @pytest.mark.parametrize(
     ("kernel", "arguments", "words"),
     [
-        (lambda problem: flash(problem, start=0.0), {}, ["case low", "none of last, first"]),
+        (
+            lambda problem: Flash(problem, first=np.zeros_like).output(),
+            {},
+            ["case low", "none of last, first"],
+        ),
         (heads_modulo, {}, ["all with query heads of a KV head >= 2 and KV heads = 2"]),
         (last_query, {}, ["all with keys mod 64 not 0"]),
         (no_keys, {"takes": "lengths"}, ["all with masks right padding", "none of none"]),

@@ -211,7 +211,7 @@ BUGS = {
         "written": lambda s, dq, dk, dv: (dq, dk / s.spec.factor, dv)}),
     "exchanged": ({}, {}, "dk and dv are exchanged", {
         "written": lambda _, dq, dk, dv: (dq, dv, dk)}),
-    "negated": ({}, {}, "dk has the opposite sign", {
+    "negated": ({}, {}, "right, times -1", {
         "written": lambda _, dq, dk, dv: (dq, -dk, dv)}),
     "heads": ({}, {}, "dq has heads in reverse order", {
         "written": lambda _, dq, dk, dv: (dq[:, ::-1], dk, dv)}),

@@ -93,7 +93,7 @@ def main():
     parser.add_argument("--no-intervals", action="store_true")
     options = parser.parse_args()
     print(
-        f"{'adapter':<22}{'version':<14}{'dtype':<10}{'runs':>5}{'exact':>6}{'named':>6}{'wrong':>6}"
+        f"{'adapter':<22}{'version':<14}{'dtype':<10}{'runs':>5}{'exact':>6}{'wrong':>6}"
         f"{'errors':>7}{'refused':>8}{'cover':>7}{'numbers':>9}{'outside':>8}{'ratio':>8}{'s':>6}"
     )
     deviations = {}
@@ -115,7 +115,7 @@ def main():
             count, outside, ratio = (0, 0, 0.0) if options.no_intervals else inside(adapter, dtype)
             print(
                 f"{name:<22}{adapter.version()[:13]:<14}{dtype:<10}{t.cases - t.refused:>5}"
-                f"{t.exact:>6}{t.diagnosed:>6}{t.wrong:>6}{t.errors:>7}{t.refused:>8}{t.coverage:>7.0%}"
+                f"{t.exact:>6}{t.wrong:>6}{t.errors:>7}{t.refused:>8}{t.coverage:>7.0%}"
                 f"{count:>9}{outside:>8}{ratio:>8.1f}{time.monotonic() - started:>6.0f}",
                 flush=True,
             )
