@@ -15,7 +15,7 @@ import numpy.typing as npt
 from constructive.exact.float_model import STRETCH, Format, nearest
 from constructive.exact.kernel_model import KernelModel
 from constructive.exact.upward import gamma, up
-from constructive.kernels.lse import LOG_ERROR
+from constructive.kernels.answer import LOG_ERROR
 from constructive.kernels.masks import Grid, Mask
 from constructive.kernels.spec import require_factors
 from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
@@ -89,12 +89,7 @@ def read(
 
 
 def exactly(name: str, values: object) -> Array:
-    """Return numbers as float64, without rounding.
-
-    Example:
-        >>> exactly("q", np.float16([0.1])).tolist()
-        [0.0999755859375]
-    """
+    """Return numbers as float64, without rounding."""
     given: Any = values
     try:
         array = as_array(given.detach().cpu().double() if hasattr(given, "detach") else given)
@@ -268,10 +263,6 @@ def above(left: Array, right: Array, factor: float = 1.0) -> Array:
 
     Each of k products has two factors that are rounded, a rounding of its own and k - 1 additions
     or fewer; what underflows is less than 2^-147.
-
-    Example:
-        >>> bool(above(np.full((1, 9), 0.3), np.full((9, 1), 0.1, dtype=np.float32)) > 0.27)
-        True
     """
     terms = left.shape[-1] + 4
     found = (left.astype(np.float32) @ right).astype(np.float64)
