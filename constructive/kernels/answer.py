@@ -32,6 +32,7 @@ _SAME_SIGN = 3.0
 _CAPPED = 0.997  # Of the cap: what a logit that is 6 caps below a level is at most, with all errors
 _RANGE = 8.0  # Of values, for which tails are computed
 _TAIL = 2.0**7  # 2 tau of Theorem 13 over n omega, with a soft cap
+_LAZY_TAIL = 2.0**12  # 2 tau over n omega and the range of values, where sums have 24 bits
 # u of a sum, delta of Theorem 14 (logarithms and merging), eta of Theorem 15: exp near 0, such as
 # that of FlashAttention 4, by a polynomial.
 _SINGLE = 2.0**-23, 2.0**-20, 2.0**-13.5
@@ -282,8 +283,10 @@ def _rounding(spec: Spec, draft: Draft, v: Array, total: Array, seen: Array) -> 
         )
     off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
     off = off - 1.0 + tail_of_cap(spec) * max(1.0, v.max() / v.min() / _RANGE)
-    if draft.spread > 1.0:  # keys far below have larger values than winners
-        off = off + spec.keys * most_far(spec) * v.max() / v.min()
+    if draft.spread > 1.0:  # keys far below have larger values than winners (Proposition 28)
+        short = powers & fits & (bits < FORMATS["float32"].digits)
+        growth = np.where(short, spec.keys, 1.0)
+        off = off + _LAZY_TAIL * growth * spec.keys * most_far(spec) * v.max() / v.min()
     # A number of as many bits as the output has is what nearer numbers are rounded to.
     exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits * (1.0 + off))
     return np.where(powers & fits, exact, _rough(spec, seen) + off)

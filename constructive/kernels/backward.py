@@ -460,7 +460,8 @@ class BackwardReport:
             away = np.abs(found - wanted)[at] - self.slack[name][at]
             column = int(np.nan_to_num(away, nan=np.inf).argmax())
             ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > self.slack[name][wrong]]
-            is_scaled = len(ratio) and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
+            is_scaled = len(ratio) and np.isfinite(ratio).all()
+            is_scaled = is_scaled and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
         more = ""
         if not np.isfinite(found[wrong]).any():
             more = "; all of these rows are NaN or infinite: exp(S - lse) overflows where the "

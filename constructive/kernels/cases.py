@@ -547,9 +547,10 @@ class Scale(Case):
         return chosen.draft(with_second(chosen, near), near=-near)
 
 
-# A single product of powers of two passes few roundings: of the factor or its root, in a query and
-# in a key that are scaled, and of the logit.
-_ROUNDINGS, _LEAST_ERROR = 3.0, 2.0**-9
+# A single product of powers of two passes at most six roundings to nearest, or three toward zero
+# (Proposition 28): of constants, of a query and a key that are scaled, of the logit. Or both
+# operands have 8 bits.
+_ROUNDINGS, _LEAST_ERROR = 3, 2.0**-7
 _DEEP = {
     "float16": (5.9, 2.0**12)
 }  # how far below a second key is, and the most that values differ
@@ -560,11 +561,11 @@ class FineScale(Scale):
     """A second key about 12 below the winner, with values so much larger that it weighs more.
 
     Values of every other key are larger by a power of two, so that outputs depend on the scale to a
-    power: a part of 1/50 changes outputs by a seventh.
+    power: a part of 1/50 changes outputs by a seventh, and one of 1/20 by a third.
     """
 
     name: ClassVar[str] = "fine scale"
-    purpose: ClassVar[str] = "the factor of logits, to a part of 1/50"
+    purpose: ClassVar[str] = "the factor of logits, to a part of 1/50; in bfloat16, 1/20"
 
     def lacks(self, spec: Spec) -> str | None:
         if spec.soft_cap is not None:
@@ -586,7 +587,7 @@ class FineScale(Scale):
 
 def fine_error(spec: Spec) -> float:
     """Return how far a logit that is one product of powers of two may be off, as a part of it."""
-    return max(_ROUNDINGS * spec.inputs.unit, _LEAST_ERROR)
+    return max((1.0 - 2.0 * spec.inputs.unit) ** -_ROUNDINGS - 1.0, _LEAST_ERROR)
 
 
 def _lacks_cap(spec: Spec) -> str | None:
