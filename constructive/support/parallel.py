@@ -11,6 +11,7 @@ path of a folder (`shared`), which each process opens when its first piece needs
 import json
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from contextlib import closing, contextmanager, suppress
@@ -34,6 +35,7 @@ Place = Arrays | str  # The arrays themselves, or a folder with a file of each
 
 # What dask says of a task whose workers died; by name, as dask is optional.
 _LOST = ("KilledWorker", "FutureCancelledError", "CommClosedError")
+_DASK = "distributed.cfexecutor"  # which fails where a worker dies as its result arrives
 _ABOUT = "about.json"
 _SHA256 = "sha256"
 
@@ -102,7 +104,9 @@ def _elsewhere(
             except (BrokenExecutor, CancelledError):
                 continue
             except Exception as error:
-                if type(error).__name__ not in _LOST:
+                *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+                where = frame.f_globals["__name__"]
+                if type(error).__name__ not in _LOST and where != _DASK:
                     raise
             else:
                 yield futures[future], result

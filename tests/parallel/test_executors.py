@@ -8,7 +8,7 @@ import pytest
 from tasks import Murdered, fatal_elsewhere
 
 from constructive import ParameterError, assumptions, capacity_map, generators
-from constructive.support.parallel import ordered_map
+from constructive.support.parallel import _DASK, ordered_map
 from constructive.support.progress import progress_to
 
 HERE = os.getpid()
@@ -43,6 +43,19 @@ class Lost(ThreadPoolExecutor):
         return lost
 
 
+class Stumbling(ThreadPoolExecutor):
+    """Fails, as that of dask, where a worker dies as its result arrives."""
+
+    def __init__(self, module):
+        super().__init__(1)
+        own = {"__name__": module}
+        exec("def deliver(result):\n    typ, exc, tb = result", own)  # noqa: S102 - the same error
+        self.deliver = own["deliver"]
+
+    def submit(self, function, /, *args, **kwargs):
+        return super().submit(lambda: self.deliver(function(*args, **kwargs)))
+
+
 def run(function, tasks, executor):
     return ordered_map(function, tasks, executor=executor, step="squares")
 
@@ -55,7 +68,7 @@ def pool():
 
 def test_order_is_that_of_the_tasks(pool):
     expected = [square(number) for number in range(20)]
-    for executor in (None, pool, ThreadPoolExecutor(3), Lost()):
+    for executor in (None, pool, ThreadPoolExecutor(3), Lost(), Stumbling(_DASK)):
         seen = []
 
         def listener(_step, done, _total, seen=seen):
@@ -64,6 +77,11 @@ def test_order_is_that_of_the_tasks(pool):
         with progress_to(listener):
             assert run(square, range(20), executor) == expected
         assert seen == list(range(1, 21))
+
+
+def test_an_error_of_a_task_is_no_lost_worker():
+    with pytest.raises(TypeError, match="unpack"):
+        run(square, [1, 2], Stumbling("a_task"))
 
 
 def test_a_killed_process_loses_nothing():
