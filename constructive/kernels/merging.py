@@ -218,8 +218,9 @@ def _slacks(
     of_out = of_out + count * 4.0 * UNIT * out
     if form.unit > UNIT:  # merged two by two, each result is stored
         of_out = of_out + 2.0 * (count - 1) * form.unit * out
-        if count == 2:  # the average of two codes is a number of the format
-            of_out = np.where((kind == _EQUAL)[..., None], 0.0, of_out)
+        if count == 2:  # the average of two codes is a number of the format, by (b)
+            is_near = 6.0 * UNIT * (sizes.max(0) + 2.0) + 4.0 * LOG_ERROR < form.unit / 2.0
+            of_out = np.where(((kind == _EQUAL) & is_near)[..., None], 0.0, of_out)
     gap = np.where(np.isneginf(lses), 0.0, np.nan_to_num(lses.max(0)) - lses).max(0)
     of_winner = _FAINT + 8.0 * UNIT * gap
     is_shared = (kind == _EQUAL) | (kind == _SHARED)

@@ -304,6 +304,19 @@ def test_right_merges_pass_in_any_order(dtype, base):
             merge.check(nearest(out, FORMATS[dtype]))
 
 
+def test_a_merge_that_converts_its_sum_to_base_e_passes():
+    """At 4096 its weights of two equal states are off by more than half a spacing of float16."""
+    to_2, to_e = SINGLE(1 / LN2), SINGLE(LN2)
+    for seed in range(7):
+        merge = next(merges(dtype="float16", seed=seed))
+        equal = np.isfinite(merge.lses).all(0) & (np.ptp(np.nan_to_num(merge.lses), axis=0) == 0)
+        lses = np.where(equal, merge.lses, 0.0).astype(SINGLE) * to_2
+        whole = (lses[0] + SINGLE(1)) * to_e * to_2
+        out = (np.exp2(lses - whole)[..., None] * merge.outs.astype(SINGLE)).sum(0)
+        out = np.where(equal[..., None], nearest(out, FORMATS["float16"]), merge.out)
+        merge.check(out)
+
+
 def naive(change):
     """A merge whose states are changed first."""
     return lambda outs, lses, base: at_once(*change(outs, lses), base)
