@@ -35,6 +35,7 @@ app.add_typer(kernels, name="kernels")
 
 
 _SELECTING = {"shape": tuple(SUITE), "case": tuple(CASES)}
+_METAVAR = {"shape": "NAME"}  # names have commas, and all of them fill a screen
 
 
 @command(kernels, "list")
@@ -56,7 +57,7 @@ def list_adapters() -> None:
     console(width=120).print(table)
 
 
-@command(kernels, choices=_SELECTING)
+@command(kernels, choices=_SELECTING, metavar=_METAVAR)
 def run(
     adapter: str,
     *,
@@ -69,7 +70,7 @@ def run(
 ) -> None:
     """Run a library on problems whose answers are known, and compare its outputs with them.
 
-    The table counts problems (`cases`), outputs that are right in every row (`exact`) and others
+    The table counts `problems`, outputs that are right in every row (`exact`) and others
     (`wrong`), what the library does not compute (`refused`) and exceptions (`errors`). `coverage`
     is the share of hidden keys whose leak would have changed an answer. Below it are what failing
     problems have in common, and what was refused.
@@ -82,7 +83,8 @@ def run(
         device: Where to compute: cpu or cuda.
         dtype: Number format of inputs, such as bfloat16; may be repeated. By default all formats
             of the adapter.
-        shape: Only the problems of this shape; may be repeated.
+        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
+            repeated. The error for an unknown name lists all.
         case: Only this case, a pattern of inputs; may be repeated.
 
     Examples:
@@ -112,7 +114,7 @@ def run(
     chosen.require()
     require_device(chosen.library, device)
     table = new_table(
-        "dtype", "cases", "exact", "wrong", "refused", "errors", "coverage",
+        "dtype", "problems", "exact", "wrong", "refused", "errors", "coverage",
         left=("dtype",),
     )  # fmt: skip
     runs: list[Run] = []
@@ -153,7 +155,7 @@ def run(
     end(proved=_ran_enough(refused, total) and passed)
 
 
-@command(kernels, choices=_SELECTING | {"file_format": ("safetensors", "npz")})
+@command(kernels, choices=_SELECTING | {"file_format": ("safetensors", "npz")}, metavar=_METAVAR)
 def export(
     folder: Path,
     *,
@@ -174,7 +176,8 @@ def export(
     Args:
         folder: Folder to write the problems to.
         dtype: Number format of inputs.
-        shape: Only the problems of this shape; may be repeated.
+        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
+            repeated. The error for an unknown name lists all.
         case: Only this case, a pattern of inputs; may be repeated.
         fully_masked: Expected output of a query that sees no key: zeros, nan or mean (of the
             values).

@@ -112,7 +112,7 @@ def _parameter(
         words = [_NAMES.get(name, "--" + name.replace("_", "-"))]
         words += [_LETTERS[name]] if name in _LETTERS else []
         least, most = _RANGES.get(name, (None, None))
-        info = typer.Option(*words, help=text, min=least, max=most)
+        info = typer.Option(*words, help=text, min=least, max=most, metavar=metavar)
     return given.replace(annotation=Annotated[kind, info], default=default)
 
 

@@ -190,7 +190,9 @@ class Backward:
             ParameterError: if a gradient has another shape
         """
         given = {"dq": dq, "dk": dk, "dv": dv, "dsink": dsink, "dbias": dbias}
-        found = {name: as_float64(x) for name, x in given.items() if x is not None or name in NAMES}
+        found = {
+            name: as_float64(x, name) for name, x in given.items() if x is not None or name in NAMES
+        }
         wanted, slack = dict(self.expected), dict(self.slack)
         if "dsink" in found and "dsink" not in wanted:
             raise ParameterError(

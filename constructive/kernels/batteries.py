@@ -118,6 +118,7 @@ class Battery:
     shapes: Mapping[str, Spec]  # shapes, masks and options by name, the smallest first
     cases: tuple[str, ...]  # names of cases
     takes: frozenset[str]  # what the kernel was said to have or take, keys of `spec.TAKES`
+    why_off: str = "nobody said that the kernel takes it"
 
     def __iter__(self) -> Iterator[Problem]:
         found = False
@@ -135,11 +136,11 @@ class Battery:
     def __str__(self) -> str:
         implied = {"ALiBi"} if "bias" in self.takes else set()
         implied |= _MASKS if "mask" in self.takes else set()
-        on = [name for name in TAKES if name in self.takes]
-        off = [name for name in TAKES if name not in self.takes | implied]
+        on = [name for name in TAKES if name in self.takes | implied]
+        off = [name for name in TAKES if name not in on]
         lines = [f"{len(self.shapes)} shapes: {'; '.join(self.shapes)}"]
         lines += [f"on: {', '.join(on)}"] if on else []
-        lines += [f"off, as nobody said that the kernel takes it: {', '.join(off)}"] if off else []
+        lines += [f"off, as {self.why_off}: {', '.join(off)}"] if off else []
         return "\n".join(lines)
 
 

@@ -529,7 +529,7 @@ def examine(
             problem.spec, problem.draft, problem.answer, problem.sinks, base=base,
             sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse, model=model,
         )  # fmt: skip
-        of_lse = LseReport(problem, _arranged_lse(problem, as_float64(lse)), wanted)
+        of_lse = LseReport(problem, _arranged_lse(problem, as_float64(lse, "the lse")), wanted)
     has_out = out is not None or lse is None
     found = arranged(problem, as_float64(out), layout) if has_out else problem.expected
     return Report(problem, found, model, source, of_lse, has_out)
@@ -540,7 +540,24 @@ def _arranged_lse(problem: Problem, lse: Array) -> Array:
     spec = problem.spec
     if lse.shape == (spec.heads[0], int(spec.rows().sum())):  # as kernels of packed tokens have it
         lse = lse.T
+    shapes = {each[:-1] for each in _shapes(spec, 1).values()}
+    if lse.shape not in shapes:
+        raise ParameterError(
+            f"the lse has shape {lse.shape}, not {(spec.batch, spec.heads[0], spec.queries)} "
+            "(B, H, T_q)",
+            witness=lse.shape,
+            suggestion="the log-sum-exps of all sequences, heads and queries",
+        )
     return arranged(problem, lse[..., None], None, width=1)[..., 0]
+
+
+def _shapes(spec: Spec, width: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of outputs in each layout."""
+    return {
+        "BHTd": (spec.batch, spec.heads[0], spec.queries, width),
+        "BTHd": (spec.batch, spec.queries, spec.heads[0], width),
+        "packed": (int(spec.rows().sum()), spec.heads[0], width),
+    }
 
 
 def arranged(
@@ -548,13 +565,7 @@ def arranged(
 ) -> Array:
     """Return an output in the layout (B, H, T_q, d_v), or one of another width."""
     spec = problem.spec
-    width = spec.d_v if width is None else width
-    tokens = int(spec.rows().sum())
-    shapes = {
-        "BHTd": (spec.batch, spec.heads[0], spec.queries, width),
-        "BTHd": (spec.batch, spec.queries, spec.heads[0], width),
-        "packed": (tokens, spec.heads[0], width),
-    }
+    shapes = _shapes(spec, spec.d_v if width is None else width)
     if layout is not None:
         require_known("layout", layout, LAYOUTS)
     names = shapes if layout is None else (layout,)

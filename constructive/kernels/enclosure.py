@@ -18,7 +18,7 @@ from constructive.exact.upward import gamma, up
 from constructive.kernels.answer import LOG_ERROR
 from constructive.kernels.masks import Grid, Mask
 from constructive.kernels.spec import require_factors
-from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
+from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array, first_place
 from constructive.support.errors import DataError, ParameterError
 
 # Inputs of attention as float64 arrays, exactly, from numpy, torch, jax and others.
@@ -109,21 +109,36 @@ def exactly(name: str, values: object) -> Array:
 
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
-    shapes = q.shape, k.shape, v.shape
-    fits = (
-        all(array.ndim == _AXES and array.size for array in (q, k, v))
-        and q.shape[0] == k.shape[0]
-        and q.shape[3] == k.shape[3]
-        and k.shape[:3] == v.shape[:3]
-        and q.shape[1] % k.shape[1] == 0
-    )
-    if not fits:
+    misfit = _misfit(q, k, v)
+    if misfit is not None:
         raise DataError(
-            f"q, k and v have shapes {shapes[0]}, {shapes[1]} and {shapes[2]}",
-            witness=shapes,
+            f"{misfit}: q, k and v have shapes {q.shape}, {k.shape} and {v.shape}",
+            witness=(q.shape, k.shape, v.shape),
             suggestion="(batch, heads, queries, d), (batch, KV heads, keys, d) and (batch, KV "
             "heads, keys, d_v), where the number of KV heads divides that of heads",
         )
+
+
+def _misfit(q: Array, k: Array, v: Array) -> str | None:
+    """Return which sizes do not fit each other, or None."""
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if array.ndim != _AXES:
+            return f"{name} has {array.ndim} axes, not {_AXES}"
+        if not array.size:
+            return f"{name} has no entries"
+    equal = (
+        ("batch size", "q", q.shape[0], "k", k.shape[0]),
+        ("batch size", "k", k.shape[0], "v", v.shape[0]),
+        ("d", "q", q.shape[3], "k", k.shape[3]),
+        ("number of heads", "k", k.shape[1], "v", v.shape[1]),
+        ("number of keys", "k", k.shape[2], "v", v.shape[2]),
+    )
+    for size, first, one, second, other in equal:
+        if one != other:
+            return f"the {size} is {one} in {first} and {other} in {second}"
+    if q.shape[1] % k.shape[1]:
+        return f"the {q.shape[1]} heads of q are no multiple of the {k.shape[1]} heads of k"
+    return None
 
 
 def _read_only_where_seen(
@@ -184,12 +199,19 @@ def _broadcasts(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> n
     fits = array.ndim <= _AXES and all(
         size in {1, full} for size, full in zip(array.shape[::-1], whole[::-1], strict=False)
     )
-    if not fits or not np.isfinite(array).all():
+    if not fits:
         raise DataError(
-            f"{name} of shape {array.shape} does not broadcast to {whole}, or is not finite",
+            f"{name} of shape {array.shape} does not broadcast to {whole}",
             witness=array.shape,
-            suggestion="(batch, heads, queries, keys), with 1 for what all share; -inf hides a key "
-            "in a mask",
+            suggestion="(batch, heads, queries, keys), with 1 for what all share",
+        )
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        index = first_place(wrong)
+        raise DataError(
+            f"{name}{list(index)} is {array[index]}, which is not finite",
+            witness=index,
+            suggestion="finite numbers; -inf hides a key in a mask",
         )
     return array.reshape((1,) * (_AXES - array.ndim) + array.shape)
 

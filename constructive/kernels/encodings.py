@@ -152,7 +152,7 @@ class Quantized:
             require_known(name, kind, get_args(Kind))
         require_positive(page_size=page_size)
         chosen, spec = FORMS[form], problem.spec
-        _require_quantizable(problem, chosen)
+        _require_quantizable(problem, form)
         turn = (spec.seed + list(CASES).index(problem.case)) % 2
         for shift in (_SHIFT, -_SHIFT)[:: 1 - 2 * turn]:
             keys = _scaled_keys(problem, chosen, k, shift, page_size)
@@ -205,8 +205,8 @@ class Quantized:
                 yield "k_scale and v_scale are exchanged", k.real(v.scale), v.real(k.scale)
 
 
-def _require_quantizable(problem: Problem, form: Form) -> None:
-    spec = problem.spec
+def _require_quantizable(problem: Problem, form: str) -> None:
+    spec, room = problem.spec, FORMS[form].room
     if spec.dtype == "float64":
         raise ParameterError(
             "numbers of float64 are not quantized", witness=spec.dtype, suggestion="float32"
@@ -218,11 +218,12 @@ def _require_quantizable(problem: Problem, form: Form) -> None:
             witness=spec.soft_cap,
             suggestion="a larger soft cap",
         )
-    if problem.v.max() > 2.0**form.room * problem.v.min():
+    if problem.v.max() > 2.0**room * problem.v.min():
+        span = f"2^{np.log2(problem.v.max() / problem.v.min()):g}"
         raise ParameterError(
-            "values need more powers of two than the format has",
-            witness=float(problem.v.max() / problem.v.min()),
-            suggestion="a larger value_dim, so that values are 1 and 2; 'fine scale' has none",
+            f"the values of {problem.case!r} span {span}; {form} holds 2^{room}",
+            witness=span,
+            suggestion="leave out this case; a larger value_dim makes values of others 1 and 2",
         )
 
 

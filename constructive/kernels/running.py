@@ -81,7 +81,7 @@ def suite_for(
         name: replace(spec, fully_masked=adapter.convention(spec))
         for name, spec in shapes(given, (), takes, names).items()
     }
-    return Battery(found, tuple(CASES), takes)
+    return Battery(found, tuple(CASES), takes, "the adapter does not take it")
 
 
 def run_all(

@@ -73,18 +73,19 @@ def holds(numbers: Format, values: npt.ArrayLike) -> bool:
     return bool((inside & (scaled == np.floor(scaled))).all())
 
 
-def as_float64(values: object) -> Array:
+def as_float64(values: object, name: str = "the output") -> Array:
     """Return the numbers of an array or tensor of any library in float64; nothing is rounded."""
     given: Any = values
     if given is None:
         raise ParameterError(
-            "the output is None", witness=None, suggestion="return the output of the kernel"
+            f"{name} is None", witness=None, suggestion="an array that the kernel returns"
         )
     if isinstance(given, tuple) and any(hasattr(part, "shape") or part is None for part in given):
         raise ParameterError(
-            f"the output is a tuple of {len(given)}, as of a kernel that also returns sums",
+            f"{name} is a tuple of {len(given)}, as of a kernel that also returns sums",
             witness=type(given).__name__,
-            suggestion="check(problem, out[0]): its first entry alone",
+            suggestion="check(problem, out[0]): its first entry alone; or check(problem, out[0], "
+            "lse=out[1])",
         )
     try:
         if hasattr(given, "detach"):  # a torch tensor; numpy lacks its short formats
@@ -94,7 +95,7 @@ def as_float64(values: object) -> Array:
         return np.asarray(given).astype(np.float64)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise ParameterError(
-            f"the output is not an array of numbers: {error}",
+            f"{name} is not an array of numbers: {error}",
             witness=type(values).__name__,
             suggestion="a numpy array, or tensor.float() for a format that numpy lacks",
         ) from error
@@ -106,6 +107,10 @@ FullyMasked = Literal["zeros", "nan", "mean"]
 Kind = TypeVar("Kind", bound=Mask)
 
 
+def _example(name: str) -> float:
+    return 50.0 if "cap" in name else 0.125
+
+
 def require_factors(**factors: object) -> None:
     """Raise for what is neither None nor a positive finite number."""
     for name, value in factors.items():
@@ -114,7 +119,7 @@ def require_factors(**factors: object) -> None:
             raise ParameterError(
                 f"{name}={shown(value)} is not a positive number",
                 witness=shown(value),
-                suggestion=f"{name}=None for the default, or a number such as 0.125",
+                suggestion=f"{name}=None for the default, or a number such as {_example(name)}",
             )
 
 
@@ -189,7 +194,7 @@ class Spec:
                 raise ParameterError(
                     f"{name}={value:g} is not between {1.0 / largest:g} and {largest:g}",
                     witness=value,
-                    suggestion=f"{name}=None for the default, or a number such as 0.125",
+                    suggestion=f"{name}=None for the default, or a number such as {_example(name)}",
                 )
         require_known("fully_masked", self.fully_masked, get_args(FullyMasked))
         object.__setattr__(self, "masks", require_masks(self.masks))

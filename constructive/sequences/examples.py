@@ -88,13 +88,7 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
         raise DataError(
             f"tokens have {widths} entries", witness=widths, suggestion="vectors of one length"
         )
-    try:
-        exact = [[_shortest(Fraction(x)) for x in vector] for vector in vectors]
-    except (ValueError, OverflowError, TypeError) as error:
-        raise DataError(
-            f"a token is not a finite number: {error}",
-            suggestion="finite integers, Fractions or floats of 64 bits at most",
-        ) from error
+    exact = [[_exact(x, place, vector) for place, x in enumerate(vector)] for vector in vectors]
     array = np.empty((len(exact), widths[0]), dtype=object)
     array[:] = exact
     return array
@@ -129,7 +123,16 @@ def other_tokens(token: object, width: int) -> DataError:
     )
 
 
-def _shortest(number: Fraction) -> int | Fraction:
+def _exact(entry: Any, place: int, token: tuple[Any, ...]) -> int | Fraction:  # noqa: ANN401
+    """Return the number at a place of a token."""
+    try:
+        number = Fraction(entry)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise DataError(
+            f"entry {place} of the token {shown(token)} is not a finite number",
+            witness=shown(entry),
+            suggestion="finite integers, Fractions or floats of 64 bits at most",
+        ) from error
     return number.numerator if number.denominator == 1 else number
 
 

@@ -353,7 +353,7 @@ def check_false(files, name, names):
     """Other weights or data, of which the claim is false, though the certificate is about them."""
     weights, data = files.kind.spoil[name]
     files.save(files.certificate, weights, data)
-    refused(files.said(files.only(*names)), "it is about other")
+    refused(files.said(files.only(*names)), "the certificate is about other")
     about = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(
         files.kind.certificate(weights, data), claims=()
     )), default=str))  # fmt: skip

@@ -222,10 +222,10 @@ def other_words(_, about):
 
 
 ALTERED = [
-    (0, lambda c: c["data"].update(texts=True), "it is about other data"),
-    (0, lambda c: c["data"].update(texts=1.0), "it is about other data"),
-    (0, lambda c: c["weights"].update(window=5), "it is about other weights"),
-    (0, lambda c: c["weights"].update(storage="float16"), "it is about other weights"),
+    (0, lambda c: c["data"].update(texts=True), "the certificate is about other data"),
+    (0, lambda c: c["data"].update(texts=1.0), "the certificate is about other data"),
+    (0, lambda c: c["weights"].update(window=5), "the certificate is about other weights"),
+    (0, lambda c: c["weights"].update(storage="float16"), "the certificate is about other weights"),
     (0, more_margin, "recites: the least margin is "),
     (0, evidence("recites", bound="0x0p+0"), "recites: the least margin is "),
     (0, evidence("rank", columns=pack(np.zeros(12, int))), "a column of Z is named twice"),
@@ -337,7 +337,7 @@ def test_tensors_which_overlap_are_others(checker, recited, tmp_path):
     rewritten(
         tmp_path / FILES[1], header=lambda h: h["W_K"].update(data_offsets=h["W_Q"]["data_offsets"])
     )
-    assert "it is about other weights" in said(checker, files)[1]
+    assert "the certificate is about other weights" in said(checker, files)[1]
 
 
 def test_two_files_are_asked_for(checker, recited):

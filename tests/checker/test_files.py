@@ -371,13 +371,13 @@ def test_a_certificate_is_about_arrays_of_one_hash(files):
         {"a": arrays["a"], "c": arrays["b"]},
         arrays | {"c": arrays["b"]},
     ):
-        with refused("it is about other data"):
+        with refused("the certificate is about other data"):
             files.require_about({"data": about}, other, "data")
     for shape in ([1.0], [True], [2]):
         other = about | {"b": {"dtype": "float32", "shape": shape}}
-        with refused("it is about other data"):
+        with refused("the certificate is about other data"):
             files.require_about({"data": other}, arrays, "data")
-    with refused("it is about other weights"):
+    with refused("the certificate is about other weights"):
         files.require_about({"data": about, "weights": {}}, arrays, "weights")
 
 
@@ -541,7 +541,7 @@ def test_steps_of_a_refusal(proved, tmp_path):
     assert steps
     assert not told.proved
     assert told == check(*files)
-    assert "it is about other data" in told.report
+    assert "the certificate is about other data" in told.report
 
 
 @pytest.mark.usefixtures("own_process")

@@ -204,7 +204,7 @@ def longer(folder):
 
 
 WRONG = {
-    "another entry": (lambda f: with_entry(f, 0.5), "it is about other data"),
+    "another entry": (lambda f: with_entry(f, 0.5), "the certificate is about other data"),
     "not a number": (lambda f: with_entry(f, np.nan), "contexts are not finite"),
     "infinite": (lambda f: with_entry(f, -np.inf), "contexts are not finite"),
     "cut contexts": (lambda f: cut(f, "contexts", -8), "contexts are cut off, or more follows"),
@@ -226,9 +226,9 @@ WRONG = {
     "objects": (lambda f: rewritten(f, "contexts", np.array([{}])), "no real numbers"),
     "single precision": (
         lambda f: rewritten(f, "contexts", np.load(f / "data" / "contexts.npy").astype("f4")),
-        "it is about other data",
+        "the certificate is about other data",
     ),
-    "other targets": (lambda f: rewritten(f, "targets", np.ones(61)), "it is about other data"),
+    "other targets": (lambda f: rewritten(f, "targets", np.ones(61)), "is about other data"),
     "fewer examples": (lambda f: rewritten(f, "targets", np.ones(60)), "examples with contexts"),
 }  # fmt: skip
 

@@ -175,8 +175,17 @@ def test_what_makes_no_sense_is_refused():
         bounds(q, k, v, model="fast")
     with pytest.raises(DataError, match="bfloat16"):
         bounds(q, k, v)
-    with pytest.raises(DataError, match="KV heads"):
-        bounds(q, k[:, :, :, :2], v, model="flash float32")
+    misfits = {
+        "q has 3 axes": (q[0], k, v),
+        "the d is 8 in q and 2 in k": (q, k[..., :2], v),
+        "the number of keys is 7 in k and 5 in v": (q, k, v[:, :, :5]),
+        "the 3 heads of q are no multiple of the 2 heads of k": (q[:, :3], k, v),
+    }
+    for message, arrays in misfits.items():
+        with pytest.raises(DataError, match=message):
+            bounds(*arrays, model="flash float32")
+    with pytest.raises(DataError, match=r"bias\[1\] is nan, which is not finite"):
+        bounds(q, k, v, bias=[0.0, np.nan, *5 * [0.0]], model="flash float32")
     with pytest.raises(DataError, match="mask"):
         bounds(q, k, v, np.ones((3, 7), dtype=bool), model="flash float32")
     with pytest.raises(DataError, match="sinks"):

@@ -297,6 +297,12 @@ def test_pages_of_quantized_caches_have_their_scales(kind):
             Paged.of(quantized, page_size=16)
 
 
+def test_a_case_whose_values_a_format_does_not_hold_is_named():
+    problem = Problem.build(Spec(queries=20, keys=40), "fine scale")
+    with pytest.raises(ParameterError, match=r"'fine scale' span 2\^\d+; int8 holds 2\^6"):
+        Quantized.of(problem, form="int8")
+
+
 def problem_q(quantized):
     return np.asarray(quantized.q, float) * quantized.q_scale
 

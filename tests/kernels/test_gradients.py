@@ -329,6 +329,8 @@ def test_wrong_gradients_are_named():
     assert "error.report.wrong" in caught.value.suggestion
     with pytest.raises(ParameterError, match="shape"):
         backward.check(dq, dk, dv[:1])
+    with pytest.raises(ParameterError, match="dq is None"):
+        backward.check(None, dk, dv)
     rows = np.argwhere(backward.d_out.any(-1))
     b, h, i = (int(index) for index in rows[7])
     key = int(problem.answer.weights[b, h, i].argmax())

@@ -157,8 +157,9 @@ def test_layouts_and_conventions():
     packed = whole.transpose(0, 2, 1)[spec.rows()]
     for lse in (whole, whole.transpose(0, 2, 1), packed, packed.T):
         check(problem, lse=lse)
-    with pytest.raises(ParameterError, match="shape"):
+    with pytest.raises(ParameterError, match=r"the lse has shape .* \(B, H, T_q\)") as caught:
         check(problem, lse=whole[0])
+    assert caught.value.witness == whole[0].shape
     empty = Problem.build(Spec(**SHAPE | MASKS["rows without keys"]), "levels")
     out, lse = kernel(empty)
     for value in (0.0, np.inf, np.nan):

@@ -391,6 +391,7 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
         ({"masks": [Given(np.tri(9))], "keys": 9}, "float64(.|\n)*mask == 0"),
         ({"scale": 1e-308}, "scale=1e-308"),
         ({"soft_cap": 1e9}, "soft_cap=1e"),
+        ({"soft_cap": -1.0}, r"such as 50\.0"),
         ({"causal": "topleft"}, "causal='topleft'"),
         ({"cases": []}, "no case"),
         ({"cases": ["no such case"]}, "unknown case"),
@@ -512,6 +513,12 @@ def test_the_share_of_guarded_keys_over_several_shapes():
 def test_a_kernel_that_returns_nothing_is_told_so():
     with pytest.raises(ParameterError, match="None"):
         check(Problem.build(Spec(queries=3, keys=5, head_dim=16)), None)
+
+
+def test_an_output_with_log_sum_exps_in_a_tuple_is_told_how_to_check_both():
+    problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
+    with pytest.raises(ParameterError, match=r"lse=out\[1\]"):
+        check(problem, (problem.expected, None))
 
 
 @pytest.mark.parametrize("soft_cap", [5.0, 26.0])

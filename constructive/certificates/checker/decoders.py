@@ -51,7 +51,7 @@ class Decoder(About):
     def __init__(self, content, files, claims, options):
         require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
         self.texts, self.prompt, unit, vocabulary, data = read_texts(files[1], options.most)
-        require(same(content["data"], data), "it is about other data")
+        require(same(content["data"], data), "the certificate is about other data")
         shapes, about, unpacked, read = read_about(files[0], options.most)
         window, storage = about["window"], about["record"]["storage"]
         require(window is None or (type(window) is int and window > 0), "the window is none")

@@ -245,7 +245,7 @@ def require_about(content, arrays, part, **more):
         for block in x.blocks() if hasattr(x, "blocks") else [x]:
             hashed.update(np.ascontiguousarray(block).data)
     true["sha256"] = hashed.hexdigest()
-    require(same(content[part], true | more), f"it is about other {part}")
+    require(same(content[part], true | more), f"the certificate is about other {part}")
     return hashed.digest()
 
 

@@ -380,7 +380,9 @@ class Sequences(About):
         for role, read in (("memorizer", weights), ("data", data)):
             require(read["format"] == FORMATS[role], f"the format of the {role} is another")
         for part, read in (("data", data), ("weights", weights)):
-            require(content[part]["sha256"] == digest(read), f"it is about other {part}")
+            require(
+                content[part]["sha256"] == digest(read), f"the certificate is about other {part}"
+            )
         memorizer = Memorizer(weights)
         tokens, labels = read_tokens(data, memorizer), read_labels(data, memorizer)
         size = memorizer.size
