@@ -92,7 +92,7 @@ def run(
         constructive kernels run torch-flash --device cuda
     """
     from constructive.kernels.comparing import comparison
-    from constructive.kernels.memory import require_device
+    from constructive.kernels.inputs import require_device
     from constructive.kernels.running import run_all, suite_for, tally
 
     chosen = _adapter(adapter)

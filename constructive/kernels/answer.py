@@ -1,7 +1,7 @@
-"""The answer that follows from numbers: which keys win, what each row is, and how exactly.
+"""The answer that follows from numbers: what each row is, its log-sum-exp, and how exact both are.
 
 Nothing here knows how queries were made. A row is checked where the hypotheses of a theorem hold;
-the average of the winners' values is its answer.
+the average of the winners' values is its answer. `require_hypotheses` checks them again.
 """
 
 import math
@@ -9,10 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS
-from constructive.kernels.cases import GAP, LOGIT_ERROR, PART_OF_LEVEL, Draft
-from constructive.kernels.spec import Spec
+from constructive.exact.float_model import FORMATS, power
+from constructive.exact.kernel_model import KERNEL_MODELS
+from constructive.kernels.cases import (
+    GAP,
+    LOGIT_ERROR,
+    MOST_DIGITS,
+    PART_OF_LEVEL,
+    Draft,
+    fine_error,
+)
+from constructive.kernels.spec import Spec, format_of, holds
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
+from constructive.support.errors import AssumptionError
 
 EXP0_ERROR = 2.0**-14  # How far exp(0) may be from 1 in kernels of 16 bits
 EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the weight
@@ -22,6 +32,7 @@ _SAME_SIGN = 3.0
 _CAPPED = 0.997  # Of the cap: what a logit that is 6 caps below a level is at most, with all errors
 _RANGE = 8.0  # Of values, for which tails are computed
 _TAIL = 2.0**7  # 2 tau of Theorem 13 over n omega, with a soft cap
+_LAZY_TAIL = 2.0**12  # 2 tau over n omega and the range of values, where sums have 24 bits
 # u of a sum, delta of Theorem 14 (logarithms and merging), eta of Theorem 15: exp near 0, such as
 # that of FlashAttention 4, by a polynomial.
 _SINGLE = 2.0**-23, 2.0**-20, 2.0**-13.5
@@ -178,11 +189,7 @@ def most_far(spec: Spec) -> float:
 
 
 def bits_of_values(v: Array) -> tuple[int, int]:
-    """Return how many bits a value has, and how many a sum of a few in units of all.
-
-    >>> bits_of_values(np.array([1.0, 2.0])), bits_of_values(np.array([1.125, 4.0]))
-    ((1, 2), (4, 6))
-    """
+    """Return how many bits a value has, and how many a sum of a few in units of all."""
     part, exponent = np.frexp(v)
     own = next(n for n in range(1, 54) if (np.ldexp(part, n) % 1.0 == 0.0).all())
     return own, int(exponent.max() - exponent.min()) + own
@@ -276,8 +283,10 @@ def _rounding(spec: Spec, draft: Draft, v: Array, total: Array, seen: Array) -> 
         )
     off = np.where(off > 1.0, off * (1.0 + operand_error(spec)), 1.0)  # 1 is a number of TF32
     off = off - 1.0 + tail_of_cap(spec) * max(1.0, v.max() / v.min() / _RANGE)
-    if draft.spread > 1.0:  # keys far below have larger values than winners
-        off = off + spec.keys * most_far(spec) * v.max() / v.min()
+    if draft.spread > 1.0:  # keys far below have larger values than winners (Proposition 28)
+        short = powers & fits & (bits < FORMATS["float32"].digits)
+        growth = np.where(short, spec.keys, 1.0)
+        off = off + _LAZY_TAIL * growth * spec.keys * most_far(spec) * v.max() / v.min()
     # A number of as many bits as the output has is what nearer numbers are rounded to.
     exact = np.where(off < 2.0 ** -(bits + 1), 0.0, off + 2.0**-bits * (1.0 + off))
     return np.where(powers & fits, exact, _rough(spec, seen) + off)
@@ -307,3 +316,263 @@ def _empty_rows(
         slack = np.where(empty[..., None], 0.0, slack)
         guards = guards | empty[..., None]
     return expected, slack, checked | empty, guards
+
+
+# The log-sum-exp that every admissible kernel returns beside its output (Theorem 20).
+
+
+LN2 = math.log(2.0)
+BASES = {"e": 1.0, "2": LN2}
+UNIT = 2.0**-24  # log-sum-exps are in float32, or in more bits
+LOG_ERROR = 2.0**-20  # eps_l: a logarithm is off by at most this part of itself, and log 1 = 0
+_FAINT = 2.0**-70  # what a key or a sink far below adds
+_ENTRIES = 6  # roundings to the format of inputs, where logits and entries are stored
+
+
+@dataclass(frozen=True, eq=False)
+class Lse:
+    """Log-sum-exps of rows: log sum_j exp(l_j), its two parts, and what a kernel may return."""
+
+    # (B, H, T_q) in the base that was asked for; NaN in rows that are not checked, the convention
+    # in rows that see no key
+    expected: Array
+    slack: Array  # (B, H, T_q) how far an admissible one may be away; about 2^-60: bit for bit
+    level: Array  # (B, H, T_q) logits of winners
+    total: Array  # (B, H, T_q) weights of all keys, where a winner has 1
+    base: str  # "e" or "2"
+
+
+def expected_lse(
+    spec: Spec, draft: Draft, given: Answer, sinks: Array | None, *, base: str = "e",
+    sink_in_lse: bool = True, fully_masked_lse: float = -math.inf, model: str | None = None,
+) -> Lse:  # fmt: skip
+    """Return the log-sum-exps of a problem, by Theorem 20."""
+    require_known("base", base, BASES)
+    counted = sinks if sink_in_lse else None
+    level, of_level = _level(spec, draft)
+    total = np.asarray(given.weights.sum(-1) + beside(draft, counted))
+    log = np.log(np.maximum(total, 1.0))
+    size = np.abs(level)
+    slack = np.where(total == 1.0, 0.0, 5.0 * UNIT * (size + log) + 1.2 * LOG_ERROR * log)
+    whole = np.exp2(np.round(np.log2(np.maximum(total, 1.0)))) == total
+    slack = slack + np.where(whole, 0.0, 4.0 * UNIT * (spec.keys + 8.0))
+    slack = (
+        slack + _FAINT * (spec.keys + 1) + 1.01 * exp0_error(spec) + tail_of_cap(spec) + of_level
+    )
+    if math.frexp(spec.factor)[0] != 0.5 or spec.soft_cap is not None:  # noqa: PLR2004 - 2^k
+        stored = 0.0
+        if model is not None and KERNEL_MODELS[model].stores_logits:
+            stored = _ENTRIES * KERNEL_MODELS[model].stored_unit
+        rounded = 6.0 * UNIT + stored + operand_error(spec)
+        slack = slack + rounded * size + np.where(size > 0.0, 1.01 * near_exp_error(spec), 0.0)
+    slack = slack + _of_near(spec, draft, given, total)
+    alone = np.broadcast_to(fully_masked_lse, level.shape)
+    off = np.zeros_like(slack)
+    if counted is not None:
+        alone = np.broadcast_to(np.asarray(counted)[:, None], level.shape)
+        off = 3.0 * UNIT * np.abs(alone)
+    expected = level + log
+    if base == "2":
+        expected, slack = expected / LN2, (slack + 3.0 * UNIT * (size + log)) / LN2
+        if counted is not None:
+            alone, off = alone / LN2, 2.0 * off / LN2
+    expected = np.where(given.empty, alone, np.where(given.checked, expected, np.nan))
+    return Lse(expected, np.where(given.empty, off, slack), level, total, base)
+
+
+def _level(spec: Spec, draft: Draft) -> tuple[Array, Array | float]:
+    """Return logits of winners, and how far a soft cap may move them."""
+    level, cap = draft.levels * spec.factor, spec.soft_cap
+    if cap is None:
+        return level, 0.0
+    ends = [np.tanh(level * (1.0 + sign * LOGIT_ERROR) / cap) for sign in (-1.0, 1.0)]
+    capped = np.tanh(level / cap)
+    moved = np.maximum(*(np.abs(end - capped) for end in ends)) + TANH_ERROR * np.abs(capped)
+    return cap * capped, cap * moved
+
+
+def _of_near(spec: Spec, draft: Draft, given: Answer, total: Array) -> Array | float:
+    """Return how far a near key may move the logarithm."""
+    if draft.near is None:
+        return 0.0
+    part, ends = near_weight(spec, draft)
+    near = ((given.weights > 0.0) & (given.weights < 1.0)).sum(-1)
+    safe = np.maximum(total, 1.0)
+    moved = [np.abs(np.log((safe + near * (end - part)) / safe)) for end in ends]
+    return np.asarray(np.maximum(*moved))
+
+
+# The hypotheses of the theorems, checked on the numbers of a problem in exact arithmetic.
+
+
+MOST_KEYS = 2**18
+LARGEST_VALUE = 8.0  # Over the smallest one
+# The same with scales of values, and bits of a value (Proposition 23)
+_LARGEST_SCALED, _MOST_BITS = 64.0, 4
+# Formats in which a kernel may keep logits, of another range than float32.
+_WITH_LOGITS = ("float64", "float16")
+_BELOW = 64.0  # How far a sink without weight is below the winner, and both errors of its logit
+
+
+def soft_cap_reason(spec: Spec) -> str | None:
+    """Return why a soft cap is too small for exact answers, or None.
+
+    A capped logit ends at -cap: all keys together must weigh less than the output can show. `Spec`
+    takes no cap above 2^16, where epsilon of Theorem 15 is below 0.006.
+    """
+    if spec.soft_cap is None:
+        return None
+    if tail_of_cap(spec) >= 2.0 ** -(spec.output.digits + 2):
+        return f"a soft cap of {spec.soft_cap:g} leaves weight to keys that are far below"
+    return None
+
+
+def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
+    """Return rows in which a kernel may overflow that keeps logits in float32, or in float16."""
+    kept = spec.inputs if spec.dtype in _WITH_LOGITS else format_of("float32")
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = np.abs(draft.q).max() * np.abs(draft.k).max() * spec.head_dim
+        if 2.0 * max(1.0, spec.factor) * (most + abs(draft.level)) < kept.largest:
+            return np.zeros(draft.q.shape[:3], dtype=np.bool_)
+        _, size = products(spec, draft)
+        largest = 2.0 * max(1.0, spec.factor) * (size.astype(np.float64) + abs(draft.level))
+        found = ((largest >= kept.largest) & visible).any(-1)
+    return np.asarray(found & spec.rows()[:, None])
+
+
+def require_hypotheses(
+    spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
+    sinks: Array | None, answer: Answer, *, is_encoded: bool = False,
+) -> int:  # fmt: skip
+    """Return how many rows follow from the theorems, however the numbers were made, or raise."""
+    _require_numbers(spec, draft, v, is_encoded=is_encoded)
+    _require("q k overflows", overflows(spec, draft, visible))
+    raw, size = products(spec, draft)
+    visible = np.broadcast_to(visible, raw.shape)
+    rows = answer.checked & ~answer.empty
+    winners = (answer.weights == 1.0) & visible
+    near = (answer.weights > 0.0) & (answer.weights < 1.0)
+    rest = visible & ~winners & ~near
+    below = far_below(spec, draft, raw, size, bias)
+    zero = size == 0.0
+    if bias is not None:
+        zero &= bias == 0.0
+    _require("a winner has a product that is not 0", rows & (winners & ~zero).any(-1))
+    _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
+    _require("there is no winner", rows & ~winners.any(-1))
+    _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
+    if draft.near is not None:
+        elsewhere = near & ((raw != draft.near) | (size != -draft.near))
+        _require("a near key is elsewhere", rows & elsewhere.any(-1))
+    raised = draft.levels != 0.0
+    for head in range(spec.heads[0]):
+        kept = (draft.q[:, head] != 0.0).astype(np.float32)
+        there = (draft.k[:, head // spec.group] != 0.0).astype(np.float32)
+        count = kept @ there.swapaxes(-1, -2) - raised[:, head, :, None]
+        many = (count > MOST_DIGITS) & visible[:, head]
+        _require("a logit has more than four products", rows[:, head] & many.any(-1))
+    _require("a sink is not far below the winner", rows & ~_known(spec, draft, sinks))
+    total = answer.weights.sum(-1) + beside(draft, sinks)
+    expected = averaged(answer.weights, v)
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
+    exact = (answer.slack == 0.0).all(-1)
+    if spec.soft_cap is not None:  # the slope depends on the level
+        _require("a query is not at the level", rows & (draft.levels != draft.level))
+    _require("an answer is not the average of the winners", rows & wrong.any(-1))
+    exponent = np.log2(np.maximum(total, 1.0))
+    own, of_sums = bits_of_values(v)
+    width = np.where(total > 1.0, exponent + of_sums, own)
+    _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
+    _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
+    return int(rows.sum())
+
+
+def _known(spec: Spec, draft: Draft, sinks: Array | None) -> Booleans:
+    """Return rows whose sink is beside a winner at 0 or far below the winner, (B, H, T_q)."""
+    if sinks is None:
+        return np.ones(draft.levels.shape, dtype=np.bool_)
+    level = draft.levels * spec.factor
+    below = sinks[:, None] <= level - 2.0 * LOGIT_ERROR * np.abs(level) - _BELOW
+    return np.asarray((beside(draft, sinks) > 0.0) | below)
+
+
+def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) -> None:
+    """Check that inputs are powers of two which the format holds, and values are codes.
+
+    Stored numbers of an encoding are in their formats; with scales they are in that of the output.
+    """
+    form = spec.output if is_encoded else spec.inputs
+    for name, array in (("q", draft.q), ("k", draft.k), ("v", v)):
+        sizes = np.abs(array[array != 0.0])
+        most = _MOST_BITS if is_encoded and name == "v" else 1
+        if not holds(form, array) or (np.ldexp(np.frexp(sizes)[0], most) % 1.0).any():
+            raise AssumptionError(
+                f"{name} are not powers of two in {form.name}, or not of {most} bits",
+                witness=float(sizes.max()),
+                suggestion="Problem.build",
+            )
+    largest = _LARGEST_SCALED if is_encoded and spec.dtype != "float64" else LARGEST_VALUE
+    largest *= draft.spread
+    if v.min() < (0.25 if is_encoded else 1.0) or v.max() > largest * v.min():
+        raise AssumptionError(
+            f"values are not from 1 to {largest:g}, or these times a power of two",
+            witness=float(v.max()),
+            suggestion="a larger value_dim",
+        )
+    if spec.keys > MOST_KEYS:
+        raise AssumptionError(
+            f"{spec.keys} keys are too many", witness=spec.keys, suggestion=f"at most {MOST_KEYS}"
+        )
+    reason = soft_cap_reason(spec)
+    if reason is not None:
+        raise AssumptionError(reason, witness=spec.soft_cap, suggestion="a larger soft cap")
+    if draft.level_slot is not None:
+        of_keys = draft.k[..., draft.level_slot]
+        if (of_keys != of_keys[..., :1]).any():
+            raise AssumptionError(
+                "levels of keys differ", witness=draft.level, suggestion="Problem.build"
+            )
+
+
+def _require(problem: str, rows: Booleans) -> None:
+    if rows.any():
+        where = tuple(int(index) for index in np.argwhere(rows)[0])
+        raise AssumptionError(problem, witness=where, suggestion="Problem.build")
+
+
+# What a kernel may do so that the answers hold bit for bit: the model of exact answers, in words.
+#
+# The numbers are those that the hypotheses use; the sentence is made from them.
+
+
+def sentence(spec: Spec) -> str:
+    """Return the model in words."""
+    below, least = far(spec)
+    gap, inputs, output = GAP.get(spec.dtype, 64.0), spec.inputs, spec.output
+    cap = f"tanh off by at most {power(TANH_ERROR)} of itself; "
+    short = f" (or off by at most {power(EXP0_ERROR)}, not alike for all keys)"
+    at_0 = short if exp0_error(spec) else ""
+    stored = f"weights may be rounded to normal numbers of {inputs.name}"
+    if spec.dtype == "tf32":
+        stored = f"operands of products may be rounded or cut off to {inputs.digits} bits"
+    elif inputs.digits < output.digits:
+        stored += " before they are divided"
+    sums = (
+        "as many bits as the output has, or in float32 where an average needs more bits than the "
+        "output has"
+    )
+    if spec.soft_cap is not None:
+        sums = "float64" if output.name == "float64" else "float32"
+    return (
+        "logits from products of entries in any order, zero where all products are, else off by "
+        f"at most {LOGIT_ERROR:g} of the sum of their sizes, equal products alike for all keys, "
+        f"in 'fine scale' by {fine_error(spec):.2g}; "
+        f"{cap if spec.soft_cap is not None else ''}"
+        "weights exp(l - m), m the largest logit of visible keys, in one piece or of the blocks "
+        f"so far, 1 at 0{at_0}, else off by at most {power(EXP_ERROR)} of themselves or at most "
+        f"2^-{least} where l - m <= -{below} (here gaps are {gap:g} or more); {stored}; hidden "
+        f"keys not read, or {below} or more below the winner; sums to nearest or toward zero in "
+        f"{sums}, normalised before or after the average, splits merged by their maxima and sums; "
+        f"at most {MOST_KEYS} keys"
+    )

@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from constructive.kernels.answer import (
+    LARGEST_VALUE,
     beside,
     most_far,
     near_weight,
@@ -30,7 +31,6 @@ from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds, repeated
 from constructive.kernels.facts import CLOSE, SIZES, separate
 from constructive.kernels.gradients import NAMES, ONE, Matrices, names
-from constructive.kernels.hypotheses import LARGEST_VALUE
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans
@@ -460,7 +460,8 @@ class BackwardReport:
             away = np.abs(found - wanted)[at] - self.slack[name][at]
             column = int(np.nan_to_num(away, nan=np.inf).argmax())
             ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > self.slack[name][wrong]]
-            is_scaled = len(ratio) and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
+            is_scaled = len(ratio) and np.isfinite(ratio).all()
+            is_scaled = is_scaled and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
         more = ""
         if not np.isfinite(found[wrong]).any():
             more = "; all of these rows are NaN or infinite: exp(S - lse) overflows where the "

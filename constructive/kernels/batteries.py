@@ -68,6 +68,7 @@ SUITE: dict[str, Spec] = {
     "window": Spec(queries=140, keys=140, masks=(TOP, Window(32, 0, "top-left"))),
     "window, more keys": Spec(queries=50, keys=110, masks=(BOTTOM, Window(20, 0))),
     "window, decode": _two(queries=1, keys=333, masks=(BOTTOM, Window(127, 0))),
+    "window, wide": _two(queries=60, keys=90, masks=(BOTTOM, Window(127, 0))),
     "window, both sides": Spec(queries=90, keys=90, masks=(Window(9, 5, "top-left"),)),
     "right padding": _four(queries=48, keys=64, masks=(RightPadding(_PAGES),)),
     "right padding, causal": Spec(
@@ -92,6 +93,7 @@ SUITE: dict[str, Spec] = {
     "soft cap, causal": Spec(queries=60, keys=60, soft_cap=50.0, masks=(TOP,)),
     "sink": Spec(queries=60, keys=90, sink=True),
     "sink, causal": Spec(queries=60, keys=60, sink=True, masks=(TOP,)),
+    "sink, decode": _two(queries=1, keys=300, sink=True),
     "sink, window": _two(queries=60, keys=110, sink=True, masks=(BOTTOM, Window(20, 0))),
     "ALiBi": Spec(heads=(4, 4), queries=60, keys=60, alibi=True),
     "ALiBi, causal": Spec(heads=(4, 4), queries=60, keys=60, alibi=True, masks=(TOP,)),

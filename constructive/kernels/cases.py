@@ -50,17 +50,12 @@ class Encoding:
 
 
 def encode(spec: Spec, reserved: int = 0) -> Encoding:
-    """Return digits for all keys.
-
-    Example:
-        >>> encode(Spec(keys=100, head_dim=32)).radix
-        16
-    """
+    """Return digits for all keys."""
     sizes = _sizes(spec, reserved)
     if sizes is None:
         raise _no_room(spec, reserved)
     span, count, radix = sizes
-    sequences, pairs = _sequences(spec), _digit_pairs(spec)
+    sequences, pairs = _sequences(spec), _pairs(spec)
     random = np.random.default_rng((spec.seed, 2))
     starts = random.permutation(max(span, pairs))[:pairs] % span
     offsets = np.broadcast_to(starts.reshape(sequences, spec.heads[1]), (spec.batch, spec.heads[1]))
@@ -73,14 +68,14 @@ def _sequences(spec: Spec) -> int:
     return 1 if spec.shared else spec.batch
 
 
-def _digit_pairs(spec: Spec) -> int:
+def _pairs(spec: Spec) -> int:
     """Return of how many (sequence, KV head) pairs there are keys."""
     return _sequences(spec) * spec.heads[1]
 
 
 def _sizes(spec: Spec, reserved: int) -> tuple[int, int, int] | None:
     """Return the span of offsets, the number of digits and their radix, or None: no room."""
-    pairs, room = _digit_pairs(spec), spec.head_dim - reserved
+    pairs, room = _pairs(spec), spec.head_dim - reserved
     for span in (2 * pairs, pairs, 1):
         for count in range(1, MOST_DIGITS + 1):
             radix = room // count
@@ -90,7 +85,7 @@ def _sizes(spec: Spec, reserved: int) -> tuple[int, int, int] | None:
 
 
 def _exponent(spec: Spec) -> int | None:
-    count = _digit_pairs(spec) * spec.keys
+    count = _pairs(spec) * spec.keys
     fits = (b for b in _LEVELS if spec.d_v * math.log2(b + 1) >= math.log2(count))
     return next(fits, None)
 
@@ -103,7 +98,7 @@ def lacks_room(spec: Spec, reserved: int | None) -> str | None:
     if reserved is not None and _sizes(spec, reserved) is None:
         return f"head_dim={spec.head_dim} is too small for {spec.keys} keys"
     if _exponent(spec) is None:
-        return f"value_dim={spec.d_v} is too small for {_digit_pairs(spec) * spec.keys} keys in all"
+        return f"value_dim={spec.d_v} is too small for {_pairs(spec) * spec.keys} keys in all"
     return None
 
 
@@ -124,14 +119,8 @@ def exponent_of_values(spec: Spec) -> int:
 
 
 def codes(spec: Spec) -> Array:
-    """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike.
-
-    Example:
-        >>> values = codes(Spec(keys=100))
-        >>> len(np.unique(values.reshape(-1, 64), axis=0)), int(values.max())
-        (200, 2)
-    """
-    sequences, count = _sequences(spec), _digit_pairs(spec) * spec.keys
+    """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike."""
+    sequences, count = _sequences(spec), _pairs(spec) * spec.keys
     base = exponent_of_values(spec) + 1
     random = np.random.default_rng((spec.seed, 1))
     width = 1
@@ -145,12 +134,7 @@ def codes(spec: Spec) -> Array:
 
 
 def factors(product: float, largest: float) -> tuple[float, float]:
-    """Return powers of two (of a query, of a key) whose product is `product` or more.
-
-    Example:
-        >>> factors(512.0, 1.0)
-        (32.0, 16.0)
-    """
+    """Return powers of two (of a query, of a key) whose product is `product` or more."""
     of_key = 2.0 ** math.floor(math.log2(math.sqrt(product * largest)))
     return 2.0 ** math.ceil(math.log2(product / of_key)), of_key
 
@@ -349,17 +333,14 @@ class Batch(Case):
     purpose: ClassVar[str] = "reads across the borders of sequences and heads"
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: nothing lies beside the only head of the only sequence."""
         if _pairs(spec) == 1:
             return "there is one sequence with one KV head"
         return "head_dim is too small for colours" if spec.head_dim < 2 * _PART else None
 
     def reserved(self, spec: Spec) -> int:
-        """Return the number of colours."""
         return min(_pairs(spec), max(2, spec.head_dim // _PART))
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries which all other heads would win."""
         colours = self.reserved(spec)
         chosen = board(spec, visible, "random", reserved=colours, times=_FOREIGN)
         sequence = np.zeros(spec.batch, int) if spec.shared else np.arange(spec.batch)
@@ -376,10 +357,6 @@ class Batch(Case):
         return chosen.draft(addressed(chosen), *extra)
 
 
-def _pairs(spec: Spec) -> int:
-    return (1 if spec.shared else spec.batch) * spec.heads[1]
-
-
 # The winner is the last visible key, or the first: edges of masks, tails of blocks.
 
 
@@ -394,30 +371,21 @@ class Last(Case):
     name: ClassVar[str] = "last"
     purpose: ClassVar[str] = "right edges of masks, tails of blocks"
 
+    sign: ClassVar[float] = 1.0
+
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read the last visible key."""
-        chosen = board(spec, visible, "last", times=4.0 ** (MOST_DIGITS // 2))
-        return chosen.draft(ordered(chosen))
+        chosen = board(spec, visible, self.name, times=4.0 ** (MOST_DIGITS // 2))
+        weights = self.sign * chosen.number * 4.0 ** np.arange(chosen.encoding.count)
+        above = np.arange(chosen.encoding.radix) - chosen.digits[..., None]
+        return chosen.draft(np.sign(above) * weights[:, None])
 
 
-class First(Case):
+class First(Last):
     """Logits fall with the position: 0 at the first visible key, more at every key before it."""
 
     name: ClassVar[str] = "first"
     purpose: ClassVar[str] = "left edges of masks, the first block"
-
-    def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read the first visible key."""
-        chosen = board(spec, visible, "first", times=4.0 ** (MOST_DIGITS // 2))
-        return chosen.draft(-ordered(chosen))
-
-
-def ordered(chosen: Board) -> Array:
-    """Return slots by which logits grow with the position of keys, and are 0 at the winner."""
-    weights = chosen.number * 4.0 ** np.arange(chosen.encoding.count)
-    above = np.arange(chosen.encoding.radix) - chosen.digits[..., None]
-    slots: Array = np.sign(above) * weights[:, None]
-    return slots
+    sign: ClassVar[float] = -1.0
 
 
 # Winners far from 0, each row at a level of its own: maxima, finite values for -inf, lse.
@@ -439,7 +407,6 @@ class Levels(Case):
     extra: ClassVar[int] = 1
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: another logit of fixed size, or a format with too small a range."""
         if spec.soft_cap is not None or spec.alibi:
             return "a soft cap or a slope has a level of its own"
         if spec.sink and power(spec.factor) != spec.factor:
@@ -452,7 +419,6 @@ class Levels(Case):
         return tops[:1]
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read keys of their own."""
         (top,) = self.known(spec)
         draws = np.random.default_rng((spec.seed, 31))
         shape = (spec.batch, spec.heads[0], spec.queries)
@@ -475,7 +441,6 @@ class Low(Levels):
         return [level for level in _LOW if _holds_level(spec, level, level)]
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read keys of their own."""
         levels = np.array(self.known(spec))
         chosen = board(spec, visible, "random", reserved=1, least=_gap_at(spec, levels.min()))
         own = levels[(_turns(spec) + spec.seed) % len(levels)]
@@ -526,7 +491,6 @@ class Random(Case):
     purpose: ClassVar[str] = "addresses: strides, heads, pages, sequences"
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read keys of their own."""
         chosen = board(spec, visible, "random")
         return chosen.draft(addressed(chosen))
 
@@ -543,7 +507,6 @@ class LargeValues(Random):
         return _BEYOND
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: a format that has no such numbers."""
         if min(spec.inputs.largest, spec.output.largest) < _ENOUGH:
             return f"{spec.dtype} has no such values"
         return None
@@ -576,19 +539,18 @@ class Scale(Case):
     purpose: ClassVar[str] = "the factor of logits: 1 / sqrt(head_dim), log2(e)"
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: no second key."""
         return "a second key is needed" if spec.keys == 1 or spec.alibi else None
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read two keys."""
         chosen = board(spec, visible, "random")
         near = power(1.0 / spec.factor)
         return chosen.draft(with_second(chosen, near), near=-near)
 
 
-# A single product of powers of two passes few roundings: of the factor or its root, in a query and
-# in a key that are scaled, and of the logit.
-_ROUNDINGS, _LEAST_ERROR = 3.0, 2.0**-9
+# A single product of powers of two passes at most six roundings to nearest, or three toward zero
+# (Proposition 28): of constants, of a query and a key that are scaled, of the logit. Or both
+# operands have 8 bits.
+_ROUNDINGS, _LEAST_ERROR = 3, 2.0**-7
 _DEEP = {
     "float16": (5.9, 2.0**12)
 }  # how far below a second key is, and the most that values differ
@@ -599,14 +561,13 @@ class FineScale(Scale):
     """A second key about 12 below the winner, with values so much larger that it weighs more.
 
     Values of every other key are larger by a power of two, so that outputs depend on the scale to a
-    power: a part of 1/50 changes outputs by a seventh.
+    power: a part of 1/50 changes outputs by a seventh, and one of 1/20 by a third.
     """
 
     name: ClassVar[str] = "fine scale"
-    purpose: ClassVar[str] = "the factor of logits, to a part of 1/50"
+    purpose: ClassVar[str] = "the factor of logits, to a part of 1/50; in bfloat16, 1/20"
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: no second key, or logits that are not so exact."""
         if spec.soft_cap is not None:
             return "a soft cap leaves weight to other keys"
         if spec.inputs.digits < _DIGITS:
@@ -614,7 +575,6 @@ class FineScale(Scale):
         return super().lacks(spec)
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read two keys."""
         deep, most = _DEEP.get(spec.dtype, (12.0, np.inf))
         chosen = board(spec, visible, "random")
         near = power(deep / spec.factor)
@@ -627,7 +587,14 @@ class FineScale(Scale):
 
 def fine_error(spec: Spec) -> float:
     """Return how far a logit that is one product of powers of two may be off, as a part of it."""
-    return max(_ROUNDINGS * spec.inputs.unit, _LEAST_ERROR)
+    return max((1.0 - 2.0 * spec.inputs.unit) ** -_ROUNDINGS - 1.0, _LEAST_ERROR)
+
+
+def _lacks_cap(spec: Spec) -> str | None:
+    """Return why a spec has no winners at a level under a soft cap, or None."""
+    if spec.soft_cap is None:
+        return "there is no soft cap"
+    return "a sink or a slope has a level of its own" if spec.sink or spec.alibi else None
 
 
 class SoftCap(Case):
@@ -638,13 +605,9 @@ class SoftCap(Case):
     extra: ClassVar[int] = 1
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: no soft cap, or another bias."""
-        if spec.soft_cap is None:
-            return "there is no soft cap"
-        return "a sink or a slope has a level of its own" if spec.sink or spec.alibi else None
+        return _lacks_cap(spec)
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read two keys above the cap."""
         cap = spec.soft_cap or 1.0
         level, near = min(
             ((power(cap * 2.0**a / spec.factor), power(cap * 2.0**b / spec.factor))
@@ -713,7 +676,6 @@ class Ties(Case):
         return None
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read several keys alike."""
         level = self.level(spec)
         least = level + gap(spec) if level else None
         chosen = board(spec, visible, "random", reserved=self.extra, least=least)
@@ -756,10 +718,7 @@ class CappedTies(Ties):
     extra: ClassVar[int] = 1
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: no soft cap, or another bias."""
-        if spec.soft_cap is None:
-            return "there is no soft cap"
-        return "a sink or a slope has a level of its own" if spec.sink or spec.alibi else None
+        return _lacks_cap(spec)
 
     def level(self, spec: Spec) -> float:
         """Return about one cap."""
@@ -779,7 +738,6 @@ def sink_weights(spec: Spec) -> np.ndarray:
 
 
 _NUMBER = 8.0
-_UNIFORM_CAPS = 6.0
 _SLOPE = 128.0
 
 
@@ -800,7 +758,6 @@ class Uniform(Case):
         return _SLOPE
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries that read all visible keys alike."""
         del visible
         random = np.random.default_rng((spec.seed, 5))
         k = random.choice(
@@ -812,7 +769,7 @@ class Uniform(Case):
         if spec.soft_cap is None or spec.sink or spec.alibi:
             return Draft(q, k)
         slot = int(random.integers(spec.head_dim))
-        least = _UNIFORM_CAPS * spec.soft_cap / spec.factor / _NUMBER
+        least = _CAPS * spec.soft_cap / spec.factor / _NUMBER
         q[..., slot], k[..., slot] = -(2.0 ** math.ceil(math.log2(least))), _NUMBER
         return Draft(q, k, slot)
 
@@ -824,11 +781,9 @@ class Orthogonal(Uniform):
     purpose: ClassVar[str] = "any key more or less, at logits of 0"
 
     def lacks(self, spec: Spec) -> str | None:
-        """Return why: without a soft cap it is `uniform`."""
         return "it is `uniform` without a soft cap" if spec.soft_cap is None else None
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        """Return queries of zeros."""
         drawn = super().draft(spec, visible)
         return Draft(np.zeros_like(drawn.q), drawn.k)
 

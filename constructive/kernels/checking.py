@@ -12,13 +12,12 @@ import numpy as np
 
 from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
+from constructive.kernels.answer import expected_lse, sentence
 from constructive.kernels.describe import Description, LseReport
 from constructive.kernels.encodings import Paged, Pool, Quantized
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
-from constructive.kernels.hypotheses import sentence
-from constructive.kernels.lse import expected_lse
-from constructive.kernels.memory import LAYOUTS, from_layout, place_named
+from constructive.kernels.inputs import LAYOUTS, PLACES, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
 from constructive.support.arguments import is_integer, require_known
@@ -522,7 +521,7 @@ def examine(
         source: Memory | None = memory.pool
     else:
         if memory is not None and not isinstance(memory, (Pool, Quantized)):
-            place_named(memory)
+            require_known("placed", memory, PLACES)
         source = memory
     of_lse = None
     if lse is not None:

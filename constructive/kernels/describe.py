@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from constructive.exact.float_model import FORMATS, nearest
+from constructive.kernels.answer import BASES, LN2, Lse
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
 from constructive.kernels.formula import LARGEST, Rows
-from constructive.kernels.lse import BASES, LN2, Lse
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -132,11 +132,11 @@ class Description:
         level = self._levels(rows).max()
         if level > LARGEST:
             yield f"the largest logit is {level:.4g}: exp overflows unless it is subtracted"
-        elif (most := self.facts.problem.v.max()) > _FLOAT16:
-            yield f"values are up to {most:.4g}, more than float16 holds"
-        elif level <= 0.0:
-            yield "no visible key has a logit above 0, so nothing overflows"
-            yield "they come from memory that must not be read (padding, unused pages) or 0 / 0"
+            return
+        yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
+        yield "or they come from memory that must not be read (padding, unused pages), or 0 / 0"
+        if (most := self.facts.problem.v.max()) > _FLOAT16:
+            yield f"or values are kept in float16: they are up to {most:.4g}"
 
     def _partly_odd(self, rows: Integers) -> Iterator[str]:
         there = np.flatnonzero(~np.isfinite(self.facts.rows[rows]).all(0))

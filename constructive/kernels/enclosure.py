@@ -5,7 +5,7 @@ one after the other, and `enclose` puts it together.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from constructive.exact.float_model import STRETCH, Format, nearest
 from constructive.exact.kernel_model import KernelModel
 from constructive.exact.upward import gamma, up
-from constructive.kernels.lse import LOG_ERROR
+from constructive.kernels.answer import LOG_ERROR
 from constructive.kernels.masks import Grid, Mask
 from constructive.kernels.spec import require_factors
 from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
@@ -89,12 +89,7 @@ def read(
 
 
 def exactly(name: str, values: object) -> Array:
-    """Return numbers as float64, without rounding.
-
-    Example:
-        >>> exactly("q", np.float16([0.1])).tolist()
-        [0.0999755859375]
-    """
+    """Return numbers as float64, without rounding."""
     given: Any = values
     try:
         array = as_array(given.detach().cpu().double() if hasattr(given, "detach") else given)
@@ -268,10 +263,6 @@ def above(left: Array, right: Array, factor: float = 1.0) -> Array:
 
     Each of k products has two factors that are rounded, a rounding of its own and k - 1 additions
     or fewer; what underflows is less than 2^-147.
-
-    Example:
-        >>> bool(above(np.full((1, 9), 0.3), np.full((9, 1), 0.1, dtype=np.float32)) > 0.27)
-        True
     """
     terms = left.shape[-1] + 4
     found = (left.astype(np.float32) @ right).astype(np.float64)
@@ -642,25 +633,34 @@ def _lost(weights: Weights, model: KernelModel, most: Array) -> Array:
 
 def enclose(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
     """Return bounds (B, H, T_q, d_v) of every admissible output; infinite in rows not judged."""
+    lower, upper = _in_pieces(given, model, _of_outputs, given.v.shape[3])
+    return _stored(lower, model, -1.0), _stored(upper, model, 1.0)
+
+
+def _of_outputs(rows: Rows, errors: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
+    """Return both ends of outputs of rows, (P, R, d_v)."""
+    center, distance = averages(rows, weights(rows, errors.of(rows), errors, model), model)
+    # Rounding here is within what `averages` adds for our own.
+    return center - distance, center + distance
+
+
+def _in_pieces(
+    given: Inputs, model: KernelModel,
+    ends: Callable[[Rows, LogitErrors, KernelModel], tuple[Array, Array]], width: int,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return bounds (B, H, T_q, width) from the ends of pieces, infinite in rows not judged."""
     batch, heads, queries, _ = given.q.shape
-    groups, width = given.k.shape[1], given.v.shape[3]
-    split, whole = (batch, groups, heads // groups), (batch, heads, queries, width)
-    lower, upper = np.empty((*split, queries, width)), np.empty((*split, queries, width))
-    of_logits = LogitErrors(given, model)
+    groups = given.k.shape[1]
+    share, whole = heads // groups, (batch, heads, queries, width)
+    lower, upper = np.empty((2, batch, groups, share, queries, width))
+    errors = LogitErrors(given, model)
     for rows in pieces(given):
-        center, distance = averages(
-            rows, weights(rows, of_logits.of(rows), of_logits, model), model
-        )
-        # Rounding here is within what `averages` adds for our own.
-        piece = (len(rows.q), split[2], -1, width)
-        lower[rows.place] = (center - distance).reshape(piece)
-        upper[rows.place] = (center + distance).reshape(piece)
-    hidden = ~given.judged
-    found = []
-    for bounds, side in ((lower.reshape(whole), -1.0), (upper.reshape(whole), 1.0)):
-        bounds[hidden] = side * np.inf
-        found.append(_stored(bounds, model, side))
-    return found[0], found[1]
+        piece = (len(rows.q), share, -1, width)
+        low, high = ends(rows, errors, model)
+        lower[rows.place], upper[rows.place] = low.reshape(piece), high.reshape(piece)
+    lower, upper = lower.reshape(whole), upper.reshape(whole)
+    lower[~given.judged], upper[~given.judged] = -np.inf, np.inf
+    return lower, upper
 
 
 def _stored(bounds: Array, model: KernelModel, side: float) -> Array:
@@ -680,26 +680,13 @@ _OF_REFERENCE = 4  # roundings more than in Theorem 17: what is wrong with the r
 def enclose_lse(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
     """Return bounds (B, H, T_q) of every admissible log-sum-exp; infinite in rows not judged."""
     model = replace(model, constants=model.constants + _OF_REFERENCE)
-    batch, heads, queries, _ = given.q.shape
-    groups = given.k.shape[1]
-    split = (batch, groups, heads // groups, queries)
-    lower, upper = np.empty(split), np.empty(split)
-    of_logits = LogitErrors(given, model)
-    for rows in pieces(given):
-        low, high = _of_row(rows, of_logits.of(rows), of_logits, model)
-        place = (*rows.place[:2], slice(None), rows.place[3])
-        piece = (len(rows.q), split[2], -1)
-        lower[place], upper[place] = low.reshape(piece), high.reshape(piece)
-    hidden, whole = ~given.judged, (batch, heads, queries)
-    lower, upper = lower.reshape(whole), upper.reshape(whole)
-    lower[hidden], upper[hidden] = -np.inf, np.inf
-    return lower, upper
+    lower, upper = _in_pieces(given, model, _of_lse, 1)
+    return lower[..., 0], upper[..., 0]
 
 
-def _of_row(
-    rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelModel
-) -> tuple[Array, Array]:
-    """Return both ends of the log-sum-exp of rows, (P, R)."""
+def _of_lse(rows: Rows, of_logits: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
+    """Return both ends of the log-sum-exp of rows, (P, R, 1)."""
+    logits = of_logits.of(rows)
     count, top = _counted(rows, logits.values)
     blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0 + (rows.sinks is not None))
     largest = logits.largest
@@ -727,4 +714,4 @@ def _of_row(
         more = more + 2.0 * _merging(size + shared, count, model) + 2.0 * model.exp_error
         more = more + 6.0 * model.unit * (2.0 * size + 2.0 + of_log)
     more = np.where((summed <= _HALF) & (logits.worst + shared < FAR), up(more + OWN_EXP), np.inf)
-    return (ends[0] - more)[..., 0], (ends[1] + more)[..., 0]
+    return ends[0] - more, ends[1] + more

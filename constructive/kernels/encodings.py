@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from constructive.kernels.answer import tail_of_cap
 from constructive.kernels.cases import CASES, codes, gap
+from constructive.kernels.inputs import converted
 from constructive.kernels.masks import Causal, Window
-from constructive.kernels.memory import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, holds
 from constructive.support.arguments import (

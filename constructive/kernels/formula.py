@@ -18,7 +18,7 @@ from constructive.kernels.masks import Causal, Window
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
-# How a kernel got its arrays: pages, stored numbers with scales, or a key of `memory.PLACES`.
+# How a kernel got its arrays: pages, stored numbers with scales, or a key of `inputs.PLACES`.
 Memory = Pool | Quantized | str
 Scalar = TypeVar("Scalar", bound=np.generic)
 Part = Callable[..., Any] | None

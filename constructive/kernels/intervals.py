@@ -8,14 +8,15 @@ their errors, weights, storage, sums in any order or of a stated depth, splits, 
 float64 adds.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
+from constructive.kernels.answer import BASES, UNIT
 from constructive.kernels.enclosure import Inputs, enclose, enclose_lse, exactly, read
-from constructive.kernels.lse import BASES, UNIT
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError
@@ -84,17 +85,20 @@ class Intervals:
     def lse(self) -> tuple[Array, Array]:
         """The ends of intervals of log-sum-exps in base e, (B, H, T_q) each (Theorem 21).
 
-        A sink counts. Rows that see no key are not judged.
+        A sink counts.
         """
         lower, upper = enclose_lse(self.given, self.model)
         return frozen(lower), frozen(upper)
 
-    def outside_lse(self, lse: object, *, base: str = "e") -> Booleans:
+    def outside_lse(
+        self, lse: object, *, base: str = "e", fully_masked_lse: float = -math.inf
+    ) -> Booleans:
         """Return where a log-sum-exp is not in its interval, (B, H, T_q).
 
         Args:
             lse: (B, H, T_q), in float32 or more
             base: "e" or "2"
+            fully_masked_lse: what a row has that sees no key; with sinks it is not judged
 
         Raises:
             DataError: for another shape
@@ -112,16 +116,22 @@ class Intervals:
         rounding = _OF_BASE * UNIT * np.abs(found)
         natural = found * BASES[base]
         inside = (lower - rounding <= natural) & (natural <= upper + rounding)
-        wrong: Booleans = ~inside & self.judged & ~self.empty
+        agreed = (found == fully_masked_lse) | (np.isnan(found) & math.isnan(fully_masked_lse))
+        agreed |= self.given.sinks is not None
+        wrong: Booleans = ~np.where(self.empty, agreed, inside) & self.judged
         return wrong
 
-    def check(self, out: object = None, *, lse: object = None, base: str = "e") -> None:
+    def check(
+        self, out: object = None, *, lse: object = None, base: str = "e",
+        fully_masked_lse: float = -math.inf,
+    ) -> None:  # fmt: skip
         """Require that an output, its log-sum-exps, or both are inside.
 
         Args:
             out: (B, H, T_q, d_v), or None
             lse: (B, H, T_q), or None
             base: of `lse`: "e" or "2"
+            fully_masked_lse: `lse` of a row that sees no key; with sinks it is not judged
 
         Raises:
             AssertionError: if not; it says where, and what was proved
@@ -133,13 +143,22 @@ class Intervals:
             raise DataError("there is nothing to check", suggestion="check(out), or check(lse=lse)")
         if out is not None:
             self._check_out(out)
-        if lse is not None and (wrong := self.outside_lse(lse, base=base)).any():
+        if lse is None:
+            return
+        wrong = self.outside_lse(lse, base=base, fully_masked_lse=fully_masked_lse)
+        if wrong.any():
             index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            if self.empty[index]:
+                raise AssertionError(
+                    f"{_place(index, len(wrong))} sees no key: the lse "
+                    f"{exactly('lse', lse)[index]:g} is not {fully_masked_lse:g}\n"
+                    "Another convention for such rows: check(.., fully_masked_lse=0.0), for example"
+                )
             ends = [exactly("lse", lse)[index], *(end[index] / BASES[base] for end in self.lse)]
             number, low, high = _told_apart(*(float(end) for end in ends))
             raise AssertionError(
                 f"{_place(index, len(wrong))}: the lse {number} is not in [{low}, {high}] "
-                f"({wrong.sum()} of {(self.judged & ~self.empty).sum()} are outside)\n"
+                f"({wrong.sum()} of {self.judged.sum()} are outside)\n"
                 f"So this is not an evaluation of the model {self.model.name!r}: "
                 f"{self.model.describe()}."
             )

@@ -43,7 +43,6 @@ class Grid:
         return cls(batch, heads, queries, keys, of_queries, of_keys)
 
     def visible(self, masks: Iterable["Mask"]) -> Booleans:
-        """Return what all masks let queries see, of a shape that broadcasts to (B, H, T_q, T_k)."""
         found: Booleans = np.ones((1, 1, self.queries, self.keys), dtype=np.bool_)
         for mask in masks:
             found = found & mask.visible(self)
@@ -84,28 +83,14 @@ class Mask(ABC):
 
     @abstractmethod
     def visible(self, grid: Grid) -> Booleans:
-        """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k).
-
-        Args:
-            grid: the positions
-        """
+        """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k)."""
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return how many keys each sequence has in memory, (B,).
-
-        Args:
-            batch: B
-            keys: T_k
-        """
+        """Return how many keys each sequence has in memory, (B,)."""
         return np.full(batch, keys, dtype=np.int64)
 
     def query_lengths(self, batch: int, queries: int) -> Integers:
-        """Return how many queries each sequence has, (B,).
-
-        Args:
-            batch: B
-            queries: T_q
-        """
+        """Return how many queries each sequence has, (B,)."""
         return np.full(batch, queries, dtype=np.int64)
 
 
@@ -121,7 +106,6 @@ class Causal(Mask):
     alignment: Alignment = "bottom-right"
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True up to the diagonal."""
         return np.asarray(grid.j <= grid.diagonal(self.alignment))
 
     def __str__(self) -> str:
@@ -144,7 +128,6 @@ class Window(Mask):
     alignment: Alignment = "bottom-right"
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True within the window."""
         distance = grid.j - grid.diagonal(self.alignment)
         inside = np.ones_like(distance, dtype=np.bool_)
         if self.left is not None:
@@ -170,11 +153,9 @@ class RightPadding(Mask):
     lengths: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True before the end of each sequence."""
         return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return the lengths."""
         return _per_sequence("lengths", self.lengths, batch, keys)
 
     def __str__(self) -> str:
@@ -194,7 +175,6 @@ class LeftPadding(Mask):
     starts: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True from the start of each sequence on."""
         starts = _per_sequence("starts", self.starts, grid.batch, grid.keys)
         return np.asarray(grid.j >= starts[:, None, None, None])
 
@@ -219,15 +199,12 @@ class VariableLengths(Mask):
     keys: tuple[int, ...]
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True before the end of each sequence."""
         return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
-        """Return the lengths of keys."""
         return _per_sequence("keys", self.keys, batch, keys)
 
     def query_lengths(self, batch: int, queries: int) -> Integers:
-        """Return the lengths of queries."""
         return _per_sequence("queries", self.queries, batch, queries)
 
     def __str__(self) -> str:
@@ -249,7 +226,6 @@ class Prefix(Mask):
     alignment: Alignment = "bottom-right"
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return True in the prefix and up to the diagonal."""
         ends = _per_sequence("lengths", self.lengths, grid.batch, grid.keys)
         return np.asarray(
             (grid.j < ends[:, None, None, None]) | (grid.j <= grid.diagonal(self.alignment))
@@ -279,7 +255,6 @@ class Boolean(Mask):
     seed: int = 0
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return a drawn mask, (B, 1 or H, T_q, T_k)."""
         random = np.random.default_rng((self.seed, 7))
         rows = (grid.batch, grid.heads if self.per_head else 1, grid.queries)
         most = min(7, int(grid.key_lengths.min()).bit_length())
@@ -310,11 +285,6 @@ class Given(Mask):
     allowed: Booleans
 
     def visible(self, grid: Grid) -> Booleans:
-        """Return it.
-
-        Raises:
-            ParameterError: if it does not broadcast, or is not of booleans
-        """
         allowed = np.asarray(self.allowed)
         if allowed.dtype != np.bool_:
             raise ParameterError(

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from constructive.kernels.answer import BASES, LN2, LOG_ERROR, UNIT
 from constructive.kernels.checking import KernelError
-from constructive.kernels.lse import BASES, LN2, LOG_ERROR, UNIT
-from constructive.kernels.memory import converted
+from constructive.kernels.inputs import converted
 from constructive.kernels.spec import as_float64, output_of
 from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.arrays import Array, Booleans, Integers

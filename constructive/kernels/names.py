@@ -24,8 +24,8 @@ from constructive.kernels.formula import (
     of_splits,
     softmax,
 )
+from constructive.kernels.inputs import PLACES
 from constructive.kernels.masks import Causal, LeftPadding, Mask, Prefix, Window
-from constructive.kernels.memory import PLACES
 from constructive.support.arrays import Array, Booleans, Integers
 
 BLOCKS = (16, 32, 64, 128, 8, 24, 48)

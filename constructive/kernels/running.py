@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.adapters.adapter import GROUPS, WIDTH, Adapter, Refused
+from constructive.kernels.answer import sentence
 from constructive.kernels.batteries import MOST_DRAWS, STEP, Battery, problems, shapes, union
 from constructive.kernels.cases import CASES
 from constructive.kernels.checking import Report
-from constructive.kernels.hypotheses import sentence
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
 from constructive.support.arguments import require_known

@@ -40,52 +40,23 @@ _OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def format_of(name: str) -> Format:
-    """Return a format by its name.
-
-    Example:
-        >>> format_of("bfloat16").digits
-        8
-    """
-    if not isinstance(name, str):
-        raise ParameterError(
-            f"dtype={name!r} is a {type(name).__name__}, not a name",
-            witness=type(name).__name__,
-            suggestion='dtype="bfloat16", as text; ' + ", ".join(DTYPES),
-        )
-    if name not in DTYPES:
-        raise ParameterError(
-            f"dtype={name!r} is not a format of kernels", witness=name, suggestion=", ".join(DTYPES)
-        )
+    """Return a format by its name."""
+    require_known("dtype", name, DTYPES)
     return DTYPES[name]
 
 
 def output_of(name: str) -> Format:
-    """Return the format of results.
-
-    Example:
-        >>> output_of("float8_e5m2").name, output_of("float16").name
-        ('bfloat16', 'float16')
-    """
+    """Return the format of results."""
     return format_of(_OUTPUTS.get(name, name))
 
 
 def stored_name(name: str) -> str:
-    """Return what numpy, ml_dtypes, torch and jax call a format.
-
-    Example:
-        >>> stored_name("tf32")
-        'float32'
-    """
+    """Return what numpy, ml_dtypes, torch and jax call a format."""
     return "float32" if name == "tf32" else name
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return the numpy type of a format; ml_dtypes is imported if it has it.
-
-    Example:
-        >>> numpy_dtype("tf32")
-        dtype('float32')
-    """
+    """Return the numpy type of a format; ml_dtypes is imported if it has it."""
     if name not in _OF_ML_DTYPES:
         return np.dtype(stored_name(name))
     types = require("ml_dtypes", extra="kernels", purpose=f"a numpy array of {name}")
@@ -94,12 +65,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def holds(numbers: Format, values: npt.ArrayLike) -> bool:
-    """Return whether every value is a number of a format, bit for bit.
-
-    Example:
-        >>> holds(DTYPES["bfloat16"], [1.0, 1.5]), holds(DTYPES["float16"], 1e5)
-        (True, False)
-    """
+    """Return whether every value is a number of a format, bit for bit."""
     sizes = np.abs(np.asarray(values, dtype=np.float64))
     sizes = sizes[sizes > 0]
     scaled = np.ldexp(np.frexp(sizes)[0], numbers.digits)
@@ -108,12 +74,7 @@ def holds(numbers: Format, values: npt.ArrayLike) -> bool:
 
 
 def as_float64(values: object) -> Array:
-    """Return the numbers of an array or tensor of any library in float64; nothing is rounded.
-
-    Example:
-        >>> as_float64([[1, 2]]).dtype
-        dtype('float64')
-    """
+    """Return the numbers of an array or tensor of any library in float64; nothing is rounded."""
     given: Any = values
     if given is None:
         raise ParameterError(
@@ -146,11 +107,7 @@ Kind = TypeVar("Kind", bound=Mask)
 
 
 def require_factors(**factors: object) -> None:
-    """Raise for what is neither None nor a positive finite number.
-
-    Example:
-        >>> require_factors(scale=None, soft_cap=30)
-    """
+    """Raise for what is neither None nor a positive finite number."""
     for name, value in factors.items():
         is_number = isinstance(value, Real) and not isinstance(value, bool)
         if value is not None and not (is_number and 0.0 < float(value) < math.inf):  # type: ignore[arg-type] # a number
@@ -343,12 +300,7 @@ TAKES = {
 
 
 def needs(spec: Spec) -> list[frozenset[str]]:
-    """Return what a kernel has to take for a spec: of each set one name, keys of `TAKES`.
-
-    Example:
-        >>> [sorted(names) for names in needs(Spec(scale=0.5, masks=(RightPadding((64,)),)))]
-        [['lengths', 'mask', 'right padding', 'variable lengths'], ['scale']]
-    """
+    """Return what a kernel has to take for a spec: of each set one name, keys of `TAKES`."""
     found = []
     for mask in spec.masks:
         names = {"mask", mask.name}

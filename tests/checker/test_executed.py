@@ -296,7 +296,7 @@ def test_other_models_are_refused(data, memorizer, model):
 
 
 def test_a_model_is_for_the_claim_executed(data, memorizer):
-    with pytest.raises(ParameterError, match="takes model=") as caught:
+    with pytest.raises(ParameterError, match="not take model=") as caught:
         certify(memorizer, data, model=SINGLE.name)
     assert "model= with executed" in caught.value.suggestion
 

@@ -58,12 +58,12 @@ LAWS = {
     )}, (
         "any labels, 1 integer", "the text under xz", "limit for any labels",
     )),
-    "planted": ("A needle and a corner", {}, (
-        "needle, maximum in the ring", "corner, maximum in the ring", "1.19: unsat", "X_1",
-    )),
     "sequences": ("Sequences", {"largest": 128}, (
         "product hash: exponent", "separating set", "sqrt(N)",
         "heads of rank one (Theorem 2), n = 8",
+    )),
+    "planted": ("A needle and a corner", {}, (
+        "needle, maximum in the ring", "corner, maximum in the ring", "1.19: unsat", "X_1",
     )),
 }  # fmt: skip
 """For each figure, how its title begins, what makes it quick, and what stands in it."""

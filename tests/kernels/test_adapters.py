@@ -76,7 +76,7 @@ def test_random_inputs_are_inside_the_interval_of_the_model(name):
         # quarters are numbers of every format here
         q, k, v = (np.round(4 * random.standard_normal(x.shape)) / 4 for x in problem.tensors())
         problem = replace(problem, draft=replace(problem.draft, q=q, k=k), v=v)
-        inside = bounds(*problem.tensors(), problem.mask, model=model)
+        inside = bounds(*problem.tensors(adapter.library), problem.mask, model=model)
         out = adapter.run(problem)
         inside.check(out)
         assert not inside.contains(out + 0.25)

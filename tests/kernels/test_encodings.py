@@ -244,6 +244,8 @@ def test_pages_of_all_layouts(layout, joined, stale):
         problem, page_size=8, layout=layout, joined=joined, stale=stale, padding=2, columns=3
     )
     assert paged.table.shape == (3, 5 + 3)
+    unused = ~paged.pool.is_own & (not stale)
+    assert np.array_equal(np.isnan(paged.pool.k).any((2, 3)), unused)
     assert not paged.k.flags.c_contiguous
     tokens = paged.v if layout == "NHD" else paged.v.swapaxes(1, 2)
     assert np.array_equal(tokens, paged.pool.v, equal_nan=True)

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from constructive.kernels import Spec
-from constructive.kernels.hypotheses import sentence
+from constructive.kernels.answer import sentence
 from constructive.kernels.masks import Boolean, Causal
 from constructive.kernels.running import export
 from constructive.support.errors import OutputError, ParameterError

@@ -376,3 +376,18 @@ def test_gradients_in_other_shapes_and_options_are_refused():
     with pytest.raises(ParameterError, match=r"keep=0\.3"):
         Backward.of(backward.problem, keep=0.3)
     assert eval(repr(backward)).d_lse.any()  # noqa: S307
+
+
+def test_rows_of_which_one_is_infinite_are_not_called_multiples():
+    backward = Backward.of(Problem.build(Spec(queries=6, keys=6, masks=(Causal("top-left"),))))
+    dv = backward.dv.copy()
+    dv[0, 0, 1] *= 3.0
+    assert "times 3" in str(caught(backward, dv))
+    dv[0, 0, 2] = np.inf
+    assert "times" not in str(caught(backward, dv))
+
+
+def caught(backward, dv):
+    with pytest.raises(AssertionError) as failure:
+        backward.check(backward.dq, backward.dk, dv)
+    return failure.value

@@ -22,8 +22,8 @@ from constructive.kernels import (
     merges,
     problems,
 )
+from constructive.kernels.answer import LN2
 from constructive.kernels.cases import Draft
-from constructive.kernels.lse import LN2
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths
 from constructive.support.errors import DataError, ParameterError
 
@@ -439,6 +439,21 @@ def test_intervals_of_the_lse_are_where_the_exact_one_is():
     assert (low < exact).all()
     assert (exact < high).all()
     assert ((high - low) < 2e-3 * (1.0 + np.abs(exact))).all()
+
+
+def test_the_lse_of_a_row_without_keys_is_the_convention_that_is_said():
+    problem = random_problem("float32", 0, "rows without keys")
+    arguments = problem.q, problem.k, problem.v, problem.visible
+    inside = bounds(*arguments, model="flash float32")
+    _, lse = kernel(problem)
+    assert (lse[inside.empty] == -np.inf).all()
+    for wrong in (0.0, 5.0, np.inf, np.nan):
+        other = np.where(inside.empty, wrong, lse)
+        assert (inside.outside_lse(other) == inside.empty).all()
+        inside.check(lse=other, fully_masked_lse=wrong)
+        with pytest.raises(AssertionError, match="sees no key"):
+            inside.check(lse=other)
+        bounds(*arguments, model="flash float32", fully_masked=None).check(lse=other)
 
 
 def test_intervals_refuse_what_is_no_lse():

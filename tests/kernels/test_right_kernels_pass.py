@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernels_of_tests import Flash, logits_of, plain, values_of
 
-from constructive import kernels
 from constructive.exact.float_model import TF32, nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, problems, union
 from constructive.kernels.batteries import SUITE
@@ -64,31 +62,16 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_kernel_passes_every_case(name, dtype):
+def test_every_kernel_passes_every_case_and_every_hidden_key_is_guarded(name, dtype):
     spec = replace(SPECS[name], dtype=dtype)
     found = list(problems(spec))
     assert len(found) >= 5
-    for problem in found:
-        for kernel in KERNELS.values():
-            out = kernel(problem)
-            if dtype == "bfloat16":
-                out = as_bfloat16(out)
-            check(problem, out)
-
-
-def as_bfloat16(out):
-    bits = np.ascontiguousarray(out, dtype=np.float32).view(np.uint32)
-    even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    return (even & np.uint32(0xFFFF0000)).view(np.float32)
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_hypotheses_hold_and_every_hidden_key_is_guarded(name):
-    found = list(problems(SPECS[name]))
     assert union(found) == 1.0
     for problem in found:
-        assert problem.verify().rows > 0
-        assert problem.checked > (0.3 if SPECS[name].alibi else 0.99)
+        assert problem.verify() > 0
+        assert problem.checked > (0.3 if spec.alibi else 0.99)
+        for kernel in KERNELS.values():
+            check(problem, nearest(kernel(problem).astype(float), spec.output))
 
 
 @pytest.mark.parametrize(
@@ -105,9 +88,13 @@ def test_sixteen_bits_are_exact_but_for_intervals():
         assert exact == 1.0 or problem.case in {"scale", "fine scale", "uniform", "low"}
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "tf32", "float16", "bfloat16"])
-@pytest.mark.parametrize("factor", [0.98, 1.02])
-def test_a_scale_that_is_wrong_by_a_fiftieth_is_seen(dtype, factor):
+FINE = {"float64": 0.02, "float32": 0.02, "tf32": 0.02, "float16": 0.02, "bfloat16": 0.05}
+
+
+@pytest.mark.parametrize("dtype", FINE)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_scale_that_is_slightly_wrong_is_seen(dtype, sign):
+    factor = 1 + sign * FINE[dtype]
     for keys, width in ((5, 16), (130, 64), (70, 80)):
         spec = Spec(heads=(4, 2), queries=2, keys=keys, head_dim=width, dtype=dtype)
         problem = Problem.build(spec, "fine scale")
@@ -115,6 +102,30 @@ def test_a_scale_that_is_wrong_by_a_fiftieth_is_seen(dtype, factor):
         wrong = replace(problem, spec=replace(spec, scale=spec.factor * factor))
         with pytest.raises(AssertionError):
             check(problem, nearest(plain(wrong), problem.spec.output))
+
+
+def eager(problem, form):
+    """Constants, q, k and logits in few bits: q and k over the root of 1 / scale, then log2 e."""
+
+    def f(x):
+        return nearest(np.asarray(x), form)
+
+    root = f(np.sqrt(f(1.0 / problem.spec.factor)))
+    q, k = f(problem.q / root), f(np.repeat(problem.k, problem.spec.group, 1) / root)
+    exponents = f(f(q @ k.swapaxes(-1, -2)) * f(np.log2(np.e)))
+    exponents = np.where(problem.visible, exponents, -np.inf)
+    weights = f(np.exp2(exponents - exponents.max(-1, keepdims=True)))
+    return f(weights / weights.sum(-1, keepdims=True)) @ values_of(problem)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("scale", [None, 0.21, 0.551, 0.84])
+def test_a_right_kernel_that_stores_constants_and_logits_passes_the_finest_case(dtype, scale):
+    """With these scales a logit in bfloat16 is off by up to 4.8 roundings, of the 6 allowed."""
+    for width in (64, 104):
+        spec = Spec(queries=6, keys=30, head_dim=width, scale=scale, dtype=dtype)
+        problem = Problem.build(spec, "fine scale")
+        check(problem, nearest(eager(problem, spec.inputs), spec.output))
 
 
 @pytest.mark.parametrize("convention", ["zeros", "nan", "mean"])
@@ -129,7 +140,7 @@ def test_rows_without_keys_follow_the_convention(convention):
     check(problem, out)
     other = "nan" if convention == "zeros" else "zeros"
     with pytest.raises(AssertionError, match="convention"):
-        check(problem.with_fully_masked(other), out)
+        check(Problem.build(replace(spec, fully_masked=other)), out)
 
 
 def test_verify_sees_what_does_not_follow():
@@ -163,7 +174,7 @@ def test_verify_sees_levels_sinks_and_sizes_that_do_not_follow():
     slot = low.draft.level_slot
     with pytest.raises(AssumptionError, match="levels of keys"):
         changed(low, "k", 0, 0, 5, slot, to=0.0).verify()
-    assert changed(low, "q", 0, 0, 0, slot, to=0.0).verify().levelled == low.verify().levelled - 1
+    assert changed(low, "q", 0, 0, 0, slot, to=0.0).verify() == low.verify()
     deep = np.array(low.q[0, 0, :, slot])
     at = int(np.argmin(deep * low.k[0, 0, 0, slot]))
     with pytest.raises(AssumptionError, match="far below"):
@@ -382,6 +393,7 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
         ({"soft_cap": 1e9}, "soft_cap=1e"),
         ({"causal": "topleft"}, "causal='topleft'"),
         ({"cases": []}, "no case"),
+        ({"cases": ["no such case"]}, "unknown case"),
         ({"cases": ["soft cap"], "keys": 9}, "no case applies(.|\n)*there is no soft cap"),
         ({"cases": ["batch"], "keys": 9, "batch": 1, "heads": (1, 1)}, "one KV head"),
         ({"head_dim": 16, "value_dim": 1, "keys": 40}, "value_dim=1 is too small for 160 keys"),
@@ -411,7 +423,7 @@ def test_a_case_is_there_or_says_why_not(spec, case, width):
     spec = replace(spec, head_dim=width, value_dim=None)
     reason = CASES[case].refuses(spec)
     if reason is None:
-        assert Problem.build(spec, case).verify().rows >= 0
+        assert Problem.build(spec, case).verify() >= 0
     else:
         with pytest.raises(ParameterError, match=re.escape(reason)):
             Problem.build(spec, case)
@@ -509,30 +521,4 @@ def test_a_soft_cap_that_is_too_small_is_refused(soft_cap):
         Problem.build(spec)
     with pytest.raises(ParameterError, match="no case applies"):
         list(battery(soft_cap=soft_cap, queries=5, keys=64))
-    assert Problem.build(replace(spec, soft_cap=30.0)).verify().rows > 0
-
-
-def test_cases_that_do_not_apply_say_so():
-    with pytest.raises(ParameterError, match="one KV head"):
-        Problem.build(Spec(heads=(1, 1)), "batch")
-    assert Problem.build(Spec(), "batch").answer.checked.any()
-    with pytest.raises(ParameterError, match="unknown case"):
-        Problem.build(Spec(), "no such case")
-    with pytest.raises(ParameterError, match="head_dim"):
-        Problem.build(Spec(keys=100, head_dim=4))
-    with pytest.raises(ParameterError, match="value_dim"):
-        Problem.build(Spec(keys=100, value_dim=2))
-    assert all(case.purpose for case in CASES.values())
-
-
-def test_the_page_of_real_bugs_names_what_there_is():
-    page = Path(__file__).parents[2] / "docs" / "kernels-found.md"
-    rows = [line.split("|") for line in page.read_text().splitlines() if re.match(r"\| \d+ ", line)]
-    assert [int(row[1]) for row in rows] == list(range(1, 43))
-    shown = [" ".join(row[4].split()) for row in rows]
-    quoted = [name for words in shown for name in re.findall(r"`([^`]+)`", words)]
-    named = {re.split(r"[=(]", name)[0] for name in quoted}
-    arguments = {"Given", "lse", "base", "window", "takes", "head_dim", "sink", "keep", "dbias"}
-    assert named - arguments - {"d_lse"} <= CASES.keys() | set(dir(kernels)), named
-    assert {"low", "merges", "Quantized"} <= named
-    assert all("`" in words or words.startswith(("nothing", "unclear")) for words in shown)
+    assert Problem.build(replace(spec, soft_cap=30.0)).verify() > 0

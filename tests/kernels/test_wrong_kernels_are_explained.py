@@ -27,8 +27,8 @@ from constructive.kernels import (
 )  # fmt: skip
 from constructive.kernels.batteries import problems
 from constructive.kernels.facts import Facts, relate, separate
+from constructive.kernels.inputs import PLACES
 from constructive.kernels.masks import Causal, RightPadding, Window
-from constructive.kernels.memory import PLACES
 
 
 def reports_of(kernel, **arguments):

@@ -6,9 +6,8 @@ from importlib.metadata import version
 from typing import Any, ClassVar, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
-from constructive.kernels.inputs import Inputs
+from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
 from constructive.kernels.masks import Mask
-from constructive.kernels.memory import LAYOUTS, from_layout
 from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
@@ -49,7 +48,7 @@ class Adapter(ABC):
         """Return the keyword arguments of `attend`: mask, scale, soft cap and so on."""
 
     @abstractmethod
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         """Return what the library computes."""
 
     def refuses(self, problem: Inputs) -> str | None:
@@ -113,13 +112,7 @@ class Adapter(ABC):
 
 
 def needs(problem: Inputs) -> frozenset[str]:
-    """Return what a problem needs of a library beyond q, k, v and a format.
-
-    Example:
-        >>> from constructive.kernels import Problem, Spec
-        >>> sorted(needs(Problem.build(Spec(heads=(4, 2), scale=0.5))))
-        ['grouped heads', 'scale']
-    """
+    """Return what a problem needs of a library beyond q, k, v and a format."""
     spec = problem.spec
     found = {
         SOFT_CAP: spec.soft_cap is not None,

@@ -1,4 +1,4 @@
-"""Runtimes with attention as an operator: ONNX and onnxruntime, OpenVINO, MLX, Paddle."""
+"""Attention of ONNX and onnxruntime, OpenVINO, MLX, Paddle, JAX, Flax and Keras."""
 
 from typing import Any, ClassVar
 
@@ -17,10 +17,18 @@ from constructive.kernels.adapters.adapter import (
     Models,
     Packages,
 )
-from constructive.kernels.adapters.torch_attention import EAGER
+from constructive.kernels.adapters.torch_attention import EAGER, FLASH
 from constructive.kernels.inputs import Inputs
-from constructive.kernels.masks import Causal, LeftPadding, Mask, RightPadding, Window
-from constructive.kernels.spec import FullyMasked, Spec, numpy_dtype
+from constructive.kernels.masks import (
+    Causal,
+    LeftPadding,
+    Mask,
+    RightPadding,
+    VariableLengths,
+    Window,
+)
+from constructive.kernels.spec import Spec, numpy_dtype
+from constructive.support.arrays import Array
 
 # Attention as an operator of ONNX: the reference evaluator, and what several runtimes share.
 
@@ -33,7 +41,7 @@ def graph(
     operator: str, inputs: dict[str, Any], attributes: dict[str, Any], outputs: int = 1
 ) -> bytes:
     """Return a model of one operator as bytes."""
-    from onnx import helper  # noqa: PLC0415 - an extra
+    from onnx import helper
 
     named = [name if value is not None else "" for name, value in inputs.items()]
     domain = "" if operator == "Attention" else _CUSTOM
@@ -60,16 +68,15 @@ def graph(
 class Reference(Adapter):
     """The reference evaluator of the onnx package on Attention, opset 23."""
 
-    name: ClassVar[str] = "onnx"
+    name = "onnx"
     packages: ClassVar[Packages] = {"onnx": "onnx"}
-    library: ClassVar[str] = "numpy"
-    layout: ClassVar[str] = "BHTd"
+    library = "numpy"
+    layout = "BHTd"
     models: ClassVar[Models] = EAGER
-    fully_masked: ClassVar[FullyMasked] = "zeros"
-    can: ClassVar[frozenset[str]] = ALL - {SINK}
+    fully_masked = "zeros"
+    can = ALL - {SINK}
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return attn_mask, is_causal, scale, softcap, and `past`, keys that are in a cache."""
         spec, found = problem.spec, self.scaled(problem)
         if spec.soft_cap is not None:
             found["softcap"] = spec.soft_cap
@@ -79,8 +86,7 @@ class Reference(Adapter):
             return found | {"is_causal": 1, "past": spec.keys - spec.queries}
         return found | self.masked(problem, "attn_mask")
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, H, T_q, d_v)."""
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         mask, past = options.pop("attn_mask", None), options.pop("past", 0)
         old_k, old_v = (k[:, :, :past], v[:, :, :past]) if past else (None, None)
         inputs = {
@@ -88,17 +94,11 @@ class Reference(Adapter):
             "mask": mask, "past_key": old_k, "past_value": old_v,
         }  # fmt: skip
         content = graph("Attention", inputs, options, 3 if past else 1)
-        given = {
-            name: np.asarray(value, order="C")
-            for name, value in inputs.items()
-            if value is not None
-        }
-        return self.evaluated(content, given)
+        return self.evaluated(content, _given(inputs))
 
-    def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Return the first output of a model."""
-        import onnx  # noqa: PLC0415 - an extra
-        from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
+    def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
 
         found: Any = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
         return found[0]
@@ -111,9 +111,9 @@ _SHORT: Models = {"float32": "flash float32", "float16": "eager float16"}
 _PACKAGES: Packages = {"onnxruntime": "onnxruntime", "onnx": "onnx"}
 
 
-def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
+def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:
     """Return the first output of a model."""
-    import onnxruntime  # noqa: PLC0415 - an extra
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -124,28 +124,26 @@ def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
 class Standard(Reference):
     """Attention, opset 23."""
 
-    name: ClassVar[str] = "onnxruntime"
-    packages: ClassVar[Packages] = _PACKAGES
-    models: ClassVar[Models] = _SHORT
+    name = "onnxruntime"
+    packages = _PACKAGES
+    models = _SHORT
 
-    def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Return the first output of a model."""
+    def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:
         return evaluated(content, inputs)
 
 
 class Multihead(Adapter):
     """com.microsoft.MultiHeadAttention: masks as padding of keys or as numbers that are added."""
 
-    name: ClassVar[str] = "onnxruntime-mha"
-    packages: ClassVar[Packages] = _PACKAGES
-    library: ClassVar[str] = "numpy"
-    layout: ClassVar[str] = "BTHd"
-    models: ClassVar[Models] = {"float32": "flash float32"}
-    fully_masked: ClassVar[FullyMasked] = "nan"
-    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, WIDTH})
+    name = "onnxruntime-mha"
+    packages = _PACKAGES
+    library = "numpy"
+    layout = "BTHd"
+    models = {"float32": "flash float32"}
+    fully_masked = "nan"
+    can = frozenset({MASK, BIAS, SCALE, WIDTH})
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return unidirectional, key_padding_mask or attention_bias, and scale."""
         spec, found = problem.spec, self.scaled(problem)
         only = spec.masks[0] if len(spec.masks) == 1 and problem.added is None else None
         if isinstance(only, Causal) and spec.queries == spec.keys:
@@ -154,8 +152,7 @@ class Multihead(Adapter):
             return found | {"key_padding_mask": problem.visible[:, 0, 0].astype(np.int32)}
         return found | self.masked(problem, "attention_bias", additive=True)
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, T_q, H, d_v)."""
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         heads = q.shape[2]
         inputs = {
             "q": _flat(q), "k": _flat(k), "v": _flat(v), "no_bias": None,
@@ -170,16 +167,15 @@ class Multihead(Adapter):
 class Grouped(Adapter):
     """com.microsoft.GroupQueryAttention: causal, keys of the past are in a cache."""
 
-    name: ClassVar[str] = "onnxruntime-gqa"
-    packages: ClassVar[Packages] = _PACKAGES
-    library: ClassVar[str] = "numpy"
-    layout: ClassVar[str] = "BTHd"
-    models: ClassVar[Models] = {"float32": "flash float32", "float16": "flash float16"}
-    fully_masked: ClassVar[FullyMasked] = "zeros"
-    can: ClassVar[frozenset[str]] = ALL - {WIDTH}
+    name = "onnxruntime-gqa"
+    packages = _PACKAGES
+    library = "numpy"
+    layout = "BTHd"
+    models = {"float32": "flash float32", "float16": "flash float16"}
+    fully_masked = "zeros"
+    can = ALL - {WIDTH}
 
     def refuses(self, problem: Inputs) -> str | None:
-        """Return why: it is always causal, and its queries are the last tokens."""
         spec = problem.spec
         causal = spec.mask(Causal)
         if spec.batch > 1 and 1 < spec.queries < spec.keys:
@@ -194,7 +190,6 @@ class Grouped(Adapter):
         return super().refuses(problem)
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return lengths, local_window_size, scale, softcap, head_sink and attention_bias."""
         spec = problem.spec
         found: dict[str, Any] = {"lengths": spec.lengths[1]}
         own: list[Mask] = [m for m in spec.masks if isinstance(m, (Causal, RightPadding))]
@@ -210,8 +205,7 @@ class Grouped(Adapter):
             found["attention_bias"] = problem.mask_tensor(additive=True)
         return found
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, T_q, H, d): keys before the queries are put into a cache."""
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
         (batch, new, heads, width), total = q.shape, k.shape[1]
         lengths = options.pop("lengths")
         old_k = old_v = None
@@ -241,7 +235,7 @@ def _follows(spec: Spec, window: Window) -> bool:
     return (aligned or spec.queries == spec.keys) and (window.right is None or window.right >= 0)
 
 
-def _flat(array: Any) -> Any:  # noqa: ANN401
+def _flat(array: Any) -> Any:
     return array.reshape(*array.shape[:2], -1)
 
 
@@ -255,25 +249,23 @@ def _given(inputs: dict[str, Any]) -> dict[str, Any]:
 class OpenVino(Adapter):
     """A model of one operator, compiled for arithmetic in float32 whatever is stored."""
 
-    name: ClassVar[str] = "openvino"
-    packages: ClassVar[Packages] = {"openvino": "openvino"}
-    library: ClassVar[str] = "numpy"
-    layout: ClassVar[str] = "BHTd"
-    models: ClassVar[Models] = {"float32": "flash float32", "float16": "flash float16"}
-    fully_masked: ClassVar[FullyMasked] = "nan"
-    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, WIDTH})
-    hint: ClassVar[str] = "f32"
+    name = "openvino"
+    packages = {"openvino": "openvino"}
+    library = "numpy"
+    layout = "BHTd"
+    models = {"float32": "flash float32", "float16": "flash float16"}
+    fully_masked = "nan"
+    can = frozenset({MASK, BIAS, SCALE, WIDTH})
+    hint = "f32"
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return causal, attention_mask and scale."""
         if self.is_alone(problem, Causal("top-left")):
             return self.scaled(problem) | {"causal": True}
         return self.scaled(problem) | self.masked(problem, "attention_mask")
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, H, T_q, d_v)."""
-        import openvino  # noqa: PLC0415 - an extra
-        from openvino import opset13  # noqa: PLC0415
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import openvino
+        from openvino import opset13
 
         scale = options.pop("scale", None)
         given = {"query": q, "key": k, "value": v}
@@ -292,9 +284,9 @@ class OpenVino(Adapter):
 class OpenVinoShort(OpenVino):
     """The same, asked for arithmetic in the format of float16."""
 
-    name: ClassVar[str] = "openvino-f16"
-    models: ClassVar[Models] = {"float16": "eager float16"}
-    hint: ClassVar[str] = "f16"
+    name = "openvino-f16"
+    models = {"float16": "eager float16"}
+    hint = "f16"
 
 
 # mlx.core.fast.scaled_dot_product_attention.
@@ -303,20 +295,19 @@ class OpenVinoShort(OpenVino):
 class Mlx(Adapter):
     """A causal mask by name where it ends at the last key, all others as booleans or numbers."""
 
-    name: ClassVar[str] = "mlx"
-    packages: ClassVar[Packages] = {"mlx.core": "mlx"}
-    library: ClassVar[str] = "numpy"
-    layout: ClassVar[str] = "BHTd"
-    models: ClassVar[Models] = {
+    name = "mlx"
+    packages = {"mlx.core": "mlx"}
+    library = "numpy"
+    layout = "BHTd"
+    models = {
         "float32": "flash float32",
         "float16": "eager float16",
         "bfloat16": "eager bfloat16",
     }
-    fully_masked: ClassVar[FullyMasked] = "mean"
-    can: ClassVar[frozenset[str]] = ALL - {SOFT_CAP}
+    fully_masked = "mean"
+    can = ALL - {SOFT_CAP}
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return scale, mask and sinks."""
         found: dict[str, Any] = {"scale": problem.spec.factor}
         if problem.sinks is not None:
             found["sinks"] = _array(problem.sinks.astype(numpy_dtype(problem.spec.dtype)))
@@ -325,18 +316,17 @@ class Mlx(Adapter):
         mask = self.masked(problem, "mask")
         return found | {name: _array(array) for name, array in mask.items()}
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output in float32, (B, H, T_q, d_v)."""
-        import mlx.core as mx  # noqa: PLC0415 - an extra
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import mlx.core as mx
 
         q, k, v = (_array(x) for x in (q, k, v))
         out = mx.fast.scaled_dot_product_attention(q, k, v, **options)
         return np.asarray(out.astype(mx.float32))
 
 
-def _array(array: Any) -> Any:  # noqa: ANN401
+def _array(array: Any) -> Any:
     """Return an array of mlx of the same format."""
-    import mlx.core as mx  # noqa: PLC0415 - an extra
+    import mlx.core as mx
 
     if array.dtype == np.bool_:
         return mx.array(array)
@@ -349,31 +339,136 @@ def _array(array: Any) -> Any:  # noqa: ANN401
 class Paddle(Adapter):
     """Causal masks by flag where it means the same, else booleans or numbers."""
 
-    name: ClassVar[str] = "paddle"
-    packages: ClassVar[Packages] = {"paddle": "paddlepaddle"}
-    library: ClassVar[str] = "numpy"
-    layout: ClassVar[str] = "BTHd"
-    models: ClassVar[Models] = {"float32": "flash float32", "float64": "flash float64"}
-    fully_masked: ClassVar[FullyMasked] = "nan"
-    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH})
+    name = "paddle"
+    packages = {"paddle": "paddlepaddle"}
+    library = "numpy"
+    layout = "BTHd"
+    models = {"float32": "flash float32", "float64": "flash float64"}
+    fully_masked = "nan"
+    can = frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH})
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return is_causal, attn_mask, scale and enable_gqa."""
         if self.is_alone(problem, Causal("top-left")):
             return self.scaled(problem) | {"is_causal": True}
         mask = self.masked(problem, "attn_mask")
         return self.scaled(problem) | {name: _tensor(array) for name, array in mask.items()}
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, T_q, H, d_v)."""
-        import paddle  # noqa: PLC0415 - an extra
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import paddle
 
         q, k, v = (_tensor(x) for x in (q, k, v))
         out = paddle.nn.functional.scaled_dot_product_attention(q, k, v, **options)
         return out.astype("float64").numpy()
 
 
-def _tensor(array: Any) -> Any:  # noqa: ANN401
-    import paddle  # noqa: PLC0415 - an extra
+def _tensor(array: Any) -> Any:
+    import paddle
 
     return paddle.to_tensor(np.ascontiguousarray(array))
+
+
+# jax.nn.dot_product_attention, and those of Flax and Keras.
+
+
+class Jax(Adapter):
+    """Masks in words where jax has them, else as booleans. Its softmax is in float32 at most."""
+
+    name = "jax"
+    packages = {"jax": "jax"}
+    library = "jax"
+    layout = "BTHd"
+    models: ClassVar[Models] = {name: model for name, model in FLASH.items() if name != "float64"}
+    fully_masked = "mean"
+    can = frozenset({MASK, BIAS, SCALE, GROUPS})
+    devices = ("cpu", "cuda")
+
+    def run(self, problem: Inputs, device: str = "cpu") -> Array:
+        import jax
+
+        with jax.enable_x64(problem.spec.dtype == "float64"):
+            return super().run(problem, device)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        spec, found = problem.spec, self.scaled(problem)
+        left = []
+        for mask in spec.masks:
+            if mask == Causal("top-left"):
+                found["is_causal"] = True
+            elif (
+                isinstance(mask, Window)
+                and None not in {mask.left, mask.right}
+                and (mask.alignment == "top-left" or spec.queries == spec.keys)
+            ):
+                found["local_window_size"] = (mask.left, mask.right)
+            elif isinstance(mask, (RightPadding, VariableLengths)):
+                found["key_value_seq_lengths"] = spec.lengths[1].astype("int32")
+            else:
+                left.append(mask)
+        return found | _in_words(problem, everything=bool(left))
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import jax
+
+        return jax.nn.dot_product_attention(q, k, v, **options)
+
+
+class Flax(Jax):
+    """flax.linen.dot_product_attention: softmax in the format of the inputs."""
+
+    name = "flax"
+    packages = {"flax": "flax", "jax": "jax"}
+    models = EAGER
+    can = frozenset({MASK, BIAS, WIDTH})
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        return _in_words(problem, everything=problem.mask is not None)
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        from flax import linen
+
+        return linen.dot_product_attention(q, k, v, **options)
+
+
+class FlaxNnx(Flax):
+    """flax.nnx.dot_product_attention, which calls that of jax."""
+
+    name = "flax-nnx"
+    models = Jax.models
+    can = frozenset({MASK, BIAS})
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        from flax import nnx
+
+        return nnx.dot_product_attention(q, k, v, **options)
+
+
+class Keras(Jax):
+    """keras.ops.dot_product_attention; its arrays are those of jax, so KERAS_BACKEND is jax."""
+
+    name = "keras"
+    packages = {"keras": "keras", "jax": "jax"}
+
+    def refuses(self, problem: Inputs) -> str | None:
+        import keras
+
+        other = keras.backend.backend() != "jax"
+        return "KERAS_BACKEND is not jax" if other else super().refuses(problem)
+
+    def options(self, problem: Inputs) -> dict[str, Any]:
+        spec, found = problem.spec, self.scaled(problem)
+        if spec.masks == (Causal("top-left"),):
+            return found | {"is_causal": True} | _in_words(problem, everything=False)
+        return found | _in_words(problem, everything=problem.mask is not None)
+
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import keras
+
+        return keras.ops.dot_product_attention(q, k, v, **options)
+
+
+def _in_words(problem: Inputs, *, everything: bool) -> dict[str, Any]:
+    """Return mask and bias as arrays of numpy."""
+    found: dict[str, Any] = {}
+    if problem.bias is not None:
+        found["bias"] = problem.bias.astype(numpy_dtype(problem.spec.output.name))
+    return found | ({"mask": problem.mask_tensor()} if everything else {})

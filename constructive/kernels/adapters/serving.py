@@ -11,13 +11,11 @@ from constructive.kernels.adapters.adapter import (
     SINK,
     SOFT_CAP,
     Adapter,
-    Models,
-    Packages,
     Refused,
 )
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
-from constructive.kernels.spec import FullyMasked, Spec
+from constructive.kernels.spec import Spec
 from constructive.support.arrays import Array
 
 # flash-attn, on GPUs: one function for each way in which sequences lie in memory.
@@ -27,18 +25,17 @@ from constructive.support.arrays import Array
 class FlashAttention(Adapter):
     """flash_attn_func; causal masks and windows end at the last query and key."""
 
-    name: ClassVar[str] = "flash-attn"
-    packages: ClassVar[Packages] = {"flash_attn": "flash-attn", "torch": "torch"}
-    library: ClassVar[str] = "torch"
-    layout: ClassVar[str] = "BTHd"
-    models: ClassVar[Models] = {"float16": "tensor float16", "bfloat16": "tensor bfloat16"}
-    fully_masked: ClassVar[FullyMasked] = "zeros"
-    can: ClassVar[frozenset[str]] = frozenset({MASK, BIAS, SCALE, SOFT_CAP, GROUPS})
-    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    name = "flash-attn"
+    packages = {"flash_attn": "flash-attn", "torch": "torch"}
+    library = "torch"
+    layout = "BTHd"
+    models = {"float16": "tensor float16", "bfloat16": "tensor bfloat16"}
+    fully_masked = "zeros"
+    can = frozenset({MASK, BIAS, SCALE, SOFT_CAP, GROUPS})
+    devices = ("cuda",)
     lengths: ClassVar[tuple[type, ...]] = ()
 
     def refuses(self, problem: Inputs) -> str | None:
-        """Return why: another mask than causal ones, windows and lengths, or another corner."""
         spec = problem.spec
         for mask in spec.masks:
             if isinstance(mask, (Causal, Window)):
@@ -52,7 +49,6 @@ class FlashAttention(Adapter):
         return super().refuses(problem)
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return softmax_scale, causal, window_size, softcap and alibi_slopes."""
         spec = problem.spec
         found: dict[str, Any] = {"softmax_scale": spec.factor, "causal": _causal(spec)}
         window = spec.mask(Window)
@@ -62,14 +58,13 @@ class FlashAttention(Adapter):
         if spec.soft_cap is not None:
             found["softcap"] = spec.soft_cap
         if problem.slopes is not None:
-            import torch  # noqa: PLC0415 - an extra
+            import torch
 
             found["alibi_slopes"] = torch.from_numpy(problem.slopes).float()
         return found
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, T_q, H, d)."""
-        import flash_attn  # noqa: PLC0415 - an extra
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import flash_attn
 
         return flash_attn.flash_attn_func(q, k, v, **options)
 
@@ -77,13 +72,12 @@ class FlashAttention(Adapter):
 class VariableLength(FlashAttention):
     """flash_attn_varlen_func: sequences one after the other in memory."""
 
-    name: ClassVar[str] = "flash-attn-varlen"
-    layout: ClassVar[str] = "packed"
-    lengths: ClassVar[tuple[type, ...]] = (VariableLengths, RightPadding)
+    name = "flash-attn-varlen"
+    layout = "packed"
+    lengths = (VariableLengths, RightPadding)
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, and the options above."""
-        import torch  # noqa: PLC0415 - an extra
+        import torch
 
         found = super().options(problem)
         for side, lengths in zip("qk", problem.spec.lengths, strict=True):
@@ -92,9 +86,8 @@ class VariableLength(FlashAttention):
             found[f"max_seqlen_{side}"] = int(lengths.max())
         return found
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (tokens, H, d)."""
-        import flash_attn  # noqa: PLC0415 - an extra
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import flash_attn
 
         return flash_attn.flash_attn_varlen_func(q, k, v, **options)
 
@@ -102,20 +95,18 @@ class VariableLength(FlashAttention):
 class KeyValueCache(FlashAttention):
     """flash_attn_with_kvcache: keys in a cache that is longer than the sequences."""
 
-    name: ClassVar[str] = "flash-attn-kvcache"
-    lengths: ClassVar[tuple[type, ...]] = (RightPadding,)
+    name = "flash-attn-kvcache"
+    lengths = (RightPadding,)
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return cache_seqlens, and the options above."""
-        import torch  # noqa: PLC0415 - an extra
+        import torch
 
         return super().options(problem) | {
             "cache_seqlens": torch.from_numpy(problem.spec.lengths[1]).int()
         }
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (B, T_q, H, d)."""
-        import flash_attn  # noqa: PLC0415 - an extra
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import flash_attn
 
         return flash_attn.flash_attn_with_kvcache(q, k, v, **options)
 
@@ -134,22 +125,19 @@ _K_SCALE, _V_SCALE = 16.0, 4.0  # Of the cache: where one is dropped, logits or 
 class Prefill(Adapter):
     """context_attention_fwd: as many keys as queries in each sequence."""
 
-    name: ClassVar[str] = "sglang-prefill"
-    packages: ClassVar[Packages] = {
+    name = "sglang-prefill"
+    packages = {
         f"{_MODULES}.prefill_attention": "sglang", "torch": "torch", "triton": "triton"
     }  # fmt: skip
-    library: ClassVar[str] = "torch"
-    layout: ClassVar[str] = "packed"
-    models: ClassVar[Models] = {
-        name: f"flash {name}" for name in ("float32", "float16", "bfloat16")
-    }
-    fully_masked: ClassVar[FullyMasked] = "zeros"
-    can: ClassVar[frozenset[str]] = frozenset({MASK, SCALE, GROUPS})
-    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    library = "torch"
+    layout = "packed"
+    models = {name: f"flash {name}" for name in ("float32", "float16", "bfloat16")}
+    fully_masked = "zeros"
+    can = frozenset({MASK, SCALE, GROUPS})
+    devices = ("cpu", "cuda")
     masks: ClassVar[tuple[type, ...]] = (Causal, VariableLengths)
 
     def refuses(self, problem: Inputs) -> str | None:
-        """Return why: another mask, or another number of keys than of queries."""
         queries, keys = problem.spec.lengths
         if not all(isinstance(mask, self.masks) for mask in problem.spec.masks):
             return "no such mask"
@@ -158,28 +146,25 @@ class Prefill(Adapter):
         return super().refuses(problem)
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return b_start_loc, b_seq_len, max_input_len, is_causal and sm_scale."""
-        import torch  # noqa: PLC0415 - an extra
+        import torch
 
         lengths = torch.from_numpy(problem.spec.lengths[0]).int()
         return {
             "b_start_loc": lengths.cumsum(0).int() - lengths,
             "b_seq_len": lengths,
             "max_input_len": int(lengths.max()),
-            "is_causal": problem.spec.mask(Causal) is not None,
+            "is_causal": _causal(problem.spec),
             "sm_scale": problem.spec.factor,
         }
 
     def run(self, problem: Inputs, device: str = "cpu") -> Array:
-        """Return the output; the interpreter cannot do bfloat16."""
         if device == "cpu" and problem.spec.dtype == "bfloat16":
             raise Refused("Triton's interpreter multiplies the bits of bfloat16 as integers")
         return super().run(problem, device)
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (tokens, H, d)."""
-        import torch  # noqa: PLC0415 - an extra
-        from sglang.kernels.ops.attention.prefill_attention import (  # noqa: PLC0415
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import torch
+        from sglang.kernels.ops.attention.prefill_attention import (
             context_attention_fwd,
         )
 
@@ -191,15 +176,14 @@ class Prefill(Adapter):
 class Extend(Prefill):
     """extend_attention_fwd: keys of the past are in a cache, by their indices."""
 
-    name: ClassVar[str] = "sglang-extend"
-    packages: ClassVar[Packages] = {
+    name = "sglang-extend"
+    packages = {
         f"{_MODULES}.extend_attention": "sglang", "torch": "torch", "triton": "triton"
     }  # fmt: skip
-    can: ClassVar[frozenset[str]] = ALL - {BIAS}
-    masks: ClassVar[tuple[type, ...]] = (Causal, Window, RightPadding, VariableLengths)
+    can = ALL - {BIAS}
+    masks = (Causal, Window, RightPadding, VariableLengths)
 
     def refuses(self, problem: Inputs) -> str | None:
-        """Return why: queries are the last tokens, and windows end at their own key."""
         spec = problem.spec
         queries, keys = spec.lengths
         if not all(isinstance(mask, self.masks) for mask in spec.masks):
@@ -215,13 +199,11 @@ class Extend(Prefill):
         return super(Prefill, self).refuses(problem)
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return lengths, and is_causal, sm_scale, logit_cap, sliding_window_size and sinks."""
-        import torch  # noqa: PLC0415 - an extra
+        import torch
 
         spec = problem.spec
         queries, keys = (torch.from_numpy(lengths).int() for lengths in spec.lengths)
-        causal = spec.mask(Causal) is not None
-        found = {"lengths": (queries, keys), "is_causal": causal, "sm_scale": spec.factor}
+        found = {"lengths": (queries, keys), "is_causal": _causal(spec), "sm_scale": spec.factor}
         window = spec.mask(Window)
         if window is not None:
             found["sliding_window_size"] = window.left
@@ -231,10 +213,9 @@ class Extend(Prefill):
             found["sinks"] = torch.from_numpy(problem.sinks).float()
         return found
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (tokens, H, d_v): keys are split into cached and new ones."""
-        import torch  # noqa: PLC0415 - an extra
-        from sglang.kernels.ops.attention.extend_attention import (  # noqa: PLC0415
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import torch
+        from sglang.kernels.ops.attention.extend_attention import (
             extend_attention_fwd,
         )
 
@@ -255,9 +236,9 @@ class Extend(Prefill):
         return out
 
 
-def _pointers(lengths: Any) -> Any:  # noqa: ANN401
+def _pointers(lengths: Any) -> Any:
     """Return where each sequence starts, and the end of the last."""
-    import torch  # noqa: PLC0415 - an extra
+    import torch
 
     return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
 
@@ -269,24 +250,22 @@ def _pointers(lengths: Any) -> Any:  # noqa: ANN401
 class Unified(VariableLength):
     """unified_attention: causal masks and windows end at the last query and key; keys in pages."""
 
-    name: ClassVar[str] = "vllm"
-    packages: ClassVar[Packages] = {
+    name = "vllm"
+    packages = {
         "vllm.v1.attention.ops.triton_unified_attention": "vllm", "torch": "torch"
     }  # fmt: skip
-    can: ClassVar[frozenset[str]] = frozenset({MASK, SCALE, SOFT_CAP, SINK, GROUPS})
+    can = frozenset({MASK, SCALE, SOFT_CAP, SINK, GROUPS})
 
     def refuses(self, problem: Inputs) -> str | None:
-        """Return why: a window that is not causal, beside what flash-attn refuses."""
         window = problem.spec.mask(Window)
         if window is not None and (window.left is None or not _causal(problem.spec)):
             return "its windows are causal and have a left end"
         return super().refuses(problem)
 
     def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return the pages, cu_seqlens_q, seqused_k, the scale, and so on."""
-        import torch  # noqa: PLC0415 - an extra
+        import torch
 
-        from constructive.kernels.encodings import Pool  # noqa: PLC0415 - it imports adapters
+        from constructive.kernels.encodings import Pool
 
         spec, given = problem.spec, super().options(problem)
         pool = Pool.of(cast("Any", problem), page_size=16, spare=3, stale=True)
@@ -307,10 +286,9 @@ class Unified(VariableLength):
             "sinks": None if sinks is None else torch.from_numpy(sinks).float(),
         }
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:  # noqa: ANN401
-        """Return the output, (tokens, H, d)."""
-        import torch  # noqa: PLC0415 - an extra
-        from vllm.v1.attention.ops.triton_unified_attention import (  # noqa: PLC0415
+    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+        import torch
+        from vllm.v1.attention.ops.triton_unified_attention import (
             unified_attention,
         )
 
