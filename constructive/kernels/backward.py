@@ -30,7 +30,7 @@ from constructive.kernels.answer import (
 from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds, repeated
 from constructive.kernels.facts import CLOSE, SIZES, separate
-from constructive.kernels.gradients import NAMES, Matrices, names
+from constructive.kernels.gradients import NAMES, ONE, Matrices, names
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans
@@ -215,7 +215,7 @@ class Backward:
     @cached_property
     def matrices(self) -> Matrices:
         """What a right backward pass computes."""
-        z = 1.0 if self.keep is None else self.keep / self.share
+        z = ONE if self.keep is None else self.keep / self.share
         return Matrices(self.problem, self.d_out, self.d_lse[..., None], z)
 
     def __str__(self) -> str:
@@ -271,7 +271,7 @@ def _made(problem: Problem, *, d_lse: bool, keep: float | None) -> Backward:
     d_out = np.exp2(random.integers(0, 2, problem.expected.shape)) * coded[..., None]
     of_lse = np.exp2(random.integers(0, 2, used.shape)) * used * d_lse
     kept = None if keep is None else random.random(answer.weights.shape) < keep
-    z = 1.0 if kept is None or keep is None else kept / keep
+    z = ONE if kept is None or keep is None else kept / keep
     steps = _Steps(Matrices(problem, d_out, of_lse[..., None], z), used)
     expected, slack = _of_inputs(steps)
     if problem.sinks is not None:
@@ -319,7 +319,7 @@ class _Steps:
             off = (matrices.d_out * answer.slack).sum(-1, keepdims=True) * np.max(z)
             self.moved = self.moved + np.where(draft.levels[..., None] != 0.0, off, 0.0)
 
-    def off(self, slope: Array | float, steep: Array | float) -> Array:
+    def off(self, slope: Array, steep: Array | float) -> Array:
         """Return how far dS may be off, (B, H, T_q, T_k), with a slope that is off by `steep`."""
         p, theta, size = self.p, self.theta, np.abs(self.scores)
         most = self.matrices.rest + self.alone + self.moved + self.matrices.d_lse
@@ -355,7 +355,7 @@ def _of_inputs(steps: _Steps) -> tuple[dict[str, Array], dict[str, Array]]:
             + np.where((terms > 1.0) | (not is_pure), sums, 0.0) * to_keys(np.abs(ds), np.abs(q))
         ) * s,
         "dv": to_keys(of_weights * matrices.z, d_out) + (0.0 if steps.exact.all() else sums) * dv,
-        "dbias": steps.off(1.0, 0.0) + sums * np.abs(steps.scores),
+        "dbias": steps.off(ONE, 0.0) + sums * np.abs(steps.scores),
     }  # fmt: skip
     return expected, slack
 

@@ -266,16 +266,17 @@ def fading(rows: Rows, logits: Array, *, is_sum: bool, n: int) -> tuple[Array, A
 
 
 def of_splits(
-    rows: Rows, logits: Array, share: Callable[..., Array], n: int, place: Part = None
+    rows: Rows, logits: Array, *, n: int, share: Part = None, place: Part = None
 ) -> tuple[Array, Array]:
-    """Return weights where splits of n keys are merged by weights exp(share(largest, sum)).
+    """Return weights where splits of n keys are merged by weights exp(share(log-sum-exps)).
 
-    With a `place`, the shares are those of the rows there.
+    With a `place`, the log-sum-exps are those of the rows there.
     """
     split = np.arange(logits.shape[1]) // n
     weights, tops, totals = _of_each_split(logits, n)
-    shown = _of_each_split(place(rows).logits, n)[1:] if place else (tops, totals)
-    logs = share(*shown)
+    top, total = _of_each_split(place(rows).logits, n)[1:] if place else (tops, totals)
+    logs = top + np.log(total)
+    logs = share(logs) if share else logs
     merged = exp(logs - largest(rows, logs, sinks=np.array(-np.inf)))
     part = (merged / np.where(totals > 0, totals, 1.0))[:, split]
     return weights * part, merged.sum(-1, keepdims=True)

@@ -20,6 +20,7 @@ from constructive.support.arrays import Array, Booleans, Integers
 
 Three = tuple[Array, Array, Array]  # dq, dk, dv
 NAMES = ("dq", "dk", "dv")
+ONE = np.ones((1, 1, 1, 1))  # without dropout, or a soft cap
 _LARGEST = float(np.finfo(np.float32).max)
 _ROWS, _WHOLE = 6, 100  # rows of dq on which mistakes are tried; mistakes that are computed in all
 _NEAR = 2.0**-6  # of the distance from what is right: mistakes that are as near as any
@@ -33,7 +34,7 @@ class Matrices:
     problem: Problem
     d_out: Array  # (B, H, T_q, d_v) gradient of the output
     d_lse: Array  # (B, H, T_q, 1) gradient of the log-sum-exp
-    z: Array | float  # (B, H, T_q, T_k) what dropout multiplies weights by, or 1
+    z: Array  # what dropout multiplies weights by, (B, H, T_q, T_k), or ONE
 
     @cached_property
     def rows(self) -> Rows:
@@ -57,11 +58,11 @@ class Matrices:
         return found
 
     @cached_property
-    def slope(self) -> Array | float:
-        """The slope of the soft cap, (B, H, T_q, T_k), or 1."""
+    def slope(self) -> Array:
+        """The slope of the soft cap, (B, H, T_q, T_k), or `ONE`."""
         cap = self.problem.spec.soft_cap
         if cap is None:
-            return 1.0
+            return ONE
         found: Array = 1.0 - np.tanh(self.raw * self.problem.spec.factor / cap) ** 2
         return found
 
@@ -152,7 +153,7 @@ class Step:
             lse = largest(rows, logits, sinks) + np.log(softmax(rows, logits, sinks=sinks)[1])
         p = np.exp(logits - np.where(np.isneginf(lse), np.inf, lse))
         p = np.where(p > _LARGEST, np.inf, np.nan_to_num(p, posinf=np.inf))
-        z = 1.0 if isinstance(matrices.z, float) else rows.of(matrices.z)
+        z = rows.of(matrices.z)
         if change.v or change.values or not self.of_scores:
             v = change.v(rows) if change.v else rows.problem.v
             every = rows.of(matrices.d_out) @ v.reshape(-1, v.shape[-1]).T
@@ -163,8 +164,7 @@ class Step:
             rest = rows.of(matrices.rest)
         rest = rest + (self.d_lse(rows) if self.d_lse else rows.of(matrices.d_lse))
         alone = self.alone(rows) if self.alone else rows.of(matrices.alone)
-        right = matrices.slope if isinstance(matrices.slope, float) else rows.of(matrices.slope)
-        slope = self.slope(rows) if self.slope else right
+        slope = self.slope(rows) if self.slope else rows.of(matrices.slope)
         scores = self.scores(p, rest, alone, slope) if self.scores else p * (rest - alone) * slope
         k = change.k(rows) if change.k else rows.problem.k
         dq = summed(rows, scores, k, change.keys) * self.of_query
@@ -224,7 +224,7 @@ def steps(matrices: Matrices) -> Named:
         yield f"dq is {words}", Step(of_query=by)
         yield f"dk is {words}", Step(of_key=by)
         yield f"dq and dk are {words}", Step(of_query=by, of_key=by)
-    if not isinstance(matrices.z, float):
+    if matrices.z is not ONE:
         yield "dropout is not applied to dP", Step(of_scores=False)
         yield "dropout is not applied to the weights of dv", Step(of_values=False)
 

@@ -36,8 +36,7 @@ Weighed = Callable[[Rows, Array], Any]
 Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
 _ROUGH = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
-# places of log-sum-exps, which are tried for all sizes of splits
-_OF_SPLITS = ("of the next head", "of the first row of the block (blocks of 16 queries)")
+_OF_SPLITS = "of the first row of the block (blocks of 16 queries)"  # tried for their log-sum-exps
 _WHOLE = 2**21  # logits of a problem of which all may be computed
 
 
@@ -437,25 +436,19 @@ def biases(rows: Rows) -> Named:
     """What is added to logits."""
     if rows.bias is not None:
         yield "the bias is not added", Change(bias=lambda r: 0.0 * r.bias)
-        yield "the bias is subtracted", Change(bias=lambda r: -r.bias)
 
 
 def denominators(rows: Rows) -> Named:
     """Sums of weights that count something else."""
 
-    def zeros(n: int) -> At:
-        return lambda r: -r.keys % n
+    def zeros(n: int) -> Change:
+        return Change(weights=lambda r, logits: softmax(r, logits, zeros=-r.keys % n))
 
     for n in BLOCKS:
-        change = Change(weights=partial(_with_zeros, count=zeros(n)))
-        yield f"keys of zeros count, up to a multiple of {n}", change
+        yield f"keys of zeros count, up to a multiple of {n}", zeros(n)
     yield "the sum of weights has hidden keys, too", Change(weights=_with_hidden)
     if rows.sinks is not None:
         yield "the sink is ignored", Change(sinks=lambda r: r.sinks - np.inf)
-
-
-def _with_zeros(rows: Rows, logits: Array, count: At) -> tuple[Array, Array]:
-    return softmax(rows, logits, zeros=count(rows))
 
 
 def _with_hidden(rows: Rows, logits: Array) -> tuple[Array, Array]:
@@ -474,63 +467,46 @@ def blocks_and_splits(rows: Rows) -> Named:
             change = Change(weights=partial(fading, is_sum=is_sum, n=n))
             yield f"{words} (blocks of {n} keys)", change
     scale = rows.problem.spec.factor
-    shares: dict[str, Callable[[Array, Array], Array]] = {
-        # of the largest logits and the sums of splits: their log-sum-exps
-        "log-sum-exps of splits have base two, and are merged in base e": lambda top, total: (
-            LOG2E * _lse(top, total)
-        ),
-        "log-sum-exps of splits have base e, and are merged in base two": lambda top, total: (
-            _lse(top, total) / LOG2E
-        ),
-        "log-sum-exps of splits are multiplied by the scale once more": lambda top, total: (
-            _lse(top, total) * scale
-        ),
-        "splits without keys have the log-sum-exp 0": lambda top, total: np.where(
-            total > 0, _lse(top, total), 0.0
+    shares: dict[str, Callable[[Array], Array]] = {
+        # of the log-sum-exps of splits: what is taken for them
+        "log-sum-exps of splits have base two, and are merged in base e": lambda lse: LOG2E * lse,
+        "log-sum-exps of splits have base e, and are merged in base two": lambda lse: lse / LOG2E,
+        "log-sum-exps of splits are multiplied by the scale once more": lambda lse: lse * scale,
+        "splits without keys have the log-sum-exp 0": lambda lse: np.where(
+            np.isneginf(lse), 0.0, lse
         ),
     }
-    places = {words: place for words, place in places_of_rows(rows).items() if words in _OF_SPLITS}
+    place = places_of_rows(rows).get(_OF_SPLITS)
     for n, size in splits(rows):
         for words, share in shares.items():
             yield f"{words} {size}", Change(weights=partial(of_splits, share=share, n=n))
-        for words, place in places.items():
-            change = Change(weights=partial(of_splits, share=_lse, n=n, place=place))
-            yield f"log-sum-exps of splits are those {words} {size}", change
-
-
-def _lse(top: Array, total: Array) -> Array:
-    found: Array = top + np.log(total)
-    return found
+        if place is not None:
+            change = Change(weights=partial(of_splits, n=n, place=place))
+            yield f"log-sum-exps of splits are those {_OF_SPLITS} {size}", change
 
 
 def precision(rows: Rows) -> Named:
     """Numbers that are rounded to fewer bits than the output has."""
-    weighed: dict[str, Callable[[Array, Array, Format], tuple[Any, Any]]] = {
-        "weights are": lambda w, total, form: (nearest(w, form), total),
-        "weights are divided by their sum, and then": lambda w, total, form: (
-            nearest(w / total, form), 1.0,
-        ),
-    }  # fmt: skip
 
     def of_format(form: Format) -> dict[str, Change]:
         return {
-            "the output is": Change(output=lambda _, x: nearest(x, form)),
+            "the output is": Change(output=lambda _, out: nearest(out, form)),
             "logits are": Change(logits=lambda r, raw: nearest(r.scored(raw), form)),
-        } | {
-            words: Change(weights=partial(_rounded, of=of, form=form))
-            for words, of in weighed.items()
+            "weights are": Change(
+                weights=lambda r, logits: (
+                    nearest(softmax(r, logits)[0], form),
+                    softmax(r, logits)[1],
+                )
+            ),
+            "weights are divided by their sum, and then": Change(
+                weights=lambda r, logits: (nearest(np.divide(*softmax(r, logits)), form), 1.0)
+            ),
         }
 
     for form in (FORMATS[name] for name in _ROUGH):
         if form.digits < rows.problem.spec.output.digits:
             for words, change in of_format(form).items():
                 yield f"{words} rounded to {form.name}", change
-
-
-def _rounded(
-    rows: Rows, logits: Array, of: Callable[[Array, Array, Format], tuple[Any, Any]], form: Format
-) -> tuple[Any, Any]:
-    return of(*softmax(rows, logits), form)
 
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (

@@ -4,7 +4,7 @@ import io
 import json
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -173,7 +173,7 @@ def export(
         >>> sorted(file.name for file in where.iterdir())
         ['problems.json', 'tiny-last-0.safetensors', 'tiny-ties-0.safetensors']
     """
-    require_known("file_format", file_format, WRITERS)
+    require_known("file_format", file_format, ("safetensors", "npz"))
     chosen = None if cases is None else tuple(cases)
     entries: list[dict[str, Any]] = []
     with replacing_folder(folder, file_names(specs, file_format)) as new:
@@ -182,7 +182,7 @@ def export(
             for problem in problems(spec, cases=chosen):
                 name = _name(shape, problem.case, (problem.spec.seed - spec.seed) // STEP)
                 file = f"{name}.{file_format}"
-                (new / file).write_bytes(WRITERS[file_format](_tensors(problem, file_format)))
+                (new / file).write_bytes(_content(_tensors(problem, file_format), file_format))
                 entries.append({"file": file, "shape": shape} | _described(problem))
         if not entries:
             raise ParameterError(
@@ -261,18 +261,10 @@ def _fields(mask: Any) -> dict[str, Any]:  # noqa: ANN401 - each kind has its ow
     return {name: value for name, value in asdict(mask).items() if not hasattr(value, "shape")}
 
 
-def _safetensors(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    return serialized(tensors, {"format": "constructive.kernels 1"})
-
-
-def _npz(tensors: Mapping[str, npt.NDArray[Any]]) -> bytes:
+def _content(tensors: Mapping[str, npt.NDArray[Any]], file_format: str) -> bytes:
+    """Return what a file of tensors has."""
+    if file_format == "safetensors":
+        return serialized(tensors, {"format": "constructive.kernels 1"})
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **tensors)
     return content.getvalue()
-
-
-# Formats of files. A new one is a function and a line here.
-WRITERS: dict[str, Callable[[Mapping[str, npt.NDArray[Any]]], bytes]] = {
-    "safetensors": _safetensors,
-    "npz": _npz,
-}
