@@ -145,7 +145,7 @@ BUDGET = {
     "figures": (1580, 9),
     "instances": (4260, 14),
     "interop": (1180, 4),
-    "kernels": (12120, 35),
+    "kernels": (11460, 28),
     "layers": (5150, 14),
     "pytest_plugin": (150, 2),
     "sequences": (3130, 10),

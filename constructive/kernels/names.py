@@ -436,6 +436,7 @@ def biases(rows: Rows) -> Named:
     """What is added to logits."""
     if rows.bias is not None:
         yield "the bias is not added", Change(bias=lambda r: 0.0 * r.bias)
+        yield "the bias is subtracted", Change(bias=lambda r: -r.bias)
 
 
 def denominators(rows: Rows) -> Named:

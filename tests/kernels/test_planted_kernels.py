@@ -159,6 +159,10 @@ BUGS = {
         {}, "keys and values are those of KV head h % G",
         places(lambda s, j: (s.b, s.h % s.spec.heads[1], j)),
     ),
+    "heads, values tiled": (
+        FEW, "values are those of KV head h % G",
+        {"value_place": lambda s, j: (s.b, s.h % s.spec.heads[1], j)},
+    ),
     "programs": ({"batch": 3}, "of sequence p mod B of program", places(programs)),
     "layout of the output": (
         {}, "(head, query)",
@@ -174,6 +178,9 @@ BUGS = {
     "columns": (
         {}, "columns 8 to 15 alone (zero there)",
         {"written": lambda s, out: out * (np.arange(16) < 8)},
+    ),
+    "output of the previous head": (
+        {}, "the output is that of the previous head", {"written": lambda _, x: np.roll(x, 1, 1)},
     ),
     "last row is not written": (
         {}, "query = 40", {"written": lambda s, out: np.where(s.i < 40, out, np.nan)},
@@ -205,6 +212,10 @@ BUGS = {
         {"capped": lambda _, x: x},
     ),
     "slopes, none": (RIGHT | {"alibi": True}, "the bias is not added", {"bias": lambda *_: 0}),
+    "slopes, subtracted": (
+        RIGHT | {"alibi": True}, "the bias is subtracted",
+        {"bias": lambda s, j: -Flash.bias(s, j)},
+    ),
     # blocks
     "last block": (
         {}, "is rounded down",
@@ -258,6 +269,10 @@ BUGS = {
     "sink, of the next head": (
         {"sink": True}, "the sink is that of the",
         {"sinks": lambda s: np.roll(Flash.sinks(s), 1, 0)},
+    ),
+    "splits, rounded down": (
+        FEW, "is rounded down",
+        {"splits": 2, "bounds": lambda s: [(0, 32), (32, 64)]},
     ),
     "splits, scaled sums": (
         {}, "log-sum-exps of splits are multiplied by the scale",
