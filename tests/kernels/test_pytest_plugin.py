@@ -46,7 +46,9 @@ def test_a_marked_test_runs_on_problems_and_its_failures_are_compared(tmp_path, 
                "xdist.plugin", "-p", "no:cacheprovider", "-n", workers, "-rf", "--strict-markers",
                "-W", "error", str(tmp_path)]  # fmt: skip
     alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=alone, cwd=tmp_path
+    )
     text = run.stdout + run.stderr
     assert "4 failed, 4 passed" in text, text
     assert "test_kernel.py::test_wrong[ties-12x12-d16-float32]" in text.rpartition("FAILED")[0]
