@@ -1,6 +1,6 @@
 """The same row has the same bits, whatever is computed beside it; and nothing else is written.
 
-On problems that is no claim but a consequence (Corollary 26 in proofs/19-kernels.md).
+On problems this follows from the theorems (Corollary 26 in proofs/19-kernels.md).
 """
 
 from collections.abc import Callable, Iterable
