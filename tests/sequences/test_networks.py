@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from constructive import ParameterError
 from constructive.sequences import dictionary
-from constructive.sequences.bounds import dictionary_bound
 from constructive.sequences.constructions import products, separating_weights
 from constructive.sequences.dictionary import RAMP, SATURATING
-from constructive.sequences.network import Affine, Program, Step
+from constructive.sequences.memorizer import dictionary_bound
+from constructive.sequences.network import Affine, Program, ProgramStep
 
 KINDS = [RAMP, SATURATING]
 COMPARISONS = st.sampled_from(KINDS)
@@ -119,7 +119,7 @@ def test_fractions_are_exact():
     program = Program(
         ("x",),
         {"r": Affine({"x": Fraction(1, 3)}, Fraction(1, 7))},
-        (Step({"u": Affine({"r": 3})}, {"r": Affine({"u": 7})}),),
+        (ProgramStep({"u": Affine({"r": 3})}, {"r": Affine({"u": 7})}),),
         (Affine({"r": 1}),),
     )
     inputs = [np.array([1, Fraction(1, 2), 10**30], dtype=object)]
