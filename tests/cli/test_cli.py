@@ -90,8 +90,9 @@ def test_missing_and_damaged_files(run, tmp_path):
 
 
 def test_outputs_which_cannot_be_written_are_refused_before_the_work(run, tmp_path):
-    # The data do not exist: that the output is named shows that it was looked at first.
-    arguments = ["build", "nothing.npz", "--heads", 2, "--output"]
+    # The data are nonsense: that the output is named shows that it was looked at first.
+    (tmp_path / "nonsense.npz").write_text("nonsense")
+    arguments = ["build", "nonsense.npz", "--heads", 2, "--output"]
     assert "OutputError: cannot write missing/x" in run(*arguments, "missing/x", status=2)
     assert f"cannot write {tmp_path}: it is a folder" in run(*arguments, tmp_path, status=2)
     (tmp_path / "file").write_text("precious")

@@ -159,7 +159,7 @@ def test_tables_without_colour(tmp_path):
     "words",
     ["explain X", "assumptions X", "predict X data.npz", "predict memorizer.safetensors X",
      "certify X data.npz", "certify memorizer.safetensors X", "continue X the", "recite X",
-     "sequence build X", "sequence ask X x", "export X", "instances score folder X", "curve X",
+     "sequence build X", "sequence ask X x", "export X", "instances score folder X",
      "check X memorizer.safetensors data.npz", "explain folder"],
 )  # fmt: skip
 def test_devices_are_not_read(program, tmp_path, words):

@@ -5,7 +5,7 @@ import typer
 from typer.testing import CliRunner
 
 from constructive import ParameterError
-from constructive.cli.options import command, described
+from constructive.cli.program import command, described
 
 
 @pytest.fixture

@@ -275,22 +275,3 @@ def test_a_decoder_of_token_ids_takes_numbers(run, folder):
 def test_what_a_decoder_cannot_continue(run, folder, arguments, words):
     build_decoder(Text.words(CAT), width=64).save(folder / "decoder.safetensors")
     assert words in run("continue", *arguments, status=2)
-
-
-def test_the_table_of_a_curve_has_all_decoders_and_limits(run, tmp_path):
-    file = tmp_path / "text.txt"
-    file.write_text("the cat sat on the mat, and the cat saw the rat. " * 3)
-    table = run("curve", str(file), "--limit", "40", "--quiet")
-    assert "N = 40 tokens" in table
-    for line in ("full heads", "any labels, 1 integer", "limit for any labels", "xz"):
-        assert line in table
-    assert "  no\n" not in table
-
-
-def test_a_curve_is_of_text(program, tmp_path):
-    file = tmp_path / "text.txt"
-    for content, word in ((b"", "empty"), (b"\xff", "UTF-8")):
-        file.write_bytes(content)
-        done = program("curve", str(file))
-        assert done.returncode == 2
-        assert word in done.stderr

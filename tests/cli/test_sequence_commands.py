@@ -14,14 +14,13 @@ def corpus(tmp_path):
 
 
 def test_the_next_byte(run, corpus):
-    printed = run("sequence", "build", "text.txt", "-o", "m.json", "--save-data", "d.json",
-                  "--picture", "curve.png")  # fmt: skip
+    printed = run("sequence", "build", "text.txt", "-o", "m.json", "--save-data", "d.json")
     assert "N = 73 different windows and what follows, n = 13 bytes" in printed
     rows = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["all"]]
     assert [row[0] for row in rows] == ["64", "73"]
     assert "written to m.json; the data are in d.json" in printed
     assert sorted(path.name for path in corpus.iterdir()) == [
-        "curve.png", "d.json", "lines.txt", "m.json", "text.txt",
+        "d.json", "lines.txt", "m.json", "text.txt",
     ]  # fmt: skip
     assert run("sequence", "ask", "m.json", "the cat sat o").strip() == "b'n'"
     assert run("sequence", "ask", "m.json", "sat on the ma").strip() == "b't'"
@@ -60,8 +59,6 @@ def test_options(run):
         (["build", "empty.txt", "--question", "line"], "the text has no lines"),
         (["build", "none.txt"], "FileNotFoundError"),
         (["build", "text.txt", "-o", "none/m.json"], "no such folder"),
-        (["build", "text.txt", "--picture", "none/p.png"], "no such folder"),
-        (["build", "text.txt", "--picture", "p.npz"], "pictures are PNG or SVG"),
         (["build", "text.txt", "-o", "m.safetensors"], "this is a JSON file"),
         (["build", "text.txt", "--save-data", "d.csv"], ".csv is the ending of a table"),
         (["ask", "text.txt", "what"], "is not a file of SequenceMemorizer.save"),
