@@ -111,7 +111,7 @@ def test_what_make_leaves_is_read_and_every_file_is_announced(programs, tmp_path
         report = rocq.check()
     total = len(rocq.files(rocq.sources()))
     assert seen == [("a.v", 0, total), ("b/c.v", 1, total)]
-    assert report == rocq.Report(rocq.printed(TEXT), "")
+    assert report == rocq.FormalProofs(rocq.printed(TEXT), "")
     done = run("--folder", tmp_path / "built")
     assert done.exit_code == 0
     assert (tmp_path / "built" / "main_theorems.out").read_text() == TEXT

@@ -45,7 +45,7 @@ class Theorem:
 
 
 @dataclass(frozen=True)
-class Report:
+class FormalProofs:
     """What `make` found: the main theorems, and its last lines where it failed, else ""."""
 
     theorems: tuple[Theorem, ...]
@@ -75,7 +75,7 @@ def printed(text: str) -> tuple[Theorem, ...]:
     )
 
 
-def check(folder: Path | None = None) -> Report:
+def check(folder: Path | None = None) -> FormalProofs:
     """Copy the sources into a temporary folder, and have Rocq check them there.
 
     folder: a new or empty one, which gets a copy of the sources and of what was built; nothing is
@@ -89,7 +89,7 @@ def check(folder: Path | None = None) -> Report:
         found = copy / "main_theorems.out"
         theorems = printed(found.read_text()) if found.exists() else ()
         keep(folder, {"": copy})
-    return Report(theorems, output if status else "")
+    return FormalProofs(theorems, output if status else "")
 
 
 @contextmanager
