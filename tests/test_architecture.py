@@ -138,7 +138,7 @@ BUDGET = {
     "__main__": (30, 2),
     "certificates": (5460, 25),
     "checker": (6730, 27),
-    "cli": (2820, 13),
+    "cli": (2760, 11),
     "constructions": (6390, 19),
     "data": (2740, 11),
     "exact": (3570, 11),
