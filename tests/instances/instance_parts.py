@@ -1,14 +1,25 @@
-"""What every family of instances keeps: `check_family` tests one by a line."""
+"""What tests of instances need: the laws of families, a toy, networks, points, files of folders."""
 
+import itertools
+import json
 import re
+from fractions import Fraction
+from hashlib import sha256
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from constructive import ParameterError
-from constructive.instances import Answer
-from constructive.instances.instance import Witness
+from constructive.instances import Answer, Atom, Box, Head, Instance, Network, Property, Witness
+from constructive.instances.family import MARGIN, Family, Option
+from constructive.instances.instance import Refutations
+from constructive.instances.properties import read_property, version_1, version_2
+from constructive.instances.refutations import refute_by_heads
 from constructive.instances.rounding import output_rounding, property_rounding
+
+# What every family of instances keeps: `check_family` tests one by a line.
+
 
 POINTS = 400
 
@@ -109,3 +120,93 @@ def check_names_say_nothing(family, dim, options):
             seen.add((each.name, each.answer))
     first = {name for name, _ in seen}
     assert all((name, answer) in seen for name in first for answer in Answer), "a name tells"
+
+
+# The smallest family there is: a sigmoid, largest at one end of an interval.
+
+
+class Toy(Family):
+    name = "toy"
+    purpose = "one token against another"
+    options: ClassVar = {"margin": MARGIN, "steep": Option(4.0, 1.0, 8.0, "the slope")}
+
+    def thresholds(self, options):
+        """Below one half, where the maximum is, and above."""
+        return 0.5 - options["margin"], 0.5 + options["margin"]
+
+    def draw(self, name, dim, random, options):
+        slopes = np.zeros((2, dim))
+        slopes[0] = round(options["steep"]) * random.choice([-1.0, 1.0], dim)
+        network = Network((Head(slopes, np.zeros(2), np.array([[1.0], [0.0]])),))
+        signs = np.sign(slopes[0])
+        box = Box(np.minimum(-signs, 0.0), np.maximum(-signs, 0.0))
+        letters = random.permutation(["a", "b"])
+        below, above = (float(np.float32(c)) for c in self.thresholds(options))
+        asked = [Property(box, ((Atom([1.0], c),),)) for c in (below, above)]
+        slabs = refute_by_heads(network, box, asked[1].disjuncts[0])
+        point = tuple(Fraction(0) for _ in range(dim))
+        return (
+            Instance(f"{name}_{letters[0]}", network, asked[0], Answer.SAT, Witness(point), "toy"),
+            Instance(
+                f"{name}_{letters[1]}", network, asked[1], Answer.UNSAT,
+                Refutations((slabs,)), "toy",
+            ),
+        )  # fmt: skip
+
+
+# Networks, points of boxes, and files of folders.
+
+
+def float32(array):
+    return np.asarray(array, np.float32).astype(float)
+
+
+def drawn_network(rng, *, heads, tokens, dim, outputs, scale=1.0):
+    """A network of float32 numbers; logits have the scale."""
+    return Network(
+        tuple(
+            Head(
+                float32(scale * rng.normal(size=(tokens, dim))),
+                float32(scale * rng.normal(size=tokens)),
+                float32(rng.normal(size=(tokens, outputs))),
+            )
+            for _ in range(heads)
+        )
+    )
+
+
+def corners(box):
+    """The corners of a box, or some thousands of them."""
+    ends = itertools.product(*zip(box.lower, box.upper, strict=True))
+    return np.array(list(itertools.islice(ends, 4096)))
+
+
+def points_of(box, rng, number=200):
+    """Points of the box, and its corners."""
+    return np.vstack([rng.uniform(box.lower, box.upper, (number, len(box.lower))), corners(box)])
+
+
+def files_of(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+class Files:
+    """The files of an instance in a folder; `write` makes hashes consistent, as a forger would."""
+
+    def __init__(self, folder, name):
+        self.folder, self.name = folder, name
+        self.wanted = read_property((folder / f"vnnlib/{name}.vnnlib").read_text())
+        self.path = folder / f"proofs/{name}.json"
+        self.proof = json.loads(self.path.read_text())
+
+    def write(self, wanted=None, second=None):
+        wanted = wanted or self.wanted
+        texts = {"vnnlib": version_1(wanted), "vnnlib2": version_2(second or wanted)}
+        for part in texts.keys() & self.proof.keys():
+            (self.folder / part / f"{self.name}.vnnlib").write_text(texts[part])
+            self.proof[part] = sha256(texts[part].encode()).hexdigest()
+        self.path.write_text(json.dumps(self.proof))

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from numpy.linalg import LinAlgError
 
 from constructive import (
-    CapacityError,
     Certificate,
     ConstructiveError,
     DataError,
@@ -255,12 +253,3 @@ def test_errors_are_pickled_and_copied(kind):
         assert (other.problem, other.witness, other.suggestion) == (
             error.problem, error.witness, error.suggestion,
         )  # fmt: skip
-
-
-def too_many():
-    build_memorizer(generators.uniform(num_examples=11, context_size=3, width=5), num_heads=2)
-
-
-def test_an_error_of_a_worker_arrives():
-    with ProcessPoolExecutor(1) as executor, pytest.raises(CapacityError, match="for 2 heads"):
-        executor.submit(too_many).result()
