@@ -1,4 +1,4 @@
-"""The causal layer against its definition, its rank and margins; logits with and without rounding."""
+"""The causal layer against its definition, its rank, its margins; logits with and without error."""
 
 from fractions import Fraction
 from functools import partial
