@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from constructive.kernels.adapters.adapter import (
     ALL,
@@ -17,7 +17,7 @@ from constructive.kernels.adapters.adapter import (
     Options,
     Refused,
 )
-from constructive.kernels.inputs import Inputs
+from constructive.kernels.inputs import Inputs, Pool
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 from constructive.kernels.spec import Spec
 
@@ -253,10 +253,8 @@ def _other_than_unified(problem: Inputs) -> str | None:
 def _unified_options(problem: Inputs) -> Options:
     import torch
 
-    from constructive.kernels.encodings import Pool
-
     spec, given = problem.spec, _varlen_options(problem)
-    pool = Pool.of(cast("Any", problem), page_size=16, spare=3, stale=True)
+    pool = Pool.of(problem, page_size=16, spare=3, stale=True)
     dtype = getattr(torch, spec.dtype)
     sinks = problem.sinks
     return {
