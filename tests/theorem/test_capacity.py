@@ -28,8 +28,6 @@ from constructive import (
     fewest_heads,
     generators,
     heads_needed,
-    nonzero_parameter_count,
-    parameter_count,
     published_bounds,
     rank_one_capacity,
     saturated_capacity,
@@ -37,7 +35,7 @@ from constructive import (
 )
 from constructive.exact import dyadic
 from constructive.theory import bounds
-from constructive.theory.bounds import RANK_ONE, SATURATED
+from constructive.theory.bounds import RANK_ONE, SATURATED, nonzero_parameter_count, parameter_count
 from constructive.theory.context_capacity import context_capacity, spans_of
 
 # Exact capacity, the counts of parameters, and the tables.
@@ -98,7 +96,6 @@ def test_what_is_only_probable_is_said_so():
     [
         {"num_heads": 0},
         {"head_dim": 0},
-        {"attempts": 0},
         {"seed": -1},
         {"seed": 1.5},
         {"seed": None},
@@ -272,7 +269,6 @@ def test_generic_contexts(total, least, heads):
     data = generators.gaussian(num_examples=total, context_size=3, width=5)
     found = fewest_heads(data)
     assert (found.least, found.heads) == (least, heads)
-    assert heads_needed(data) == least
     assert exact_capacity(data, least).lower == total
     if least > 1:
         assert upper_bound_certificate(data, least - 1).proved
@@ -334,10 +330,6 @@ def test_examples_which_no_heads_hold():
 
 def test_arguments_which_make_no_sense_of_heads():
     data = generators.gaussian(num_examples=3, context_size=3, width=5)
-    with pytest.raises(ParameterError, match="a data set has its sizes"):
-        heads_needed(data, 3)
-    with pytest.raises(ParameterError, match="is not a positive integer"):
-        heads_needed(7)
     with pytest.raises(ParameterError, match="seed=-1"):
         fewest_heads(data, seed=-1)
     integers = generators.integers(num_examples=3, context_size=2, width=3)
