@@ -35,6 +35,7 @@ from constructive.support.files import replacing
 from constructive.support.parallel import ordered_map
 from constructive.support.progress import report
 from constructive.support.tables import Sheet, Shown, new_table
+from constructive.support.threads import one_blas_thread
 from constructive.theory import bounds
 from constructive.theory.bounds import rank_one_capacity, require_heads, saturated_capacity
 from constructive.theory.context_capacity import (
@@ -251,14 +252,15 @@ def exact_capacity(
     of_weights = 2 * dataset.width * (head_dim + dataset.target_dim)
     require_heads(num_heads, dataset.num_examples, of_z + of_weights)
     rng = np.random.default_rng(seed)
-    report("what contexts hold", 0, 1)
-    contexts = context_capacity(dataset, num_heads, rng)
     found: list[ExactCapacity] = []
-    while len(found) < attempts and not any(capacity.exact for capacity in found):
-        report("random weights", len(found), attempts)
-        layer = _random_layer(dataset, num_heads, head_dim, rng)
-        rank = residues.search(layer, dataset, rng).rank
-        found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))
+    with one_blas_thread(dataset.largest_product(num_heads)):
+        report("what contexts hold", 0, 1)
+        contexts = context_capacity(dataset, num_heads, rng)
+        while len(found) < attempts and not any(capacity.exact for capacity in found):
+            report("random weights", len(found), attempts)
+            layer = _random_layer(dataset, num_heads, head_dim, rng)
+            rank = residues.search(layer, dataset, rng).rank
+            found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))
     return max(found, key=lambda capacity: capacity.lower)
 
 
