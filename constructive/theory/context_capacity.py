@@ -63,12 +63,7 @@ class Spans:
 
 
 def spans_of(contexts: Array) -> Spans:
-    """Return the spans of contexts (C, n, d) of finite floats, decided over the rational numbers.
-
-    Example:
-        >>> spans_of(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
-        Spans(tokens=2, differences=1, orthogonal=((1, 1, -1), (0, 0, 1)), pivots=(0, 2))
-    """
+    """Return the spans of contexts (C, n, d) of finite floats, over the rational numbers."""
     width = contexts.shape[2]
     if not len(contexts):  # all vectors are orthogonal to no rows: exact elimination takes a second
         units = tuple(map(tuple, np.eye(width, dtype=np.int64).tolist()))
@@ -81,24 +76,14 @@ def spans_of(contexts: Array) -> Spans:
 
 
 def dimensions(contexts: Array) -> tuple[int, int]:
-    """Return only k and delta of `spans_of`, which is quicker.
-
-    Example:
-        >>> dimensions(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
-        (2, 1)
-    """
+    """Return only k and delta of `spans_of`, which is quicker."""
     contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
     tokens, differences = (len(_orthogonal(contexts, part)) for part in (_tokens, _differences))
     return contexts.shape[2] - tokens, contexts.shape[2] - differences
 
 
 def count_spans(contexts: Array) -> tuple[int, int]:
-    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join.
-
-    Example:
-        >>> count_spans(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))
-        (4, 2)
-    """
+    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join."""
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
     different, ids = np.unique(tokens, axis=0, return_inverse=True)
     ids, count = ids.reshape(contexts.shape[:2]), len(different)
@@ -277,14 +262,6 @@ def context_capacity(
 
     dataset: of its queries only which are equal has a part in it
     different: one example of each input (`different_inputs`), where that is known
-
-    Example:
-        >>> one_hot = np.eye(3)[[[0, 1], [1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]]
-        >>> queries = np.arange(18.0).reshape(6, 3)
-        >>> data = Dataset(one_hot, queries, np.zeros(6))
-        >>> found = context_capacity(data, 2, np.random.default_rng(0))
-        >>> found.lower, found.upper, found.blamed.tolist()
-        (5, 5, [0, 1, 2, 3, 4, 5])
     """
     different = different_inputs(dataset) if different is None else different
     total = len(different)
@@ -374,14 +351,7 @@ class LeastHeads(NamedTuple):
 
 
 def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
-    """Return the smallest H that contexts allow for all different inputs.
-
-    Example:
-        >>> from constructive import generators
-        >>> data = generators.uniform(num_examples=11, context_size=3, width=5)
-        >>> least_heads(data, np.random.default_rng(0)).heads  # 2 * 5 < 11 <= 3 * 5
-        3
-    """
+    """Return the smallest H that contexts allow for all different inputs."""
     different = different_inputs(dataset)
     found = context_capacity(dataset, 1, rng, different)
     heads = 1

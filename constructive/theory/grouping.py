@@ -261,18 +261,6 @@ def prove_wide(
 
     groups: (start, stop) of consecutive examples in the order
     order: (T,), the examples in the order in which heads take them
-
-    Example:
-        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (3, 1, 1))
-        >>> data = Dataset(same, [[1, 0, 0], [1, 1, 0], [0, 0, 1]], np.zeros(3))
-        >>> rng = np.random.default_rng(0)
-        >>> prove_wide(data, ((0, 2), (2, 3)), np.arange(3), rng).verdict.name
-        'PROVED'
-        >>> refuted = prove_wide(data, ((0, 1), (1, 3)), np.arange(3), rng)
-        >>> print(refuted.detail)
-        the differences of tokens of 2 examples of one group span 1 dimensions
-        >>> refuted.witness
-        (1, 2)
     """
     statement = WIDE_STATEMENT.format(len(groups))
     prime = next(modular.safe_primes())
@@ -317,12 +305,6 @@ def widths(
 
     sizes: of the groups, which are consecutive examples; tokens count for the first one only,
         which may be empty
-
-    Example:
-        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (5, 1, 1))
-        >>> data = Dataset(same, np.eye(5, 3) + 1.0, np.zeros(5))
-        >>> widths(data, (2, 3), np.random.default_rng(0))[1]
-        TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
     """
     groups = list(consecutive(sizes))
     contexts = context_of_each(dataset)

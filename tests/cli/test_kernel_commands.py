@@ -12,41 +12,34 @@ pytest.importorskip("torch")
 
 FEW = ["--shape", "tiny", "--shape", "causal, more keys", "--case", "last", "--case", "uniform"]
 OWN = """
-import torch
+from dataclasses import replace
+from constructive.kernels import ADAPTERS
 from constructive.kernels.adapters.adapter import Adapter
-from constructive.kernels.adapters.torch_attention import TorchSdpa
+from constructive.kernels.adapters.torch_attention import sdpa
 
-class OffByOne(TorchSdpa):
-    name = "mine"
-    def attend(self, q, k, v, attn_mask=None, **options):
-        if attn_mask is not None:
-            attn_mask = attn_mask.roll(1, -1) | attn_mask
-        return super().attend(q, k, v, attn_mask=attn_mask, **options)
+def leaking(q, k, v, attn_mask=None, **options):
+    if attn_mask is not None:
+        attn_mask = attn_mask.roll(1, -1) | attn_mask
+    return sdpa(q, k, v, attn_mask=attn_mask, **options)
 
-class NotOne:
-    pass
-
-class Silent(Adapter):
-    def options(self, problem):
-        return {}
-    def attend(self, q, k, v):
-        return q[:, :, :1]
-
-class Small(Silent):
-    name, packages, library, layout = "small", {}, "numpy", "BHTd"
-    models, fully_masked, can = {"float32": "flash float32"}, "zeros", frozenset()
-
-class Few(TorchSdpa):
-    can = frozenset()
-
-class Misspelt(TorchSdpa):
-    can = frozenset({"masks"})
+off_by_one = replace(ADAPTERS["torch"], attend=leaking)
+few = replace(ADAPTERS["torch"], can=frozenset())
+misspelt = replace(ADAPTERS["torch"], can=frozenset({"masks"}))
+small = Adapter(
+    attend=lambda q, k, v: q[:, :, :1], options=lambda problem: {}, library="numpy", layout="BHTd",
+    models={"float32": "flash float32"}, fully_masked="zeros", can=frozenset(),
+)
+"""
+SILENT = """
+from constructive.kernels.adapters.adapter import Adapter
+mine = Adapter(library="numpy", layout="BHTd", models={}, fully_masked="zeros")
 """
 
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     (tmp_path / "my_kernels.py").write_text(OWN)
+    (tmp_path / "silent_kernels.py").write_text(SILENT)
     monkeypatch.setattr(sys, "path", list(sys.path))  # where commands put the current folder
     yield
     sys.modules.pop("my_kernels", None)
@@ -84,13 +77,13 @@ def test_run_prints_a_table(run):
 
 @pytest.mark.usefixtures("own")
 def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
-    text = run("kernels", "run", "my_kernels:OffByOne", "--dtype", "float32", *FEW, status=1)
+    text = run("kernels", "run", "my_kernels:off_by_one", "--dtype", "float32", *FEW, status=1)
     assert "one key of the future" in text
     assert ", all with masks causal" in text
     assert "LIKE: " in text
     assert text.count("left the model of exact outputs") == 1
     (chosen,) = [line for line in text.splitlines() if line.startswith("--shape")]
-    again = run("kernels", "run", "my_kernels:OffByOne", *shlex.split(chosen), status=1)
+    again = run("kernels", "run", "my_kernels:off_by_one", *shlex.split(chosen), status=1)
     assert chosen in again
 
 
@@ -107,9 +100,9 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
         (["flash-attn", "--device", "cuda"], "pip install flash-attn"),
         (["my_kernels:Nothing"], "cannot be loaded"),
         (["no_such_module:Kernel"], "cannot be loaded"),
-        (["my_kernels:NotOne"], "is not an adapter"),
-        (["my_kernels:Silent"], "does not say its name, packages"),
-        (["my_kernels:Misspelt"], "try: 'mask'"),
+        (["my_kernels:leaking"], "is not an adapter"),
+        (["silent_kernels:mine"], "'attend', 'options', and 'can'"),
+        (["my_kernels:misspelt"], "try: 'mask'"),
         (["torch", "--shape", "tiny", "--case", "soft cap"], "no case applies"),
     ],
 )
@@ -121,11 +114,11 @@ def test_bad_input_ends_with_status_2(run, arguments, text):
 @pytest.mark.usefixtures("own")
 def test_what_is_refused_is_said_and_if_it_is_most_the_status_is_1(run):
     of_two = ["--dtype", "float32", *FEW]
-    text = run("kernels", "run", "my_kernels:Few", *of_two)
+    text = run("kernels", "run", "my_kernels:few", *of_two)
     assert "2 of 4 problems were refused:" in text
     assert "2 x no mask: causal, more keys\n" in text
     more = [*of_two, "--shape", "prefix"]
-    text = run("kernels", "run", "my_kernels:Few", *more, status=1)
+    text = run("kernels", "run", "my_kernels:few", *more, status=1)
     assert "4 of 6 problems were refused:" in text
     assert "4 x no mask: prefix; causal, more keys\n" in text
     assert "the status is 1" in text
@@ -134,8 +127,8 @@ def test_what_is_refused_is_said_and_if_it_is_most_the_status_is_1(run):
 
 @pytest.mark.usefixtures("own")
 def test_an_output_of_another_shape_is_an_error_of_the_kernel(run):
-    text = run("kernels", "run", "my_kernels:Small", *FEW, status=1)
-    assert "small: no package, cpu" in text
+    text = run("kernels", "run", "my_kernels:small", *FEW, status=1)
+    assert "my_kernels:small: no package, cpu" in text
     assert "the output has shape (1, 4, 1, 16)" in text
 
 

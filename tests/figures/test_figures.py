@@ -23,7 +23,6 @@ from constructive.figures.gallery import figures
 from constructive.figures.real_data import digits, text
 from constructive.sequences.build import exponent, growth, prefixes
 from constructive.theory.assumptions import dependent_share
-from constructive.theory.exact_capacity import capacity_map
 
 SUBSETS = {"subsets": 20}
 CURVES = (
@@ -188,10 +187,9 @@ def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
 
 
 def test_what_floats_cannot_carry_does_not_count_as_built():
-    (point,) = capacity_map(
-        num_heads=[20], context_size=[32], head_dim=[1], width=64, shared_context=True
-    ).points
-    assert (point.lower, point.upper) == (621, 621)
+    point = capacity.Point(
+        20, 32, 1, 64, shared_context=True, theorem_1=1, theorem_2=621, lower=621, upper=621
+    )
     assert capacity.built_at(point, capacity.Goal("Theorem 2", "rank_one", 621)).right == 0
 
 

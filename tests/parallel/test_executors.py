@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from tasks import Murdered, fatal_elsewhere
 
-from constructive import ParameterError, assumptions, capacity_map, generators
+from constructive import ParameterError, assumptions, generators
 from constructive.support.parallel import _DASK, ordered_map
 from constructive.support.progress import progress_to
 
 HERE = os.getpid()
-GRID = {"num_heads": [2, 3], "context_size": [3, 4], "head_dim": [1, 3], "width": 6}
 
 
 def square(number):
@@ -126,50 +125,13 @@ def test_sampling_is_the_same_everywhere(pool):
     assert 0 < here.dependent <= 1000
     assert assumptions.dependent_share(vectors, 32, subsets=1000, executor=pool) == here
     assert assumptions.dependent_share(vectors, 32, subsets=1000, executor=Lost()) == here
+    with Murdered(2) as killed:
+        assert assumptions.dependent_share(vectors, 32, subsets=1000, executor=killed) == here
+    with pytest.raises(ParameterError, match="executor=4"):
+        assumptions.dependent_share(vectors, 32, executor=4)
     data = generators.uniform(num_examples=20, context_size=3, width=5)
     reports = [assumptions.check(data, subsets=50, executor=executor) for executor in (None, pool)]
     assert str(reports[0]) == str(reports[1])
-
-
-def test_a_capacity_map_is_the_same_everywhere(pool):
-    here = capacity_map(**GRID)
-    assert len(here.points) == 8
-    assert all(point.lower == point.upper == point.num_heads * 6 for point in here.points)
-    assert capacity_map(**GRID, executor=pool) == here
-    shared = capacity_map(**GRID, shared_context=True, executor=pool)
-    assert all(p.lower == p.upper == p.theorem_2 for p in shared.points)
-
-
-def test_a_map_survives_the_death_of_its_workers():
-    with Murdered(2) as pool:
-        assert capacity_map(**GRID, executor=pool) == capacity_map(**GRID)
-
-
-def test_maps_are_written_and_shown(tmp_path):
-    found = capacity_map(num_heads=[2], context_size=[3], head_dim=[1], width=4)
-    found.save(tmp_path / "map.csv")
-    head, row = (tmp_path / "map.csv").read_text().split()
-    assert head.startswith("num_heads,context_size,head_dim,width,shared_context,num_examples")
-    assert row == "2,3,1,4,False,9,1,5,8,8"
-    assert "<td" in found._repr_html_()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"num_heads": []}, r"num_heads=\[\] are not values for a grid"),
-        ({"num_heads": 5}, "num_heads=5 are not values for a grid"),
-        ({"num_heads": [0]}, "num_heads=0 is not a positive integer"),
-        ({"context_size": [3, 5]}, "contexts of n=5 tokens in d=4 dimensions cannot have rank n"),
-        ({"seed": -1}, "seed=-1 is not a non-negative integer"),
-        ({"seed": None}, "seed=None is not a non-negative integer"),
-        ({"executor": 4}, "executor=4"),
-    ],
-)
-def test_bad_grids(change, message):
-    grid = {"num_heads": [2], "context_size": [3], "head_dim": [1], "width": 4}
-    with pytest.raises(ParameterError, match=message):
-        capacity_map(**grid | change)
 
 
 def test_an_interrupt_while_submitting_cancels_too():

@@ -13,7 +13,6 @@ from constructive import (
     explain,
     fewest_heads,
     generators,
-    heads_needed,
     upper_bound_certificate,
 )
 
@@ -27,7 +26,6 @@ def test_generic_contexts(total, least, heads):
     data = generators.gaussian(num_examples=total, context_size=3, width=5)
     found = fewest_heads(data)
     assert (found.least, found.heads) == (least, heads)
-    assert heads_needed(data) == least
     assert exact_capacity(data, least).lower == total
     if least > 1:
         assert upper_bound_certificate(data, least - 1).proved
@@ -89,10 +87,6 @@ def test_examples_which_no_heads_hold():
 
 def test_arguments_which_make_no_sense():
     data = generators.gaussian(num_examples=3, context_size=3, width=5)
-    with pytest.raises(ParameterError, match="a data set has its sizes"):
-        heads_needed(data, 3)
-    with pytest.raises(ParameterError, match="is not a positive integer"):
-        heads_needed(7)
     with pytest.raises(ParameterError, match="seed=-1"):
         fewest_heads(data, seed=-1)
     integers = generators.integers(num_examples=3, context_size=2, width=3)

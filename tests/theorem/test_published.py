@@ -5,7 +5,8 @@ from math import ceil
 
 import pytest
 
-from constructive import comparison, parameter_count, published_bounds
+from constructive import comparison, published_bounds
+from constructive.theory.bounds import parameter_count
 
 SIZES = [(2, 2), (3, 2), (4, 6), (8, 3), (32, 64)]
 """n and d; for some n > d, where no context has rank n."""
