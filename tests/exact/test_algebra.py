@@ -18,6 +18,7 @@ from constructive.exact.arithmetics import Point, VanishingDenominatorError
 from constructive.exact.dyadic import Dependency
 from constructive.exact.modular import as_flint
 from constructive.layers import residues
+from constructive.support import threads
 from constructive.support.errors import ParameterError
 from constructive.support.progress import progress_to
 
@@ -378,7 +379,8 @@ def test_full_row_rank_is_proved_where_it_holds_and_never_where_it_does_not():
     batch = rng.integers(-3, 4, size=(500, 4, 6))
     batch[::3, 3] = batch[::3, 0] + 2 * batch[::3, 1]
     expected = [flint_rank(matrix, PRIME) == 4 for matrix in batch]
-    found = modular.full_row_rank(balanced(batch, PRIME), PRIME, rng)
+    mixing = modular.random_residues(rng, (6, 4), PRIME)
+    found = modular.full_row_rank(balanced(batch, PRIME), PRIME, mixing)
     assert found.tolist() == expected
 
 
@@ -388,7 +390,9 @@ def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
     monkeypatch.setattr(modular, "_PANEL", 16)
     monkeypatch.setattr(modular, "_COLUMNS_AT_ONCE", 24)
     monkeypatch.setattr(modular, "_ROWS", 7)
-    monkeypatch.setattr(modular, "_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(modular, "_TILE", (10, 10))
+    monkeypatch.setattr(threads, "_WORTH", 0)
+    monkeypatch.setattr(modular, "_COLUMNS_OF_PIECE", 5)
     rng = np.random.default_rng(7)
     for _ in range(25):
         prime = int(rng.choice(SMALL_PRIMES))
@@ -435,7 +439,8 @@ def test_one_null_vector():
     rng = np.random.default_rng(9)
     for _ in range(200):
         matrix = random_matrix(rng, PRIME)
-        rank, vector = modular.null_vector(balanced(matrix, PRIME), PRIME, rng)
+        free = modular.random_residues(rng, (matrix.shape[1], 1), PRIME)
+        rank, vector = modular.null_vector(balanced(matrix, PRIME), PRIME, free)
         assert rank == flint_rank(matrix, PRIME)
         assert rank == matrix.shape[1] or vector.any()
         assert not (modular.product(balanced(matrix, PRIME), vector[:, None], PRIME) % PRIME).any()

@@ -138,10 +138,9 @@ def rows_modulo(layer, tokens, point, block_bytes=1 << 25):
     arithmetic = Residues(point, exponent, exponent)
     weights, view = (layer.query_weights, layer.key_weights), Causal(tokens, layer.window)
     every = np.arange(layer.inner_dim)
-    for rows, z in residues.attended(
-        arithmetic, weights, view, every, skip=layer.skip, chunk_bytes=block_bytes
-    ):
-        out[rows] = z
+    store, options = out.__setitem__, {"skip": layer.skip, "chunk_bytes": block_bytes}
+    for _ in residues.attended(arithmetic, weights, view, every, store, **options):
+        pass
     return out
 
 
