@@ -150,7 +150,7 @@ BUDGET = {
     "pytest_plugin": (150, 2),
     "sequences": (2850, 9),
     "strategies": (440, 2),
-    "support": (1790, 11),
+    "support": (2150, 13),
     "theory": (3850, 11),
 }
 """The most lines and files of each room. Who raises a number says in the commit what for."""

@@ -36,6 +36,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
+from constructive.support.threads import in_pieces
 
 # What tokens span, and what differences within contexts span, exactly.
 #
@@ -63,8 +64,11 @@ class Spans:
 
 def spans_of(contexts: Array) -> Spans:
     """Return the spans of contexts (C, n, d) of finite floats, over the rational numbers."""
-    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
     width = contexts.shape[2]
+    if not len(contexts):  # all vectors are orthogonal to no rows: exact elimination takes a second
+        units = tuple(map(tuple, np.eye(width, dtype=np.int64).tolist()))
+        return Spans(0, 0, units, tuple(range(width)))
+    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
     zero = _orthogonal(contexts, _tokens)
     constant = _orthogonal(contexts, _differences)
     vectors, pivots = _triangular(zero, constant)
@@ -272,7 +276,8 @@ def context_capacity(
     common = np.arange(total)
     enough = min(num_heads, total)  # as many have the same rank: k + (T - 1) delta >= T
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        factors = modular.factor(generic_rows(contexts, enough, prime, rng), prime)
+        rows = generic_rows(contexts, enough, prime, rng)
+        factors = modular.factor(rows, prime, overwrite=True)
         found = replace(found, lower=max(found.lower, factors.rank))
         dependent = dependent_rows(factors, rng)
         common = np.intersect1d(common, dependent)  # without what depends modulo one prime alone
@@ -304,15 +309,23 @@ def generic_rows(
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
     exponent = modular.least_exponent(contexts)
-    for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
+
+    def draws() -> Iterator[tuple[slice, Integers]]:
+        for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
+            yield rows, rng.integers(prime, size=(rows.stop - rows.start, num_heads, size))
+
+    def combine(piece: tuple[slice, Integers]) -> None:
+        rows, mixing = piece
         tokens = modular.residues(contexts[rows], prime, exponent)
-        mixing = rng.integers(prime, size=(len(tokens), num_heads, size))
         wanted = mixing[:, :1].sum(axis=2)
         if differences is not None:
             wanted[differences[rows]] = 0
         mixing[:, :, 0] += wanted - mixing.sum(axis=2)
         balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
         out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
+
+    for _ in in_pieces(combine, draws(), float(out.size) * size):
+        pass
     return out
 
 
