@@ -151,7 +151,7 @@ BUDGET = {
     "sequences": (3130, 10),
     "strategies": (490, 2),
     "support": (1840, 11),
-    "theory": (4320, 11),
+    "theory": (4320, 12),
 }
 """The most lines and files of each room. Who raises a number says in the commit what for."""
 
