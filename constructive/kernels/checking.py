@@ -14,10 +14,10 @@ from constructive.exact.float_model import Format
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.answer import expected_lse, sentence
 from constructive.kernels.describe import Description, LseReport
-from constructive.kernels.encodings import Paged, Pool, Quantized
+from constructive.kernels.encodings import Paged, Quantized
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
-from constructive.kernels.inputs import LAYOUTS, PLACES, from_layout
+from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
 from constructive.support.arguments import is_integer, require_known

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.encodings import Pool, Quantized
+from constructive.kernels.encodings import Quantized
+from constructive.kernels.inputs import Pool
 from constructive.kernels.masks import Causal, Window
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers

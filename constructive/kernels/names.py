@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from constructive.exact.float_model import FORMATS, Format, nearest
-from constructive.kernels.encodings import Pool, Quantized
+from constructive.kernels.encodings import Quantized
 from constructive.kernels.formula import (
     Change,
     Part,
@@ -24,7 +24,7 @@ from constructive.kernels.formula import (
     of_splits,
     softmax,
 )
-from constructive.kernels.inputs import PLACES
+from constructive.kernels.inputs import PLACES, Pool
 from constructive.kernels.masks import Causal, LeftPadding, Mask, Prefix, Window
 from constructive.support.arrays import Array, Booleans, Integers
 

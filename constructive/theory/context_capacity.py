@@ -36,6 +36,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
+from constructive.support.threads import in_pieces
 
 # What tokens span, and what differences within contexts span, exactly.
 #
@@ -62,14 +63,12 @@ class Spans:
 
 
 def spans_of(contexts: Array) -> Spans:
-    """Return the spans of contexts (C, n, d) of finite floats, decided over the rational numbers.
-
-    Example:
-        >>> spans_of(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
-        Spans(tokens=2, differences=1, orthogonal=((1, 1, -1), (0, 0, 1)), pivots=(0, 2))
-    """
-    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
+    """Return the spans of contexts (C, n, d) of finite floats, over the rational numbers."""
     width = contexts.shape[2]
+    if not len(contexts):  # all vectors are orthogonal to no rows: exact elimination takes a second
+        units = tuple(map(tuple, np.eye(width, dtype=np.int64).tolist()))
+        return Spans(0, 0, units, tuple(range(width)))
+    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
     zero = _orthogonal(contexts, _tokens)
     constant = _orthogonal(contexts, _differences)
     vectors, pivots = _triangular(zero, constant)
@@ -77,12 +76,7 @@ def spans_of(contexts: Array) -> Spans:
 
 
 def dimensions(contexts: Array) -> tuple[int, int]:
-    """Return only k and delta of `spans_of`, which is quicker.
-
-    Example:
-        >>> dimensions(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
-        (2, 1)
-    """
+    """Return only k and delta of `spans_of`, which is quicker."""
     contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
     tokens, differences = (len(_orthogonal(contexts, part)) for part in (_tokens, _differences))
     return contexts.shape[2] - tokens, contexts.shape[2] - differences
@@ -153,12 +147,7 @@ def _extended(
 
 
 def count_spans(contexts: Array) -> tuple[int, int]:
-    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join.
-
-    Example:
-        >>> count_spans(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))
-        (4, 2)
-    """
+    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join."""
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
     different, ids = np.unique(tokens, axis=0, return_inverse=True)
     ids, count = ids.reshape(contexts.shape[:2]), len(different)
@@ -337,14 +326,6 @@ def context_capacity(
 
     dataset: of its queries only which are equal has a part in it
     different: one example of each input (`different_inputs`), where that is known
-
-    Example:
-        >>> one_hot = np.eye(3)[[[0, 1], [1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]]
-        >>> queries = np.arange(18.0).reshape(6, 3)
-        >>> data = Dataset(one_hot, queries, np.zeros(6))
-        >>> found = context_capacity(data, 2, np.random.default_rng(0))
-        >>> found.lower, found.upper, found.blamed.tolist()
-        (5, 5, [0, 1, 2, 3, 4, 5])
     """
     different = different_inputs(dataset) if different is None else different
     total = len(different)
@@ -359,7 +340,8 @@ def context_capacity(
     common = np.arange(total)
     enough = min(num_heads, total)  # as many have the same rank: k + (T - 1) delta >= T
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        factors = modular.factor(generic_rows(contexts, enough, prime, rng), prime)
+        rows = generic_rows(contexts, enough, prime, rng)
+        factors = modular.factor(rows, prime, overwrite=True)
         found = replace(found, lower=max(found.lower, factors.rank))
         dependent = dependent_rows(factors, rng)
         common = np.intersect1d(common, dependent)  # without what depends modulo one prime alone
@@ -391,15 +373,23 @@ def generic_rows(
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
     exponent = modular.least_exponent(contexts)
-    for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
+
+    def draws() -> Iterator[tuple[slice, Integers]]:
+        for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
+            yield rows, rng.integers(prime, size=(rows.stop - rows.start, num_heads, size))
+
+    def combine(piece: tuple[slice, Integers]) -> None:
+        rows, mixing = piece
         tokens = modular.residues(contexts[rows], prime, exponent)
-        mixing = rng.integers(prime, size=(len(tokens), num_heads, size))
         wanted = mixing[:, :1].sum(axis=2)
         if differences is not None:
             wanted[differences[rows]] = 0
         mixing[:, :, 0] += wanted - mixing.sum(axis=2)
         balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
         out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
+
+    for _ in in_pieces(combine, draws(), float(out.size) * size):
+        pass
     return out
 
 
@@ -425,14 +415,7 @@ class LeastHeads(NamedTuple):
 
 
 def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
-    """Return the smallest H that contexts allow for all different inputs.
-
-    Example:
-        >>> from constructive import generators
-        >>> data = generators.uniform(num_examples=11, context_size=3, width=5)
-        >>> least_heads(data, np.random.default_rng(0)).heads  # 2 * 5 < 11 <= 3 * 5
-        3
-    """
+    """Return the smallest H that contexts allow for all different inputs."""
     different = different_inputs(dataset)
     found = context_capacity(dataset, 1, rng, different)
     heads = 1

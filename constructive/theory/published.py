@@ -19,9 +19,10 @@ import functools
 import math
 import operator
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 from constructive.support import tables
@@ -135,51 +136,6 @@ def _value(expression: str, names: Mapping[str, int]) -> int:
     return value(ast.parse(expression, mode="eval").body)
 
 
-@dataclass(frozen=True)
-class Need:
-    """What a theorem needs to memorize T examples with real labels."""
-
-    head_dim: int  # d_h
-    theorem: str  # its name
-    num_heads: int  # the smallest H
-    capacity: int  # how many examples these heads memorize
-    parameters: int  # the entries of all weights
-    nonzero_parameters: int  # those of them that are not zero
-
-
-def needs(*, num_examples: int, context_size: int, width: int) -> Iterator[Need]:
-    """Yield the smallest H of each theorem and what its weights cost, for growing d_h.
-
-    Example:
-        >>> next(needs(num_examples=7, context_size=3, width=5)).num_heads
-        3
-    """
-    require_positive(num_examples=num_examples, context_size=context_size, width=width)
-    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
-    for head_dim in (*powers, context_size):
-        for built in THEOREMS.values():
-            if not built.rank_one and head_dim == 1 < num_examples:
-                continue  # r = 1 holds one example
-            heads = heads_needed(
-                num_examples,
-                context_size=context_size,
-                head_dim=None if built.rank_one else head_dim,
-            )
-            chosen = built.plan(
-                num_examples=num_examples,
-                context_size=context_size,
-                num_heads=heads,
-                head_dim=head_dim,
-            )
-            count = parameter_count(
-                num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
-            )
-            nonzero = nonzero_parameter_count(
-                num_examples=num_examples, plan=chosen, width=width, target_dim=1
-            )
-            yield Need(head_dim, built.theorem, heads, chosen.capacity, count, nonzero)
-
-
 def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
     """Write a table of the smallest H by each theorem, and its weights, for growing d_h.
 
@@ -205,16 +161,29 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
           3  1        3      7         109       109          0.064                 7       15
           3  2        3      7         109        49          0.064                 7       15
     """
+    require_positive(num_examples=num_examples, context_size=context_size, width=width)
     table = tables.new_table(
         "d_h", "theorem", "H", "holds", "parameters", "not zero", "N / parameter",
         "at most (shared)", "at most", left=("theorem",),
     )  # fmt: skip
-    for need in needs(num_examples=num_examples, context_size=context_size, width=width):
+    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
+    for head_dim, built in product((*powers, context_size), THEOREMS.values()):
+        if not built.rank_one and head_dim == 1 < num_examples:
+            continue  # r = 1 holds one example
+        heads = heads_needed(num_examples, context_size, None if built.rank_one else head_dim)
+        plan = built.plan(
+            num_examples=num_examples, context_size=context_size, num_heads=heads, head_dim=head_dim
+        )
+        count = parameter_count(
+            num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
+        )
+        nonzero = nonzero_parameter_count(
+            num_examples=num_examples, plan=plan, width=width, target_dim=1
+        )
         table.add_row(
-            str(need.head_dim), need.theorem.split()[-1], str(need.num_heads),
-            str(need.capacity), f"{need.parameters:,}", f"{need.nonzero_parameters:,}",
-            f"{num_examples / need.parameters:.2g}",
-            str(rank_one_capacity(need.num_heads, context_size)), str(need.num_heads * width),
+            str(head_dim), built.theorem.split()[-1], str(heads), str(plan.capacity),
+            f"{count:,}", f"{nonzero:,}", f"{num_examples / count:.2g}",
+            str(rank_one_capacity(heads, context_size)), str(heads * width),
         )  # fmt: skip
     heading = (
         f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, "
