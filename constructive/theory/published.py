@@ -2,8 +2,8 @@
 
 Bounds are rows of `published.toml`, read here. Counts are of the parameters that suffice for T = N
 examples with one real label each. Bounds which a paper states up to constants or logarithms are not
-evaluated: their order is given. Some say what is necessary, and two rows are measured. Networks on vectors take all of an example as their input,
-D = (n + 1) d numbers.
+evaluated: their order is given. Some say what is necessary, and two rows are measured. Networks on
+vectors take all of an example as their input, D = (n + 1) d numbers.
 
 The models differ in what they are, in what they ask of the data and in what a label is, so that
 the table compares statements, not merits. Where every two queries differ, as under Assumption 1
