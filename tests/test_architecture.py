@@ -151,7 +151,7 @@ BUDGET = {
     "sequences": (2850, 9),
     "strategies": (440, 2),
     "support": (2150, 13),
-    "theory": (3850, 11),
+    "theory": (4190, 12),
 }
 """The most lines and files of each room. Who raises a number says in the commit what for."""
 
