@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from constructive.exact.float_model import Format
+from constructive.exact.float_model import Format, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.answer import expected_lse, sentence
 from constructive.kernels.describe import Description, LseReport
@@ -148,10 +148,17 @@ class Report:
     def wrong(self) -> Booleans:
         """Rows that differ, (B, H, T_q)."""
         answer = self.problem.answer
-        with np.errstate(invalid="ignore"):
-            near = np.abs(self.out - answer.expected) <= answer.slack
-        nan = np.isnan(answer.expected) & np.isnan(self.out)
-        return answer.checked & ~(near | nan).all(-1)
+
+        def differs(out: Array) -> Booleans:
+            with np.errstate(invalid="ignore"):
+                near = np.abs(out - answer.expected) <= answer.slack
+            nan = np.isnan(answer.expected) & np.isnan(out)
+            return answer.checked & ~(near | nan).all(-1)
+
+        found = differs(self.out)
+        if found.any():  # answers are rounded: of an output of more bits, the nearest numbers count
+            found &= differs(nearest(self.out, self.problem.spec.output))
+        return found
 
     @property
     def passed(self) -> bool:
