@@ -225,10 +225,10 @@ class Report:
             known = {each.sentence: known[each.sentence] for each in found}
         found.sort(key=lambda each: -each.right)
         words, share = self.description.place if found else ("", 0.0)
-        if words and share == 1.0:  # conditions that tell wrong rows from right ones
+        # Conditions that tell wrong rows from right ones, where no mistake leads to both.
+        if words and share == 1.0 and not any(each.is_whole for each in found):
             where = f"in rows with {words} alone: "
-            confined = (each for each in found if not each.is_whole)
-            found += [replace(each, right=1.0, where=where) for each in confined]
+            found = [replace(each, right=1.0, where=where) for each in found]
         best = max((each.right for each in found), default=1.0)
         return tuple(each for each in found if each.right == best)
 
