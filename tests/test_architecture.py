@@ -150,8 +150,8 @@ BUDGET = {
     "pytest_plugin": (150, 2),
     "sequences": (3130, 10),
     "strategies": (490, 2),
-    "support": (1840, 11),
-    "theory": (3850, 11),
+    "support": (2150, 13),
+    "theory": (4190, 12),
 }
 """The most lines and files of each room. Who raises a number says in the commit what for."""
 

@@ -24,6 +24,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import CapacityError, in_three_parts
 from constructive.support.progress import report
+from constructive.support.threads import one_blas_thread
 from constructive.theory.bounds import require_heads
 from constructive.theory.context_capacity import (
     ContextCapacity,
@@ -194,14 +195,15 @@ def exact_capacity(
     of_weights = 2 * dataset.width * (head_dim + dataset.target_dim)
     require_heads(num_heads, dataset.num_examples, of_z + of_weights)
     rng = np.random.default_rng(seed)
-    report("what contexts hold", 0, 1)
-    contexts = context_capacity(dataset, num_heads, rng)
     found: list[ExactCapacity] = []
-    while len(found) < _ATTEMPTS and not any(capacity.exact for capacity in found):
-        report("random weights", len(found), _ATTEMPTS)
-        layer = _random_layer(dataset, num_heads, head_dim, rng)
-        rank = residues.search(layer, dataset, rng).rank
-        found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))
+    with one_blas_thread(dataset.largest_product(num_heads)):
+        report("what contexts hold", 0, 1)
+        contexts = context_capacity(dataset, num_heads, rng)
+        while len(found) < _ATTEMPTS and not any(capacity.exact for capacity in found):
+            report("random weights", len(found), _ATTEMPTS)
+            layer = _random_layer(dataset, num_heads, head_dim, rng)
+            rank = residues.search(layer, dataset, rng).rank
+            found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))
     return max(found, key=lambda capacity: capacity.lower)
 
 
