@@ -29,7 +29,7 @@ from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, require, shown
 from constructive.support.files import replacing, unpacked
-from constructive.support.stored import Form, load_tensors, require_only, serialized
+from constructive.support.stored import FileForm, load_tensors, require_only, serialized
 from constructive.support.tables import Sheet, Shown
 
 # What the parts of a decoder have to be, and what it is given. Each check raises what it says.
@@ -114,7 +114,7 @@ def require_text(text: object, vocabulary: tuple[Token, ...], unit: str, positio
 
 Made = TypeVar("Made")
 
-FORM = Form(
+FORM = FileForm(
     "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
 )
 PACKED = "constructive decoder 2"  # The format of packed files
