@@ -68,6 +68,9 @@ _HOMES = {
     "FewestHeads": "theory.exact_capacity",
     "exact_capacity": "theory.exact_capacity",
     "fewest_heads": "theory.exact_capacity",
+    "Labelings": "theory.labelings",
+    "label_capacity": "theory.labelings",
+    "labelings": "theory.labelings",
     "PublishedBound": "theory.published",
     "capacity_table": "theory.published",
     "comparison": "theory.published",
@@ -129,6 +132,9 @@ if TYPE_CHECKING:
     from constructive.theory.exact_capacity import FewestHeads as FewestHeads
     from constructive.theory.exact_capacity import exact_capacity as exact_capacity
     from constructive.theory.exact_capacity import fewest_heads as fewest_heads
+    from constructive.theory.labelings import Labelings as Labelings
+    from constructive.theory.labelings import label_capacity as label_capacity
+    from constructive.theory.labelings import labelings as labelings
     from constructive.theory.published import PublishedBound as PublishedBound
     from constructive.theory.published import capacity_table as capacity_table
     from constructive.theory.published import comparison as comparison

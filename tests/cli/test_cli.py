@@ -113,8 +113,9 @@ def test_missing_and_damaged_files(run, tmp_path):
 
 
 def test_outputs_which_cannot_be_written_are_refused_before_the_work(run, tmp_path):
-    # The data do not exist: that the output is named shows that it was looked at first.
-    arguments = ["build", "nothing.npz", "--heads", 2, "--output"]
+    # The data are nonsense: that the output is named shows that it was looked at first.
+    (tmp_path / "nonsense.npz").write_text("nonsense")
+    arguments = ["build", "nonsense.npz", "--heads", 2, "--output"]
     assert "OutputError: cannot write missing/x" in run(*arguments, "missing/x", status=2)
     assert f"cannot write {tmp_path}: it is a folder" in run(*arguments, tmp_path, status=2)
     (tmp_path / "file").write_text("precious")
@@ -341,7 +342,7 @@ def test_tables_without_colour(tmp_path):
     "words",
     ["explain X", "assumptions X", "predict X data.npz", "predict memorizer.safetensors X",
      "certify X data.npz", "certify memorizer.safetensors X", "continue X the", "recite X",
-     "sequence build X", "sequence ask X x", "export X", "instances score folder X", "curve X",
+     "sequence build X", "sequence ask X x", "export X", "instances score folder X",
      "check X memorizer.safetensors data.npz", "explain folder"],
 )  # fmt: skip
 def test_devices_are_not_read(program, tmp_path, words):

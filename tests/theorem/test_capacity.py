@@ -517,6 +517,21 @@ def test_the_table_prints(sizes):
             assert f" {row.parameters:,} " in text
 
 
+def test_what_is_necessary_and_what_is_measured():
+    rows = published_bounds(num_examples=9, context_size=3, width=4)
+    text = comparison(num_examples=9, context_size=3, width=4)
+    known = {"sufficient", "necessary", "sufficient and necessary", "measured"}
+    assert {row.kind for row in rows} == known
+    (vardi,), (kim,) = (of(name, 9, 3, 4) for name in ("Vardi", "Kim, Moon"))
+    assert (vardi.kind, vardi.radius) == ("sufficient and necessary", "")
+    assert "bits" in vardi.bits
+    assert "rho eps" in kim.radius
+    assert "weights of many" in text
+    measured = [row for row in rows if row.kind == "measured"]
+    assert [row.source.split(",")[0] for row in measured] == ["Allen-Zhu", "Morris et al."]
+    assert all(row.parameters is None for row in measured)
+
+
 def test_papers_which_a_reader_will_look_for():
     sources = " ".join(
         row.source for row in published_bounds(num_examples=9, context_size=3, width=4)
