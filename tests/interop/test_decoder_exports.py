@@ -201,7 +201,7 @@ TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=20) | st.integers(1, 2
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(TOKENS, st.none() | st.integers(1, 6))
 def test_small_sequences(tmp_path_factory, tokens, window):
     text = Text.of(tokens)
@@ -212,7 +212,7 @@ def test_small_sequences(tmp_path_factory, tokens, window):
         judge(decoder, text, logits)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.lists(TOKENS, min_size=2, max_size=4), st.none() | st.integers(2, 6))
 def test_several_small_sequences(tmp_path_factory, texts, window):
     """Each begins with a token of its own, which all of its contexts see in a wide window."""
