@@ -166,16 +166,6 @@ def test_numpy_recites(case):
     assert all(decoder.generate(tokens[: text.prompt]) == tokens for tokens in text.texts)
 
 
-def test_logits_are_those_of_the_decoder(case, tmp_path):
-    decoder, text = case
-    tokens = text.texts[0]
-    expected, ids = decoder.logits(tokens), decoder.ids(tokens)[None]
-    for logits in (of_torch(decoder), of_onnx(decoder, tmp_path)):
-        found = logits(ids)[0]
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-
-
 def test_a_wrong_logit_would_be_seen():
     decoder, text = built(Text.words(STORY), None), Text.words(STORY)
     logits = of_torch(decoder)
