@@ -252,9 +252,8 @@ class Spec:
     @property
     def diagonal(self) -> Integers:
         """The key on the diagonal of each query, (B, 1, T_q, 1); bottom-right without a mask."""
-        masks = self.mask(Causal), self.mask(Window)
-        alignment = next((mask.alignment for mask in masks if mask is not None), "bottom-right")
-        return self.grid.diagonal(alignment)
+        mask = self.mask(Causal) or self.mask(Window)
+        return self.grid.diagonal("bottom-right" if mask is None else mask.alignment)
 
     def visible(self, but: Mask | None = None, instead: Mask | None = None) -> Booleans:
         """Return which keys each query may see, (B, 1 or H, T_q, T_k).
