@@ -235,11 +235,6 @@ class Board:
     key: float  # the number in keys
     random: np.random.Generator  # for what is drawn
 
-    @property
-    def slots(self) -> Array:
-        """Zeros for queries, (B, H, T_q, m, r)."""
-        return np.zeros((*self.digits.shape, self.encoding.radix))
-
     def line(self, position: Integers) -> tuple[Integers, Booleans]:
         """Return the keys that differ from the winner in one digit alone, and which exist."""
         radix = self.encoding.radix
