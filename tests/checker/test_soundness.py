@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from checker_parts import TWO, by_hand, saved, two_tokens
 from claim_parts import certified
-from paired_parts import OfCertify, OfChecker, strongly_coupled
 
 import constructive
 from constructive import (
@@ -457,76 +456,6 @@ def test_a_share_of_one_is_too_much_and_a_margin_may_be_claimed_in_full(checker)
     for claim in (recites, executed):
         with pytest.raises(ValueError, match=claim.name):
             claim.check(about)
-
-
-# Paired heads: what tokens far behind add.
-
-
-@pytest.mark.parametrize("who", ["checker", "certify"])
-def test_tails_count_in_every_column_of_the_coupling(checker, who):
-    """Those of the extra example are the last ones: 13 times those of the first."""
-    who = OfChecker(checker) if who == "checker" else OfCertify()
-    steps = who.steps(*strongly_coupled())
-    tails = 1e-3 * np.arange(1, steps.total + 1)
-    plain, grown = (dataclasses.replace(steps, tail=tail) for tail in (0 * tails, tails))
-    columns = np.eye(steps.total)
-    found = [np.stack([who.bound(each)(w) for w in columns], axis=1) for each in (plain, grown)]
-    expected = np.outer(tails, np.abs(who.right_inverse(steps)).sum(axis=(0, 1)))
-    expected[:-1, -1] = 0.0  # others may read anything there
-    assert np.allclose(found[1] - found[0], expected, rtol=1e-6, atol=1e-12)
-    readouts = np.abs(steps.first).sum()
-    distances = [who.distances(each) for each in (plain, grown)]
-    assert np.allclose(distances[1] - distances[0], tails * readouts, rtol=1e-6, atol=1e-12)
-
-
-COPIED = np.array([[0.0, 0.0, 2.0], [4.0, 0.0, 0.0], [0.0, -0.5, 0.0]])
-"""W_O of a head: each column copies one entry of a value, times a power of two."""
-CHOSEN = np.array([[0.0, 4.0], [0.0, 0.0], [0.5, 0.0]])
-"""W_D: the same of outputs."""
-
-
-@pytest.mark.parametrize("chosen", [CHOSEN, CHOSEN[:, [0, 0]], np.roll(CHOSEN, 1, axis=0)])
-def test_what_copies_is_read_as_the_product(checker, chosen):
-    w_v = np.random.default_rng(0).standard_normal((2, 4, 3))
-    w_o = np.concatenate([COPIED, COPIED[::-1]])
-    found = checker.paired.readouts_of({"W_V": w_v, "W_O": w_o, "W_D": chosen})
-    assert (found == w_v @ (w_o.reshape(2, 3, 3) @ chosen)).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "entry", "words"),
-    [
-        ("W_D", ([2, 1], [0, 0]), "W_D does not copy"),
-        ("W_O", ([3, 4], [0, 0]), "W_O does not copy"),
-    ],
-)
-def test_a_sum_of_two_entries_does_not_copy(checker, name, entry, words):
-    """Where each row, or each column of all heads together, still has one entry or more."""
-    weights = {
-        "W_V": np.ones((2, 4, 3)),
-        "W_O": np.concatenate([COPIED, COPIED[::-1]]),
-        "W_D": CHOSEN.copy(),
-    }
-    weights[name][entry] = 1.0
-    with pytest.raises(ValueError, match=words):
-        checker.paired.readouts_of(weights)
-
-
-@pytest.mark.parametrize("also", [0, 1])
-def test_one_pair_at_most_reads_what_does_not_cancel(checker, also):
-    """What the second heads of two add is not counted."""
-    memorizer, data = strongly_coupled()
-    weights = {name: np.array(array) for name, array in memorizer.layer.tensors.items()}
-    weights["W_V"][2 * also + 1] *= 1.5
-    arrays = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}
-    stops = np.array([head.stop for head in memorizer.record.heads[1::2]])
-    layer = checker.paired.Layer(weights, arrays, np.array(memorizer.record.order), stops)
-    assert np.count_nonzero(layer.both.any(axis=(1, 2))) == 1 + also
-    if also:
-        with pytest.raises(ValueError, match="more than one pair"):
-            checker.paired.Scan(layer)
-    else:
-        assert len(checker.paired.Scan(layer).second) == 1
 
 
 # Sequence memorizers: the formula of Theorem 7 where no network limits its numbers.
