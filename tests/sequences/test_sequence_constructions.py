@@ -21,7 +21,6 @@ from constructive import (
     strategies,
 )
 from constructive.sequences import NAMES, dictionary
-from constructive.sequences.bounds import dictionary_bound
 from constructive.sequences.constructions import (
     CONSTRUCTIONS,
     ProductHash,
@@ -30,7 +29,8 @@ from constructive.sequences.constructions import (
     separating_weights,
 )
 from constructive.sequences.dictionary import RAMP, SATURATING
-from constructive.sequences.network import Affine, Program, Step
+from constructive.sequences.memorizer import dictionary_bound
+from constructive.sequences.network import Affine, Program, ProgramStep
 
 # What every construction has to keep: `check_sequence_construction`.
 
@@ -367,7 +367,7 @@ def test_fractions_are_exact():
     program = Program(
         ("x",),
         {"r": Affine({"x": Fraction(1, 3)}, Fraction(1, 7))},
-        (Step({"u": Affine({"r": 3})}, {"r": Affine({"u": 7})}),),
+        (ProgramStep({"u": Affine({"r": 3})}, {"r": Affine({"u": 7})}),),
         (Affine({"r": 1}),),
     )
     inputs = [np.array([1, Fraction(1, 2), 10**30], dtype=object)]

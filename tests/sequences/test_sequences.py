@@ -21,8 +21,8 @@ from constructive import (
 )
 from constructive.sequences import constructions, examples, storage
 from constructive.sequences.attention import UniformAttention
-from constructive.sequences.bounds import fewest_weights
 from constructive.sequences.constructions import CONSTRUCTIONS, separating_weights
+from constructive.sequences.memorizer import fewest_weights
 
 
 @pytest.mark.parametrize(
