@@ -495,7 +495,7 @@ def test_the_checker_refuses_a_spoilt_folder(run, tmp_path):
     run("certify", "memorizer.safetensors", "data")
     generators.gaussian(num_examples=61, context_size=4, width=12, seed=1, folder=tmp_path / "data")
     said = run("check", "certificate.json", "memorizer.safetensors", "data", status=1)
-    assert "NOT PROVED: ValueError('the certificate is about other data')" in said
+    assert "NOT PROVED: the certificate is about other data" in said
 
 
 WRITE_FOLDER = """

@@ -169,7 +169,7 @@ def test_margins_of_another_text(run, monkeypatch):
     monkeypatch.setattr(constructive, "build_decoder", another)
     printed = run("recite", "cat.txt", "--width", 64, status=1)
     assert "recites   PROVED" in printed
-    assert "NOT PROVED: ValueError" in printed
+    assert "NOT PROVED: " in printed
 
 
 @pytest.mark.usefixtures("undrawn")
