@@ -495,18 +495,6 @@ def test_an_ending_of_another_format_is_refused(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["predict", ".", "data.npz"], ["export", "."], ["sequence", "ask", ".", "a"],
-     ["sequence", "build", "."], ["continue", ".", "a"]],
-)  # fmt: skip
-@pytest.mark.usefixtures("data")
-def test_a_folder_in_the_place_of_a_file(run, command):
-    text = run(*command, status=2)
-    assert "FormatError: . is a folder" in text
-    assert "try: " in text
-
-
-@pytest.mark.parametrize(
     ("error", "words"),
     [(MemoryError("Unable to allocate 9 PiB"), "MemoryError: this needs more memory"),
      (np.linalg.LinAlgError("SVD did not converge"), "LinAlgError: an algorithm")],

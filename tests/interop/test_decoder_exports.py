@@ -164,16 +164,6 @@ def test_numpy_recites(case):
     assert all(decoder.generate(tokens[: text.prompt]) == tokens for tokens in text.texts)
 
 
-def test_logits_are_those_of_the_decoder(case, tmp_path):
-    decoder, text = case
-    tokens = text.texts[0]
-    expected, ids = decoder.logits(tokens), decoder.ids(tokens)[None]
-    for logits in (of_torch(decoder), of_onnx(decoder, tmp_path)):
-        found = logits(ids)[0]
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
-
-
 def test_a_wrong_logit_would_be_seen():
     decoder, text = built(Text.words(STORY), None), Text.words(STORY)
     logits = of_torch(decoder)
@@ -199,7 +189,7 @@ TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=20) | st.integers(1, 2
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(TOKENS, st.none() | st.integers(1, 6))
 def test_small_sequences(tmp_path_factory, tokens, window):
     text = Text.of(tokens)
@@ -210,7 +200,7 @@ def test_small_sequences(tmp_path_factory, tokens, window):
         judge(decoder, text, logits)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.lists(TOKENS, min_size=2, max_size=4), st.none() | st.integers(2, 6))
 def test_several_small_sequences(tmp_path_factory, texts, window):
     """Each begins with a token of its own, which all of its contexts see in a wide window."""
