@@ -24,7 +24,7 @@ from constructive.layers.record import DecoderRecord
 QUICK = [
     ("mutations", 1, 12),
     ("false claims", 10, 20),
-    ("fuzzed files", 21, 50),
+    ("fuzzed files", 21, 80),
     ("certify", 31, 6),
     ("decoders", 40, 20),
     ("instances", 50, 20),
