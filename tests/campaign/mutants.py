@@ -54,7 +54,7 @@ NEEDS = "tests/campaign/test_needs.py"
 LONGEST = {HONEST, HOSTILE, NEEDS}
 TOO_LONG = [
     "tests/checker/test_paired.py::test_thirty_thousand_examples_are_proved_and_checked",
-    "tests/exact/test_extended.py::test_rank_one_heads_on_a_shared_context_of_32_tokens",
+    "tests/exact/test_enclosures.py::test_rank_one_heads_on_a_shared_context_of_32_tokens",
     "tests/sequences/test_sequences.py::test_parameters_grow_as_the_square_root",
 ]
 """Tests which no mutant meets. It does meet all others which pytest leaves out as slow."""
@@ -71,7 +71,7 @@ SEQUENCES = [*checks("sequence_checker soundness"), HOSTILE]
 DECODERS = checks("soundness decoder_checker decoder_claims")
 INTEGERS = checks("integer_claims decoder_checker decoder_claims")
 PACKED = checks("packed")
-FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
+FOLDERS = ["tests/instances/test_checking.py"]
 GRAPHS = [*checks("graphs"), *FOLDERS]
 BOUNDS = [*checks("softmaxes"), *FOLDERS]
 FLOATS = "real arithmetic checker"
@@ -122,7 +122,7 @@ TESTS = {
     "certificates/claims/pairs": [*checks("paired_steps paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claims {LAYERS} soundness"), HOSTILE],
     "layers/exact_logits": [
-        "tests/layer/test_logit_errors.py", *checks("executed"), "tests/layer",
+        "tests/layer/test_causal.py", *checks("executed"), "tests/layer",
         "tests/programs",
     ],
     "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],
@@ -135,8 +135,7 @@ TESTS = {
         "tests/exact",
     ],
     "instances": [
-        *(f"tests/instances/test_{name}.py" for name in ("interval_form", "network_bounds")),
-        *FOLDERS, "tests/instances",
+        "tests/instances/test_network_bounds.py", *FOLDERS, "tests/instances",
     ],
     "exact": ["tests/exact", *checks(f"claims arithmetic paired_steps {LAYERS}"), HOSTILE],
 }  # fmt: skip
