@@ -28,7 +28,7 @@ _HOMES = {
     "generators": "data",
     "Text": "data.corpus",
     "Dataset": "data.dataset",
-    "token_mixing": "data.mixing",
+    "token_mixing": "data.dataset",
     "Padded": "data.padded",
     "padded": "data.padded",
     "RationalDataset": "data.rational",
@@ -68,6 +68,9 @@ _HOMES = {
     "FewestHeads": "theory.exact_capacity",
     "exact_capacity": "theory.exact_capacity",
     "fewest_heads": "theory.exact_capacity",
+    "Labelings": "theory.labelings",
+    "label_capacity": "theory.labelings",
+    "labelings": "theory.labelings",
     "PublishedBound": "theory.published",
     "capacity_table": "theory.published",
     "comparison": "theory.published",
@@ -89,7 +92,7 @@ if TYPE_CHECKING:
     from constructive.data import generators as generators
     from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
-    from constructive.data.mixing import token_mixing as token_mixing
+    from constructive.data.dataset import token_mixing as token_mixing
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
     from constructive.data.rational import RationalDataset as RationalDataset
@@ -129,6 +132,9 @@ if TYPE_CHECKING:
     from constructive.theory.exact_capacity import FewestHeads as FewestHeads
     from constructive.theory.exact_capacity import exact_capacity as exact_capacity
     from constructive.theory.exact_capacity import fewest_heads as fewest_heads
+    from constructive.theory.labelings import Labelings as Labelings
+    from constructive.theory.labelings import label_capacity as label_capacity
+    from constructive.theory.labelings import labelings as labelings
     from constructive.theory.published import PublishedBound as PublishedBound
     from constructive.theory.published import capacity_table as capacity_table
     from constructive.theory.published import comparison as comparison

@@ -82,6 +82,70 @@ def dimensions(contexts: Array) -> tuple[int, int]:
     return contexts.shape[2] - tokens, contexts.shape[2] - differences
 
 
+def subset_dimensions(contexts: Array) -> tuple[Integers, Integers]:
+    """Return k_J and delta_J of every set J of a few contexts (C, n, d): entry sum 2^j, j in J.
+
+    Example:
+        >>> contexts = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
+        >>> [part.tolist() for part in subset_dimensions(contexts)]
+        [[0, 2, 1, 2], [0, 1, 0, 1]]
+    """
+    size = contexts.shape[1]
+    return (
+        _subset_ranks([[_tokens.exact(c, row) for row in range(size)] for c in contexts]),
+        _subset_ranks([[_differences.exact(c, row) for row in range(size - 1)] for c in contexts]),
+    )
+
+
+_LARGE_PRIME = (1 << 61) - 1
+
+
+def _subset_ranks(parts: list[list[list[int]]]) -> Integers:
+    """Return the rank of the rows of every set of parts; where it is that of all, no set is tried.
+
+    Sets grow by parts of larger and larger index. Modulo a prime a rank is no larger than it is,
+    so it is right where it grows by as much as it can; elsewhere integers are eliminated.
+    """
+    whole = _rank([row for part in parts for row in part])
+    alone = [_rank(part) for part in parts]
+    ranks = np.full(1 << len(parts), whole)
+
+    def grow(chosen: list[int], rank: int, basis: list[tuple[int, list[int]]]) -> None:
+        ranks[sum(1 << index for index in chosen)] = rank
+        if rank == whole:
+            return
+        for index in range(chosen[-1] + 1 if chosen else 0, len(parts)):
+            larger, more = [*chosen, index], _extended(basis, parts[index])
+            found = len(more)
+            if found < min(whole, rank + alone[index]):
+                found = _rank([row for part in larger for row in parts[part]])
+            grow(larger, found, more)
+
+    grow([], 0, [])
+    return ranks
+
+
+def _rank(rows: list[list[int]]) -> int:
+    return int(flint.fmpz_mat(rows).rank()) if rows else 0
+
+
+def _extended(
+    basis: list[tuple[int, list[int]]], rows: list[list[int]]
+) -> list[tuple[int, list[int]]]:
+    """Return a basis modulo the prime with more rows, each with its pivot, at which it is one."""
+    found = list(basis)
+    for row in rows:
+        rest = [x % _LARGE_PRIME for x in row]
+        for pivot, known in found:
+            if factor := rest[pivot]:
+                rest = [(a - factor * b) % _LARGE_PRIME for a, b in zip(rest, known, strict=True)]
+        pivot = next((place for place, x in enumerate(rest) if x), -1)
+        if pivot >= 0:
+            inverse = pow(rest[pivot], -1, _LARGE_PRIME)
+            found.append((pivot, [x * inverse % _LARGE_PRIME for x in rest]))
+    return found
+
+
 def count_spans(contexts: Array) -> tuple[int, int]:
     """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join."""
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0

@@ -2,8 +2,8 @@
 
 Bounds are rows of `published.toml`, read here. Counts are of the parameters that suffice for T = N
 examples with one real label each. Bounds which a paper states up to constants or logarithms are not
-evaluated: their order is given. Networks on vectors take all of an example as their input,
-D = (n + 1) d numbers.
+evaluated: their order is given. Some say what is necessary, and two rows are measured. Networks on
+vectors take all of an example as their input, D = (n + 1) d numbers.
 
 The models differ in what they are, in what they ask of the data and in what a label is, so that
 the table compares statements, not merits. Where every two queries differ, as under Assumption 1
@@ -48,6 +48,10 @@ class PublishedBound:
         data: what is asked of the inputs and labels
         source: authors, venue and year
         units: where parameters are counted: the heads, or the units of each hidden layer
+        kind: "sufficient" for what is built; "necessary" for what no network does with less; both
+            where the orders agree; or "measured"
+        bits: what is said of the bits of the weights, where it is more than real numbers
+        radius: around each input, where the label is that of all inputs within it
     """
 
     model: str
@@ -56,6 +60,9 @@ class PublishedBound:
     data: str
     source: str
     units: tuple[int, ...] = ()
+    kind: str = "sufficient"
+    bits: str = ""
+    radius: str = ""
 
 
 def published_bounds(
@@ -93,14 +100,16 @@ def _rows() -> list[Any]:
 def _bound(row: Mapping[str, Any], sizes: Mapping[str, int]) -> PublishedBound:
     """Return a row of the file for these sizes."""
     said = row["model"], row["formula"], row["data"], row["source"]
+    more = {name: row[name] for name in ("kind", "bits", "radius") if name in row}
     if "parameters" not in row or not _value(row.get("holds", "True"), sizes):
-        return PublishedBound(said[0], None, *said[1:])
+        return PublishedBound(said[0], None, *said[1:], **more)
     names, units = dict(sizes), []
     for number, unit in enumerate(row["units"], start=1):
         units.append(_value(unit, names))
         names[f"m_{number}"] = units[-1]
     names["m"] = units[0]
-    return PublishedBound(said[0], _value(row["parameters"], names), *said[1:], tuple(units))
+    count = _value(row["parameters"], names)
+    return PublishedBound(said[0], count, *said[1:], tuple(units), **more)
 
 
 _OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
@@ -208,15 +217,16 @@ def comparison(*, num_examples: int, context_size: int, width: int) -> str:
         >>> print(comparison(num_examples=621, context_size=32, width=64).splitlines()[0])
         N = 621 examples of n = 32 tokens, d = 64, one real label each (D = 2112)
     """
-    words = "network", "formula", "asks for", "source"
+    words = "network", "bound", "formula", "asks for", "source"
     table = tables.new_table(
-        words[0], "parameters", "N / parameter", *words[1:], left=words, fold=True
+        *words[:2], "parameters", "N / parameter", *words[2:], left=words, fold=True
     )
     sizes = {"num_examples": num_examples, "context_size": context_size, "width": width}
     for bound in published_bounds(**sizes):
         count = bound.parameters
         shown = ("", "") if count is None else (f"{count:,}", f"{num_examples / count:.2g}")
-        table.add_row(bound.model, *shown, bound.formula, bound.data, bound.source)
+        asks = "; ".join(filter(None, (bound.data, bound.bits, bound.radius)))
+        table.add_row(bound.model, bound.kind, *shown, bound.formula, asks, bound.source)
     heading = (
         f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, one real label "
         f"each (D = {(context_size + 1) * width})"

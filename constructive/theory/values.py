@@ -123,10 +123,14 @@ def value_bounds(
 
 def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
     """Return k and delta of generic contexts of these shapes."""
-    size, width = shapes.context_size, shapes.width
-    if shapes.shared_context:
-        return min(size, width), min(size - 1, width)
-    return width, width if size > 1 else 0
+    return sized_spans(shapes.context_size, shapes.width, shared_context=shapes.shared_context)
+
+
+def sized_spans(context_size: int, width: int, *, shared_context: bool) -> tuple[int, int]:
+    """Return k and delta of generic contexts of n tokens of d entries."""
+    if shared_context:
+        return min(context_size, width), min(context_size - 1, width)
+    return width, width if context_size > 1 else 0
 
 
 def require_room(shapes: ExampleShapes, num_heads: int) -> int:
