@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from constructive.cli.options import command
 from constructive.cli.outputs import folder_output
-from constructive.cli.program import app, console, end, progress_bar, version_of
+from constructive.cli.program import app, command, console, end, progress_bar, version_of
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
 from constructive.support.arguments import require_known

@@ -326,16 +326,7 @@ def factor(matrix: Array, modulus: int, *, overwrite: bool = False) -> Factors:
 
 
 def rank(matrix: Array, modulus: int) -> int:
-    """Return the rank modulo a prime of a matrix of balanced residues.
-
-    Args:
-        matrix: (T, k)
-        modulus: p, a prime of at most 2^22
-
-    Example:
-        >>> rank(np.array([[1.0, 2.0], [2.0, 4.0]]), 1009)
-        1
-    """
+    """Return the rank modulo a prime, of at most 2^22, of a matrix of balanced residues."""
     if min(matrix.shape) == 0:
         return 0
     if min(matrix.shape) <= _SMALL:
@@ -344,22 +335,9 @@ def rank(matrix: Array, modulus: int) -> int:
 
 
 def solve(factors: Factors, right: Array) -> Array:
-    """Return X with A[:, columns] X = B modulo p, for A of full row rank.
+    """Return X with A[:, columns] X = B modulo p, balanced; ParameterError unless A has rank T.
 
-    Args:
-        factors: of A, with its p
-        right: B (T, k), balanced residues
-
-    Returns:
-        X (T, k), balanced residues
-
-    Raises:
-        ParameterError: if the rank is less than T
-
-    Example:
-        >>> solve(factor(np.array([[2.0, 1.0], [1.0, 1.0]]), 1009), np.array([[5.0], [3.0]]))
-        array([[2.],
-               [1.]])
+    factors: of A, with its p;  right: B (T, k), balanced residues
     """
     if factors.rank < len(factors.rows):
         raise ParameterError(

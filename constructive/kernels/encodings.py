@@ -14,7 +14,6 @@ import numpy.typing as npt
 from constructive.kernels.answer import tail_of_cap
 from constructive.kernels.cases import CASES, codes, gap
 from constructive.kernels.inputs import UNUSED, Pool, converted
-from constructive.kernels.masks import Causal, Window
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, holds
 from constructive.support.arguments import (
@@ -701,12 +700,9 @@ class Rotated:
                 witness=rotary,
                 suggestion=f"rotary={spec.head_dim // 2 * 2}",
             )
-        masks = spec.mask(Causal), spec.mask(Window)
-        alignment = next((m.alignment for m in masks if m is not None), "bottom-right")
-        queries, keys = spec.lengths
-        shift = keys - queries if alignment == "bottom-right" else 0 * keys
-        start = max(0, -int(shift.min()))
-        q_at = np.arange(spec.queries) + (shift + start)[:, None]
+        q_at = spec.diagonal[:, 0, :, 0]
+        start = max(0, -int(q_at.min()))
+        q_at = q_at + start
         k_at = np.broadcast_to(np.arange(spec.keys) + start, (spec.batch, spec.keys))
         turns = np.random.default_rng((spec.seed, 91)).integers(1, 4, rotary // 2)
         quarter = np.arange(max(q_at.max(), k_at.max()) + 1)[:, None] * turns % 4

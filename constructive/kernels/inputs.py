@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.cases import Draft
-from constructive.kernels.masks import Boolean, Causal, Window
+from constructive.kernels.masks import Boolean
 from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans, Integers
@@ -112,12 +112,8 @@ class Inputs:
 
 def alibi(spec: Spec, slopes: Array) -> Array:
     """Return -slope |distance| of a key from the diagonal, (B, H, T_q, T_k)."""
-    causal, window = spec.mask(Causal), spec.mask(Window)
-    alignment = next((m.alignment for m in (causal, window) if m is not None), "bottom-right")
-    queries, keys = spec.lengths
-    shift = keys - queries if alignment == "bottom-right" else np.zeros_like(keys)
-    diagonal = np.arange(spec.queries)[:, None] + shift[:, None, None, None]
-    found: Array = -slopes[:, None, None] * np.abs(diagonal - np.arange(spec.keys))
+    distance = np.abs(spec.diagonal - np.arange(spec.keys))
+    found: Array = -slopes[:, None, None] * distance
     return found
 
 

@@ -221,20 +221,8 @@ def attend(
 ) -> Iterator[Chunk[Matrices]]:
     """Yield softmax attention of all heads, a bounded number of queries at a time.
 
-    Args:
-        arithmetic: in what numbers
-        weights: W_Q and W_K, both (H, d, d_h)
-        view: queries, tokens, and who sees whom
-        chunk_bytes: about the size of temporary arrays, in bytes; by default that of the view
-
-    Example:
-        >>> import numpy as np
-        >>> from constructive.exact.arithmetics import Floats
-        >>> from constructive.layers.attend import Causal
-        >>> weights, tokens = np.zeros((1, 1, 1)), np.array([[[3.0], [5.0], [1.0]]])
-        >>> chunks = attend(Floats(np.float64), (weights, weights), Causal(tokens))
-        >>> [chunk.representation.ravel().tolist() for chunk in chunks]  # means of what came before
-        [[3.0, 4.0, 3.0]]
+    weights: W_Q and W_K, both (H, d, d_h);  view: queries, tokens, and who sees whom
+    chunk_bytes: about the size of temporary arrays; by default that of the view
     """
     return after_attention(lambda chunk: chunk, arithmetic, weights, view, chunk_bytes=chunk_bytes)
 

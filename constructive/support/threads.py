@@ -46,9 +46,6 @@ def workers() -> int:
     """Return how many threads loops take.
 
     That is the variable `CONSTRUCTIVE_JOBS`, or else the number of cores that this process may use.
-
-    Raises:
-        ParameterError: if the variable is not a positive number
     """
     given = os.environ.get(JOBS, "")
     if not given:
@@ -128,8 +125,7 @@ if hasattr(os, "register_at_fork"):
 def one_blas_thread(operations: float = math.inf) -> Iterator[None]:
     """Give BLAS one thread in this block, unless all its products are too small to have more.
 
-    Args:
-        operations: multiplications of the largest product of the block, or more
+    operations: multiplications of the largest product of the block, or more
 
     The limit is one of the process. It ends with the last of the blocks that are open at a time.
     """
@@ -176,10 +172,9 @@ def in_pieces(
     that memory is bounded. An error of a piece is raised where its result would be. Then, and after
     an interrupt, no other piece begins, and those that run are waited for.
 
-    Args:
-        function: what is called with each piece, in any thread, with the caller's `errstate`
-        pieces: the independent pieces of work
-        operations: about how many multiplications all of them are; few are done in this thread
+    function: what is called with each piece, in any thread, with the caller's `errstate`
+    pieces: the independent pieces of work
+    operations: about how many multiplications all of them are; few are done in this thread
 
     Example:
         >>> list(in_pieces(abs, [-3, 2, -1]))

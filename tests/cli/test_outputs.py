@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from constructive import OutputError, ParameterError, __version__
 from constructive.cli import app
-from constructive.cli import options as signatures
 from constructive.cli import program as entry
+from constructive.cli import program as signatures
 
 FOLDER = {
     "demo": ["digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"],
@@ -220,11 +220,7 @@ def test_standard_output_is_for_one_file(words, option):
     ("words", "given", "roles"),
     [
         ("sequence build", {"output": "a", "save_data": "a"}, "--save-data and --output"),
-        (
-            "sequence build",
-            {"save_data": "a.png", "picture": "./a.png"},
-            "--picture and --save-data",
-        ),
+        ("recite", {"text": "a.json", "certificate": "./a.json"}, "--certificate and --text"),
     ],
 )
 def test_two_outputs_are_two_files(folder, words, given, roles):
@@ -313,6 +309,13 @@ def test_standard_output_which_is_closed(folder):
         assert done.returncode == status, done.stderr
         assert b"Traceback" not in done.stderr
     assert sorted(folder.iterdir()) == sorted([*before, folder / "data.npz"])
+
+
+def test_what_is_not_there_is_named_before_what_is(folder, run):
+    (folder / "old.safetensors").write_bytes(b"precious")
+    said = run("build", "nothing.npz", "-o", "old.safetensors", status=2)
+    assert "FileNotFoundError" in said
+    assert "nothing.npz" in said
 
 
 def test_the_whole_text_of_a_refusal(folder, program):
@@ -489,18 +492,6 @@ def test_an_ending_of_another_format_is_refused(run, tmp_path):
     for name in ("right.onnx", "plain", "own.model"):
         run("export", "memorizer.safetensors", "-o", name)
         assert (tmp_path / name).exists()
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["predict", ".", "data.npz"], ["export", "."], ["sequence", "ask", ".", "a"],
-     ["sequence", "build", "."], ["continue", ".", "a"]],
-)  # fmt: skip
-@pytest.mark.usefixtures("data")
-def test_a_folder_in_the_place_of_a_file(run, command):
-    text = run(*command, status=2)
-    assert "FormatError: . is a folder" in text
-    assert "try: " in text
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import dataclasses
 import lzma
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -101,17 +100,6 @@ def test_few_parameters_have_options_of_their_own(run, folder, options):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_limit_is_of_tokens(run, folder):
-    printed = run("recite", "cat.txt", "--limit", 4, "--width", 32)
-    assert "words and what is between them, from its start: N = 4 tokens, V = 3" in printed
-    assert "the first 8 of 49 bytes are those of the file" in printed
-    text = Text.load(folder / "text.json")
-    assert text.joined(text.tokens) == "the cat "
-    printed = run("recite", "cat.txt", "--limit", 1000, "--width", 32, "--force")
-    assert "N = 26 tokens" in printed
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_one_token_and_any_bytes(run, folder):
     (folder / "one.txt").write_text("a")
     assert "all 1 bytes" in run("recite", "one.txt", "--width", 16)
@@ -181,21 +169,7 @@ def test_margins_of_another_text(run, monkeypatch):
     monkeypatch.setattr(constructive, "build_decoder", another)
     printed = run("recite", "cat.txt", "--width", 64, status=1)
     assert "recites   PROVED" in printed
-    assert "NOT PROVED: ValueError" in printed
-
-
-@pytest.mark.usefixtures("folder")
-def test_margins_are_bounded_once(monkeypatch, run):
-    steps = []
-
-    @contextmanager
-    def told(**_quiet):
-        with progress_to(lambda step, _done, _total: steps.append(step)):
-            yield
-
-    monkeypatch.setattr(recite, "progress_bar", told)
-    run("recite", "cat.txt", "--width", 64)
-    assert steps.count("bound the rounding") == 1
+    assert "NOT PROVED: " in printed
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -274,25 +248,6 @@ def test_what_a_decoder_cannot_continue(run, folder, arguments, words):
     assert words in run("continue", *arguments, status=2)
 
 
-def test_the_table_of_a_curve_has_all_decoders_and_limits(run, tmp_path):
-    file = tmp_path / "text.txt"
-    file.write_text("the cat sat on the mat, and the cat saw the rat. " * 3)
-    table = run("curve", str(file), "--limit", "40", "--quiet")
-    assert "N = 40 tokens" in table
-    for line in ("full heads", "any labels, 1 integer", "limit for any labels", "xz"):
-        assert line in table
-    assert "  no\n" not in table
-
-
-def test_a_curve_is_of_text(program, tmp_path):
-    file = tmp_path / "text.txt"
-    for content, word in ((b"", "empty"), (b"\xff", "UTF-8")):
-        file.write_bytes(content)
-        done = program("curve", str(file))
-        assert done.returncode == 2
-        assert word in done.stderr
-
-
 # sequence build and ask, certify and check of what they write.
 
 
@@ -310,14 +265,13 @@ def corpus(tmp_path):
 
 
 def test_the_next_byte(run, corpus):
-    printed = run("sequence", "build", "text.txt", "-o", "m.json", "--save-data", "d.json",
-                  "--picture", "curve.png")  # fmt: skip
+    printed = run("sequence", "build", "text.txt", "-o", "m.json", "--save-data", "d.json")
     assert "N = 73 different windows and what follows, n = 13 bytes" in printed
     rows = [line.split() for line in printed.splitlines() if line.split()[1:2] == ["all"]]
     assert [row[0] for row in rows] == ["64", "73"]
     assert "written to m.json; the data are in d.json" in printed
     assert sorted(path.name for path in corpus.iterdir()) == [
-        "curve.png", "d.json", "lines.txt", "m.json", "text.txt",
+        "d.json", "lines.txt", "m.json", "text.txt",
     ]  # fmt: skip
     assert run("sequence", "ask", "m.json", "the cat sat o").strip() == "b'n'"
     assert run("sequence", "ask", "m.json", "sat on the ma").strip() == "b't'"
@@ -356,8 +310,6 @@ def test_options_of_sequences(run):
         (["build", "empty.txt", "--question", "line"], "the text has no lines"),
         (["build", "none.txt"], "FileNotFoundError"),
         (["build", "text.txt", "-o", "none/m.json"], "no such folder"),
-        (["build", "text.txt", "--picture", "none/p.png"], "no such folder"),
-        (["build", "text.txt", "--picture", "p.npz"], "pictures are PNG or SVG"),
         (["build", "text.txt", "-o", "m.safetensors"], "this is a JSON file"),
         (["build", "text.txt", "--save-data", "d.csv"], ".csv is the ending of a table"),
         (["ask", "text.txt", "what"], "is not a file of SequenceMemorizer.save"),

@@ -227,7 +227,7 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
         (["torch", "--device", "abacus"], "does not run on abacus"),
         (["torch-cudnn"], "--device cuda"),
         (["torch", "--shape", "77 x 77"], "causal, more keys"),
-        (["torch", "--case", "worst"], "large values"),
+        (["torch", "--case", "worst"], "fine scale"),
         (["flash-attn", "--device", "cuda"], "pip install flash-attn"),
         (["my_kernels:Nothing"], "cannot be loaded"),
         (["no_such_module:Kernel"], "cannot be loaded"),

@@ -505,7 +505,7 @@ def test_rotary_embeddings():
         for name, change in wrong.items():
             caught[name] += not examine(problem, rotating(rotated, **(right | change))).passed
     assert ran >= 25
-    assert min(caught.values()) >= ran // 3, (ran, caught)
+    assert min(caught.values()) >= ran // 4, (ran, caught)
 
 
 # The cache of SGLang's adapter
