@@ -24,7 +24,9 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     float_model     programs in floating point, and what they make of logits
 
     layers          certificates of one layer, and the claim impossible
-    rank, real, executed      its claims: rank and grouping, error and readout, executed
+    rank, real, labels, executed
+                    its claims: rank and grouping, error and readout, labels and that there is no
+                    readout for them, executed
     paired          certificates of paired heads
     decoders        certificates of decoders: rank, recites, executed
     margins, integers, packed      their margins, those of integers, and weights of few bits

@@ -10,6 +10,7 @@ from decoders import Decoder, ExecutedOfDecoder, Recites
 from executed import Executed
 from files import Told, confine, read_json, require, require_claims, silent
 from folder import check_folder
+from labels import Inseparable, Labels
 from layers import Impossible, Layer
 from paired import PairedLayer, PairedRank
 from rank import Grouping, Rank, RankOfDecoder, WideGrouping
@@ -25,6 +26,8 @@ CLAIMS = {
         Rank,
         Error,
         Readout,
+        Labels,
+        Inseparable,
         Executed,
         Impossible,
     ),
