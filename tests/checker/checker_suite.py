@@ -116,6 +116,26 @@ def executed(model="float32, pairwise", **more):
     return Kind(memorizer, data, spoilt, options={"model": model})
 
 
+def with_labels(total, seed):
+    """Random labels of three classes."""
+    drawn = generators.uniform(num_examples=total, context_size=3, width=4, seed=seed)
+    labels = np.random.default_rng(seed).integers(0, 3, total)
+    return Dataset.of_classes(drawn.contexts, drawn.queries, labels)
+
+
+def labels():
+    data = with_labels(12, 1)
+    memorizer = build_memorizer(data, num_heads=2, fit="labels")
+    turned = Dataset(data.contexts, data.queries, np.roll(data.targets, 1, axis=1))
+    return Kind(memorizer, data, {"labels": (memorizer, turned)})
+
+
+def inseparable():
+    few = with_labels(12, 1)
+    memorizer = build_memorizer(few, num_heads=2, fit="labels")
+    return Kind(memorizer, with_labels(40, 2), {"inseparable": (memorizer, few)})
+
+
 def pairs():
     data = generators.gaussian(num_examples=31, context_size=3, width=8, seed=4)
     claims = "rank", "error", "readout"
@@ -175,6 +195,8 @@ KINDS = {
     "executed, exact": lambda: executed(exact_logits=True),
     "executed, any contraction": lambda: executed("float32, any contraction", exact_logits=True),
     "executed, scaled": lambda: executed("float32, scaled"),
+    "labels": labels,
+    "inseparable": inseparable,
     "pairs": pairs,
     "decoder": decoder,
     "decoder, window": lambda: decoder(window=3),
@@ -336,7 +358,7 @@ def check_bound(files, name, names):
     if "bound" not in evidence:
         return
     bound = float.fromhex(evidence["bound"])
-    far = 1e9 if name == "recites" else 1e-60
+    far = 1e9 if name in ("recites", "labels") else 1e-60
     for better in (bound * far, bound * far**2):
         content = files.only(*names)
         claim = content["claims"][name]

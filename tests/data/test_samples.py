@@ -283,7 +283,7 @@ def test_without_hypothesis_the_error_names_the_extra():
 
 def pasted(text):
     """The arguments of the failing call which Hypothesis prints, read as Python."""
-    names = {"Dataset": Dataset, "Problem": strategies.Problem, "Fraction": Fraction}
+    names = {"Dataset": Dataset, "LayerProblem": strategies.LayerProblem, "Fraction": Fraction}
     names["SequenceProblem"] = strategies.SequenceProblem
     return eval(text[text.index("refused(") :], {**names, "refused": lambda given: given})  # noqa: S307
 

@@ -196,6 +196,17 @@ def test_tensors_with_gradients(data):
         Dataset(nested, data.queries, data.targets)
 
 
+def test_what_is_not_finite_is_refused_with_its_place(data):
+    layer = build_memorizer(data, num_heads=3).layer
+    for value in (np.nan, np.inf, -np.inf):
+        contexts, queries = data.contexts.copy(), data.queries.copy()
+        contexts[(1,) * contexts.ndim] = queries[2, 3] = value
+        with pytest.raises(DataError, match=rf"contexts\[1, 1(, 1)?\] is {value}"):
+            layer.attention(contexts, data.queries)
+        with pytest.raises(DataError, match=rf"queries\[2, 3\] is {value}"):
+            layer(data.contexts, queries)
+
+
 def test_pandas(data):
     pandas = pytest.importorskip("pandas")
     queries = pandas.DataFrame(data.queries)
