@@ -122,6 +122,26 @@ def executed(model="float32, pairwise", **more):
     return Kind(memorizer, data, spoilt, options={"model": model})
 
 
+def with_labels(total, seed):
+    """Random labels of three classes."""
+    drawn = generators.uniform(num_examples=total, context_size=3, width=4, seed=seed)
+    labels = np.random.default_rng(seed).integers(0, 3, total)
+    return Dataset.of_classes(drawn.contexts, drawn.queries, labels)
+
+
+def labels():
+    data = with_labels(12, 1)
+    memorizer = build_memorizer(data, num_heads=2, fit="labels")
+    turned = Dataset(data.contexts, data.queries, np.roll(data.targets, 1, axis=1))
+    return Kind(memorizer, data, {"labels": (memorizer, turned)})
+
+
+def inseparable():
+    few = with_labels(12, 1)
+    memorizer = build_memorizer(few, num_heads=2, fit="labels")
+    return Kind(memorizer, with_labels(40, 2), {"inseparable": (memorizer, few)})
+
+
 def pairs():
     data = generators.gaussian(num_examples=31, context_size=3, width=8, seed=4)
     claims = "rank", "error", "readout"
@@ -181,6 +201,8 @@ KINDS = {
     "executed, exact": lambda: executed(exact_logits=True),
     "executed, any contraction": lambda: executed("float32, any contraction", exact_logits=True),
     "executed, scaled": lambda: executed("float32, scaled"),
+    "labels": labels,
+    "inseparable": inseparable,
     "pairs": pairs,
     "decoder": decoder,
     "decoder, window": lambda: decoder(window=3),
@@ -342,7 +364,7 @@ def check_bound(files, name, names):
     if "bound" not in evidence:
         return
     bound = float.fromhex(evidence["bound"])
-    far = 1e9 if name == "recites" else 1e-60
+    far = 1e9 if name in ("recites", "labels") else 1e-60
     for better in (bound * far, bound * far**2):
         content = files.only(*names)
         claim = content["claims"][name]
@@ -477,6 +499,8 @@ OF_KIND = {
     "a shared context": ("grouping", "rank", "error", "readout"),
     "corrections": ("rank", "error", "readout"),
     "wide groups": ("wide_grouping", "rank"),
+    "labels": ("labels",),
+    "inseparable": ("inseparable",),
     "pairs": ("rank", "error", "readout"),
     "several texts": ("rank", "recites", "executed"),
     "decoder of integers": ("recites", "executed"),
@@ -564,6 +588,8 @@ CASES = {
     ("layer", "rank"): ("own contexts", None),
     ("layer", "error"): ("own contexts", None),
     ("layer", "readout"): ("own contexts", blind),
+    ("layer", "labels"): ("labels", None),
+    ("layer", "inseparable"): ("inseparable", None),
     ("layer", "executed"): ("executed", scaled),
     ("layer", "rank", "paired"): ("pairs", None),
     ("layer", "error", "paired"): ("pairs", None),
