@@ -19,7 +19,7 @@ from instance_parts import files_of
 
 from constructive import FormatError, OutputError, ParameterError
 from constructive.instances import GRAPHS, Atom, Box, Property, check, make, planted, save, score
-from constructive.instances.folder import EXPECTED, expected_rows
+from constructive.instances.folder import EXPECTED
 from constructive.instances.making import KINDS
 from constructive.instances.properties import decimal, read_property, text_of, version_1, version_2
 from constructive.instances.scoring import Grade, Outcome, hardness, read_witness, replayed
@@ -122,16 +122,6 @@ def test_exponentials_that_overflow_are_refused(tmp_path):
     with pytest.raises(ParameterError, match="logits may be"):
         save(tmp_path / "folder", planted(dim=2, scale=64.0), graph="exp")
     assert not (tmp_path / "folder").exists()
-
-
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
-    for name, seed in (("one", 1), ("same", 1), ("other", 2)):
-        save(tmp_path / name, make(6, dims=(2, 9), seed=seed))
-    one, same, other = (files_of(tmp_path / name) for name in ("one", "same", "other"))
-    assert one == same
-    networks = [name for name in one if name.startswith("onnx/")]
-    assert networks
-    assert all(one[name] != other.get(name) for name in networks)
 
 
 def test_a_folder_is_written_whole_or_not_at_all(tmp_path, some):
@@ -290,14 +280,6 @@ def test_wrong_results_name_the_twin(tmp_path, folder, made):
         assert f"its twin {twin} is {row.said}" in row.reason
     text = json.dumps(found.document())
     assert json.loads(text)["counts"]["FALSE"] == len(made)
-
-
-def test_one_word_for_all_is_half_false(tmp_path, folder, made):
-    for word in ("unsat", "holds", "sat", "violated"):
-        found = score(folder, results(tmp_path, *(f"{each.name},{word}" for each in made)))
-        assert len(found.false) == len(made) // 2
-        others = Outcome.RIGHT if word in ("unsat", "holds") else Outcome.UNSHOWN
-        assert sum(row.outcome is others for row in found.rows) == len(made) // 2
 
 
 @pytest.mark.parametrize(
@@ -508,16 +490,6 @@ def test_properties_are_read_back(made):
             read_property(other)
     with pytest.raises(FormatError, match="not in the form"):
         read_property("(declare-const X_0 Real)\n(declare-const Y_0 Real)\n(assert (>= Y_0 0.5))")
-
-
-def test_rows_of_answers(folder, made):
-    found = expected_rows(folder)
-    assert list(found) == [each.name for each in made]
-    for each in made:
-        assert found[each.name].answer == each.answer
-        assert found[each.name].family == each.family
-        assert found[each.name].network == each.network_name
-        assert (found[each.name].random is None) == (each.hardness.random is None)
 
 
 def test_words_for_hardness():
