@@ -11,8 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from constructive.instances.network import float32_numbers
-from constructive.support.arrays import Array, Rebuilt
+from constructive.support.arrays import Array, Rebuilt, frozen, private
 from constructive.support.errors import FormatError, ParameterError
 
 TOLERANCE = 1e-4  # How far outside of the box, and of the property, VNN-COMP accepts a witness
@@ -26,6 +25,28 @@ def text_of(value: float | Fraction) -> str:
         return str(exact)
     sign, digits = "-" * (exact < 0), str(abs(exact.numerator) * 5**twos).rjust(twos + 1, "0")
     return f"{sign}{digits[:-twos]}.{digits[-twos:]}" if twos else f"{sign}{digits}"
+
+
+def float32_numbers(name: str, values: object, axes: int) -> Array:
+    """Return a read-only float64 array whose entries are float32 numbers; messages name it."""
+    array = private(name, values)
+    if array.ndim != axes or not array.size or array.dtype.kind not in "fiu":
+        raise ParameterError(
+            f"{name} is not an array of numbers with {axes} axes",
+            witness=(str(array.dtype), array.shape),
+            suggestion=f"an array with {axes} axes, none of them empty",
+        )
+    wide = array.astype(np.float64)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32).astype(np.float64)
+    wrong = ~np.isfinite(narrow) | (narrow != array)
+    if wrong.any():
+        raise ParameterError(
+            f"{name} has an entry that is not a finite float32 number",
+            witness=wide[wrong].flat[0].item(),
+            suggestion="round to float32 first: np.float32(...)",
+        )
+    return frozen(wide + 0.0)  # no negative zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +99,15 @@ class Box(Rebuilt):
 
 
 @dataclass(frozen=True, eq=False)
-class Atom(Rebuilt):
+class Linear(Rebuilt):
+    """A condition w . Y >= c, with coefficients -1, 0 and 1, at most two of them not zero."""
+
+    coefficients: Array
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class Atom(Linear):
     """A condition w . Y >= c in one of the forms of VNN-LIB.
 
     These are Y_j >= c and Y_j <= c (w = -e_j, with -c), and Y_i >= Y_j (w = e_i - e_j, c = 0).
@@ -95,9 +124,6 @@ class Atom(Rebuilt):
         >>> Atom([0.0, -1.0], -0.5).coefficients  # Y_1 <= 0.5
         array([ 0., -1.])
     """
-
-    coefficients: Array
-    threshold: float
 
     def __post_init__(self) -> None:
         weights = float32_numbers("coefficients", self.coefficients, 1)
@@ -132,7 +158,7 @@ class Property(Rebuilt):
     """
 
     box: Box
-    disjuncts: tuple[tuple[Atom, ...], ...]
+    disjuncts: tuple[tuple[Linear, ...], ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "disjuncts", tuple(tuple(atoms) for atoms in self.disjuncts))
@@ -148,20 +174,6 @@ class Property(Rebuilt):
     def output_dim(self) -> int:
         """Return k, the number of outputs that its atoms are about."""
         return len(self.disjuncts[0][0].coefficients)
-
-    def after(self, fixed: Array) -> "Property":
-        """Return the property of a graph with more inputs, which come first and have one value.
-
-        Args:
-            fixed: their values (m,)
-
-        Example:
-            >>> bad = Property(Box([0.0], [1.0]), ((Atom([1.0], 0.5),),))
-            >>> bad.after(np.array([0.25])).box.upper
-            array([0.25, 1.  ])
-        """
-        ends = (np.concatenate([fixed, end]) for end in (self.box.lower, self.box.upper))
-        return Property(Box(*ends), self.disjuncts)
 
     def least_slack(self, outputs: Array) -> Array:
         """Return how far outputs are inside of the best disjunct; negative where outside: (N,).
@@ -224,7 +236,7 @@ def _assertions(wanted: Property, name: Callable[[str, int], str]) -> Iterator[s
     yield "(assert (or " + " ".join(f"(and {part})" for part in parts) + "))"
 
 
-def _condition(atom: Atom, name: Callable[[str, int], str]) -> str:
+def _condition(atom: Linear, name: Callable[[str, int], str]) -> str:
     """An atom in one of its three forms."""
     weights = atom.coefficients.tolist()
     positive, negative = weights.count(1.0), weights.count(-1.0)

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from constructive.instances import FAMILIES, Answer
-from constructive.instances.memorized import STEPS, search
+from constructive.instances.difficulty import STEPS, search
 
 
 def promised(share, budget):

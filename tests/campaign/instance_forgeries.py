@@ -86,13 +86,16 @@ def honest():
     """Folders with twins of all families, in all graphs."""
     drawn = [
         ("needle", {"dims": (1, 5), "scale": 64.0}, "split"),
-        ("needle", {"dims": (2, 3), "scale": 16.0}, "fused"),
+        ("needle", {"dims": (2, 3), "scale": 16.0}, "split"),
         ("needle", {"dims": (1, 2), "scale": 6.0}, "exp"),
         ("corner", {"dims": (2, 5), "scale": 84.0}, "split"),
-        ("corner", {"dims": (1, 3), "scale": 24.0}, "fused"),
+        ("corner", {"dims": (1, 3), "scale": 24.0}, "split"),
         ("shadow", {"dims": (1, 4), "scale": 64.0}, "split"),
         ("robust", {"dims": (2, 4)}, "split"),
-        ("classes", {"dims": (2, 4)}, "fused"),
+        ("classes", {"dims": (2, 4)}, "split"),
+        ("stacked", {"dims": (1, 4), "scale": 64.0}, "split"),
+        ("readout", {"dims": (2, 4)}, "split"),
+        ("rounding", {"dims": (1, 3), "step": (0.25, 256.0)}, "split"),
     ]
     found = []
     for seed, (kind, options, graph) in enumerate(drawn):
@@ -339,6 +342,47 @@ def swap_answers(folder):
     folder.files["expected.csv"] = marked.encode()
 
 
+def in_float32(rng, folder):
+    """The answer in float32: changed, dropped, given to another instance, or by another point."""
+    name = pick(rng, folder.names)
+    proof, kind = folder.proof(name), rng.integers(6)
+    entry = proof.get("float32")
+    if entry is None or kind == 0:
+        answer = pick(rng, ["sat", "unsat"])
+        proof["float32"] = {"answer": answer}
+        if answer == "sat":
+            proof["float32"]["witness"] = folder.proof(folder.of("sat"))["witness"]
+    elif kind == 1:
+        del proof["float32"]
+    elif kind == 2:
+        entry["answer"] = "sat" if entry["answer"] == "unsat" else "unsat"
+        entry.pop("witness", None)
+    elif kind == 3:
+        other = folder.proof(next(each for each in folder.names if each != name))
+        proof["float32"] = other["float32"]
+    elif kind == 4 and "witness" in entry:
+        place = rng.integers(len(entry["witness"]))
+        by = Fraction(float(rng.choice([-1, 1])) / 2 ** int(rng.integers(0, 12)))
+        entry["witness"][place] = str(single(Fraction(entry["witness"][place]) + by))
+    else:
+        entry[pick(rng, ["witness", "refutations", "more"])] = pick(rng, [[], ["0"], None])
+    folder.put(name, proof)
+    if rng.random() < 0.7:
+        deployed = proof.get("float32", proof).get("answer")
+        table = folder.files["expected.csv"].decode()
+        row = re.compile(rf"^({re.escape(name)},\w+),\w+,", re.MULTILINE)
+        folder.files["expected.csv"] = row.sub(rf"\1,{deployed},", table).encode()
+    return f"in float32 {kind}"
+
+
+def residual(rng, model):
+    """What is added to the input, or to the outputs of heads."""
+    adds = [each for each in model.graph.node if each.op_type == "Add"]
+    node = pick(rng, adds)
+    names = [name for each in model.graph.node for name in (*each.input, *each.output)]
+    node.input[rng.integers(2)] = pick(rng, ["X", *names])
+
+
 def numbers(rng, folder):
     """The bound of rounding, and the model."""
     name = pick(rng, folder.names)
@@ -393,7 +437,8 @@ def turned(rng, model):
 
 def operator(rng, model):
     pick(rng, model.graph.node).op_type = pick(
-        rng, ["Gemm", "MatMul", "Add", "Sub", "Softmax", "Exp", "LogSoftmax", "Mul", "Identity"]
+        rng,
+        ["Gemm", "MatMul", "Add", "Sub", "Softmax", "Exp", "LogSoftmax", "Mul", "Identity", "Relu"],
     )
 
 
@@ -445,7 +490,8 @@ def graph(rng, folder):
     """Operators, attributes, constants and wires of the ONNX file."""
     path = f"onnx/{folder.network}.onnx"
     model = onnx.ModelProto.FromString(folder.files[path])
-    edit = pick(rng, [entries, entries, turned, operator, attribute, wires, about, doubled])
+    edit = pick(rng, [entries, entries, turned, operator, attribute, wires, residual, about,
+                      doubled])  # fmt: skip
     edit(rng, model)
     folder.files[path] = model.SerializeToString()
     return f"graph: {edit.__name__}"
@@ -507,7 +553,7 @@ def tables(rng, folder):
 
 FORGERIES = (
     threshold, threshold, box, box, conditions, slabs, slabs, bounds, bounds, witness, answer,
-    numbers, fields, graph, graph, other_network, spoilt, tables,
+    in_float32, in_float32, numbers, fields, graph, graph, other_network, spoilt, tables,
 )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property
+from constructive.instances import Atom, Box, Head, Network, Property
+from constructive.instances.graphs import written
 from constructive.instances.properties import version_1
 
 NOT_NEGATIVE = ((Atom([1.0], 0.0),),)
@@ -31,7 +32,7 @@ def unit_box(inputs=2):
 
 
 def graph_bytes(made, graph="split"):
-    return GRAPHS[graph]().written(made)
+    return written(made, graph)
 
 
 def constants(model):

@@ -62,7 +62,6 @@ def test_existing_folders_are_kept(run, tmp_path):
         (["--dim", "2.5"], "whole numbers"),
         (["--dim", "2:8.5"], "whole numbers"),
         (["--set", "heads=2.5", "--kind", "robust"], "whole numbers"),
-        (["--dim", "400", "--scale", "256", "--count", "6"], "least margin"),
         *((["--timeout", text, "--dim", "2"], "timeout") for text in
           ("1e6", "1e-7", "0", "inf", "nan")),
         (["--scale", "16:"], "range"),

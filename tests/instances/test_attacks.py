@@ -5,7 +5,7 @@ import pytest
 from drawn_networks import drawn_network
 
 from constructive import ParameterError, instances
-from constructive.instances.memorized import STEPS, _Ascent, search
+from constructive.instances.difficulty import STEPS, _Ascent, search
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
 

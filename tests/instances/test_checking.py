@@ -66,7 +66,7 @@ def refused(found, *words):
     assert any(word in printed for word in words), printed
 
 
-@pytest.mark.parametrize("graph", ["split", "fused", "exp"])
+@pytest.mark.parametrize("graph", ["split", "exp"])
 def test_twins_are_proved(said, tmp_path, graph):
     both = planted(dim=3, scale=8.0, seed=2)
     save(tmp_path / "folder", both, graph=graph)

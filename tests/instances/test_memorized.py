@@ -9,22 +9,21 @@ from family_conformance import check_family
 
 from constructive import Dataset, ParameterError, build_memorizer, generators
 from constructive.instances import FAMILIES, Answer, Property, Refutations
+from constructive.instances.difficulty import STEPS, search
 from constructive.instances.memorized import (
-    STEPS,
     around,
     largest_proved,
     leaves,
     overtaken,
     refuted,
     robust,
-    search,
     widened,
 )
 from constructive.instances.network import network_of, network_of_token
 from constructive.instances.properties import TOLERANCE
 from constructive.instances.refutations import Interval
 
-KINDS = ["robust", "classes", "token"]
+KINDS = ["robust", "classes", "token", "readout"]
 
 
 def twins_of(kind, dim, seed, **options):
