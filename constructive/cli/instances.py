@@ -27,7 +27,6 @@ def make(
     margin: str | None = None,
     option: list[str] | None = None,
     seed: int = 0,
-    graph: str = "split",
     timeout: float = 30.0,
     jobs: int = 1,
     force: bool = False,
@@ -47,7 +46,6 @@ def make(
         scale: Slope of the sharpest logits, or a range; by default 16:256.
         margin: Distance of thresholds from the maximum; by default 0.05.
         option: NAME=VALUE or NAME=LEAST:MOST of another option of a family.
-        graph: ONNX graph: split or exp.
         timeout: Seconds for small networks; larger ones have more.
 
     Examples:
@@ -75,11 +73,11 @@ def make(
             executor=executor,
             **ranges,
         )
-        words = ["instances", "make", "--count", str(count), "--dim", dim, "--graph", graph]
+        words = ["instances", "make", "--count", str(count), "--dim", dim]
         words += ["--timeout", str(timeout), *(f"--kind={each}" for each in kind or KINDS)]
         words += [f"--{name}={text}" for name, text in fixed.items() if text is not None]
         words += [f"--set={text}" for text in option or ()]
-        save(output, group, graph=graph, timeout=timeout, command=words)
+        save(output, group, timeout=timeout, command=words)
     sat = sum(each.answer == "sat" for each in group)
     say(f"{len(group)} instances, {sat} of them sat, written to {output}")
 

@@ -72,7 +72,7 @@ def _bound(heads: Network, wanted: Property) -> str:
     return "none"
 
 
-# Searches for a witness: random points, and ascent along gradients in three ways, in float64.
+# Searches for a witness: random points, and ascent along gradients in two ways, in float64.
 #
 # Each search has a budget of evaluations of f, restarts included. All of its starts walk together,
 # so numpy evaluates them at once. A search that finds nothing proves nothing.
@@ -93,15 +93,6 @@ def _signs() -> Step:
     return lambda gradient, _: np.sign(gradient)
 
 
-def _normalised() -> Step:
-    def step(gradient: Array, _: int) -> Array:
-        lengths = np.linalg.norm(gradient, axis=1, keepdims=True)
-        direction: Array = math.sqrt(gradient.shape[1]) * gradient / (lengths + _NOTHING)
-        return direction
-
-    return step
-
-
 def _adam() -> Step:
     first: Array = np.zeros(())
     second: Array = np.zeros(())
@@ -119,12 +110,7 @@ def _adam() -> Step:
 
 
 # The searches by name. Each walk has a step function of its own; random points do not walk.
-STEPS: dict[str, Callable[[], Step] | None] = {
-    "random": None,
-    "sign": _signs,
-    "normalised": _normalised,
-    "adam": _adam,
-}
+STEPS: dict[str, Callable[[], Step] | None] = {"random": None, "sign": _signs, "adam": _adam}
 
 
 @dataclass(frozen=True, eq=False)

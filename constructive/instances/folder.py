@@ -27,14 +27,7 @@ from typing import Any, NamedTuple
 from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
 from constructive.instances.difficulty import difficulty
-from constructive.instances.graphs import (
-    EXCEPTION,
-    GRAPHS,
-    IR_VERSION,
-    OPSET,
-    check_graph,
-    written,
-)
+from constructive.instances.graphs import IR_VERSION, OPSET, written
 from constructive.instances.instance import Instance
 from constructive.instances.network import Network
 from constructive.instances.properties import text_of, version_1, version_2
@@ -80,11 +73,12 @@ with tempfile.TemporaryDirectory() as place:
 '''
 _README = """# Instances for verifiers of neural networks, with proved answers
 
-Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat.
+Made by {distribution} {version}: {count} instances, {sat} of them sat.
 Families: {families}.
 
 - `onnx/`: networks, sums of softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h). ONNX opset
-  {opset}, IR version {ir}; one input X, one output Y, batch 1; operators {operators}.
+  {opset}, IR version {ir}; one input X, one output Y, batch 1; operators Gemm, Softmax, MatMul and
+  Add, and Relu where there is a readout.
 - {properties}: the property of each instance. It is
   *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
 - `instances.csv`: network, property and time limit in seconds.
@@ -147,7 +141,6 @@ def save(
     folder: str | Path,
     instances: Sequence[Instance],
     *,
-    graph: str = "split",
     timeout: float = 30.0,
     command: Sequence[str] = (),
 ) -> None:
@@ -156,7 +149,6 @@ def save(
     Args:
         folder: its path; an old one with these files is replaced
         instances: with different names
-        graph: the name of a graph, as in `graphs.GRAPHS`
         timeout: of small networks, in seconds from 1e-6 to 999,999; larger ones have more, as far
             as a bound takes longer
         command: words of `constructive` that make these instances; for `generate_properties.py`
@@ -164,8 +156,7 @@ def save(
     Raises:
         MissingExtraError: without onnx
         OutputError: where the folder cannot be written
-        ParameterError: for no instances, names that do not fit, another graph, and a timeout
-            that is out of its range
+        ParameterError: for no instances, names that do not fit, and a timeout out of its range
 
     Example:
         >>> import tempfile
@@ -189,9 +180,8 @@ def save(
         for done, instance in enumerate(instances):
             report("write instances", done, len(instances))
             name, model = instance.network_name, networks.get(instance.network_name)
-            check_graph(instance.network, instance.property.box, graph)
             if model is None:
-                model = networks[name] = written(instance.network, graph)
+                model = networks[name] = written(instance.network)
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
             for kind, (_, in_version) in _VERSIONS.items():
@@ -213,21 +203,18 @@ def save(
         rows = [EXPECTED, *map(_expected, instances)]
         (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
         sat = sum(each.answer == "sat" for each in instances)
-        clauses = [*MODEL.of_networks().split("; "), *[EXCEPTION] * (graph == "exp")]
         about = _README.format(
             distribution=DISTRIBUTION,
             version=__version__,
-            graph=graph,
             count=len(instances),
             sat=sat,
             families=", ".join(sorted({each.family for each in instances})),
             opset=OPSET,
             ir=IR_VERSION,
-            operators=GRAPHS[graph],
             properties=" and ".join(
                 f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
             ),
-            model="\n".join(f"- {clause}" for clause in clauses),
+            model="\n".join(f"- {clause}" for clause in MODEL.of_networks().split("; ")),
         )
         (new / "README.md").write_text(about, encoding="utf-8")
         if command:

@@ -198,7 +198,6 @@ def _number(bits: int) -> float:
 
 TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken", whole=True)
 HEADS = Option(4, 1, 64, "heads", whole=True)
-DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each head", whole=True)
 CONSTRUCTIONS = ("generic", "saturated", "rank_one")
 _TRIES = 12
 
@@ -211,16 +210,14 @@ def twins_around(
     name: str,
     family: str,
     seed: int,
-    dual: bool = True,
     swapped: bool = False,
 ) -> Twins | None:
     """Make twins around a point: the largest box that is proved, and a box with a witness.
 
-    `dual` says whether to widen the proved box by weighted means of each head, `swapped` whether
-    the instance called NAME_a is the unsat one. Return None where no box is proved, or no witness
-    is found.
+    `swapped` says whether the instance called NAME_a is the unsat one. Return None where no box is
+    proved, or no witness is found.
     """
-    proved = largest_proved(network, point, disjuncts, dual=dual)
+    proved = largest_proved(network, point, disjuncts, dual=True)
     if proved is None:
         return None
     radius = float(proved[0].box.widths.max()) / 2.0
@@ -244,7 +241,7 @@ class Memorized(Family):
     The construction is drawn, too. Networks that are too steep for a proof in float32 are replaced.
     """
 
-    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS, "dual": DUAL})
+    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS})
 
     @abstractmethod
     def data(
@@ -306,7 +303,7 @@ class Memorized(Family):
             return None
         return twins_around(
             network, point, self.bad(data, options),
-            name=name, family=self.name, seed=seed, dual=bool(options["dual"]), swapped=swapped,
+            name=name, family=self.name, seed=seed, swapped=swapped,
         )  # fmt: skip
 
 

@@ -112,12 +112,7 @@ class Network(Rebuilt):
         return int(self.heads[0].values.shape[1])
 
     def __call__(self, inputs: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Evaluate f: (N, k).
-
-        Args:
-            inputs: x (N, d)
-            dtype: float64 or float32, of inputs and of everything that is computed
-        """
+        """Evaluate f: (N, k)."""
         x = np.asarray(inputs, dtype=dtype)
         total = np.zeros((len(x), self.heads[0].values.shape[1]), dtype)
         for head in self.heads:
@@ -128,9 +123,6 @@ class Network(Rebuilt):
 
     def enclosed(self, point: Sequence[float | Fraction] | Array) -> list[arb]:
         """Enclose f at one point: k balls.
-
-        Args:
-            point: x, d floats or fractions, which are taken exactly
 
         Raises:
             ParameterError: for a point with another number of entries
@@ -146,11 +138,7 @@ class Network(Rebuilt):
             return self._enclosed([arb(fmpq(*value.as_integer_ratio())) for value in entries])
 
     def reduced(self, wanted: Property) -> "Reduced":
-        """Return a sum of heads, and a property of it that has the same answer.
-
-        Args:
-            wanted: a property of this network
-        """
+        """Return a sum of heads, and a property of it that has the same answer."""
         return Reduced(self, wanted, 0.0)
 
     def _enclosed(self, point: list[arb]) -> list[arb]:
@@ -171,6 +159,19 @@ class Network(Rebuilt):
                 for before, part in zip(total, averages.entries(), strict=True)
             ]
         return total
+
+
+def _exactly(terms: Sequence[float]) -> float:
+    """Add numbers that float64 holds, where it holds the sum. Raises ParameterError elsewhere."""
+    total = math.fsum(terms)
+    left = math.fsum([-total, *terms])
+    if left:
+        raise ParameterError(
+            "float64 does not hold a sum of numbers of a network",
+            witness=left,
+            suggestion="numbers with few bits, such as multiples of 1/256",
+        )
+    return total
 
 
 class Reduced(NamedTuple):
@@ -226,18 +227,16 @@ class Rectified(Network):
         """Return the heads, and a disjunct for each piece of each condition."""
         pieces = []
         for (condition, *others), chosen in itertools.product(wanted.disjuncts, self.patterns()):
-            threshold = math.fsum([condition.threshold, *(-self.biases[chosen]).tolist()])
-            piece = Linear(self.units[chosen].sum(axis=0), threshold)
-            terms = [piece.threshold, -condition.threshold, *self.biases[chosen].tolist()]
-            known = math.fsum(terms) == 0.0 and np.abs(piece.coefficients).max() <= 1.0
             above = condition.coefficients[0] == 1.0 and condition.threshold > 0.0
-            if others or not (known and above):
+            coefficients = self.units[chosen].sum(axis=0)
+            if others or not above or np.abs(coefficients).max() > 1.0:
                 raise ParameterError(
                     "the property is not one whose pieces are known",
                     witness=condition.threshold,
-                    suggestion="Y_0 >= c alone, c above 0 and of few bits",
+                    suggestion="Y_0 >= c alone, c above 0",
                 )
-            pieces.append((piece,))
+            threshold = _exactly([condition.threshold, *(-self.biases[chosen]).tolist()])
+            pieces.append((Linear(coefficients, threshold),))
         return Reduced(Network(self.heads), Property(wanted.box, tuple(pieces)), 0.0)
 
     def patterns(self) -> list[list[int]]:
@@ -295,21 +294,9 @@ class Stacked(Network):
         """Return the second layer of x + v, v the shift, and what the rest of g may change."""
         shift, made = self.shift, []
         for head in self.heads:
-            products = [
-                math.fsum([b, *(row * shift).tolist()])  # products of float32 numbers are exact
-                for b, row in zip(head.offsets.tolist(), head.slopes, strict=True)
-            ]
-            rest = [
-                math.fsum([-total, b, *(row * shift).tolist()])
-                for total, b, row in zip(products, head.offsets.tolist(), head.slopes, strict=True)
-            ]
-            if any(rest):
-                raise ParameterError(
-                    "the offsets of the second layer and the shift have too many bits",
-                    witness=max(map(abs, rest)),
-                    suggestion="values of the first layer that are multiples of 1/4",
-                )
-            made.append(Head(head.slopes, np.array(products), head.values))
+            rows = zip(head.offsets.tolist(), head.slopes * shift, strict=True)
+            offsets = [_exactly([b, *products.tolist()]) for b, products in rows]
+            made.append(Head(head.slopes, np.array(offsets), head.values))
         return Reduced(Network(tuple(made)), wanted, self.error(wanted.box))
 
     def error(self, box: Box) -> float:

@@ -85,11 +85,7 @@ class Box(Rebuilt):
         return self.upper - self.lower
 
     def contains(self, point: Sequence[float | Fraction] | Array) -> bool:
-        """Whether a point, taken exactly, is in the box.
-
-        Args:
-            point: x, floats or fractions
-        """
+        """Whether a point, taken exactly, is in the box."""
         exact = [Fraction(value) for value in point]
         bounds = list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
         return len(exact) == len(bounds) and all(
@@ -176,11 +172,7 @@ class Property(Rebuilt):
         return len(self.disjuncts[0][0].coefficients)
 
     def least_slack(self, outputs: Array) -> Array:
-        """Return how far outputs are inside of the best disjunct; negative where outside: (N,).
-
-        Args:
-            outputs: Y (N, k)
-        """
+        """Return how far outputs are inside of the best disjunct; negative where outside: (N,)."""
         slacks = [
             np.min([outputs @ atom.coefficients - atom.threshold for atom in atoms], axis=0)
             for atoms in self.disjuncts
@@ -247,41 +239,31 @@ def _condition(atom: Linear, name: Callable[[str, int], str]) -> str:
     return f"(<= {name('Y', weights.index(-1.0))} {decimal(-atom.threshold)})"
 
 
-_DECLARED = re.compile(
-    r"\(declare-const ([XY])_\d+ Real\)|\(declare-(?:in|out)put ([XY]) .*, (\d+)\]"
-)
-_ATOM = re.compile(r"\(([<>]=) ([XY])(?:_|\[0,)(\d+)\]? (?:(-?[\d.]+)|Y(?:_|\[0,)(\d+)\]?)\)")
+_DECLARED = re.compile(r"\(declare-const ([XY])_\d+ Real\)")
+_ATOM = re.compile(r"\(([<>]=) ([XY])_(\d+) (?:(-?[\d.]+)|Y_(\d+))\)")
 
 
 def read_property(text: str) -> Property:
-    """Read a property in VNN-LIB 1.0 or 2.0; any other text than `vnnlib` writes is refused."""
-    counts, bounds = {"X": 0, "Y": 0}, {}
+    """Read a property in VNN-LIB 1.0; any other text than `version_1` writes is refused."""
+    declared = _DECLARED.findall(text)
+    bounds: dict[tuple[str, int], float] = {}
     disjuncts: list[list[tuple[str, ...]]] = [[]]
     for line in text.splitlines():
-        declared = _DECLARED.search(line)
-        if declared is not None:
-            counts[declared[1] or declared[2]] += int(declared[3] or 1)
-            continue
-        if not line.startswith("(assert "):
-            continue
-        parts = line.removeprefix("(assert ").removesuffix(")").removeprefix("(or ").split("(and ")
-        for part in parts:
-            atoms = _ATOM.findall(part)
-            if not atoms and part.strip("() "):
-                raise _unread(line)
-            if atoms and atoms[0][1] == "X":
-                bounds.update({(atom[0], int(atom[2])): float(atom[3]) for atom in atoms})
-            elif atoms and len(parts) > 1:
-                disjuncts.append(atoms)
-            else:
-                disjuncts[0] += atoms
+        atoms = _ATOM.findall(line)
+        if "(or " in line:
+            disjuncts += map(_ATOM.findall, line.split("(and ")[1:])
+        elif atoms and atoms[0][1] == "X":
+            bounds.update({(side, int(i)): float(value) for side, _, i, value, _ in atoms})
+        else:
+            disjuncts[0] += atoms
+    inputs, outputs = (declared.count(role) for role in "XY")
     try:
-        least, most = ([bounds[side, i] for i in range(counts["X"])] for side in (">=", "<="))
-        found = [[_atom(atom, counts["Y"]) for atom in atoms] for atoms in disjuncts if atoms]
+        least, most = ([bounds[side, i] for i in range(inputs)] for side in (">=", "<="))
+        found = [[_atom(atom, outputs) for atom in atoms] for atoms in disjuncts if atoms]
         wanted = Property(Box(np.array(least), np.array(most)), tuple(map(tuple, found)))
     except (KeyError, IndexError) as error:
-        raise _unread(f"bounds of {counts['X']} inputs, {counts['Y']} outputs") from error
-    if text not in (version_1(wanted), version_2(wanted)):
+        raise _unread(f"bounds of {inputs} inputs, {outputs} outputs") from error
+    if text != version_1(wanted):
         raise _unread(text)
     return wanted
 

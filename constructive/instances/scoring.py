@@ -34,7 +34,6 @@ _DECADES = 2, 4, 6, 9
 SMALL = 10.0 ** -_DECADES[0]
 EVALUATORS = "onnxruntime", "float64"  # Where witnesses are replayed
 _MOST_WITNESS = 1 << 26  # Bytes of a witness in a file that is packed
-_FOLDERS = "vnnlib", "vnnlib2"
 
 
 class Outcome(Enum):
@@ -261,7 +260,8 @@ def _judged(
     if not witness:
         return Outcome.UNSHOWN, "no witness"
     graph = folder / f"onnx/{given.network}.onnx"
-    replay = replayed(graph, _property(folder, given), witness, where)
+    text = (folder / f"vnnlib/{given.name}.vnnlib").read_text(encoding="utf-8")
+    replay = replayed(graph, read_property(text), witness, where)
     refused = replay.grade is Grade.REFUSED
     words = f"witness {replay.grade.value}: {replay.reason}"
     return (Outcome.UNSHOWN if refused else Outcome.RIGHT), words
@@ -279,13 +279,6 @@ def _twins(
         for each in twins
     )
     return "".join(told)
-
-
-def _property(folder: Path, given: Expected) -> Property:
-    path = next(
-        path for part in _FOLDERS if (path := folder / part / f"{given.name}.vnnlib").is_file()
-    )
-    return read_property(path.read_text(encoding="utf-8"))
 
 
 def _meaning(word: str) -> str | None:

@@ -9,12 +9,26 @@ of the hypotheses. For other searches nothing is promised.
 """
 
 import argparse
+import math
 import time
 
 import numpy as np
 
 from constructive.instances import FAMILIES, Answer
 from constructive.instances.difficulty import STEPS, search
+
+
+def normalised():
+    """Steps along gradients, of one length each."""
+
+    def step(gradient, _):
+        lengths = np.linalg.norm(gradient, axis=1, keepdims=True)
+        return math.sqrt(gradient.shape[1]) * gradient / (lengths + 1e-300)
+
+    return step
+
+
+STEPS["normalised"] = normalised
 
 
 def promised(share, budget):

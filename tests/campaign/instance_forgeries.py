@@ -83,28 +83,28 @@ class Folder:
 
 @functools.cache
 def honest():
-    """Folders with twins of all families, in all graphs."""
+    """Folders with twins of all families."""
     drawn = [
-        ("needle", {"dims": (1, 5), "scale": 64.0}, "split"),
-        ("needle", {"dims": (2, 3), "scale": 16.0}, "split"),
-        ("needle", {"dims": (1, 2), "scale": 6.0}, "exp"),
-        ("corner", {"dims": (2, 5), "scale": 84.0}, "split"),
-        ("corner", {"dims": (1, 3), "scale": 24.0}, "split"),
-        ("shadow", {"dims": (1, 4), "scale": 64.0}, "split"),
-        ("robust", {"dims": (2, 4)}, "split"),
-        ("classes", {"dims": (2, 4)}, "split"),
-        ("stacked", {"dims": (1, 4), "scale": 64.0}, "split"),
-        ("readout", {"dims": (2, 4)}, "split"),
-        ("rounding", {"dims": (1, 3), "step": (0.25, 256.0)}, "split"),
+        ("needle", {"dims": (1, 5), "scale": 64.0}),
+        ("needle", {"dims": (2, 3), "scale": 16.0}),
+        ("needle", {"dims": (1, 2), "scale": 6.0}),
+        ("corner", {"dims": (2, 5), "scale": 84.0}),
+        ("corner", {"dims": (1, 3), "scale": 24.0}),
+        ("shadow", {"dims": (1, 4), "scale": 64.0}),
+        ("robust", {"dims": (2, 4)}),
+        ("classes", {"dims": (2, 4)}),
+        ("stacked", {"dims": (1, 4), "scale": 64.0}),
+        ("readout", {"dims": (2, 4)}),
+        ("rounding", {"dims": (1, 3), "step": (0.25, 256.0)}),
     ]
     found = []
-    for seed, (kind, options, graph) in enumerate(drawn):
+    for seed, (kind, options) in enumerate(drawn):
         dims = options.pop("dims")
         made = instances.make(4, kinds=(kind,), dims=dims, seed=seed, **options)
         for pair in (made[:2], made[2:]):
             with tempfile.TemporaryDirectory() as root:
                 folder = Path(root) / "folder"
-                instances.save(folder, pair, graph=graph)
+                instances.save(folder, pair)
                 files = {
                     path.relative_to(folder).as_posix(): path.read_bytes()
                     for path in sorted(folder.rglob("*"))

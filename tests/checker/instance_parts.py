@@ -2,7 +2,7 @@
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.graphs import written
@@ -32,7 +32,26 @@ def unit_box(inputs=2):
 
 
 def graph_bytes(made, graph="split"):
-    return written(made, graph)
+    """The graph that is written, or one with softmax as a quotient of exponentials."""
+    if graph == "split":
+        return written(made)
+    return changed(written(made), with_exponentials)
+
+
+def with_exponentials(model):
+    nodes = []
+    for each in model.graph.node:
+        if each.op_type != "Softmax":
+            nodes.append(each)
+            continue
+        (logits,), (attention,) = each.input, each.output
+        powers, whole, axes = (attention.replace("attention", n) for n in ("exp", "whole", "axes"))
+        nodes.append(helper.make_node("Exp", [logits], [powers]))
+        nodes.append(helper.make_node("ReduceSum", [powers, axes], [whole], keepdims=1))
+        nodes.append(helper.make_node("Div", [powers, whole], [attention]))
+        model.graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), axes))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
 
 
 def constants(model):

@@ -66,10 +66,9 @@ def refused(found, *words):
     assert any(word in printed for word in words), printed
 
 
-@pytest.mark.parametrize("graph", ["split", "exp"])
-def test_twins_are_proved(said, tmp_path, graph):
+def test_twins_are_proved(said, tmp_path):
     both = planted(dim=3, scale=8.0, seed=2)
-    save(tmp_path / "folder", both, graph=graph)
+    save(tmp_path / "folder", both)
     status, printed = said(tmp_path / "folder")
     assert status == 0, printed
     *lines, model, count, last = printed.splitlines()

@@ -14,16 +14,13 @@ import pytest
 from drawn_networks import files_of
 
 from constructive import OutputError, ParameterError
-from constructive.instances import GRAPHS, Atom, Box, Property, check, make, planted, save
+from constructive.instances import Atom, Box, Property, check, make, planted, save
 from constructive.instances.folder import EXPECTED
 from constructive.instances.making import KINDS
 from constructive.instances.properties import decimal, text_of, version_1, version_2
 from constructive.support.files import require_folder
 
-OPERATORS = {
-    "split": ["Gemm", "Softmax", "MatMul"] * 2 + ["Add"],
-    "exp": ["Gemm", "Exp", "ReduceSum", "Div", "MatMul"] * 2 + ["Add"],
-}
+OPERATORS = ["Gemm", "Softmax", "MatMul"] * 2 + ["Add"]
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +73,13 @@ def test_what_tools_see_says_nothing_of_the_answer(tmp_path, some):
             assert not re.search("sat", name + content.decode(errors="replace"), re.IGNORECASE)
 
 
-@pytest.mark.parametrize("graph", OPERATORS)
-def test_graphs_are_static_and_compute_the_network(tmp_path, some, graph):
-    save(tmp_path / "folder", some, graph=graph)
+def test_graphs_are_static_and_compute_the_network(tmp_path, some):
+    save(tmp_path / "folder", some)
     random = np.random.default_rng(0)
     for each in some:
         path = tmp_path / f"folder/onnx/{each.network_name}.onnx"
         model = onnx.load(path)
-        assert [node.op_type for node in model.graph.node] == OPERATORS[graph]
+        assert [node.op_type for node in model.graph.node] == OPERATORS
         assert [(o.domain, o.version) for o in model.opset_import] == [("", 13)]
         assert model.ir_version == 8
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -102,16 +98,6 @@ def test_graphs_are_static_and_compute_the_network(tmp_path, some, graph):
             assert each.property.least_slack(found.astype(np.float64))[0] > each.margin / 2
 
 
-def test_every_graph_is_tested():
-    assert set(GRAPHS) == set(OPERATORS)
-
-
-def test_exponentials_that_overflow_are_refused(tmp_path):
-    with pytest.raises(ParameterError, match="logits may be"):
-        save(tmp_path / "folder", planted(dim=2, scale=64.0), graph="exp")
-    assert not (tmp_path / "folder").exists()
-
-
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("other", 2)):
         save(tmp_path / name, make(6, dims=(2, 9), seed=seed))
@@ -125,11 +111,9 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
 def test_a_folder_is_written_whole_or_not_at_all(tmp_path, some):
     save(tmp_path / "folder", some[:2])
     before = files_of(tmp_path / "folder")
-    twins = [
-        replace(each, name=same.name) for each, same in zip(planted(dim=2), some[:2], strict=True)
-    ]
-    with pytest.raises(ParameterError, match="logits may be"):
-        save(tmp_path / "folder", twins, graph="exp")
+    other = [replace(some[0], name=some[1].name), some[1]]
+    with pytest.raises(ParameterError, match="same name"):
+        save(tmp_path / "folder", other)
     with pytest.raises(OutputError, match="something else"):
         save(tmp_path / "folder", some[2:4])  # other names
     assert files_of(tmp_path / "folder") == before
@@ -157,7 +141,6 @@ def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
     one, two, other = some[:3]
     for group, options, word in (
         ([], {}, "instances"),
-        (some, {"graph": "none"}, "graph"),
         ([one, one], {}, "same name"),
         ([one, replace(other, name=two.name)], {}, "different networks of one name"),
         ([replace(one, name="../a_b")], {}, "cannot be the name"),

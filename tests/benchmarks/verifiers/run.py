@@ -165,7 +165,6 @@ def main():
     parser.add_argument("--dim", type=int, nargs=2, default=(2, 16))
     parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--graph", default="split")
     parser.add_argument("--timeout", type=float, default=10.0)
     parser.add_argument("--keep", type=Path, help="folder for the instances and results")
     options = parser.parse_args()
@@ -179,7 +178,7 @@ def main():
     )
     place = options.keep or Path(tempfile.mkdtemp())
     folder = place / "folder"
-    instances.save(folder, made, graph=options.graph)
+    instances.save(folder, made)
     if not instances.check(folder).proved:
         raise SystemExit("the answers of the folder are not proved")
     counted = Counter(instance.answer for instance in made)
