@@ -257,6 +257,8 @@ def read_property(text: str) -> Property:
         else:
             disjuncts[0] += atoms
     inputs, outputs = (declared.count(role) for role in "XY")
+    if not (inputs and outputs):
+        raise _unread(text)
     try:
         least, most = ([bounds[side, i] for i in range(inputs)] for side in (">=", "<="))
         found = [[_atom(atom, outputs) for atom in atoms] for atoms in disjuncts if atoms]
