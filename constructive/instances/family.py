@@ -90,6 +90,12 @@ class Family(ABC):
     ) -> tuple[Instance, ...]:
         """Check what was given, and draw a group of instances.
 
+        Args:
+            dim: d, the number of inputs
+            seed: of all that is drawn
+            name: of the group; by default the name of the family
+            options: values of options; others have their defaults
+
         Raises:
             ParameterError: for options that the family does not take, or that are out of their
                 range

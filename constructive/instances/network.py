@@ -122,11 +122,7 @@ class Network(Rebuilt):
         return total
 
     def enclosed(self, point: Sequence[float | Fraction] | Array) -> list[arb]:
-        """Enclose f at one point: k balls.
-
-        Raises:
-            ParameterError: for a point with another number of entries
-        """
+        """Enclose f at one point, whose entries are taken exactly: k balls."""
         entries = [Fraction(value) for value in point]
         if len(entries) != self.input_dim:
             raise ParameterError(
@@ -189,14 +185,10 @@ class Rectified(Network):
     The units' weights are -1, 0 and 1. As relu(z) = max(z, 0), the output is the largest of its
     pieces, the sums of any of the units' affine functions, and reaches a threshold if and only if
     one of these does (Proposition 20.9).
-
-    Attributes:
-        units: w (m, k), at most two entries of a sum of any of the rows not zero
-        biases: c (m,)
     """
 
-    units: Array
-    biases: Array
+    units: Array  # w (m, k)
+    biases: Array  # c (m,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -256,13 +248,9 @@ class Rectified(Network):
 
 @dataclass(frozen=True, eq=False)
 class Stacked(Network):
-    """Heads of x + g(x), where g is a layer of heads with one output for each input.
+    """Heads of x + g(x), where g is a layer of heads with one output for each input."""
 
-    Attributes:
-        first: g. The first token of each head is to have nearly all its weight.
-    """
-
-    first: Network
+    first: Network  # g; the first token of each head is to have nearly all its weight
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,9 @@
 
 A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" and "upper" (the box),
 "disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), and "heads": lists [A, b, V] of
-f(x) = sum_h V_h^T softmax(A_h x + b_h). The first line that an adapter prints is a version.
+f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads g, too: the network is then
+f(x + g(x)); and "units" weights w and biases c of a readout sum_j relu(w_j . f + c_j). The first
+line that an adapter prints is a version.
 """
 
 import json

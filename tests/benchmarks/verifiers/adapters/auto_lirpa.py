@@ -8,7 +8,7 @@ from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm, __versi
 from torch import nn
 
 
-class Network(nn.Module):
+class Heads(nn.Module):
     def __init__(self, heads, dtype):
         super().__init__()
         self.heads, self.values = nn.ModuleList(), nn.ParameterList()
@@ -24,11 +24,28 @@ class Network(nn.Module):
         return sum(parts[1:], parts[0])
 
 
+class Network(nn.Module):
+    def __init__(self, problem, dtype):
+        super().__init__()
+        self.before = Heads(problem["before"], dtype) if problem["before"] else None
+        self.heads, self.units = Heads(problem["heads"], dtype), None
+        if problem["units"]:
+            weights, biases = (torch.tensor(part, dtype=dtype) for part in problem["units"])
+            self.units, self.total = nn.Linear(*weights.T.shape), nn.Linear(len(weights), 1)
+            self.units.weight.data, self.units.bias.data = weights, biases
+            self.total.weight.data = torch.ones((1, len(weights)), dtype=dtype)
+            self.total.bias.data = torch.zeros(1, dtype=dtype)
+
+    def forward(self, x):
+        f = self.heads(x + self.before(x) if self.before else x)
+        return self.total(torch.relu(self.units(f))) if self.units else f
+
+
 def main(method, dtype):
     def answer(problem):
         low, high = (torch.tensor([problem[k]], dtype=dtype) for k in ("lower", "upper"))
         box = BoundedTensor((low + high) / 2, PerturbationLpNorm(x_L=low, x_U=high))
-        network = BoundedModule(Network(problem["heads"], dtype), low)
+        network = BoundedModule(Network(problem, dtype), low)
 
         def upper_bounds(rows):
             rows = torch.tensor([rows], dtype=dtype)
