@@ -6,9 +6,8 @@ from typing import Any
 import typer
 
 import constructive
-from constructive.cli.options import command
 from constructive.cli.outputs import one_output, print_json, write_certificate
-from constructive.cli.program import app, end, processes, progress_bar, require_rocq
+from constructive.cli.program import app, command, end, processes, progress_bar, require_rocq
 from constructive.data import corpus
 from constructive.support.errors import ParameterError
 
@@ -39,9 +38,9 @@ def certify(
             (`recite`) or of the sequences (`sequence build`).
         output: File to write the certificate to, .json.
         claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
-            wide_grouping, rank, error, readout, executed; by default all that apply but readout
-            and executed, and at most one grouping. About a decoder: rank, recites, executed.
-            About sequences: equality, size.
+            wide_grouping, rank, error, readout, labels, inseparable, executed; by default rank,
+            error and at most one grouping, or labels alone where labels were fit. About a decoder:
+            rank, recites, executed. About sequences: equality, size.
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
             contraction'; by default those of this library.

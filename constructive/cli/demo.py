@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import constructive
-from constructive.cli.options import command
 from constructive.cli.outputs import Say, require_no_dash, several_outputs
-from constructive.cli.program import app, end, processes, progress_bar
+from constructive.cli.program import app, command, end, processes, progress_bar
 from constructive.figures.gallery import NAMES as FIGURES
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import OutputError, ParameterError
@@ -48,7 +47,7 @@ class Digits:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TaskOutcome:
     """One of the three tasks: what was built, in how many seconds, and what it reproduces."""
 
     task: str
@@ -86,7 +85,7 @@ def load_digits(count: int = IMAGES) -> Digits:
     )
 
 
-def memorized(digits: Digits) -> Iterator[Outcome]:
+def memorized(digits: Digits) -> Iterator[TaskOutcome]:
     """Build a memorizer for each task, with the fewest heads that Theorem 1 needs."""
     rng = np.random.default_rng(0)
     count, size = digits.contexts.shape[:2]
@@ -109,7 +108,7 @@ def memorized(digits: Digits) -> Iterator[Outcome]:
             right = outputs.argmax(axis=1) == wanted
         else:
             right = np.abs(outputs - np.asarray(wanted)) <= CLOSE
-        yield Outcome(task, dataset, memorizer, seconds, int(right.sum()))
+        yield TaskOutcome(task, dataset, memorizer, seconds, int(right.sum()))
 
 
 @command(app)

@@ -15,8 +15,9 @@ from constructive.kernels.masks import (
     Grid,
     Mask,
     RightPadding,
+    Window,
     require_masks,
-)  # fmt: skip
+)
 from constructive.support.arguments import (
     require_known,
     require_pair,
@@ -248,18 +249,23 @@ class Spec:
         """The positions that masks decide about."""
         return Grid.of(self.masks, self.batch, self.heads[0], self.queries, self.keys)
 
-    def visible(self, but: Mask | None = None, instead: Mask | None = None) -> Booleans:
+    @property
+    def diagonal(self) -> Integers:
+        """The key on the diagonal of each query, (B, 1, T_q, 1); bottom-right without a mask."""
+        mask = self.mask(Causal) or self.mask(Window)
+        return self.grid.diagonal("bottom-right" if mask is None else mask.alignment)
+
+    def visible(self, but: Mask | None = None) -> Booleans:
         """Return which keys each query may see, (B, 1 or H, T_q, T_k).
 
         Args:
-            but: a mask that is left out
-            instead: a mask that takes its place; the grid stays as it is
+            but: a mask that is left out; the grid stays as it is
 
         Example:
             >>> Spec(batch=2, queries=3, keys=4).visible().shape
             (2, 1, 3, 4)
         """
-        masks = [mask for mask in (*self.masks, instead) if mask is not None and mask is not but]
+        masks = [mask for mask in self.masks if mask is not but]
         every: Booleans = np.ones((self.batch, 1, 1, 1), dtype=np.bool_)
         return every & self.grid.visible(masks)
 

@@ -26,13 +26,14 @@ from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ExampleShapes
 from constructive.exact.arithmetics import FactoredFloats
 from constructive.exact.float_model import FLOAT32
-from constructive.layers.attend import Chunk, View, attend, examples, flat
+from constructive.layers.attend import Chunk, View, after_attention, examples, flat
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
     Integers,
     Rebuilt,
     as_array,
+    finite_array,
     first_place,
     private,
 )
@@ -414,8 +415,12 @@ class AttentionLayer(HeadShapes):
         weights = self.query_weights, self.key_weights
         arithmetic = FactoredFloats(self.query_weights.dtype)
         out = np.empty((*view.shape, *shape), arithmetic.dtype)
-        for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
+
+        def stored(chunk: Chunk[Array]) -> None:
             out[chunk.rows] = of(chunk)
+
+        for _ in after_attention(stored, arithmetic, weights, view, chunk_bytes=chunk_bytes):
+            pass
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
@@ -469,6 +474,11 @@ class AttentionLayer(HeadShapes):
         given, queries = as_padded(contexts), as_array(queries)
         read = given if isinstance(given, Padded) else as_array(given)
         self._require_fit(read.shape, queries.shape)
+        for name, array in (("contexts", read), ("queries", queries)):
+            checked = isinstance(array, Padded) or array.dtype.kind != "f" or not array.size
+            # Without an array of Booleans, as contexts may fill the memory.
+            if not (checked or np.isfinite([array.max(), array.min()]).all()):
+                finite_array(name, array, copy=False)  # raises, with the place
         return read, queries
 
     def _require_fit(self, contexts: tuple[int, ...], queries: tuple[int, ...]) -> None:

@@ -3,8 +3,14 @@
 import numpy as np
 import onnxruntime
 import pytest
-from checker_parts import refused
-from instance_parts import changed, graph_bytes, problem, replace_constant, unit_box
+from checker_parts import (
+    changed,
+    graph_bytes,
+    problem,
+    refused,
+    replace_constant,
+    unit_box,
+)
 from onnx import helper, numpy_helper
 
 from constructive.instances import Atom, Head, Network, Property

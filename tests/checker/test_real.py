@@ -35,8 +35,10 @@ def test_exponentials_cost_what_they_take(checker):
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("outputs", "parts"), [(0, 0), (3, 0), (0, 2)])
-@pytest.mark.parametrize("chunk", [1, 100, 1 << 18])
-@pytest.mark.parametrize("most", [0, 139, 140, 2_000_000])
+@pytest.mark.parametrize(
+    ("chunk", "most"),
+    [(1, 0), (1, 2_000_000), (100, 139), (100, 140), (1 << 18, 0), (1 << 18, 2_000_000)],
+)
 def test_residuals_and_what_is_kept_of_z(checker, as_if, shared, outputs, parts, chunk, most):
     """Z is kept whole or in parts; with a few digits, within what they allow."""
     rng = np.random.default_rng(outputs + parts)
@@ -298,40 +300,17 @@ def test_bounds_hold(checker, as_if, shared, outputs, parts, chunk, scale):
     assert min(ways(checker, weights, data).values()) > 0
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_bounds_hold_of_random_layers(checker, as_if, seed):
-    rng = np.random.default_rng(seed)
-    weights, data = layer_and_data(rng, shared=bool(seed % 2), outputs=2, parts=0)
-    weights = sharpened(weights, 10.0 ** rng.uniform(-3, 7, 5))
-    as_if("real", FEW=1.0)
-    with mpmath.workdps(60):
-        z, distances, _ = true_of(weights, data)
-        bounds, _, found, z_error = shown(checker, weights, data)
-        assert (MATRIX(bounds) >= distances).all()
-        assert (np.abs(MATRIX(found) - z) <= z_error).all()
-
-
 @pytest.mark.parametrize("lead", [44.0, 44.9, 45.1, 46.0])
 def test_a_token_is_alone_from_a_lead_on(checker, lead):
     """Below it, its share is had to digits which say so."""
     data = {"contexts": np.array([[[1.0], [0.0]]]), "queries": np.ones((1, 1))}
     weights = {"W_Q": np.array([[[lead]]]), "W_K": np.ones((1, 1, 1))}
     view = checker.attend.Examples(data, [slice(None)])
-    ((*_, attention, error),) = checker.floating.attended(weights, view, 1, FREE)
+    ((*_, attention, error),) = checker.floating.attended(weights, view, 1)
     assert ways(checker, weights, data)["alone"] == (lead > 45)
     with mpmath.workdps(60):
         off = abs(1 / (1 + mpmath.exp(-mpmath.mpf(lead))) - mpmath.mpf(float(attention[0, 0, 0])))
         assert 2 * off <= float(error[0, 0])
-
-
-def test_contexts_of_one_token(checker):
-    rng = np.random.default_rng(0)
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    data["contexts"] = data["contexts"][:, :1]
-    with mpmath.workdps(60):
-        bounds, distances = shown(checker, weights, data)[0], true_of(weights, data)[1]
-        assert (MATRIX(bounds) >= distances).all()
-    assert ways(checker, weights, data) == {"alone": 35, "floats": 0, "digits": 0}
 
 
 @pytest.mark.parametrize(("few", "refined"), [(0.0, 0), (0.19, 0), (0.2, 7), (1.0, 7)])
@@ -391,7 +370,7 @@ def test_tokens_beyond_a_length_do_not_count(checker, seed, most):
 
     def of(**arrays):
         view = checker.attend.Examples(data | arrays, [slice(None)])
-        ((_, _, *found),) = checker.floating.attended(weights, view, most, FREE)
+        ((_, _, *found),) = checker.floating.attended(weights, view, most)
         return found
 
     attention, error = of(lengths=np.array(lengths))
@@ -522,7 +501,7 @@ def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeyp
         off = np.full((total, heads), offs)
         group = next(checker.attend.Examples(data, [slice(0, total)]).groups())
         known = group, tokens, chosen, off
-        monkeypatch.setattr(part, "attended", lambda *_, known=known: [known])
+        monkeypatch.setattr(part, "attended", lambda *given, known=known: [given[-1](*known)])
         monkeypatch.setattr(part, "floats", lambda _, e=u_error: (readout, e))
         bounds, _, found, z_error = part.residuals_in_floats(
             weights, data, None, keep=True, work=FREE

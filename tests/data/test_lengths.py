@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from definition import attended
-from emulated import Program
 
 from constructive import (
     ConstructiveError,
@@ -180,14 +179,11 @@ def test_folders_do_not_hold_lengths(data, tmp_path):
         Dataset.open(tmp_path / "folder")
 
 
-def test_more_entries_and_last_tokens_are_those_of_each_context(parts, data):
-    contexts, queries, _ = parts
+def test_more_entries_are_those_of_each_context(parts, data):
+    contexts, _, _ = parts
     longer = data.with_constant()
     for example, tokens in zip(longer, contexts, strict=True):
         assert (example.context == np.hstack([tokens, np.ones((len(tokens), 1))])).all()
-    last = data.last_token_queries().queries
-    assert (last == np.array([tokens[-1] for tokens in contexts])).all()
-    assert not (last == queries).any()
 
 
 def test_inputs_are_equal_where_tokens_have_the_same_shares():
@@ -218,11 +214,6 @@ def test_the_layer_attends_to_own_tokens_only(parts, data, memorizer):
     assert memorizer.layer.astype(np.float32)(contexts, queries).dtype == np.float32
 
 
-def test_a_program_in_float32_attends_to_own_tokens_only(data, memorizer):
-    outputs = Program().of_layer(memorizer.layer, data)[:, 0]
-    assert np.abs(outputs - data.targets).max() < 1e-3
-
-
 @pytest.mark.parametrize("multihead", [False, True])
 def test_torch_modules_take_the_mask(parts, data, multihead):
     _, queries, targets = parts
@@ -234,13 +225,6 @@ def test_torch_modules_take_the_mask(parts, data, multihead):
     unmasked = module(tokens, torch.tensor(queries)).detach().numpy()
     assert np.abs(unmasked - targets).max() > 1e-3
     assert Memorizer.from_torch(module, data).max_error(data) < 1e-9
-
-
-def test_labels_are_predicted(parts):
-    contexts, queries, _ = parts
-    labels = ["dog", "cat"] * 5
-    data = Dataset.of_classes(contexts, queries, labels)
-    assert build_memorizer(data).predict_labels(contexts, queries).tolist() == labels
 
 
 # --- capacity and proofs

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
-from drawn_networks import Files
+from instance_parts import Files
 
 from constructive import FormatError, ParameterError, Verdict
 from constructive.instances import (

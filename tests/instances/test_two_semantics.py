@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import onnxruntime
 import pytest
-from family_conformance import check_facts, check_names_say_nothing, check_refusals, check_seeds
+from instance_parts import check_facts, check_names_say_nothing, check_refusals, check_seeds
 
 from constructive import ParameterError
 from constructive.instances import (

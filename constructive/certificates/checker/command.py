@@ -5,10 +5,12 @@ import math
 import sys
 from collections import namedtuple
 
+import pieces
 from decoders import Decoder, ExecutedOfDecoder, Recites
 from executed import Executed
 from files import Told, confine, read_json, require, require_claims, silent
 from folder import check_folder
+from labels import Inseparable, Labels
 from layers import Impossible, Layer
 from paired import PairedLayer, PairedRank
 from rank import Grouping, Rank, RankOfDecoder, WideGrouping
@@ -24,6 +26,8 @@ CLAIMS = {
         Rank,
         Error,
         Readout,
+        Labels,
+        Inseparable,
         Executed,
         Impossible,
     ),
@@ -86,8 +90,11 @@ def certificates(parser):
     parser.add_argument("--quick", action="store_true", help="rank by products, error < 2^-100")
     parser.add_argument("--claims", nargs="*", default=(), help="refuse if one is missing")
     parser.add_argument("--epsilon", type=float, default=math.inf, help="refuse a larger epsilon")
+    usual = pieces.usual()
+    parser.add_argument("--jobs", type=int, choices=range(1, 65), default=usual, help="threads")
 
     def run(given, **options):
+        pieces.take(given.jobs)
         asked = {"quick": given.quick, "asked": given.claims, "epsilon": given.epsilon}
         shown = check(given.files, **asked, **options)
         longest = max([9, *map(len, shown)])
@@ -102,9 +109,16 @@ def instances(parser):
     parser.add_argument("--jobs", type=int, choices=range(1, 65), default=1, help="processes")
 
     def run(given, most, tell=silent):
+        pieces.take(1)
         return check_folder(given.folder, given.jobs, most, tell)
 
     return run
+
+
+def reason_of(failure):
+    """The words of a requirement, on one line and in ASCII; what else was raised with its class."""
+    plain = type(failure) is ValueError and len(failure.args) == 1
+    return ascii(str(failure))[1:-1] if plain else ascii(failure)
 
 
 def main(arguments=None):
@@ -120,7 +134,7 @@ def main(arguments=None):
     given = parser.parse_args(words[of_folder:])
     options = {"most": given.max_memory * 1e9}
     if arguments is None:
-        confine(options["most"])
+        confine(options["most"] + (given.jobs - 1) * pieces.ADDRESSES)
     told = Told(sys.stderr)
     if told.terminal or given.progress:
         options["tell"] = told
@@ -129,7 +143,7 @@ def main(arguments=None):
         told.end()
     except Exception as failure:  # hostile files make readers raise nearly everything
         told.end()
-        print(f"NOT PROVED: {failure!a:.300}")
+        print(f"NOT PROVED: {reason_of(failure):.300}")
         return 1
     print(*lines, "PROVED" if proved else "NOT PROVED: not all answers", sep="\n")
     return 0 if proved else 1

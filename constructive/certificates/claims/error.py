@@ -20,11 +20,11 @@ from constructive.exact.balls import exact_matrix, largest
 from constructive.exact.directed import at_least, at_most, upper, working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
 from constructive.exact.upward import UNIT, up
-from constructive.layers.attend import attend, examples
+from constructive.layers.attend import Chunk, after_attention, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import BallLayer, effective_readout, enclose
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
+from constructive.layers.record import FloatLayer, floats_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
@@ -91,12 +91,15 @@ def evaluate_in_floats(
         (layer.query_weights, layer.key_weights),
         examples(dataset.contexts, dataset.queries),
     )
-    for chunk in attend(Bounded(), weights, view):
-        rows, z = chunk.rows, chunk.representation
+
+    def enclosed(chunk: Chunk[Enclosure]) -> tuple[slice, Enclosure, float]:
+        z = chunk.representation
         if midpoints is not None:
-            midpoints[rows] = z.numbers.reshape(-1, midpoints.shape[1])
-            radius = max(radius, float(np.nan_to_num(z.errors, nan=np.inf).max()))
-        outputs = readout.outputs(z)
+            midpoints[chunk.rows] = z.numbers.reshape(-1, midpoints.shape[1])
+        return chunk.rows, readout.outputs(z), float(np.nan_to_num(z.errors, nan=np.inf).max())
+
+    for rows, outputs, error in after_attention(enclosed, Bounded(), weights, view):
+        radius = max(radius, error)
         entries += _residuals(outputs, exponents[rows], dataset.target_matrix[rows])
         report("enclose the layer", rows.stop, total)
     if midpoints is not None and not np.isfinite(midpoints).all():
@@ -115,6 +118,12 @@ def _residuals(outputs: Enclosure, exponents: Integers, targets: Array) -> list[
         spread = up(np.ldexp(outputs.errors, scale) + UNIT * np.abs(middle))
     pairs = zip(middle.ravel().tolist(), spread.ravel().tolist(), strict=True)
     return [arb(m, r) for m, r in pairs]
+
+
+def nearest_readout(layer: FloatLayer, shape: tuple[int, int, int]) -> BoundedReadout:
+    """Return the effective readout as floats of another shape, with bounds."""
+    with working_precision(_READOUT_BITS):
+        return _nearest(effective_readout(layer), shape)
 
 
 def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> BoundedReadout:
@@ -274,6 +283,10 @@ class Error(ClaimKind):
     name = "error"
     statement = STATEMENT
     options = frozenset({"epsilon", "max_prec", "executor"})
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether outputs are to be near the targets, and not labels alone."""
+        return not weights.record.lead
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Compare every residual with epsilon, with as many bits as that takes."""

@@ -98,7 +98,7 @@ def main():
     )
     deviations = {}
     for name in options.adapters or ADAPTERS:
-        adapter = ADAPTERS[name]()
+        adapter = ADAPTERS[name]
         try:
             adapter.require()
         except MissingExtraError as error:
