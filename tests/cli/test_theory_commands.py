@@ -333,11 +333,10 @@ def test_the_installed_program_and_its_version():
     assert done.stdout + done.stderr == f"constructive {constructive.__version__}\n"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_the_commands(shell, tmp_path):
+def test_completion_knows_the_commands(tmp_path):
     """What a shell asks for after `constructive cap`: typer's protocol."""
     environment = {
-        "_CONSTRUCTIVE_COMPLETE": f"complete_{shell}",
+        "_CONSTRUCTIVE_COMPLETE": "complete_bash",
         "COMP_WORDS": "constructive cap", "COMP_CWORD": "1",
         "_TYPER_COMPLETE_ARGS": "constructive cap", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         "PATH": "/usr/bin:/bin",
