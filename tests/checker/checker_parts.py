@@ -239,6 +239,19 @@ def coarse_models(checker, name, **others):
     return ours, theirs
 
 
+def decoder_of(checker, decoder, text, model, prompt=None):
+    """A decoder as the checker has it, of no files."""
+    made = object.__new__(checker.decoders.Decoder)
+    made.weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
+    made.texts, made.prompt = [text.ids], prompt or text.prompt
+    made.window = decoder.layer.window
+    made.period = None if decoder.longest is None else len(decoder.positions)
+    known = checker.float_model.MODELS | checker.float_model.INTEGER_MODELS
+    made.model = known[model] if isinstance(model, str) else model
+    made.storage = made.model.kept
+    return made
+
+
 def true_margins(decoder, text):
     """The margin of every asked position, as a ball of 3,000 bits."""
     arb, out = flint.arb, []

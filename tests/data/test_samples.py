@@ -147,13 +147,6 @@ def test_what_follows_in_a_text_is_memorized_and_proved():
     assert certify(memorizer, data).proved
 
 
-def test_the_last_token_as_query():
-    data = generators.uniform(num_examples=4, context_size=3, width=5)
-    assert (data.last_token_queries().queries == data.contexts[:, -1]).all()
-    with pytest.raises(DataError, match="share one context"):
-        Dataset(data.contexts[0], data.queries, data.targets).last_token_queries()
-
-
 # Windows of a text, positions and random layers refuse what they cannot make.
 
 
