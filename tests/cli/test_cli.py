@@ -24,7 +24,7 @@ from constructive import (
     build_memorizer,
     generators,
 )
-from constructive.cli import demo, sequences
+from constructive.cli import demo
 from constructive.figures import gallery
 from constructive.figures.gallery import figures
 from constructive.support.progress import progress_to
@@ -745,15 +745,6 @@ def test_the_demo_misses_extras_before_it_computes(module, monkeypatch, tmp_path
     with pytest.raises(MissingExtraError, match=r'pip install "\.\[demo\]" in a'):
         demo.demo()
     assert not list(tmp_path.iterdir())
-
-
-def test_a_picture_of_sequences_misses_matplotlib_before_the_text_is_read(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.chdir(tmp_path)
-    Path("text.txt").write_text("a cat and a dog")
-    with pytest.raises(MissingExtraError, match="a picture needs matplotlib"):
-        sequences.build(Path("text.txt"), picture=Path("growth.png"))
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_the_proofs_miss_sympy_before_the_first_page(monkeypatch):
