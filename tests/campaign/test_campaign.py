@@ -21,6 +21,7 @@ import triples
 from constructive import CausalLayer, Decoder, Text
 from constructive.layers.record import DecoderRecord
 
+pytestmark = pytest.mark.usefixtures("one_sieve")
 QUICK = [
     ("mutations", 1, 12),
     ("false claims", 10, 20),
@@ -251,9 +252,9 @@ def test_the_judge_of_distances_needs_no_square_matrix():
 )
 def test_honest_triples_stay_true_at_any_scale(runner, scale):
     rng, found = np.random.default_rng(scale), 0
-    for triple in (*triples.honest_layers(), *triples.honest_pairs()):
+    for triple in (*triples.honest_layers(), *triples.honest_pairs())[:: 1 if scale else 2]:
         files = triple.scaled(rng).write(runner.work)
         status, printed, *_ = runner.check(files)
         assert status == 0, printed
         found += 1
-    assert found > 40
+    assert found > 20
