@@ -312,7 +312,7 @@ def _made(
     found, near, scale = rows.of(rows_of), rows.of(slack), matrices.problem.spec.factor
     known = dict(steps(matrices))
     for name, change in mistakes(rows).items():
-        if not (change.weights or change.rows or change.output):
+        if not (change.weights or change.rows):
             known[f"in the backward pass, {name}"] = Step(change)
     left = [
         name
