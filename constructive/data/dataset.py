@@ -351,26 +351,6 @@ class Dataset(ExampleShapes):
         contexts = longer if self.lengths is None else Padded(longer, self.lengths)
         return owning(contexts, with_one(self.queries), self.targets, self.classes)
 
-    def last_token_queries(self) -> "Dataset":
-        """Return the data with the last token of each context as its query, as in a language model.
-
-        Raises:
-            DataError: for a shared context, where all queries would be one
-
-        Example:
-            >>> Dataset([[[1, 0], [1, 1]]], [[2, 3]], [5]).last_token_queries().queries
-            array([[1., 1.]])
-        """
-        if self.shared_context:
-            raise DataError(
-                "all examples share one context, and so its last token",
-                witness=self.contexts.shape,
-                suggestion="contexts of their own",
-            )
-        last = -1 if self.lengths is None else self.lengths - 1
-        queries = self.filled.contexts[np.arange(len(self)), last]
-        return owning(self.contexts, queries, self.targets, self.classes)
-
     @property
     def filled(self) -> "Dataset":
         """The data with contexts of one length: shorter ones repeat their first token.

@@ -154,17 +154,6 @@ def test_blocks():
     assert kruskal_rank(independent).argument == "all vectors are independent"
 
 
-def test_moment_curves():
-    data = generators.moment_curve(num_examples=300, context_size=6, width=9)
-    known = kruskal_rank(data.queries, 6, budget=0)
-    assert (known.lower, known.argument) == (6, "moment curve")
-    bent = data.queries.copy()
-    bent[7, 3] += 1
-    assert kruskal_rank(bent, 6, budget=0, search_budget=1e6).argument != "moment curve"
-    twice = np.vstack([data.queries, data.queries[4:5]])
-    assert kruskal_rank(twice, 6).upper == 1
-
-
 def planted(rng, count, width, size, coefficients=(-2, -1, 1, 2)):
     vectors = np.round(rng.standard_normal((count, width)) * 4096)
     rows = np.sort(rng.choice(count, size, replace=False))

@@ -40,8 +40,7 @@ SLOW = {"demo", "figures", "recite"}
 FOLDER_FIRST = {"kernels export", "instances make"}
 
 
-"""Commands that write a folder of their own; test_kernel_commands and test_instance_commands look
-at these."""
+"""Commands that write a folder of their own; test_tool_commands looks at these."""
 
 
 WORK = {("check", "folder"), ("prove", "folder"), ("build", "checkpoint")}

@@ -662,7 +662,6 @@ def test_classes_stay_with_the_examples(labelled):
         labelled[:3],
         labelled.take([1]),
         labelled.with_constant(),
-        labelled.last_token_queries(),
     ):
         assert some.classes == labelled.classes
     assert token_mixing(labelled).classes == labelled.classes

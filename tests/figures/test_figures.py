@@ -219,7 +219,7 @@ def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
 
 
 def test_what_floats_cannot_carry_does_not_count_as_built():
-    point = capacity.Point(
+    point = capacity.CapacityPoint(
         20, 32, 1, 64, shared_context=True, theorem_1=1, theorem_2=621, lower=621, upper=621
     )
     assert capacity.built_at(point, capacity.Goal("Theorem 2", "rank_one", 621)).right == 0
