@@ -84,12 +84,7 @@ class Options:
         return 1 if self.head_dim is None else self.head_dim
 
     def asked(self, target_dim: int) -> dict[str, object]:
-        """Return what is asked for, for targets of d_out, and its values.
-
-        Example:
-            >>> Options(value_dim=2, shared_keys=True).asked(target_dim=3)
-            {'value_dim= below d_out': 2, 'shared_keys=': True}
-        """
+        """Return what is asked for, for targets of d_out, and its values."""
         found: dict[str, object] = {}
         narrow = self.value_dim is not None and self.value_dim < target_dim
         found[NARROW if narrow else WIDE] = self.value_dim
@@ -235,10 +230,6 @@ def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadR
 
     stops: (H,), where the groups end, which are consecutive examples
     ranks: (H,), the rank of Z on the examples up to there
-
-    Example:
-        >>> [(head.start, head.stop) for head in unsaturated_heads([2, 3], [2, 3])]
-        [(0, 2), (2, 3)]
     """
     return tuple(
         HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=rank)

@@ -74,13 +74,7 @@ def dimensions(contexts: Array) -> tuple[int, int]:
 
 
 def subset_dimensions(contexts: Array) -> tuple[Integers, Integers]:
-    """Return k_J and delta_J of every set J of a few contexts (C, n, d): entry sum 2^j, j in J.
-
-    Example:
-        >>> contexts = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
-        >>> [part.tolist() for part in subset_dimensions(contexts)]
-        [[0, 2, 1, 2], [0, 1, 0, 1]]
-    """
+    """Return k_J and delta_J of every set J of a few contexts (C, n, d): entry sum 2^j, j in J."""
     size = contexts.shape[1]
     return (
         _subset_ranks([[_tokens.exact(c, row) for row in range(size)] for c in contexts]),

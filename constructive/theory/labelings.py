@@ -194,12 +194,7 @@ def _columns(num_heads: int, width: int, context_size: int, shared_context: bool
 
 
 def cover(total: int, columns: int) -> int:
-    """Return Cover's number for T rows of which every N are independent, in N dimensions.
-
-    Example:
-        >>> [cover(4, columns) for columns in (0, 1, 2, 3, 4, 5)]
-        [0, 2, 8, 14, 16, 16]
-    """
+    """Return Cover's number for T rows of which every N are independent, in N dimensions."""
     return 2 * sum(comb(total - 1, k) for k in range(min(columns, total)))
 
 

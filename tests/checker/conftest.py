@@ -1,7 +1,5 @@
 """A small memorizer with its files, built once; and constants that no small input reaches."""
 
-import functools
-
 import pytest
 from checker_parts import saved
 from claim_parts import certified
@@ -49,9 +47,3 @@ def as_if(checker, monkeypatch):
                 monkeypatch.setattr(part, name, value)
 
     return set_to
-
-
-@pytest.fixture
-def one_sieve(checker, monkeypatch):
-    """The moduli of upper bounds, which are the same each time."""
-    monkeypatch.setattr(checker.layers, "primes", functools.cache(checker.layers.primes))
