@@ -62,7 +62,8 @@ def _conditions(
     low, high, least, greatest = mine.min(), mine.max(), every.min(), every.max()
     if low == least and high == greatest:
         distinct = np.unique(mine)
-        if len(distinct) <= _FEW and not np.isin(every, distinct).all():
+        is_told = 2 * len(distinct) <= len(mine)  # fewer of each are a list, not a condition
+        if is_told and len(distinct) <= _FEW and not np.isin(every, distinct).all():
             yield f"{name} = {', '.join(map(str, distinct))}", inside & np.isin(x, distinct)
     elif low == high:
         yield f"{name} = {low}", inside & (x == low)

@@ -172,26 +172,6 @@ def memorizer(data):
     return build_memorizer(data)
 
 
-def test_attention_that_float64_does_not_know_is_had_in_fixed_point(
-    checker, data, memorizer, monkeypatch
-):
-    """Logits are large: the checker evaluates some heads anew, and hides the same tokens there."""
-    weights = dict(memorizer.layer.tensors)
-    weights["W_Q"] = weights["W_Q"] * 2.0**8
-    arrays = {"contexts": data.contexts.tokens, "queries": data.queries, "lengths": data.lengths}
-    view = checker.attend.Examples(arrays, [slice(None)])
-    anew, refine = [], checker.floating.in_fixed_point
-    monkeypatch.setattr(
-        checker.floating, "in_fixed_point", lambda *given: anew.append(1) or refine(*given)
-    )
-    for _, _, attention, off in checker.floating.attended(weights, view, 10**6):
-        hidden = np.broadcast_to(~data.contexts.mask[:, None], attention.shape)
-        assert not attention[hidden].any()
-        assert np.abs(attention.sum(axis=2) - 1.0).max() < 1e-6
-        assert (off < 1e-6).all()
-    assert anew
-
-
 FORGED = {
     "no lengths": lambda arrays: {k: v for k, v in arrays.items() if k != "lengths"},
     "other lengths": lambda arrays: arrays | {"lengths": arrays["lengths"][::-1]},

@@ -210,9 +210,22 @@ def test_more_processes_build_and_prove_the_same(program, tmp_path):
     for ending in ("safetensors", "json"):
         files = [(tmp_path / f"{jobs}.{ending}").read_bytes() for jobs in ("1", "2")]
         assert files[0] == files[1]
-    refused = program("build", "data", "--construction", "rank_one", "--jobs", 2, "-o", "3.st")
+
+
+def test_threads_build_prove_and_check_the_same(program, tmp_path):
+    sizes = ("-T", 311, "-n", 32, "-d", 64, "-o", "data.npz")
+    assert program("generate", "uniform", *sizes).returncode == 0
+    for jobs in ("1", "3"):
+        files = f"{jobs}.safetensors", "data.npz"
+        given = ("-H", 11, "--construction", "rank_one", "--jobs", jobs)
+        assert program("build", "data.npz", *given, "-o", files[0]).returncode == 0
+        assert program("certify", *files, "-j", jobs, "-o", f"{jobs}.json").returncode == 0
+        assert program("check", f"{jobs}.json", *files, "-j", jobs).returncode == 0
+    for ending in ("safetensors", "json"):
+        found = [(tmp_path / f"{jobs}.{ending}").read_bytes() for jobs in ("1", "3")]
+        assert found[0] == found[1]
+    refused = program("check", "1.json", "1.safetensors", "data.npz", "-j", 0)
     assert refused.returncode == 2
-    assert "executor is the option --jobs" in refused.stderr
 
 
 # What a newcomer's first attempts are told.

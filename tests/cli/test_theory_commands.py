@@ -203,7 +203,7 @@ def test_blanks_separate_claims_as_commas_do(built, tmp_path):
     ("given", "named"),
     [
         (("--epsilon", "1e-20"), "epsilon"),
-        (("--jobs", 2), "executor"),
+        (("--model", "float32, pairwise"), "model"),
     ],
 )
 def test_options_that_no_claim_takes_are_refused(built, tmp_path, given, named):

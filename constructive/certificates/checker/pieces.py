@@ -19,8 +19,8 @@ jobs = 1  # threads of this process; `command` sets it
 def usual():
     """The variable, or as many as there are cores for this process."""
     given = os.environ.get(VARIABLE, "")
-    if given.isascii() and given.isdigit() and 0 < int(given) <= 64:
-        return int(given)
+    if given.isascii() and given.isdigit() and int(given):
+        return min(int(given), 64)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(cores or 1, 64))
 
