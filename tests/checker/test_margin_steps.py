@@ -100,44 +100,6 @@ class TestBothSides:
 class TestTerms:
     """Where attention moves by a quarter, which no drawn decoder has; and where ranges end."""
 
-    @pytest.mark.parametrize("others", [{}, {"stored": 0.25, "tiny": 0.5}, {"tiny": 4.0}])
-    def test_terms_of_logits(self, checker, others):
-        model, u, o = coarse(checker, **others), np.ones((4, 2)), drawn(1, 2, 3)
-        reach, errors = drawn(2, 4, 2), drawn(3, 4, 2)
-        found = checker.margins.logit_errors(model, readouts_of(checker, u, -o), reach, errors)
-        part = 2 * model.unit / (1 - 2 * model.unit)
-        for at in range(4):
-            computed = reach[at] + errors[at]
-            lost = 8 * 2 * model.small * (1 + computed.max())
-            for token in range(3):
-                whole = sum(computed * o[:, token])
-                bound = sum((part * computed + errors[at]) * o[:, token])
-                wanted = bound + lost + model.stored * (whole + bound) + model.tiny
-                assert wanted <= found[at, token] <= wanted * (1 + NEAR)
-
-    @pytest.mark.parametrize("others", [{}, {"grows": 0.0}, {"rest": np.full((3, 2), 0.0)}])
-    def test_terms_of_outputs(self, checker, others):
-        model, u, sizes = coarse(checker), drawn(1, 6, 2), drawn(2, 3, 6)
-        attended = attended_of(checker, sizes, 2, **others)
-        spread = drawn(4, 3, 2)
-        found = checker.margins.output_errors(
-            model, readouts_of(checker, -u, [[1.0]]), spread, attended
-        )
-        part = 6 * model.unit / (1 - 6 * model.unit)
-        for at in range(3):
-            moved = np.zeros(4)
-            for head in range(2):
-                grows, rest = attended.grows, attended.rest[at, head] * (1 + attended.grows)
-                seen, large = attended.seen[at], attended.large[at, head]
-                zeta, added = checker.float_model.weighted(model, seen, large, rest)
-                zeta = (1 + zeta) * (1 + grows) - 1
-                here = slice(2 * head, 2 * head + 2)
-                moved[here] = sizes[at, 2:][here] * zeta + added * attended.most
-            for k in range(2):
-                lost = 8 * 6 * model.small * (u[:, k].sum() + 1) * attended.most
-                wanted = (1 + part) * (moved @ u[2:, k] + lost) + part * spread[at, k]
-                assert wanted <= found[at, k] <= wanted * (1 + NEAR)
-
     @pytest.mark.parametrize("token", [0, 1])
     def test_logits(self, checker, token):
         """A logit that may leave the range takes all of its position with it."""
@@ -324,21 +286,6 @@ class TestExactLogits:
             grows = checker.margins.exact_logits(on, checker.float_model.MODELS[name])[2]
             assert grows == 0.0 if exact else 0.0 < grows <= most
             assert exact or (grows == math.inf) == (most == math.inf)
-
-    def test_tokens_are_met_where_they_are(self, checker):
-        """The largest token is a code and a position that only come together."""
-        first = np.array([[[1.0], [0.0], [0.0], [0.0]]], np.float32)
-        weights = {"W_Q": first, "W_K": first}
-        weights["embedding"], weights["positions"] = np.zeros((2, 2, 4), np.float32)
-        weights["positions"] = np.zeros((4, 4), np.float32)
-        weights["embedding"][1, 0] = weights["positions"][2, 0] = 4.0
-        model = checker.float_model.MODELS[PLAIN]
-        for place, most in ((2, 64.0), (1, 16.0)):
-            text = np.zeros(4, int)
-            text[place] = 1
-            on = SimpleNamespace(weights=weights, texts=[text], period=None)
-            widest = checker.margins.exact_logits(on, model)[1]
-            assert 2 * most <= widest <= 2 * most * (1 + NEAR)
 
 
 class TestPositions:
