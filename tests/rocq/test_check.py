@@ -1,4 +1,4 @@
-"""`rocq.check` and `prove --rocq`: what is installed or not, what fails, the whole; and the sources."""
+"""`rocq.check` and `prove --rocq`, with Rocq or without it; and the formal proofs as they stand."""
 
 import os
 import re
