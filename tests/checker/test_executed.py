@@ -860,6 +860,14 @@ class TestExponentials:
             most = checker.float_model.exponential(np.array([17000.0, 18000.0]))[1]
         assert most.tolist() == [math.inf, math.inf]
 
+    @pytest.mark.parametrize("x", [2.0**-40, 0.001, 2.0**-6, 2.0**-6 + 2.0**-20, 0.1, 1.0, 100.0])
+    def test_growth(self, checker, x):
+        found = float(checker.float_model.growth(np.array(x)))
+        with mpmath.workdps(40):
+            true = mpmath.expm1(mpmath.mpf(x))
+            room = 2.0**-28 / min(1.0, x) if x > 2.0**-6 else x * x / 2
+            assert true <= found <= true * (1 + room + x**3 * 2.0**-40 + 2.0**-29)
+
 
 class TestMoved:
     """How far outputs move where attention does, which sums to one before and after."""

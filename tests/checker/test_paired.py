@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from fractions import Fraction
 
 import mpmath
@@ -27,6 +28,7 @@ from constructive.certificates.claims.paired import residuals_of
 from constructive.certificates.claims.pairs import Examples, Readouts, Scan, evaluate
 from constructive.exact import verified
 from constructive.layers.record import TrainedRecord
+from constructive.support.verdict import pack
 
 FILES = FILES_OF[Dataset]
 
@@ -249,14 +251,16 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_layers_are_refused(checker, paired, tmp_path, name):
-    """And certify does not prove that they have rank T as paired heads."""
+    """And certify does not prove that they have rank T as paired heads, nor what they read."""
     data, memorizer, certificate, _ = paired
     changes, words = OTHERS[name]
     changed = {field: f(getattr(memorizer.layer, field)) for field, f in changes.items()}
     other = with_weights(memorizer, **changed)
     if words != "key direction":  # for which `applies` says no
-        (claim,) = claims.prove(other, data, ["readout" if words else "rank"], 1e-6, None)
+        (claim,) = claims.prove(other, data, ["error" if words else "rank"], 1e300, None)
         assert claim.verdict is Verdict.UNDECIDED
+        reasons = "do not cancel|do more than copy|leaves the range", "singular|more than 4 entries"
+        assert re.search(reasons[not words], claim.detail)
     status, printed = said(checker, signed_anew(tmp_path, certificate, data, other))
     assert status == 1
     assert words in printed
@@ -393,6 +397,17 @@ def test_one_output_of_several_is_named(steps):
     assert claim.witness == (int(steps[0].order[5]), 1)
     infinite = residual_claims(steps, values, np.inf, 1.0)
     assert "the bound inf in float64" in infinite.detail
+
+
+@pytest.mark.parametrize("exponent", [-900, -3, 0, 5])
+def test_ranks_are_those_of_the_order(steps, exponent):
+    steps = dataclasses.replace(steps[0], exponent=exponent), steps[1]
+    claim = paired._rank("s", *steps, paired.Inverse(np.ones(13), 0.5, 1.0))
+    assert claim.verdict is Verdict.PROVED
+    assert claim.evidence == {"order": pack(steps[0].order), "stops": pack(steps[0].stops)}
+    shown = Fraction(claim.detail.split("others below ")[1].split(";")[0])
+    tail = Fraction(float(steps[1].tail.max())) * Fraction(2) ** steps[0].exponent
+    assert tail <= shown <= tail * Fraction(11, 10)
 
 
 def changed(memorizer, record=None, **weights):
