@@ -60,19 +60,17 @@ _HOMES = {
     "Claim": "support.verdict",
     "Verdict": "support.verdict",
     "assumptions": "theory",
-    "nonzero_parameter_count": "theory.bounds",
+    "heads_needed": "theory.bounds",
     "paired_capacity": "theory.bounds",
-    "parameter_count": "theory.bounds",
     "rank_one_capacity": "theory.bounds",
     "saturated_capacity": "theory.bounds",
-    "CapacityMap": "theory.exact_capacity",
     "ExactCapacity": "theory.exact_capacity",
     "FewestHeads": "theory.exact_capacity",
-    "MapPoint": "theory.exact_capacity",
-    "capacity_map": "theory.exact_capacity",
     "exact_capacity": "theory.exact_capacity",
     "fewest_heads": "theory.exact_capacity",
-    "heads_needed": "theory.exact_capacity",
+    "Labelings": "theory.labelings",
+    "label_capacity": "theory.labelings",
+    "labelings": "theory.labelings",
     "PublishedBound": "theory.published",
     "capacity_table": "theory.published",
     "comparison": "theory.published",
@@ -126,19 +124,17 @@ if TYPE_CHECKING:
     from constructive.support.verdict import Claim as Claim
     from constructive.support.verdict import Verdict as Verdict
     from constructive.theory import assumptions as assumptions
-    from constructive.theory.bounds import nonzero_parameter_count as nonzero_parameter_count
+    from constructive.theory.bounds import heads_needed as heads_needed
     from constructive.theory.bounds import paired_capacity as paired_capacity
-    from constructive.theory.bounds import parameter_count as parameter_count
     from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
     from constructive.theory.bounds import saturated_capacity as saturated_capacity
-    from constructive.theory.exact_capacity import CapacityMap as CapacityMap
     from constructive.theory.exact_capacity import ExactCapacity as ExactCapacity
     from constructive.theory.exact_capacity import FewestHeads as FewestHeads
-    from constructive.theory.exact_capacity import MapPoint as MapPoint
-    from constructive.theory.exact_capacity import capacity_map as capacity_map
     from constructive.theory.exact_capacity import exact_capacity as exact_capacity
     from constructive.theory.exact_capacity import fewest_heads as fewest_heads
-    from constructive.theory.exact_capacity import heads_needed as heads_needed
+    from constructive.theory.labelings import Labelings as Labelings
+    from constructive.theory.labelings import label_capacity as label_capacity
+    from constructive.theory.labelings import labelings as labelings
     from constructive.theory.published import PublishedBound as PublishedBound
     from constructive.theory.published import capacity_table as capacity_table
     from constructive.theory.published import comparison as comparison

@@ -1,5 +1,6 @@
 """`certify`: claims about stored weights on stored data, each proved, refuted or left undecided."""
 
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
@@ -19,6 +20,7 @@ from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arguments import refuse, require_positive, require_seed
 from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
+from constructive.support.threads import one_blas_thread
 
 if TYPE_CHECKING:
     import torch
@@ -126,7 +128,8 @@ def certify(
     names = _checked_claims(claims, weights, family.name_of(weights), known)
     options = CertifyOptions(epsilon, delta, max_prec, seed, model, executor).checked()
     _require_taken(options, names, known)
-    return family.prove(weights, data, names, options)
+    with one_blas_thread(_largest_product(weights, data)):
+        return family.prove(weights, data, names, options)
 
 
 @in_three_parts
@@ -159,7 +162,15 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     require_seed(seed)
     weights = AllWeights(operator.index(num_heads))  # as certificates keep it
     names = tuple(ALL_WEIGHTS.available(weights))
-    return ALL_WEIGHTS.prove(weights, dataset, names, CertifyOptions(seed=seed))
+    with one_blas_thread(dataset.largest_product(weights.num_heads)):
+        return ALL_WEIGHTS.prove(weights, dataset, names, CertifyOptions(seed=seed))
+
+
+def _largest_product(weights: object, data: object) -> float:
+    """Bound the multiplications of a product, for `one_blas_thread`."""
+    if isinstance(weights, Memorizer) and isinstance(data, Dataset):
+        return data.largest_product(weights.layer.num_heads)
+    return math.inf
 
 
 def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | Decoder, object]:  # noqa: ANN401 - a module, perhaps

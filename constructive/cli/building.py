@@ -6,7 +6,6 @@ import numpy as np
 import typer
 
 import constructive
-from constructive.cli.options import command
 from constructive.cli.outputs import (
     Say,
     folder_output,
@@ -14,7 +13,7 @@ from constructive.cli.outputs import (
     require_predictions,
     save_predictions,
 )
-from constructive.cli.program import app, processes, progress_bar
+from constructive.cli.program import app, command, processes, progress_bar
 from constructive.constructions import NAMES as CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError

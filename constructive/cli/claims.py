@@ -6,9 +6,8 @@ from typing import Any
 import typer
 
 import constructive
-from constructive.cli.options import command
 from constructive.cli.outputs import one_output, print_json, write_certificate
-from constructive.cli.program import app, end, processes, progress_bar, require_rocq
+from constructive.cli.program import app, command, end, processes, progress_bar, require_rocq
 from constructive.data import corpus
 from constructive.support.errors import ParameterError
 

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import constructive
-from constructive.cli.options import command
 from constructive.cli.outputs import Say, require_no_dash, several_outputs
-from constructive.cli.program import app, end, processes, progress_bar
+from constructive.cli.program import app, command, end, processes, progress_bar
 from constructive.figures.gallery import NAMES as FIGURES
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import OutputError, ParameterError

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import typer
 
-from constructive.cli.options import command
 from constructive.cli.outputs import folder_output, print_json
-from constructive.cli.program import app, console, end, processes, progress_bar
+from constructive.cli.program import app, command, console, end, processes, progress_bar
 from constructive.support.errors import ParameterError, shown
 from constructive.support.tables import new_table
 

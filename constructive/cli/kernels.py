@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from constructive.cli.options import command
 from constructive.cli.outputs import folder_output
-from constructive.cli.program import app, console, end, progress_bar, version_of
+from constructive.cli.program import app, command, console, end, progress_bar, version_of
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
 from constructive.support.arguments import require_known
@@ -79,7 +78,7 @@ def run(
     known of what was refused. Choose by --shape what a kernel of few features takes.
 
     Args:
-        adapter: A name from `list`, or MODULE:CLASS of your own.
+        adapter: A name from `list`, or MODULE:NAME of your own.
         device: Where to compute: cpu or cuda.
         dtype: Number format of inputs, such as bfloat16; may be repeated. By default all formats
             of the adapter.
@@ -146,7 +145,7 @@ def run(
             suggestion="other values of --case or --shape",
         )
     package = next(iter(chosen.packages.values()), "no package")
-    typer.echo(f"{chosen.name}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
+    typer.echo(f"{adapter}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
     if shape is None:
         typer.echo(suites[formats[0]])
     console(width=100).print(table)
@@ -209,31 +208,24 @@ def _adapter(name: str) -> "Adapter":
     from constructive.kernels.adapters.adapter import Adapter
 
     if ":" not in name:
-        require_known("adapter", name, (*ADAPTERS, "MODULE:CLASS"))
-        return ADAPTERS[name]()
+        require_known("adapter", name, (*ADAPTERS, "MODULE:NAME"))
+        return ADAPTERS[name]
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it, and a console script has not
     try:
-        module, _, kind = name.partition(":")
-        made: object = getattr(import_module(module), kind)()
+        module, _, own = name.partition(":")
+        made: object = getattr(import_module(module), own)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ParameterError(
             f"{name} cannot be loaded: {error}",
             witness=name,
-            suggestion="MODULE:CLASS, a module of this folder or one that is installed, and a "
-            "subclass of Adapter",
+            suggestion="MODULE:NAME, a module of this folder or one that is installed, and an "
+            "Adapter in it",
         ) from error
     if not isinstance(made, Adapter):
         raise ParameterError(
             f"{name} is not an adapter",
             witness=type(made).__name__,
-            suggestion="a subclass of constructive.kernels.adapters.adapter.Adapter",
-        )
-    missing = [each for each in Adapter.__annotations__ if not hasattr(made, each)]
-    if missing:
-        raise ParameterError(
-            f"{name} does not say its {', '.join(missing)}",
-            witness=name,
-            suggestion="class attributes of these names, as Adapter documents them",
+            suggestion="a constructive.kernels.adapters.adapter.Adapter",
         )
     made.require_known_names()
     return made

@@ -153,8 +153,9 @@ def _looked_at(
     outputs: Mapping[str, Path | None], inputs: Mapping[str, Path], *, force: bool, quiet: bool
 ) -> Say:
     taken, aside = dict(inputs), False
-    for role, given in inputs.items():  # a folder of data is all of its files
-        if given.is_dir():
+    for role, given in inputs.items():
+        given.stat()  # what is not there is named before what is wrong with the outputs
+        if given.is_dir():  # a folder of data is all of its files
             taken |= {f"{role} ({file.name})": file for file in sorted(given.iterdir())}
     for role, path in outputs.items():
         if path is None:

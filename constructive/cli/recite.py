@@ -1,4 +1,4 @@
-"""Commands about decoders of a text: recite, continue, curve."""
+"""Commands about decoders of a text: recite, continue."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import typer
 
 import constructive
-from constructive.cli.options import command
 from constructive.cli.outputs import Say, several_outputs
-from constructive.cli.program import app, end, progress_bar
+from constructive.cli.program import app, command, end, progress_bar
 from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.progress import report
@@ -77,7 +76,7 @@ def recite(
     stored = read_file(file)
     say = several_outputs(written, inputs={"FILE": file}, force=force, quiet=quiet, endings=endings)
     draws = _can_draw(drawn, say, asked=picture is not None)
-    asked = read_text(file, stored, unit, limit, otherwise="--unit bytes")
+    asked = _text_of(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
     say(
         f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
@@ -135,30 +134,6 @@ def continue_text(decoder: Path, prompt: str, *, length: int | None = None) -> N
     typer.echo(" ".join(map(str, said)) if isinstance(said, tuple) else said)
 
 
-@command(app)
-def curve(file: Path, *, limit: int | None = None, quiet: bool = False) -> None:
-    """Build decoders of a text, from many numbers to few, and print what a token costs.
-
-    The table has the numbers of the readout, and the numbers and bits of all that a file stores,
-    for each token, and whether the text is proved to be recited in float32; at its end are the
-    limits for any labels, a list of tokens, and the text under xz. This is not compression.
-
-    Args:
-        file: File with the text, in UTF-8.
-        limit: Number N of tokens from the start of the file; by default all.
-
-    Example:
-
-        constructive curve LICENSE --limit 1000
-    """
-    from constructive.figures.decoders import costs, render
-
-    text = read_text(file, read_file(file), "words", limit, otherwise="a text file")
-    with progress_bar(quiet=quiet):
-        found = list(costs(text))
-    typer.echo(render(text, found).rstrip())
-
-
 def _tokens(prompt: str, unit: str) -> str | bytes | list[int]:
     """Return a prompt as a decoder takes it."""
     if unit == "ids":
@@ -173,9 +148,7 @@ def _tokens(prompt: str, unit: str) -> str | bytes | list[int]:
     return os.fsencode(prompt) if unit == "bytes" else prompt
 
 
-def read_text(
-    file: Path, content: bytes, unit: str, limit: int | None, *, otherwise: str
-) -> "constructive.Text":
+def _text_of(file: Path, content: bytes, unit: str, limit: int | None) -> "constructive.Text":
     """The tokens of a file, or the first ones. Raises DataError where there are none."""
     if not content:
         raise DataError(f"{file} is empty", witness=0, suggestion="a file of one byte or more")
@@ -187,7 +160,7 @@ def read_text(
         raise DataError(
             f"{file} is not UTF-8: byte {error.start} is {content[error.start]}",
             witness=error.start,
-            suggestion=otherwise,
+            suggestion="--unit bytes",
         ) from error
     return text.first(limit)
 

@@ -8,9 +8,8 @@ import typer
 from rich.table import Table
 
 import constructive
-from constructive.cli.options import command
 from constructive.cli.outputs import several_outputs
-from constructive.cli.program import app, end, progress_bar
+from constructive.cli.program import app, command, end, progress_bar
 from constructive.sequences import NAMES
 from constructive.support.errors import DataError
 from constructive.support.files import read_file
@@ -41,14 +40,12 @@ def build(
     seed: int = 0,
     output: Path = Path("sequences.json"),
     save_data: Path = Path("sequences-data.json"),
-    picture: Path | None = None,
     force: bool = False,
     quiet: bool = False,
 ) -> None:
     """Memorize a text: the next byte of every window of n bytes, or which line it is.
 
     The first 64, 256, 1024, ... sequences are also memorized, to show how parameters grow.
-    `--picture` needs the extra `demo` (matplotlib).
 
     Args:
         corpus: File with the text; it is read as bytes.
@@ -58,7 +55,6 @@ def build(
         construction: How to build the weights.
         output: File to write the weights to.
         save_data: File to write the sequences and labels to, for `certify` and `check`.
-        picture: PNG or SVG file to draw the number of parameters against N in.
 
     Examples:
 
@@ -68,16 +64,14 @@ def build(
     """
     from constructive.sequences.build import growth
 
-    outputs = {"--output": output, "--save-data": save_data, "--picture": picture}
-    endings = {"--output": ".json", "--save-data": ".json"}
+    outputs = {"--output": output, "--save-data": save_data}
     say = several_outputs(
-        outputs, inputs={"CORPUS": corpus}, force=force, quiet=quiet, endings=endings
+        outputs,
+        inputs={"CORPUS": corpus},
+        force=force,
+        quiet=quiet,
+        endings=dict.fromkeys(outputs, ".json"),
     )
-    if picture is not None:
-        from constructive.figures import drawing
-
-        drawing.require_picture(picture)
-        drawing.require_matplotlib()
     with progress_bar(quiet=quiet):
         report("read the text", 0, 1)
         examples = _read(corpus, question, window)
@@ -88,23 +82,13 @@ def build(
     say(f"{corpus}: N = {count} {what}, n = {size} bytes with their positions")
     tokens = examples.tokens.tolist()
     with progress_bar(quiet=quiet):
-        points = list(
-            growth(
-                tokens,
-                examples.labels,
-                construction=construction,
-                seed=seed,
-            )
-        )
+        points = list(growth(tokens, examples.labels, construction=construction, seed=seed))
         report("write weights and data", 0, 1)
         memorizer = points[-1].memorizer
         memorizer.save(output)
         constructive.SequenceDataset.of(tokens, examples.labels).save(save_data)
     say(_table(points))
     say(_exponents(points))
-    if picture is not None:
-        _draw(points, picture)
-        say(f"drawn in {picture}")
     say(f"\n{memorizer}\n\nwritten to {output}; the data are in {save_data}")
     end(proved=all(point.exact for point in points))
 
@@ -192,12 +176,3 @@ def _exponents(points: "list[GrowthPoint]") -> str:
         "sqrt(log2 N).\n'of heads': all weights of a layer of Theorem 2 for as many examples in "
         "width d = n, to be seen beside 'total'."
     )
-
-
-def _draw(points: "list[GrowthPoint]", picture: Path) -> None:
-    from constructive.figures import drawing, sequences
-
-    figure = drawing.new_figure(sequences.HEIGHT)
-    label = points[-1].memorizer.record.construction.replace("_", " ")
-    sequences.draw_points(figure, {label: points})
-    drawing.save(figure, picture)

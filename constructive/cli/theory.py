@@ -7,9 +7,8 @@ import typer
 
 import constructive
 from constructive.certificates.rocq import compiling as formal
-from constructive.cli.options import command
 from constructive.cli.outputs import one_output
-from constructive.cli.program import app, console, end, progress_bar, require_rocq
+from constructive.cli.program import app, command, console, end, progress_bar, require_rocq
 from constructive.support.errors import AssumptionError, ParameterError
 from constructive.support.tables import new_table
 from constructive.theory import proofs

@@ -39,6 +39,7 @@ from constructive.support.errors import (
 )
 from constructive.support.parallel import require_executor
 from constructive.support.progress import report
+from constructive.support.threads import one_blas_thread
 from constructive.theory.bounds import RANK_ONE, Plan, require_heads
 from constructive.theory.values import require_room
 
@@ -137,11 +138,12 @@ def build_memorizer(
     )
     _check(data, num_heads, options, tolerance, seed)
 
-    survey = Survey(data)
-    heads, _ = heads_for(survey, num_heads, construction, options)
-    plan, built, rng = _build(survey, heads, construction, options, operator.index(seed))
-    record = _record(data, dataset.classes, plan, built, operator.index(seed))
-    return _measured(data, built, record, options, tolerance, rng)
+    with one_blas_thread(data.largest_product(num_heads or data.num_examples)):
+        survey = Survey(data)
+        heads, _ = heads_for(survey, num_heads, construction, options)
+        plan, built, rng = _build(survey, heads, construction, options, operator.index(seed))
+        record = _record(data, dataset.classes, plan, built, operator.index(seed))
+        return _measured(data, built, record, options, tolerance, rng)
 
 
 # What is asked, before anything is computed.

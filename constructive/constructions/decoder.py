@@ -27,6 +27,7 @@ from constructive.support.errors import (
     in_three_parts,
 )
 from constructive.support.progress import report
+from constructive.support.threads import one_blas_thread
 from constructive.theory.bounds import require_heads
 
 # The options that each of both takes, beside the seed.
@@ -115,9 +116,10 @@ def build_decoder(
     if foreign:
         other = "few" if parameters == "many" else "many"
         raise refuse(foreign, f"parameters={parameters!r}", [f"parameters={other!r}"])
-    if parameters == "few":
-        return build_few(text, seed, **given)
-    return _build_many(text, seed, given)
+    with one_blas_thread():
+        if parameters == "few":
+            return build_few(text, seed, **given)
+        return _build_many(text, seed, given)
 
 
 # Decoders with many parameters: a real readout, and a bound on all that float32 rounds.

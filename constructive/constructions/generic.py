@@ -43,7 +43,7 @@ from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
 from constructive.exact.arithmetics import Floats
 from constructive.layers import residues
-from constructive.layers.attend import Own, Shared, attend, examples
+from constructive.layers.attend import Chunk, Own, Shared, after_attention, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.exact_logits import shortened
 from constructive.support.arrays import Array, Integers
@@ -322,8 +322,13 @@ def represented(
 ) -> intermediate.Intermediate:
     """Return Z of these W_Q and W_K, as others want it."""
     z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
-    for chunk in attend(Floats(np.float64), weights, examples(dataset.contexts, dataset.queries)):
+
+    def stored(chunk: Chunk[Array]) -> None:
         z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
+
+    view = examples(dataset.contexts, dataset.queries)
+    for _ in after_attention(stored, Floats(np.float64), weights, view):
+        pass
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
     return intermediate.Intermediate(*weights, z, ends)
 

@@ -67,6 +67,11 @@ class ExampleShapes(Rebuilt):
             target_matrix=self.targets.reshape(total, target_dim),
         )
 
+    def largest_product(self, num_heads: int) -> float:
+        """Return how many multiplications a product takes at most, in a build or a proof."""
+        longest = max(self.num_examples, self.context_size, self.width)
+        return float(self.num_examples) * longest * num_heads * self.width
+
 
 def require_examples(dataset: object, kind: type = ExampleShapes) -> None:
     """Raise ParameterError for what is not a data set of that kind."""

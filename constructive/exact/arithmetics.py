@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import flint
 import numpy as np
@@ -45,6 +45,8 @@ class Arithmetic(ABC, Generic[Weights, Logits, Matrices]):
     """
 
     itemsize: int = 8  # about how many bytes a number takes; blocks are made so large that they fit
+    # whether blocks are for threads: numpy computes them, not objects of Python or of python-flint
+    in_threads: ClassVar[bool] = False
 
     def queries(self, array: Numbers) -> Numbers:
         """Read queries of any shape, for logits; by default they stay as they are."""
@@ -101,6 +103,8 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
     one matrix product for all heads, and one batched product over the groups. With tokens that all
     queries share, keys are absorbed as well.
     """
+
+    in_threads = True
 
     @abstractmethod
     def product(self, left: Numbers, right: Numbers) -> Numbers:

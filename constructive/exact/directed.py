@@ -124,15 +124,6 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def working_precision(bits: int) -> Iterator[None]:
-    """Compute with so many bits in this block, and with what there was after it.
-
-    Args:
-        bits: of the numbers that python-flint computes
-
-    Example:
-        >>> with working_precision(200):
-        ...     ctx.prec
-        200
-    """
+    """Let python-flint compute with so many bits in this block, and as before after it."""
     with _ONE_AT_A_TIME, ctx.workprec(bits):
         yield

@@ -130,6 +130,8 @@ class Enclosure(NamedTuple):
 class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
     """Float64 with bounds."""
 
+    in_threads = True
+
     def queries(self, array: Numbers) -> Array:
         """Convert floats to float64, without a copy if they are."""
         return array.astype(np.float64, copy=False)
@@ -359,6 +361,8 @@ class Moved(NamedTuple):
 
 class Rounded(Arithmetic[Sized, Sized, Moved]):
     """Float64, and bounds of what evaluations do whose exponents are off."""
+
+    in_threads = True
 
     def __init__(
         self,

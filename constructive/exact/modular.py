@@ -14,10 +14,11 @@ Source: Dumas, Giorgi and Pernet, *Dense linear algebra over word-size prime fie
 FFPACK packages* (ACM TOMS 2008), for the technique.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import flint
 import numpy as np
@@ -25,6 +26,7 @@ import numpy as np
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.progress import report
+from constructive.support.threads import in_pieces
 
 __all__ = [
     "BLOCK",
@@ -60,9 +62,9 @@ BLOCK = 1024  # Inner dimension of an exact product, as BLOCK (2^21 + 2)^2 + 2^2
 
 _MANTISSA = 53  # Bits of a float64
 # Entries that are reduced at a time, so that the passes of a reduction stay in a cache.
-_CACHE = 1 << 14
-# Entries of a product that are held beside the array from which it is subtracted.
-_ROWS_AT_ONCE = 1 << 21
+_CACHE = 1 << 15
+# Rows and columns of a product that are held beside the array from which it is subtracted.
+_TILE = 256, 1024
 
 
 def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
@@ -166,16 +168,26 @@ def subtract_product(target: Array, left: Array, right: Array, modulus: int) -> 
 
     Matrices may be stored in float32, parts of larger ones, and transposed; sums are of float64.
     """
-    at_once = max(1, _ROWS_AT_ONCE // max(target.shape[-1], 1))
-    for start in range(0, left.shape[-1], BLOCK):
-        inner = slice(start, start + BLOCK)
-        factors = right[..., inner, :].astype(np.float64, copy=False)
-        # Rows of one matrix are taken a few at a time; those of a batch are few.
-        pieces = range(0, len(target), at_once) if target.ndim == 2 else (None,)
-        for first in pieces:
-            rows = np.s_[...] if first is None else np.s_[first : first + at_once]
-            terms = left[rows][..., inner].astype(np.float64, copy=False) @ factors
-            target[rows] = reduce(np.subtract(target[rows], terms, out=terms), modulus)
+    factors = right.astype(np.float64, copy=False)
+
+    def one(tile: tuple[Any, Any]) -> None:
+        rows, columns = tile
+        for start in range(0, left.shape[-1], BLOCK):
+            inner = slice(start, start + BLOCK)
+            terms = left[*rows, inner].astype(np.float64, copy=False)
+            terms = terms @ factors[..., inner, columns]
+            part = target[*rows, columns]
+            target[*rows, columns] = reduce(np.subtract(part, terms, out=terms), modulus)
+
+    if target.ndim > 2:
+        one(((..., slice(None)), slice(None)))
+        return
+    heights, widths = (
+        list(row_chunks(k, 1, at)) for k, at in zip(target.shape, _TILE, strict=True)
+    )
+    tiles = [((rows,), columns) for columns in widths for rows in heights]
+    for _ in in_pieces(one, tiles, float(target.size) * left.shape[-1]):
+        pass
 
 
 def product(left: Array, right: Array, modulus: int) -> Array:
@@ -206,14 +218,14 @@ def inverse(values: Array, modulus: int) -> Array:
 # Many small matrices modulo a prime at once, and a small one for python-flint.
 
 
-def full_row_rank(batch: Array, modulus: int, rng: np.random.Generator) -> Booleans:
+def full_row_rank(batch: Array, modulus: int, mixing: Array) -> Booleans:
     """Return which matrices of a batch (B, k, d) are proved to have rank k modulo p: (B,).
 
-    True is a proof. False is not: the matrices are multiplied by one random d x k matrix, which
-    loses rank with probability about k/p.
+    True is a proof. False is not: the matrices are multiplied by one random d x k matrix, `mixing`,
+    and lose rank with probability about k/p.
     """
-    count, size, width = batch.shape
-    work = product(batch, random_residues(rng, (width, size), modulus), modulus)
+    count, size, _ = batch.shape
+    work = product(batch, mixing, modulus)
     proved = np.ones(count, dtype=bool)
     each = np.arange(count)
     for k in range(size):
@@ -237,7 +249,8 @@ def have_full_row_rank(
         pending = np.flatnonzero(~found)
         if not len(pending):
             break
-        found[pending] = full_row_rank(batch[pending], modulus, rng)
+        mixing = random_residues(rng, batch.shape[:0:-1], modulus)
+        found[pending] = full_row_rank(batch[pending], modulus, mixing)
     return found
 
 
@@ -262,6 +275,7 @@ _SMALL = 48  # Matrices of at most this many rows or columns are ranked by pytho
 _NARROW = 8  # This many columns are eliminated one by one
 _PANEL = 256  # Columns of a panel, which has an array of its own
 _COLUMNS_AT_ONCE = 2048  # Columns that are updated at a time
+_COLUMNS_OF_PIECE = 256  # Of these, columns that one thread solves for
 _ROWS = 1024  # Rows of which columns are moved at a time
 
 Report = Callable[[int], None]  # Called with the number of columns that are done
@@ -312,16 +326,7 @@ def factor(matrix: Array, modulus: int, *, overwrite: bool = False) -> Factors:
 
 
 def rank(matrix: Array, modulus: int) -> int:
-    """Return the rank modulo a prime of a matrix of balanced residues.
-
-    Args:
-        matrix: (T, k)
-        modulus: p, a prime of at most 2^22
-
-    Example:
-        >>> rank(np.array([[1.0, 2.0], [2.0, 4.0]]), 1009)
-        1
-    """
+    """Return the rank modulo a prime, of at most 2^22, of a matrix of balanced residues."""
     if min(matrix.shape) == 0:
         return 0
     if min(matrix.shape) <= _SMALL:
@@ -330,22 +335,9 @@ def rank(matrix: Array, modulus: int) -> int:
 
 
 def solve(factors: Factors, right: Array) -> Array:
-    """Return X with A[:, columns] X = B modulo p, for A of full row rank.
+    """Return X with A[:, columns] X = B modulo p, balanced; ParameterError unless A has rank T.
 
-    Args:
-        factors: of A, with its p
-        right: B (T, k), balanced residues
-
-    Returns:
-        X (T, k), balanced residues
-
-    Raises:
-        ParameterError: if the rank is less than T
-
-    Example:
-        >>> solve(factor(np.array([[2.0, 1.0], [1.0, 1.0]]), 1009), np.array([[5.0], [3.0]]))
-        array([[2.],
-               [1.]])
+    factors: of A, with its p;  right: B (T, k), balanced residues
     """
     if factors.rank < len(factors.rows):
         raise ParameterError(
@@ -379,10 +371,12 @@ def null_vectors(matrix: Array, modulus: int) -> Array:
     return _annihilated(matrix, factors, free)
 
 
-def null_vector(matrix: Array, modulus: int, rng: np.random.Generator) -> tuple[int, Array]:
-    """Return the rank of A modulo p, and a random x with A x = 0: (d,)."""
+def null_vector(matrix: Array, modulus: int, free: Array) -> tuple[int, Array]:
+    """Return the rank of A modulo p, and an x with A x = 0: (d,).
+
+    free: random residues (d, 1), which are used up
+    """
     factors = factor(matrix, modulus)
-    free = random_residues(rng, (matrix.shape[1], 1), modulus)
     return factors.rank, _annihilated(matrix, factors, free)[:, 0]
 
 
@@ -430,7 +424,7 @@ class _Elimination(ABC):
             for start in range(middle, last, _COLUMNS_AT_ONCE):
                 some = slice(start, min(start + _COLUMNS_AT_ONCE, last))
                 upper = self.work[top:bottom, some].astype(np.float64)
-                _solve_unit_lower(self.work[top:bottom, pivots], upper, self.modulus)
+                self.solve(slice(top, bottom), pivots, upper)
                 self.work[top:bottom, some] = upper
                 rest = self.work[bottom:, some]
                 subtract_product(rest, self.work[bottom:, pivots], upper, self.modulus)
@@ -443,6 +437,10 @@ class _Elimination(ABC):
     @abstractmethod
     def few(self, top: int, first: int, last: int) -> int:
         """Do the same for a few columns."""
+
+    @abstractmethod
+    def solve(self, rows: slice, pivots: slice, upper: Array) -> None:
+        """Solve L X = B in the array B, where L are the multipliers of rows and pivots."""
 
     def _move(self, place: slice, order: Integers) -> None:
         """Put columns in another order into the place that they hold."""
@@ -457,31 +455,85 @@ class _Large(_Elimination):
     """A matrix of any size, whose panels are eliminated in arrays of their own."""
 
     report: Report
+    # of the multipliers of each panel, in the rows of its pivots, by the first of these rows
+    inverses: dict[int, Array] = field(default_factory=dict)
 
     width = _PANEL
 
     def few(self, top: int, first: int, last: int) -> int:
-        """Eliminate a panel."""
-        panel = self.work[top:, first:last].astype(np.float64)
+        """Eliminate a panel: by the square at its top, unless that is singular; else all of it."""
+        size = last - first
+        tall = len(self.work) - top >= 2 * size
+        found = self._eliminated(top, first, last, top + size) if tall else 0
+        if found < size:
+            found = self._eliminated(top, first, last, len(self.work))
+        if found:
+            lower = self.work[top : top + found, first : first + found]
+            self.inverses[top] = _inverse_of_unit_lower(lower, self.modulus)
+        self.report(last)
+        return found
+
+    def _eliminated(self, top: int, first: int, last: int, bottom: int) -> int:
+        """Eliminate some rows of a panel; unless they are all, nothing where they are singular."""
+        panel = self.work[top:bottom, first:last].astype(np.float64)
         rows, columns = (np.arange(length) for length in panel.shape)
         found = _Panel(panel, rows, columns, self.modulus).run(0, 0, len(columns))
+        below = self.work[bottom:, first:last]
+        if len(below) and found < len(columns):
+            return found
         moved = np.flatnonzero(rows != np.arange(len(rows)))
         if len(moved):
             self.work[top + moved] = self.work[top + rows[moved]]
             self.rows[top + moved] = self.rows[top + rows[moved]]
-        self.work[top:, first:last] = panel
+        self.work[top:bottom, first:last] = panel
         if (columns[1:] < columns[:-1]).any():
             above = self.work[:top]
             above[:, first:last] = above[:, first + columns]
             self.columns[first:last] = self.columns[first + columns]
-        self.report(last)
+        if len(below):
+            self._multiply(below, panel)
         return found
+
+    def _multiply(self, below: Array, square: Array) -> None:
+        """Make multipliers of rows below a square that is eliminated: A U^-1."""
+        modulus = self.modulus
+        scales = inverse(np.diagonal(square).copy(), modulus)
+        unit = reduce(square.T * scales, modulus)  # U^T = L D with L unit lower triangular
+        turned = reduce(_inverse_of_unit_lower(unit, modulus) * scales[:, np.newaxis], modulus).T
+
+        def one(rows: slice) -> None:
+            below[rows] = product(below[rows].astype(np.float64, copy=False), turned, modulus)
+
+        for _ in in_pieces(one, row_chunks(len(below), 1, _TILE[0]), below.size * len(square)):
+            pass
+
+    def solve(self, rows: slice, pivots: slice, upper: Array) -> None:
+        """Solve with the inverses of panels, some columns at a time."""
+
+        def one(columns: slice) -> None:
+            start = 0
+            while start < len(upper):
+                inverse = self.inverses[rows.start + start]
+                stop = start + len(inverse)
+                part = upper[start:stop, columns]
+                lower = self.work[rows.start + start : rows.start + stop, pivots][:, :start]
+                subtract_product(part, lower, upper[:start, columns], self.modulus)
+                part[:] = product(inverse, part, self.modulus)
+                start = stop
+
+        pieces = row_chunks(upper.shape[1], 1, _COLUMNS_OF_PIECE)
+        for _ in in_pieces(one, pieces, float(upper.size) * len(upper) / 2):
+            pass
 
 
 class _Panel(_Elimination):
     """A few columns in float64; `rows` and `columns` say what was moved."""
 
     width = _NARROW
+
+    def solve(self, rows: slice, pivots: slice, upper: Array) -> None:
+        """Solve in few steps: these are few columns."""
+        _solve_unit_lower(self.work[rows, pivots], upper, self.modulus)
 
     def few(self, top: int, first: int, last: int) -> int:
         """Eliminate columns one by one; here each of them is a row of an array."""
@@ -529,6 +581,35 @@ def _solve_unit_lower(lower: Array, right: Array, modulus: int) -> None:
     _solve_unit_lower(lower[:half, :half], right[:half], modulus)
     subtract_product(right[half:], lower[half:size, :half], right[:half], modulus)
     _solve_unit_lower(lower[half:size, half:size], right[half:], modulus)
+
+
+def _inverse_of_unit_lower(lower: Array, modulus: int) -> Array:
+    """Return L^-1 modulo p, reading only what is below the diagonal of L.
+
+    The inverses of small blocks on the diagonal come first, all at once, then those of twice the
+    size: the one of A, C, B is that of A, - B^-1 C A^-1, and that of B.
+    """
+    total, size = len(lower), _NARROW
+    doublings = max(0, math.ceil(math.log2(total / size)))
+    whole = np.eye(size << doublings)
+    whole[:total, :total] += np.tril(lower, k=-1)
+    blocks = whole.reshape(1 << doublings, size, -1, size)
+    every = np.arange(len(blocks))
+    found = np.broadcast_to(np.eye(size), (len(blocks), size, size)).copy()
+    for row in range(1, size):
+        known = blocks[every, row, every, np.newaxis, :row]
+        found[:, row, :row] = reduce(-(known @ found[:, :row, :row])[:, 0], modulus)
+    while len(found) > 1:
+        first, second = found[::2], found[1::2]
+        places = np.arange(0, len(found), 2)
+        corner = whole.reshape(len(found), size, -1, size)[places + 1, :, places]
+        below = product(product(second, corner, modulus), first, modulus)
+        size *= 2
+        found = np.zeros((len(first), size, size))
+        found[:, : size // 2, : size // 2] = first
+        found[:, size // 2 :, size // 2 :] = second
+        found[:, size // 2 :, : size // 2] = -below
+    return found[0, :total, :total]
 
 
 def _solve_upper(upper: Array, inverses: Array, right: Array, modulus: int) -> None:

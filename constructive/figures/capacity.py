@@ -29,7 +29,8 @@ from constructive.figures import drawing
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.parallel import ordered_map
-from constructive.theory.exact_capacity import MapPoint, capacity_map
+from constructive.theory.bounds import rank_one_capacity, saturated_capacity
+from constructive.theory.exact_capacity import exact_capacity
 
 CLASSES = 10
 CLOSE = 1e-6
@@ -56,6 +57,21 @@ class Sweep:
 
 
 @dataclass(frozen=True)
+class Point:
+    """The largest rank of Z over all weights at some sizes, and what the theorems promise there."""
+
+    num_heads: int  # H
+    context_size: int  # n
+    head_dim: int  # d_h
+    width: int  # d
+    shared_context: bool
+    theorem_1: int
+    theorem_2: int
+    lower: int  # proved bounds of the largest rank, of one example more than any weights hold
+    upper: int
+
+
+@dataclass(frozen=True)
 class Goal:
     """What is to be built: of which theorem, by which construction, on how many examples."""
 
@@ -65,7 +81,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Built:
+class Memorized:
     """Of how many examples of a goal built weights reproduce both the number and the class."""
 
     goal: Goal
@@ -147,16 +163,18 @@ GENERAL_POSITION = Capacity(
 )
 
 
-def measure(task: tuple[int, int, int, int, bool]) -> tuple[MapPoint, tuple[Built, ...]]:
+def measure(task: tuple[int, int, int, int, bool]) -> tuple[Point, tuple[Memorized, ...]]:
     """Measure the capacity at H, n, d_h and d, and what was built there."""
     heads, size, inner, width, shared = task
-    (point,) = capacity_map(
-        num_heads=[heads], context_size=[size], head_dim=[inner], width=width, shared_context=shared
-    ).points
+    total = heads * (size - 1) + 2 if shared else heads * width + 1
+    draw = generators.shared_context if shared else generators.uniform
+    found = exact_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
+    theorems = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
+    point = Point(*task, *theorems, found.lower, found.upper)
     return point, tuple(built_at(point, goal) for goal in goals(point))
 
 
-def goals(point: MapPoint) -> tuple[Goal, ...]:
+def goals(point: Point) -> tuple[Goal, ...]:
     """Return what theorems promise at these sizes."""
     first = Goal("Theorem 1", "saturated", point.theorem_1)
     if point.shared_context:
@@ -167,7 +185,7 @@ def goals(point: MapPoint) -> tuple[Goal, ...]:
     return (*found, Goal("generic", "generic", point.lower))
 
 
-def built_at(point: MapPoint, goal: Goal) -> Built:
+def built_at(point: Point, goal: Goal) -> Memorized:
     """Build weights of the sizes of a point, and run them on both tasks."""
     kind = generators.shared_context if point.shared_context else generators.uniform
     data = kind(num_examples=goal.total, context_size=point.context_size, width=point.width)
@@ -182,16 +200,16 @@ def built_at(point: MapPoint, goal: Goal) -> Built:
             construction=goal.construction,
         )
     except PrecisionError:
-        return Built(goal, 0)
+        return Memorized(goal, 0)
     outputs = np.asarray(memorizer.predict(both.contexts, both.queries), dtype=np.float64)
     close = np.abs(outputs[:, 0] - data.targets) <= CLOSE
-    return Built(goal, int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum()))
+    return Memorized(goal, int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum()))
 
 
 def _panel(
     axes: Any,  # noqa: ANN401
     values: tuple[int, ...],
-    measured: list[tuple[MapPoint, tuple[Built, ...]]],
+    measured: list[tuple[Point, tuple[Memorized, ...]]],
 ) -> None:
     points = [point for point, _ in measured]
     lines = [

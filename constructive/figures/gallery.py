@@ -48,33 +48,15 @@ def figures() -> "dict[str, Figure]":
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure that was drawn.
+    """A figure that was drawn: what it shows, its files, and the seconds which it took."""
 
-    Attributes:
-        name: what it was asked for by
-        title: what it shows
-        paths: its files
-        seconds: which it took
-    """
-
-    name: str
     title: str
     paths: tuple[Path, ...]
     seconds: float
 
 
 def prepare(folder: str | Path, only: Iterable[str] | None = None) -> tuple[Path, ...]:
-    """Make the folder that `draw` writes into, and return the names of the files.
-
-    Args:
-        folder: where they go
-        only: names of figures; by default all
-
-    Raises:
-        ParameterError: for an unknown name
-        MissingExtraError: without matplotlib or scikit-learn, before the folder is made
-        OutputError: if a file cannot be written there
-    """
+    """Make the folder that `draw` writes into, and return the paths of the files."""
     folder, wanted = as_path(folder), _wanted(only)
     for figure in wanted.values():
         figure.require()
@@ -108,21 +90,10 @@ def draw(
 
     Old files of these names are replaced. What is written stays where a later figure is
     interrupted.
-
-    Args:
-        folder: where they go; it is made if it is not there
-        only: names of figures; by default all
-        quick: whether grids and samples are smaller, for seconds instead of minutes
-        executor: where their parts are computed (`support.parallel`)
-
-    Raises:
-        ParameterError: for an unknown name
-        MissingExtraError: without matplotlib or scikit-learn, before anything is computed
-        OutputError: if a file cannot be written
     """
     folder, wanted = as_path(folder), _wanted(only)
     prepare(folder, wanted)
-    for name, whole in wanted.items():
+    for whole in wanted.values():
         figure, start = whole.quick() if quick else whole, time.perf_counter()
         paths = figure.draw(folder, executor=executor)
-        yield Drawn(name, figure.title, paths, time.perf_counter() - start)
+        yield Drawn(figure.title, paths, time.perf_counter() - start)

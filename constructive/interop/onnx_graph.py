@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from constructive.layers.attention import AttentionLayer
 from constructive.sequences.attention import RoundedNetwork, UniformAttention, require_exact
-from constructive.sequences.network import Network
+from constructive.sequences.network import ReluNetwork
 from constructive.support.arrays import Array, float_type
 
 OPSET, IR_VERSION = 18, 9  # Of ONNX 1.13 (2022), old enough for every runtime in use.
@@ -124,9 +124,9 @@ def layer_model(
 
 
 def sequence_model(
-    embedding: Network,
+    embedding: ReluNetwork,
     attention: UniformAttention,
-    classifier: Network,
+    classifier: ReluNetwork,
     *,
     task: str,
     context_size: int,
@@ -162,7 +162,9 @@ def sequence_model(
     )
 
 
-def _tokenwise(graph: Graph, name: str, network: Network, kind: np.dtype[Any], values: str) -> str:
+def _tokenwise(
+    graph: Graph, name: str, network: ReluNetwork, kind: np.dtype[Any], values: str
+) -> str:
     """Add a ReLU network on the last axis."""
     require_exact(network.numbers(), kind)
     rounded = RoundedNetwork.of(network, kind)

@@ -23,7 +23,7 @@ from constructive.sequences.attention import (
     UniformAttention,
     require_exact,
 )
-from constructive.sequences.network import Network
+from constructive.sequences.network import ReluNetwork
 from constructive.support.arrays import Array
 from constructive.support.errors import DataError, ParameterError
 
@@ -205,7 +205,7 @@ _DTYPES = {torch.float64: np.float64, torch.float32: np.float32}
 class TokenwiseModule(nn.Module):
     """A ReLU network of linear layers with skip connections."""
 
-    def __init__(self, network: Network, dtype: torch.dtype) -> None:
+    def __init__(self, network: ReluNetwork, dtype: torch.dtype) -> None:
         super().__init__()
         require_exact(network.numbers(), _DTYPES[dtype])
         layers = RoundedNetwork.of(network, _DTYPES[dtype]).layers
@@ -227,41 +227,18 @@ class SequenceModule(nn.Module):
     """Two token-wise networks around a head of attention whose queries and keys are zero.
 
     Made by `SequenceMemorizer.to_torch`.
-
-    Args:
-        embedding: of the `SequenceMemorizer`
-        attention: of the `SequenceMemorizer`
-        classifier: of the `SequenceMemorizer`
-        task: of the `SequenceMemorizer`
-        dtype: torch.float64, the default, or torch.float32
-
-    Attributes:
-        W_Q: (width, 1), for a stream of so many entries
-        W_K: (width, 1)
-        W_V: (width, 1)
-        W_O: (1, width)
-
-    Raises:
-        ParameterError: for another dtype
-        PrecisionError: where a weight is not a number of that dtype
-
-    Example:
-        >>> from constructive import build_sequence_memorizer
-        >>> memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
-        >>> memorizer.to_torch()(torch.tensor(memorizer.arrays(["ba", "cd"]))).round().tolist()
-        [0.0, 1.0]
     """
 
-    W_Q: Tensor
-    W_K: Tensor
-    W_V: Tensor
-    W_O: Tensor
+    W_Q: Tensor  # (width, 1), for a stream of so many entries
+    W_K: Tensor  # (width, 1)
+    W_V: Tensor  # (width, 1)
+    W_O: Tensor  # (1, width)
 
     def __init__(
         self,
-        embedding: Network,
+        embedding: ReluNetwork,
         attention: UniformAttention,
-        classifier: Network,
+        classifier: ReluNetwork,
         *,
         task: str,
         dtype: torch.dtype = torch.float64,
@@ -283,11 +260,7 @@ class SequenceModule(nn.Module):
             self.register_parameter(name, nn.Parameter(shaped))
 
     def forward(self, sequences: Tensor) -> Tensor:
-        """Evaluate sequences (N, n, d): outputs (N,), or (N, n) for seq2seq.
-
-        Args:
-            sequences: (N, n, d), in the dtype of the weights (`SequenceMemorizer.arrays`)
-        """
+        """Evaluate sequences (N, n, d) in the dtype of the weights: (N,), or (N, n) for seq2seq."""
         stream = self.embedding(sequences)
         query, key, value = (stream @ weights for weights in (self.W_Q, self.W_K, self.W_V))
         attended = scaled_dot_product_attention(query, key, value, scale=1.0)
@@ -302,44 +275,21 @@ class DecoderModule(nn.Module):
 
     Made by `Decoder.to_torch`. A file of `Decoder.save` holds the same names, so that
     `module.load_state_dict(safetensors.torch.load_file(path))` reads it.
-
-    Args:
-        tensors: `Decoder.tensors`, which are copied, and become parameters
-        window: how many tokens a position sees, itself among them; None for all up to itself
-        float_model: `Decoder.float_model`
-        longest: `Decoder.longest`, where positions are periodic
-        factors: the format that factors of products are rounded to, "TF32", "bfloat16" or
-            "float16", as tensor cores do; None where they are not rounded
-
-    Attributes:
-        float_model: the model of floating-point programs that it belongs to on CPUs, in float32
-            (`exact.float_model`); fused kernels of other devices may fold log2 e and merge parts,
-            as "float32, scaled" allows
-        window: how many tokens a position sees, itself among them; None for all up to itself
-        longest: the most tokens of a text, where positions are periodic; else None
-        factors: the format of factors, or None
-        embedding: (V, d)
-        positions: (L, d)
-        W_Q: (H, d, d_h)
-        W_K: (H, d, d_h)
-        U: ((H + 1) d, d_out)
-        unembedding: (V + 1, d_out)
-
-    Example:
-        >>> from constructive import Text, build_decoder
-        >>> text = Text.words("the cat sat on the mat")
-        >>> module = build_decoder(text, width=32).to_torch()
-        >>> logits = module(torch.tensor(text.ids[None]))
-        >>> logits[0, :-1].argmax(dim=1).tolist() == text.ids[1:].tolist()
-        True
     """
 
-    embedding: Tensor
-    positions: Tensor
-    W_Q: Tensor
-    W_K: Tensor
-    U: Tensor
-    unembedding: Tensor
+    embedding: Tensor  # (V, d)
+    positions: Tensor  # (L, d)
+    W_Q: Tensor  # (H, d, d_h)
+    W_K: Tensor  # (H, d, d_h)
+    U: Tensor  # ((H + 1) d, d_out)
+    unembedding: Tensor  # (V + 1, d_out)
+    # The model of floating-point programs that it belongs to on CPUs, in float32
+    # (`exact.float_model`); fused kernels of other devices may fold log2 e and merge parts, as
+    # "float32, scaled" allows.
+    float_model: str
+    window: int | None  # how many tokens a position sees, itself among them; None for all up to it
+    longest: int | None  # the most tokens of a text, where positions are periodic
+    factors: str | None  # the format that factors of products are rounded to, as tensor cores do
 
     def __init__(
         self,
@@ -357,14 +307,10 @@ class DecoderModule(nn.Module):
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the logits at each position: (S, N, V + 1), the last one for the end of a text.
+        """Return the logits of ids (S, N): (S, N, V + 1), the last one for the end of a text.
 
-        Args:
-            ids: numbers of tokens (S, N); `Decoder.ids` finds them
-
-        Raises:
-            DataError: for what is no (S, N), for more tokens than there are positions, and, where
-                PyTorch says so, which is on the CPU, for numbers that are not tokens
+        DataError for what is no (S, N), for more tokens than there are positions, and, where
+        PyTorch says so, which is on the CPU, for numbers that are not tokens.
         """
         tokens = self._embedded(ids)
         if self.window is not None and ids.shape[1] > 2 * self.window:

@@ -106,7 +106,7 @@ def answer(
     near = np.zeros_like(winners)
     part, ends = near_weight(spec, draft)
     if draft.near is not None:
-        near = visible & (raw == draft.near) & (size == -draft.near)
+        near = visible & _is_near(draft, raw, size, bias)
         weights[near] = part
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
@@ -139,6 +139,11 @@ def answer(
     return Answer(
         weights, expected, np.where(checked[..., None], slack, 0.0), checked, empty, guards
     )
+
+
+def _is_near(draft: Draft, raw: Array, size: Array, bias: Array | None) -> Booleans:
+    found = (raw == draft.near) & (size == -(draft.near or 0.0))
+    return np.asarray(found if bias is None else found & (bias == draft.near_bias))
 
 
 def beside(draft: Draft, sinks: Array | None) -> Array | float:
@@ -246,17 +251,18 @@ def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:
         return 0.0, (0.0, 0.0)
 
     def distance(level: float, near: float) -> float:
-        level, near = level * spec.factor, near * spec.factor
-        if spec.soft_cap is None:
-            return near
-        cap = spec.soft_cap
-        return cap * (math.tanh((level + near) / cap) - math.tanh(level / cap))
+        more, level, near = near * draft.near_bias, level * of_level, near * of_near
+        if spec.soft_cap is not None:
+            cap = spec.soft_cap
+            near = cap * (math.tanh((level + near) / cap) - math.tanh(level / cap))
+        return near + more
 
-    exact = distance(draft.level, draft.near)
+    of_level, of_near = draft.level * spec.factor, draft.near * spec.factor
+    exact = distance(1.0, 1.0)
     # A level is the same product for all keys: it is off by the same part for both. And tanh does
     # not bring the near key above the winner.
     off = 1.0 - draft.near_error, 1.0 + draft.near_error
-    ends = [distance(draft.level * a, draft.near * b) for a in off for b in off]
+    ends = [distance(level, near) for level in off for near in off]
     more = 0.0 if spec.soft_cap is None else 4.0 * TANH_ERROR * spec.soft_cap
     low, high = min(ends) - more, min(0.0, max(ends) + more)
     return math.exp(exact), (
@@ -462,7 +468,7 @@ def require_hypotheses(
     _require("there is no winner", rows & ~winners.any(-1))
     _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
     if draft.near is not None:
-        elsewhere = near & ((raw != draft.near) | (size != -draft.near))
+        elsewhere = near & ~_is_near(draft, raw, size, bias)
         _require("a near key is elsewhere", rows & elsewhere.any(-1))
     raised = draft.levels != 0.0
     for head in range(spec.heads[0]):

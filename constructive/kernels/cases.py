@@ -158,6 +158,7 @@ class Draft:
     level_slot: int | None = None  # the coordinate that all keys of a head share, or None
     # logit before the scale of keys that keep a part of the weight, less the level, or None
     near: float | None = None
+    near_bias: float = 0.0  # what ALiBi adds to the logit of such a key
     near_error: float = LOGIT_ERROR  # how far a logit of such a key may be off, as a part of it
     spread: float = 1.0  # by how much values of every other key are larger
 
@@ -299,6 +300,8 @@ def board(
         winner = spec.keys - 1 - np.argmax(visible[..., ::-1], axis=-1)
     elif choice == "first":
         winner = np.argmax(visible, axis=-1)
+    elif choice == "diagonal":
+        winner = np.broadcast_to(np.clip(spec.diagonal, 0, spec.keys - 1)[..., 0], shape)
     else:
         rank = np.cumsum(visible, axis=-1, dtype=np.int64)
         wanted = np.floor(random.random(shape) * rank[..., -1]).astype(np.int64) + 1
@@ -555,6 +558,7 @@ _DEEP = {
     "float16": (5.9, 2.0**12)
 }  # how far below a second key is, and the most that values differ
 _MORE_WEIGHT = 16.0  # of the second key over the first, by its values
+_DISTANCE = 2  # of a second key from the diagonal
 
 
 class FineScale(Scale):
@@ -583,6 +587,35 @@ class FineScale(Scale):
             near_error=fine_error(spec),
             spread=min(most, _MORE_WEIGHT * power(math.exp(near * spec.factor))),
         )
+
+
+class Slopes(Scale):
+    """The winner is on the diagonal; keys two before and two behind it are below by ALiBi alone.
+
+    Products of all three are 0. In heads without a slope they share the weight.
+    """
+
+    name: ClassVar[str] = "slopes"
+    purpose: ClassVar[str] = "the size of slopes, the distance they multiply"
+
+    def lacks(self, spec: Spec) -> str | None:
+        return None if spec.alibi else "there are no slopes"
+
+    def slope(self, spec: Spec) -> float:
+        """Return the slope with which these keys are 1 below the winner."""
+        del spec
+        return 1.0 / _DISTANCE
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        chosen = board(spec, visible, "diagonal")
+        slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
+        keys, exists = chosen.line(first := np.zeros_like(chosen.winner))
+        seen = exists & chosen.seen(keys)
+        values = np.where(exists & ~seen, chosen.number, -2.0 * chosen.number)
+        values[seen & (np.abs(keys - chosen.winner[..., None]) == _DISTANCE)] = 0.0
+        np.put_along_axis(values, chosen.digits[..., :1], 0.0, axis=-1)
+        chosen.put(slots, first, values)
+        return replace(chosen.draft(slots, near=0.0), near_bias=-1.0)
 
 
 def fine_error(spec: Spec) -> float:
@@ -793,6 +826,6 @@ CASES: dict[str, Case] = {
     case.name: case
     for case in (
         Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), Levels(), Low(), Scale(),
-        FineScale(), SoftCap(), CappedTies(), LargeValues(), Batch(),
+        FineScale(), Slopes(), SoftCap(), CappedTies(), LargeValues(), Batch(),
     )
 }  # fmt: skip

@@ -10,14 +10,14 @@ from typing import Protocol
 
 import numpy as np
 
-from constructive.exact.float_model import Format
+from constructive.exact.float_model import Format, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.answer import expected_lse, sentence
 from constructive.kernels.describe import Description, LseReport
-from constructive.kernels.encodings import Paged, Pool, Quantized
+from constructive.kernels.encodings import Paged, Quantized
 from constructive.kernels.facts import CLOSE, Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
-from constructive.kernels.inputs import LAYOUTS, PLACES, from_layout
+from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
 from constructive.support.arguments import is_integer, require_known
@@ -148,10 +148,17 @@ class Report:
     def wrong(self) -> Booleans:
         """Rows that differ, (B, H, T_q)."""
         answer = self.problem.answer
-        with np.errstate(invalid="ignore"):
-            near = np.abs(self.out - answer.expected) <= answer.slack
-        nan = np.isnan(answer.expected) & np.isnan(self.out)
-        return answer.checked & ~(near | nan).all(-1)
+
+        def differs(out: Array) -> Booleans:
+            with np.errstate(invalid="ignore"):
+                near = np.abs(out - answer.expected) <= answer.slack
+            nan = np.isnan(answer.expected) & np.isnan(out)
+            return answer.checked & ~(near | nan).all(-1)
+
+        found = differs(self.out)
+        if found.any():  # answers are rounded: of an output of more bits, the nearest numbers count
+            found &= differs(nearest(self.out, self.problem.spec.output))
+        return found
 
     @property
     def passed(self) -> bool:
@@ -218,10 +225,10 @@ class Report:
             known = {each.sentence: known[each.sentence] for each in found}
         found.sort(key=lambda each: -each.right)
         words, share = self.description.place if found else ("", 0.0)
-        if words and share == 1.0:  # conditions that tell wrong rows from right ones
+        # Conditions that tell wrong rows from right ones, where no mistake leads to both.
+        if words and share == 1.0 and not any(each.is_whole for each in found):
             where = f"in rows with {words} alone: "
-            confined = (each for each in found if not each.is_whole)
-            found += [replace(each, right=1.0, where=where) for each in confined]
+            found = [replace(each, right=1.0, where=where) for each in found]
         best = max((each.right for each in found), default=1.0)
         return tuple(each for each in found if each.right == best)
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
-from constructive.kernels.encodings import Pool, Quantized
+from constructive.kernels.encodings import Quantized
 from constructive.kernels.formula import Memory
+from constructive.kernels.inputs import Pool
 from constructive.support.arrays import Booleans
 
 _MODULI = (2, 8, 16, 64, 128)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from constructive.exact.float_model import FORMATS, nearest
-from constructive.kernels.answer import BASES, LN2, Lse
+from constructive.kernels.answer import BASES, LN2, Lse, expected_lse
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
 from constructive.kernels.formula import LARGEST, Rows
 from constructive.kernels.problem import Problem
@@ -18,6 +18,7 @@ _SAME = 2.0**-7  # of factors that are one
 _TINY = 1e-4  # a part that is shown as one, not as a factor
 _LOST, _MORE = 0.02, 1.06  # of the usual weight: a key with less is lost, one with more counts more
 _TOLD = 0.75  # of the keys that meet a condition
+_OF_CONDITION = 3  # keys that a condition has to tell: fewer may meet one by chance
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
 _FLOAT16 = 65504.0  # its largest number
@@ -270,7 +271,8 @@ class Description:
         for words, meant, possible in groups:
             if meant.sum() < max(1, _FEW * possible.sum()):
                 continue
-            those, share = separate(known, meant, possible)
+            most = min(2, int(meant.sum()) // _OF_CONDITION)
+            those, share = separate(known, meant, possible, most)
             part = len(np.unique(row[meant])) / len(np.unique(row))
             is_lost, is_read = words.startswith("lack"), words.startswith("read")
             said = words if is_lost else f"{words}, with {span(ratio[meant])} of the usual weight"
@@ -313,7 +315,11 @@ def _entries(row: Array) -> str:
 
 
 _LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
+<<<<<<< HEAD
 _MOST_LOG = 60.0  # of what was added, as the logarithm of a number that is told
+=======
+_FEW_VALUES = 2  # of log-sum-exps, which those of other rows may have by chance
+>>>>>>> main
 _SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
 
 
@@ -374,10 +380,14 @@ class LseReport:
         for name in _SHORT:
             if (np.abs(nearest(wanted, FORMATS[name]) - found) <= self._close(wanted)).all():
                 return f"are right but for a rounding to {name}"
+        for words, other in self._sinks():
+            if (np.abs(found - other[rows]) <= self._close(other[rows])).all():
+                return words
         if self.parts is not None:
             return f"are {self._sum()} (L the logit of the winner, n the number of winners)"
         for words, other in self._moved():
-            if (np.abs(found - other[rows]) <= self._close(other[rows])).all():
+            is_told = len(np.unique(other[rows])) > _FEW_VALUES  # else it may be by chance
+            if is_told and (np.abs(found - other[rows]) <= self._close(other[rows])).all():
                 return f"are those of {words}"
         return f"are {span(found)}, and should be {span(wanted)}"
 
@@ -439,6 +449,18 @@ class LseReport:
             if np.allclose(self.parts[:2], factors, rtol=2.0**-9, atol=2.0**-9):
                 return name
         return ""
+
+    def _sinks(self) -> Iterator[tuple[str, Array]]:
+        """Yield what log-sum-exps are with the sink, or without it."""
+        problem = self.problem
+        if problem.sinks is None:
+            return
+        for words, is_in in (("leave the sink out", False), ("count the sink", True)):
+            other = expected_lse(
+                problem.spec, problem.draft, problem.answer, problem.sinks, base=self.wanted.base,
+                sink_in_lse=is_in,
+            )  # fmt: skip
+            yield f"{words} (sink_in_lse={is_in} says that they do)", other.expected
 
     def _moved(self) -> Iterator[tuple[str, Array]]:
         wanted = self.wanted.expected

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from constructive.kernels.answer import tail_of_cap
 from constructive.kernels.cases import CASES, codes, gap
-from constructive.kernels.inputs import converted
-from constructive.kernels.masks import Causal, Window
+from constructive.kernels.inputs import UNUSED, Pool, converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, holds
 from constructive.support.arguments import (
@@ -22,7 +21,7 @@ from constructive.support.arguments import (
     require_not_negative,
     require_positive,
 )
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError
 
 # Stored numbers with scales: a kernel that drops, doubles or exchanges a scale returns another
@@ -299,73 +298,9 @@ def packed_four_bits(numbers: npt.ArrayLike, form: str) -> npt.NDArray[np.uint8]
     return np.asarray(whole[..., ::2] | whole[..., 1::2] << 4)
 
 
-# Pages: a cache of keys and values in random order. What no kernel may read is NaN, which shows
-# every read; or stale, that is keys and values of other tokens, which tell where a wrong read was.
+# Pages: a cache of keys and values in random order.
 
-_UNUSED = -1
 Layout = Literal["NHD", "HND"]
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Pages as numbers, whatever library a kernel gets them in."""
-
-    k: Array  # (pages, page size, G, d)
-    v: Array  # (pages, page size, G, d_v)
-    # (B, most pages of a sequence and more): the page of each block of keys, -1 where there is none
-    table: Integers
-    lengths: Integers  # (B,) keys of each sequence
-    owner: Integers  # (pages, page size): the sequence
-    key: Integers  # (pages, page size): the key, or a stale one
-    is_own: Booleans  # (pages, page size): whether the place is that of the key
-
-    @classmethod
-    def of(
-        cls, problem: Problem, page_size: int, spare: int, *, columns: int = 0, stale: bool = False
-    ) -> "Pool":
-        """Return the keys and values of a problem in pages."""
-        spec, lengths = problem.spec, problem.spec.lengths[1]
-        random = np.random.default_rng((spec.seed, 17))
-        counts = -(-lengths // page_size)
-        order = random.permutation(int(counts.sum()) + spare)
-        starts = np.cumsum(counts) - counts
-        column = np.arange(int(counts.max()) + columns)
-        there = column < counts[:, None]
-        table = np.where(there, order[np.where(there, starts[:, None] + column, 0)], _UNUSED)
-        sequence, block = np.nonzero(there)
-        keys = block[:, None] * page_size + np.arange(page_size)
-        pages = table[sequence, block]
-        # Stale tokens are of the sequence whose page it is, so some queries read them if they leak.
-        owner = np.zeros((len(order), page_size), dtype=np.int64)
-        owner[pages] = sequence[:, None]
-        drawn = np.random.default_rng((spec.seed, 19)).integers(0, spec.keys, owner.size)
-        key, is_own = drawn.reshape(owner.shape), np.zeros(owner.shape, dtype=np.bool_)
-        inside = keys < lengths[sequence][:, None]
-        is_own[pages] = inside
-        key[pages] = np.where(inside, keys, key[pages])
-        if stale:  # as old tables have it: pages of others behind the last one
-            old = random.integers(0, max(1, len(order)), table.shape)
-            table = np.where(there, table, old)
-        pool = cls(problem.k, problem.v, table, lengths, owner, key, is_own)
-        fill = None if stale else np.nan
-        return replace(pool, k=pool.laid(problem.k, fill), v=pool.laid(problem.v, fill, 1))
-
-    def laid(self, array: Array, fill: float | None, step: int = 0) -> Array:
-        """Return what each token has, (B, G, T_k, ..), in pages, (pages, page size, G, ..)."""
-        key = np.where(self.is_own, self.key, self.key + step)
-        key = np.where(self.is_own, key, key % np.maximum(self.lengths[self.owner], 1))
-        found: Array = array.swapaxes(1, 2)[self.owner, key]
-        if fill is not None:
-            found[~self.is_own] = fill
-        return found
-
-    def paged_scale(self, scale: Array) -> Array:
-        """Return scales of pages, (B, pages of a sequence), as scales of the pool, (pages,)."""
-        found = np.full(len(self.k), np.nan)
-        there = np.arange(self.table.shape[1]) < -(-self.lengths // self.k.shape[1])[:, None]
-        sequence, block = np.nonzero(there)
-        found[self.table[sequence, block]] = scale[sequence, block]
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -563,7 +498,7 @@ class Gathered:
             page = np.minimum(order // size, pool.table.shape[1] - 1)
             sequence = np.arange(len(order))[:, None, None, None]
             order = pool.table[sequence, page] * size + order % size
-        indices = np.where(np.arange(width) < counts[..., None], order, _UNUSED)
+        indices = np.where(np.arange(width) < counts[..., None], order, UNUSED)
         return cls(
             problem,
             converted(indices, library, device, "int32"),
@@ -765,12 +700,9 @@ class Rotated:
                 witness=rotary,
                 suggestion=f"rotary={spec.head_dim // 2 * 2}",
             )
-        masks = spec.mask(Causal), spec.mask(Window)
-        alignment = next((m.alignment for m in masks if m is not None), "bottom-right")
-        queries, keys = spec.lengths
-        shift = keys - queries if alignment == "bottom-right" else 0 * keys
-        start = max(0, -int(shift.min()))
-        q_at = np.arange(spec.queries) + (shift + start)[:, None]
+        q_at = spec.diagonal[:, 0, :, 0]
+        start = max(0, -int(q_at.min()))
+        q_at = q_at + start
         k_at = np.broadcast_to(np.arange(spec.keys) + start, (spec.batch, spec.keys))
         turns = np.random.default_rng((spec.seed, 91)).integers(1, 4, rotary // 2)
         quarter = np.arange(max(q_at.max(), k_at.max()) + 1)[:, None] * turns % 4

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.encodings import Pool, Quantized
-from constructive.kernels.masks import Causal, Window
+from constructive.kernels.encodings import Quantized
+from constructive.kernels.inputs import Pool
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -74,11 +74,7 @@ class Rows:
     @cached_property
     def at(self) -> Integers:
         """The key on the diagonal, (R, 1)."""
-        spec = self.problem.spec
-        masks = (spec.mask(Causal), spec.mask(Window))
-        named = next((mask.alignment for mask in masks if mask is not None), "bottom-right")
-        found: Integers = self.i + (self.keys - self.queries) * (named == "bottom-right")
-        return found
+        return self.of(self.once("diagonal", lambda: self.problem.spec.diagonal))
 
     @cached_property
     def visible(self) -> Booleans:

@@ -1,7 +1,7 @@
 """What a kernel gets: q, k, v, the mask and what else shapes its logits, as arrays of a library."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.cases import Draft
-from constructive.kernels.masks import Boolean, Causal, Window
+from constructive.kernels.masks import Boolean
 from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
 from constructive.support.arguments import require_known
-from constructive.support.arrays import Array, Booleans
+from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import ParameterError, require
 
 
@@ -112,12 +112,8 @@ class Inputs:
 
 def alibi(spec: Spec, slopes: Array) -> Array:
     """Return -slope |distance| of a key from the diagonal, (B, H, T_q, T_k)."""
-    causal, window = spec.mask(Causal), spec.mask(Window)
-    alignment = next((m.alignment for m in (causal, window) if m is not None), "bottom-right")
-    queries, keys = spec.lengths
-    shift = keys - queries if alignment == "bottom-right" else np.zeros_like(keys)
-    diagonal = np.arange(spec.queries)[:, None] + shift[:, None, None, None]
-    found: Array = -slopes[:, None, None] * np.abs(diagonal - np.arange(spec.keys))
+    distance = np.abs(spec.diagonal - np.arange(spec.keys))
+    found: Array = -slopes[:, None, None] * distance
     return found
 
 
@@ -290,3 +286,71 @@ PLACES: dict[str, Place] = {
     "spread": Place(_spread, lambda whole: whole[..., ::2, :]),
     "swapped": Place(lambda array: np.ascontiguousarray(_turned(array)), _turned),
 }
+
+
+# Pages: a cache of keys and values in random order. What no kernel may read is NaN, which shows
+# every read; or stale, that is keys and values of other tokens, which tell where a wrong read was.
+
+UNUSED = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Pages as numbers, whatever library a kernel gets them in."""
+
+    k: Array  # (pages, page size, G, d)
+    v: Array  # (pages, page size, G, d_v)
+    # (B, most pages of a sequence and more): the page of each block of keys, -1 where there is none
+    table: Integers
+    lengths: Integers  # (B,) keys of each sequence
+    owner: Integers  # (pages, page size): the sequence
+    key: Integers  # (pages, page size): the key, or a stale one
+    is_own: Booleans  # (pages, page size): whether the place is that of the key
+
+    @classmethod
+    def of(
+        cls, problem: Inputs, page_size: int, spare: int, *, columns: int = 0, stale: bool = False
+    ) -> "Pool":
+        """Return the keys and values of a problem in pages."""
+        spec, lengths = problem.spec, problem.spec.lengths[1]
+        random = np.random.default_rng((spec.seed, 17))
+        counts = -(-lengths // page_size)
+        order = random.permutation(int(counts.sum()) + spare)
+        starts = np.cumsum(counts) - counts
+        column = np.arange(int(counts.max()) + columns)
+        there = column < counts[:, None]
+        table = np.where(there, order[np.where(there, starts[:, None] + column, 0)], UNUSED)
+        sequence, block = np.nonzero(there)
+        keys = block[:, None] * page_size + np.arange(page_size)
+        pages = table[sequence, block]
+        # Stale tokens are of the sequence whose page it is, so some queries read them if they leak.
+        owner = np.zeros((len(order), page_size), dtype=np.int64)
+        owner[pages] = sequence[:, None]
+        drawn = np.random.default_rng((spec.seed, 19)).integers(0, spec.keys, owner.size)
+        key, is_own = drawn.reshape(owner.shape), np.zeros(owner.shape, dtype=np.bool_)
+        inside = keys < lengths[sequence][:, None]
+        is_own[pages] = inside
+        key[pages] = np.where(inside, keys, key[pages])
+        if stale:  # as old tables have it: pages of others behind the last one
+            old = random.integers(0, max(1, len(order)), table.shape)
+            table = np.where(there, table, old)
+        pool = cls(problem.k, problem.v, table, lengths, owner, key, is_own)
+        fill = None if stale else np.nan
+        return replace(pool, k=pool.laid(problem.k, fill), v=pool.laid(problem.v, fill, 1))
+
+    def laid(self, array: Array, fill: float | None, step: int = 0) -> Array:
+        """Return what each token has, (B, G, T_k, ..), in pages, (pages, page size, G, ..)."""
+        key = np.where(self.is_own, self.key, self.key + step)
+        key = np.where(self.is_own, key, key % np.maximum(self.lengths[self.owner], 1))
+        found: Array = array.swapaxes(1, 2)[self.owner, key]
+        if fill is not None:
+            found[~self.is_own] = fill
+        return found
+
+    def paged_scale(self, scale: Array) -> Array:
+        """Return scales of pages, (B, pages of a sequence), as scales of the pool, (pages,)."""
+        found = np.full(len(self.k), np.nan)
+        there = np.arange(self.table.shape[1]) < -(-self.lengths // self.k.shape[1])[:, None]
+        sequence, block = np.nonzero(there)
+        found[self.table[sequence, block]] = scale[sequence, block]
+        return found

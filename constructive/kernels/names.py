@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from constructive.exact.float_model import FORMATS, Format, nearest
-from constructive.kernels.encodings import Pool, Quantized
+from constructive.kernels.encodings import Quantized
 from constructive.kernels.formula import (
     Change,
     Part,
@@ -24,7 +24,7 @@ from constructive.kernels.formula import (
     of_splits,
     softmax,
 )
-from constructive.kernels.inputs import PLACES
+from constructive.kernels.inputs import PLACES, Pool
 from constructive.kernels.masks import Causal, LeftPadding, Mask, Prefix, Window
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -36,7 +36,11 @@ Weighed = Callable[[Rows, Array], Any]
 Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
 _ROUGH = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
-_OF_SPLITS = "of the first row of the block (blocks of 16 queries)"  # tried for their log-sum-exps
+# Places of rows that are tried for log-sum-exps of splits
+_OF_SPLITS = (
+    "of the first row of the block (blocks of 16 queries)", "of the next head",
+    "of the previous head",
+)  # fmt: skip
 _WHOLE = 2**21  # logits of a problem of which all may be computed
 
 
@@ -357,9 +361,9 @@ def _taken(rows: Rows, x: Array, at: Array) -> Array:
 
 
 def scores(rows: Rows) -> Named:
-    """Scales, soft caps, and logits of hidden keys."""
+    """Scales, and logits of hidden keys."""
     problem, spec, d = rows.problem, rows.problem.spec, rows.problem.spec.head_dim
-    scale, cap = spec.factor, spec.soft_cap
+    scale = spec.factor
     factors = {
         "logits are not scaled": 1.0 / scale,
         "the scale is applied twice": scale,
@@ -370,19 +374,9 @@ def scores(rows: Rows) -> Named:
     }
     for words, factor in factors.items():
         yield words, Change(logits=partial(Rows.scored, factor=factor))
+    yield "hidden keys have the logit 0", _with_logit(0.0)
+    yield "hidden keys have the logit -10000", _with_logit(-1e4)
     of_raw: dict[str, Weighed] = {}
-    hidden = {"0": 0.0, "-10000": 1e4}
-    if cap is not None:
-        hidden["-cap, as the soft cap comes after the mask"] = cap
-        of_raw |= {
-            "the soft cap is not applied": lambda r, raw: r.scored(raw, capped=False),
-            "the soft cap is applied before the scale": lambda _, raw: (
-                cap * np.tanh(raw / cap) * scale
-            ),
-        }
-    for words, low in hidden.items():
-        change = Change(visible=lambda r: r.j < r.keys, logits=partial(_lowered, low=low))
-        yield f"hidden keys have the logit {words}", change
     if problem.answer.weights.size <= _WHOLE:
         yield "softmax is over queries, not over keys", Change(weights=_over_queries)
         if spec.queries == spec.keys:
@@ -396,8 +390,28 @@ def scores(rows: Rows) -> Named:
         yield f"entries of q and k behind the last {n} are left out", Change(k=kept)
 
 
+def caps(rows: Rows) -> Named:
+    """Soft caps, which explain more than a mask that is not applied: so they come first."""
+    cap, scale = rows.problem.spec.soft_cap, rows.problem.spec.factor
+    if cap is None:
+        return
+    words = "hidden keys have the logit -cap, as the soft cap comes after the mask"
+    yield words, _with_logit(-cap)
+    yield "the soft cap is not applied", Change(logits=partial(Rows.scored, capped=False))
+    yield (
+        "the soft cap is applied before the scale",
+        Change(logits=lambda _, raw: cap * np.tanh(raw / cap) * scale),
+    )
+
+
+def _with_logit(low: float) -> Change:
+    """Return what a kernel does whose hidden keys have a logit."""
+    logits = partial(_lowered, low=low)
+    return Change(visible=lambda r: r.j < r.keys, logits=logits)
+
+
 def _lowered(rows: Rows, raw: Array, low: float) -> Array:
-    return np.where(rows.visible, rows.scored(raw), -low)
+    return np.where(rows.visible, rows.scored(raw), low)
 
 
 def _without_entries(rows: Rows, end: int) -> Array:
@@ -445,11 +459,18 @@ def denominators(rows: Rows) -> Named:
     def zeros(n: int) -> Change:
         return Change(weights=lambda r, logits: softmax(r, logits, zeros=-r.keys % n))
 
+    if rows.sinks is not None:
+        yield "the sink is ignored", Change(sinks=lambda r: r.sinks - np.inf)
+        for n in (2, 3, 4, 8):
+            words = f"the sink counts in each split ({n} splits)"
+            yield words, Change(sinks=partial(_more_often, times=n))
     for n in BLOCKS:
         yield f"keys of zeros count, up to a multiple of {n}", zeros(n)
     yield "the sum of weights has hidden keys, too", Change(weights=_with_hidden)
-    if rows.sinks is not None:
-        yield "the sink is ignored", Change(sinks=lambda r: r.sinks - np.inf)
+
+
+def _more_often(rows: Rows, times: int) -> Array:
+    return np.asarray(rows.sinks + np.log(times))
 
 
 def _with_hidden(rows: Rows, logits: Array) -> tuple[Array, Array]:
@@ -477,13 +498,13 @@ def blocks_and_splits(rows: Rows) -> Named:
             np.isneginf(lse), 0.0, lse
         ),
     }
-    place = places_of_rows(rows).get(_OF_SPLITS)
+    places = {words: place for words, place in places_of_rows(rows).items() if words in _OF_SPLITS}
     for n, size in splits(rows):
         for words, share in shares.items():
             yield f"{words} {size}", Change(weights=partial(of_splits, share=share, n=n))
-        if place is not None:
+        for words, place in places.items():
             change = Change(weights=partial(of_splits, n=n, place=place))
-            yield f"log-sum-exps of splits are those {_OF_SPLITS} {size}", change
+            yield f"log-sum-exps of splits are those {words} {size}", change
 
 
 def precision(rows: Rows) -> Named:
@@ -511,6 +532,6 @@ def precision(rows: Rows) -> Named:
 
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
-    diagonals, windows, lengths, blocks_of_masks, memory, keys_elsewhere, rows_elsewhere,
+    caps, diagonals, windows, lengths, blocks_of_masks, memory, keys_elsewhere, rows_elsewhere,
     scores, biases, denominators, blocks_and_splits, precision,
 )  # fmt: skip

@@ -147,7 +147,7 @@ class Problem(Inputs):
             {'is_causal': True}
         """
         require_known("adapter", adapter, ADAPTERS)
-        return ADAPTERS[adapter]().options(self)
+        return ADAPTERS[adapter].options(self)
 
     @property
     def id(self) -> str:

@@ -15,8 +15,9 @@ from constructive.kernels.masks import (
     Grid,
     Mask,
     RightPadding,
+    Window,
     require_masks,
-)  # fmt: skip
+)
 from constructive.support.arguments import (
     require_known,
     require_pair,
@@ -247,6 +248,13 @@ class Spec:
     def grid(self) -> Grid:
         """The positions that masks decide about."""
         return Grid.of(self.masks, self.batch, self.heads[0], self.queries, self.keys)
+
+    @property
+    def diagonal(self) -> Integers:
+        """The key on the diagonal of each query, (B, 1, T_q, 1); bottom-right without a mask."""
+        masks = self.mask(Causal), self.mask(Window)
+        alignment = next((mask.alignment for mask in masks if mask is not None), "bottom-right")
+        return self.grid.diagonal(alignment)
 
     def visible(self, but: Mask | None = None, instead: Mask | None = None) -> Booleans:
         """Return which keys each query may see, (B, 1 or H, T_q, T_k).

@@ -2,14 +2,17 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from constructive.data.padded import Padded
 from constructive.exact.arithmetics import Arithmetic, Logits, Matrices, Numbers, Weights
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
+from constructive.support.threads import in_pieces
+
+Result = TypeVar("Result")
 
 # Which tokens each query sees: own contexts, one shared context, or what came before.
 #
@@ -56,6 +59,8 @@ class View(ABC):
     chunk_bytes: ClassVar[int] = CHUNK_BYTES
     # whether all queries see the same tokens, so that these can be part of the weights
     is_shared: ClassVar[bool] = False
+    # whether each block sees tokens that no other block sees
+    is_own: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,6 +82,8 @@ class View(ABC):
 
 class Own(View):
     """Each query sees a context of its own."""
+
+    is_own = True
 
     def __init__(self, contexts: Numbers, queries: Numbers) -> None:
         self.tokens, self.queries = contexts, queries
@@ -214,34 +221,49 @@ def attend(
 ) -> Iterator[Chunk[Matrices]]:
     """Yield softmax attention of all heads, a bounded number of queries at a time.
 
-    Args:
-        arithmetic: in what numbers
-        weights: W_Q and W_K, both (H, d, d_h)
-        view: queries, tokens, and who sees whom
-        chunk_bytes: about the size of temporary arrays, in bytes; by default that of the view
-
-    Example:
-        >>> import numpy as np
-        >>> from constructive.exact.arithmetics import Floats
-        >>> from constructive.layers.attend import Causal
-        >>> weights, tokens = np.zeros((1, 1, 1)), np.array([[[3.0], [5.0], [1.0]]])
-        >>> chunks = attend(Floats(np.float64), (weights, weights), Causal(tokens))
-        >>> [chunk.representation.ravel().tolist() for chunk in chunks]  # means of what came before
-        [[3.0, 4.0, 3.0]]
+    weights: W_Q and W_K, both (H, d, d_h);  view: queries, tokens, and who sees whom
+    chunk_bytes: about the size of temporary arrays; by default that of the view
     """
+    return after_attention(lambda chunk: chunk, arithmetic, weights, view, chunk_bytes=chunk_bytes)
+
+
+def after_attention(
+    then: Callable[[Chunk[Matrices]], Result],
+    arithmetic: Arithmetic[Weights, Logits, Matrices],
+    weights: tuple[Numbers, Numbers],
+    view: View,
+    *,
+    chunk_bytes: int | None = None,
+) -> Iterator[Result]:
+    """Yield what is made of each chunk, in the thread that computed it: it may be large."""
     shared = arithmetic.keys(view.tokens[0]) if view.is_shared else None
     products = arithmetic.weights(*weights, shared)
     size = view.chunk_bytes if chunk_bytes is None else chunk_bytes
-    read: slice | None = None
-    for block in view.blocks(len(weights[0]), size, arithmetic.itemsize):
-        if block.groups != read:
-            read, tokens = block.groups, view.tokens[block.groups]
-            keys, values = arithmetic.tokens(tokens)
+    heads, width, _ = weights[0].shape
+
+    def attended(piece: tuple[Block, tuple[Numbers, Numbers] | None]) -> Result:
+        block, read = piece
+        keys, values = arithmetic.tokens(view.tokens[block.groups]) if read is None else read
         queries = arithmetic.queries(view.queries[block.rows])
         logits = arithmetic.logits(products, queries, keys[:, block.keys])
         attention = arithmetic.softmax(logits, block.hidden)
         representation = arithmetic.averages(attention, values[:, block.keys])
-        yield Chunk(block, attention, representation)
+        return then(Chunk(block, attention, representation))
+
+    def pieces() -> Iterator[tuple[Block, tuple[Numbers, Numbers] | None]]:
+        read: slice | None = None
+        for block in view.blocks(heads, size, arithmetic.itemsize):
+            if view.is_own:
+                yield block, None
+                continue
+            if block.groups != read:  # once for all blocks that see these tokens
+                read, tokens = block.groups, arithmetic.tokens(view.tokens[block.groups])
+            yield block, tokens
+
+    if not arithmetic.in_threads:
+        return map(attended, pieces())
+    operations = math.prod(view.shape) * heads * width * (width + 2 * view.tokens.shape[1])
+    return in_pieces(attended, pieces(), operations)
 
 
 def flat(matrices: Array) -> Array:

@@ -26,7 +26,7 @@ from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ExampleShapes
 from constructive.exact.arithmetics import FactoredFloats
 from constructive.exact.float_model import FLOAT32
-from constructive.layers.attend import Chunk, View, attend, examples, flat
+from constructive.layers.attend import Chunk, View, after_attention, examples, flat
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
@@ -414,8 +414,12 @@ class AttentionLayer(HeadShapes):
         weights = self.query_weights, self.key_weights
         arithmetic = FactoredFloats(self.query_weights.dtype)
         out = np.empty((*view.shape, *shape), arithmetic.dtype)
-        for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
+
+        def stored(chunk: Chunk[Array]) -> None:
             out[chunk.rows] = of(chunk)
+
+        for _ in after_attention(stored, arithmetic, weights, view, chunk_bytes=chunk_bytes):
+            pass
         return out
 
     def check_fits(self, dataset: Dataset) -> None:

@@ -47,10 +47,17 @@ from constructive.data.dataset import Dataset
 from constructive.exact import upward
 from constructive.exact.arithmetics import side_by_side
 from constructive.exact.dyadic import granularity
-from constructive.exact.float_enclosure import ENOUGH, Rounded, growth
+from constructive.exact.float_enclosure import ENOUGH, Moved, Rounded, growth
 from constructive.exact.float_model import FLOAT32, FLOAT64, FORMATS, FloatModel, Format
 from constructive.exact.upward import up
-from constructive.layers.attend import BLOCK_BYTES, Causal, View, attend, examples
+from constructive.layers.attend import (
+    BLOCK_BYTES,
+    Causal,
+    Chunk,
+    View,
+    after_attention,
+    examples,
+)
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
 from constructive.support.errors import DataError
@@ -369,12 +376,18 @@ def rounding(
             itemsize=-(-8 * (entries + size * outputs) // numbers),
         )
         pairs = layer.query_weights, layer.key_weights
-        for chunk in attend(arithmetic, pairs, view, chunk_bytes=chunk_bytes):
+
+        def bounded(chunk: Chunk[Moved]) -> tuple[slice, int]:
             rows, by_head = chunk.rows, chunk.representation
-            report("bound the rounding", rows.start, total)
             moved[rows], errors[rows] = up(by_head.bounds.sum(axis=1)), by_head.errors.max(axis=1)
-            exact += int(np.count_nonzero(by_head.errors == 0.0))
             largest[rows] = np.abs(view.tokens[chunk.block.groups]).max(axis=1)
+            return rows, int(np.count_nonzero(by_head.errors == 0.0))
+
+        for rows, count in after_attention(
+            bounded, arithmetic, pairs, view, chunk_bytes=chunk_bytes
+        ):
+            report("bound the rounding", rows.start, total)
+            exact += count
         report("bound the rounding", total, total)
         sizes = up(up(np.abs(w_v) @ np.abs(w_o)) @ np.abs(w_d))
         reach = up(largest @ up(sizes.sum(axis=0)))

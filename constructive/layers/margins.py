@@ -38,7 +38,7 @@ from constructive.data.corpus import Text
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FLOAT64, FloatModel, Format, model_named
 from constructive.exact.upward import up
-from constructive.layers.attend import Block, Causal, attend, flat
+from constructive.layers.attend import Block, Causal, Chunk, after_attention, flat
 from constructive.layers.causal import EXACT, CausalLayer, picks
 from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import ExactLogits, exact_positions
@@ -161,7 +161,8 @@ def _attended(
     weights, view = (layer.query_weights, layer.key_weights), Causal(tokens, layer.window)
     absolute = np.abs(tokens)
     narrow = absolute.astype(np.float32)
-    for chunk in attend(Tabulated(known.unit, known.most), weights, view):
+
+    def bounded(chunk: Chunk[Array]) -> tuple[Block, Array, _Attended]:
         block, attention, z = chunk.block, chunk.attention, flat(chunk.representation)
         by_group = attention.reshape(len(attention), -1, attention.shape[-1])
         sizes = average_sizes(by_group, narrow[block.groups, block.keys]).reshape(z.shape)
@@ -173,7 +174,9 @@ def _attended(
         np.copyto(attention, 0.0, where=heavy)
         rest = up(up(attention.sum(axis=3)))
         counts = np.broadcast_to(block.counts.astype(np.float64), z.shape[:2])
-        yield block, z, _Attended(sizes, counts, large, rest)
+        return block, z, _Attended(sizes, counts, large, rest)
+
+    return after_attention(bounded, Tabulated(known.unit, known.most), weights, view)
 
 
 def average_sizes(weights: Array, sizes: Array) -> Array:

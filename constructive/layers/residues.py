@@ -19,16 +19,18 @@ In practice that happens about once in p points.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point, Residues, VanishingDenominatorError
-from constructive.layers.attend import View, attend, examples
+from constructive.exact.arithmetics import Point, Quotients, Residues, VanishingDenominatorError
+from constructive.layers.attend import Chunk, View, after_attention, examples
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers
+
+Result = TypeVar("Result")
 
 _PRIMES = 3
 _VANISHING = 20  # Points that are tried for one prime before it is given up
@@ -54,23 +56,28 @@ def attended(
     weights: tuple[Array, Array],
     view: View,
     columns: Integers,
+    store: Callable[[Any, Array], Result],
     *,
     skip: bool = False,
     chunk_bytes: int | None = None,
-) -> Iterator[tuple[Any, Array]]:
-    """Yield which queries, as an index, and their rows (..., C) of Z(a), times a power of two.
+) -> Iterator[Result]:
+    """Call `store` with queries, as an index, and rows (..., C) of Z(a), times a power of two.
 
-    Only the columns (C,) that are asked for, in any order, are computed to the end. With `skip` the
-    first d columns are the queries themselves, and those of heads follow. It raises
-    VanishingDenominatorError where a softmax denominator is 0 modulo p.
+    It is called in any thread, and what it returns is yielded. Only the columns (C,) that are asked
+    for, in any order, are computed to the end. With `skip` the first d columns are the queries
+    themselves, and those of heads follow. It raises VanishingDenominatorError where a softmax
+    denominator is 0 modulo p.
     """
     heads, entries = np.divmod(columns, view.queries.shape[-1])
     own = (heads == 0) & skip
-    for chunk in attend(arithmetic, weights, view, chunk_bytes=chunk_bytes):
+
+    def chosen(chunk: Chunk[Quotients]) -> Result:
         z = chunk.representation.entries(heads - skip, entries)
         if own.any():
             z[..., own] = arithmetic.values(view.queries[chunk.rows])[..., entries[own]]
-        yield chunk.rows, z
+        return store(chunk.rows, z)
+
+    return after_attention(chosen, arithmetic, weights, view, chunk_bytes=chunk_bytes)
 
 
 def intermediate(
@@ -87,10 +94,10 @@ def intermediate(
     view = examples(dataset.contexts, dataset.queries)
     units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
     out = np.empty((dataset.num_examples, len(columns)), dtype)
-    for rows, z in attended(
-        Residues(point, *units), weights, view, columns, chunk_bytes=chunk_bytes
+    for _ in attended(
+        Residues(point, *units), weights, view, columns, out.__setitem__, chunk_bytes=chunk_bytes
     ):
-        out[rows] = z
+        pass
     return out
 
 

@@ -3,8 +3,8 @@
 In reading order: `examples` (sequences, tokens and labels), `network` (ReLU networks as data),
 `dictionary` (steps that compare integers, and a table in a narrow network), `constructions` (tokens
 to integers whose sums tell contexts apart), `attention` (the mean, and what floats make of
-networks), `bounds` (the formula for the weights), `memorizer` (the three parts together), `build`
-(how they are found, and how they grow with N), `storage` (files).
+networks), `memorizer` (the three parts together, and the bound of their weights), `build` (how they
+are found, and how they grow with N), `storage` (files).
 """
 
 # The names of `constructions.CONSTRUCTIONS`, for who asks before anything is imported.

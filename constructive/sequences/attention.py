@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.network import Column, Network, Number, SparseMatrix, bits, combination
+from constructive.sequences.network import (
+    Column,
+    Number,
+    ReluNetwork,
+    SparseMatrix,
+    bits,
+    combination,
+)
 from constructive.sequences.storage import Json, number, written
 from constructive.support.arrays import Integers, float_type
 from constructive.support.errors import ParameterError, PrecisionError, shown
@@ -25,16 +32,7 @@ WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
 
 @dataclass(frozen=True)
 class UniformAttention:
-    """One head of dimension 1: `x_i <- x_i + W_O softmax(...) W_V x`, on a stream of some width.
-
-    Example:
-        >>> attention = UniformAttention.summing(3, width=2)
-        >>> attention.value_weights, attention.output_weights
-        ((3, 0), (0, 1))
-        >>> h, total = attention([np.array([1, 5]), np.array([0, 0])], np.array([[0, 0, 1]]))
-        >>> h.tolist(), total.tolist()
-        ([[1, 1, 5]], [[7, 7, 7]])
-    """
+    """One head of dimension 1: `x_i <- x_i + W_O softmax(...) W_V x`, on a stream of some width."""
 
     query_weights: tuple[Number, ...]  # W_Q (width,), all zero
     key_weights: tuple[Number, ...]  # W_K (width,), all zero
@@ -113,20 +111,12 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, eq=False)
 class RoundedNetwork:
-    """`x -> W x + b` for each layer, in floats, with relu and skip connections as in `Network`.
-
-    Example:
-        >>> from constructive.sequences.network import Affine, Program
-        >>> program = Program(("x",), {"r": Affine({"x": 2}, 1)}, (), (Affine({"r": 1}),))
-        >>> rounded = RoundedNetwork.of(program.network(), np.float32)
-        >>> rounded(np.array([[3.0]], dtype=np.float32))
-        array([[7.]], dtype=float32)
-    """
+    """`x -> W x + b` for each layer, in floats; relu and skip connections as in `ReluNetwork`."""
 
     layers: tuple[tuple[Floats, Floats], ...]  # pairs of W (outputs, inputs) and b (outputs,)
 
     @classmethod
-    def of(cls, network: Network, dtype: npt.DTypeLike) -> "RoundedNetwork":
+    def of(cls, network: ReluNetwork, dtype: npt.DTypeLike) -> "RoundedNetwork":
         """Round the weights of a network; those beyond all floats become infinite."""
         kind = float_type(dtype)
         return cls(tuple(_dense(layer, kind) for layer in network.layers))
@@ -141,9 +131,9 @@ class RoundedNetwork:
 
 
 def rounded_outputs(
-    embedding: Network,
+    embedding: ReluNetwork,
     attention: UniformAttention,
-    classifier: Network,
+    classifier: ReluNetwork,
     tokens: Floats,
     ids: Integers,
     *,
@@ -180,12 +170,7 @@ def require_exact(weights: Iterable[Number], dtype: npt.DTypeLike) -> None:
 
 
 def floats(numbers: Iterable[Number], dtype: npt.DTypeLike) -> Floats:
-    """Round numbers; to infinity where they are beyond all floats.
-
-    Example:
-        >>> floats([Fraction(1, 2), 10**400], np.float64)
-        array([0.5, inf])
-    """
+    """Round numbers; to infinity where they are beyond all floats."""
     with np.errstate(over="ignore"):
         return np.array(list(map(_float, numbers))).astype(dtype)
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from constructive.sequences import dictionary
 from constructive.sequences.attention import UniformAttention
-from constructive.sequences.bounds import Sizes
 from constructive.sequences.constructions import (
     CONSTRUCTIONS,
     Embedded,
@@ -32,7 +31,7 @@ from constructive.sequences.constructions import (
 )
 from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset, conflict
-from constructive.sequences.memorizer import SequenceMemorizer, SequenceRecord
+from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer, SequenceRecord
 from constructive.sequences.network import Affine, Program
 from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
@@ -112,7 +111,7 @@ def build_sequence_memorizer(
             max_word_bits=max_word_bits,
             seed=seed,
             num_sequences=len(examples.ids),
-            sizes=Sizes(
+            sizes=BoundSizes(
                 keys=examples.num_keys,
                 width=examples.tokens.shape[1],
                 label_bits=(max(examples.values) - min(examples.values) + 1).bit_length(),
@@ -226,12 +225,7 @@ class GrowthPoint:
 
 
 def prefixes(total: int) -> tuple[int, ...]:
-    """Return 64, 256, 1024, ... below a number, and the number itself.
-
-    Example:
-        >>> prefixes(1000)
-        (64, 256, 1000)
-    """
+    """Return 64, 256, 1024, ... below a number, and the number itself."""
     found = []
     size = _SMALLEST
     while size < total:
@@ -243,20 +237,17 @@ def prefixes(total: int) -> tuple[int, ...]:
 def growth(
     sequences: Sequence[Any],
     labels: Sequence[Any],
-    *,
-    totals: Sequence[int] | None = None,
     **options: Any,  # noqa: ANN401 - those of build_sequence_memorizer
 ) -> Iterator[GrowthPoint]:
-    """Memorize the first N sequences, for each N in totals, and compare every label by ==.
+    """Memorize the first N sequences, for N = 64, 256, ... and all; compare every label by ==.
 
     Args:
         sequences: as `build_sequence_memorizer` takes them
         labels: as it takes them
-        totals: each N; by default 64, 256, 1024, ... and all
         **options: of `build_sequence_memorizer`
 
     Raises:
-        ParameterError: for totals beyond the data, and as `build_sequence_memorizer` raises it
+        ParameterError: as `build_sequence_memorizer` raises it
         DataError: as `build_sequence_memorizer` raises it
         PrecisionError: as `build_sequence_memorizer` raises it
 
@@ -266,14 +257,7 @@ def growth(
         [64, 256]
     """
     labels = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    wanted = prefixes(len(sequences)) if totals is None else tuple(totals)
-    beyond = [total for total in wanted if not 0 < total <= len(sequences)]
-    if beyond:
-        raise ParameterError(
-            f"totals={beyond[0]} is not between 1 and {len(sequences)}",
-            witness=beyond[0],
-            suggestion="as many sequences as there are",
-        )
+    wanted = prefixes(len(sequences))
     for place, total in enumerate(wanted):
         report(f"memorize {total} sequences", place, len(wanted))
         start = time.perf_counter()
@@ -286,12 +270,7 @@ def growth(
 
 
 def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = False) -> float:
-    """Return the slope of log(counts) against log(keys), by least squares.
-
-    Example:
-        >>> round(exponent([64, 256, 1024], [80, 160, 320]), 3)
-        0.5
-    """
+    """Return the slope of log(counts) against log(keys), by least squares."""
     if len(set(keys)) < 2 or min(keys) < 2:
         raise ParameterError(
             f"keys={list(keys)} give no slope",

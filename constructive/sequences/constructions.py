@@ -18,7 +18,7 @@ from constructive.exact.modular import prime_from
 from constructive.sequences import dictionary
 from constructive.sequences.dictionary import RAMP, SATURATING, Comparison
 from constructive.sequences.examples import SequenceDataset
-from constructive.sequences.network import Affine, Column, Program, Step
+from constructive.sequences.network import Affine, Column, Program, ProgramStep
 from constructive.support.arrays import Integers
 from constructive.support.errors import PrecisionError
 
@@ -154,7 +154,7 @@ class SequenceConstruction(ABC):
         self,
         examples: SequenceDataset,
         projected: Projection,
-        steps: Iterable[Step],
+        steps: Iterable[ProgramStep],
         register: str,
     ) -> Program:
         """Return the program from the entries of a token to the stream."""
@@ -167,12 +167,7 @@ class SequenceConstruction(ABC):
 
 
 def rounding(units: int, max_word_bits: int | None) -> int:
-    """Return rounding in last bits of a float64; of a float32 where words are made for it.
-
-    Example:
-        >>> rounding(4, 52), rounding(4, 23) == 4 * 2**29
-        (4, True)
-    """
+    """Return rounding in last bits of a float64; of a float32 where words are made for it."""
     short = max_word_bits is not None and max_word_bits <= _FLOAT32
     return units << (_FLOAT64 - _FLOAT32) if short else units
 
@@ -229,15 +224,10 @@ def hashed(
 
 def products(
     factors: Sequence[int], comparison: Comparison, prime: int | None = None
-) -> Iterator[Step]:
+) -> Iterator[ProgramStep]:
     """Yield steps that make h, the product of factors over the bits of 0 <= z < 2^len(factors).
 
     Bits are read highest first. Where h <= bound, a bit b times h is relu(h - bound (1 - b)).
-
-    Example:
-        >>> from constructive.sequences.dictionary import RAMP
-        >>> len(list(products([2, 3, 5], RAMP)))
-        5
     """
     source, bound = "z", 1
     for bit in reversed(range(len(factors))):
@@ -252,22 +242,17 @@ def products(
             zero = {"b": Affine()}
             yield from comparison.where_at_least("rest", 1 << bit, rest | {"b": 1}, start | zero)
             gated = Affine({"h": 1, "b": bound}, -bound)
-            yield Step({"gated": gated}, {"h": Affine({"h": 1, "gated": factor - 1})})
+            yield ProgramStep({"gated": gated}, {"h": Affine({"h": 1, "gated": factor - 1})})
         source, bound = "rest", bound * factor
         if prime is not None:
             yield from comparison.remainder("h", prime, bound + 1)
             bound = min(bound, prime - 1)
 
 
-# The product hash: h(z) is the product of a_i over the bits i that are set in z, an integer.
-#
-# *Lemma.* Let the residues have J bits, and let a_1, ..., a_J be drawn uniformly from a set of A
-# integers. The probability that some two of the sums agree is at most C(N, 2) J / A. *Proof.* The
-# difference of two sums is a polynomial in a_1, ..., a_J, of degree at most J, whose coefficients
-# are the numbers (c_i - c_j)(z), since different z have different bits. They are not all zero, so
-# it vanishes with probability at most J / A (Schwartz and Zippel). QED
-#
-# It takes no remainders, and so about log(q) weights, where a power hash takes log(q) log(P).
+# The product hash: h(z) is the product of a_i over the bits i that are set in z, an integer. Some
+# two of the sums agree with probability C(N, 2) J / A at most, for J bits and A numbers to draw
+# from (Lemma 14.4). It takes no remainders, and so about log(q) weights, where a power hash takes
+# log(q) log(P).
 
 
 class ProductHash(Hash):
@@ -287,15 +272,9 @@ class ProductHash(Hash):
         raise none_found("factors", MOST_BITS)
 
 
-# The power hash: h(z) = alpha^z mod P, below P however long z is.
-#
-# *Lemma.* Let c_1, ..., c_N be distinct count vectors of total n, on the residues 0, ..., q - 1,
-# and P > n a prime. For uniform alpha the probability that some two of the sums sum_z c_i(z) h(z)
-# agree is at most C(N, 2) (q - 1) / P. *Proof.* Equal sums are equal modulo P, so alpha is a root
-# of sum_z (c_i - c_j)(z) X^z modulo P. That polynomial is not zero, since `0 < |c_i - c_j|(z) <= n
-# < P` for some z, and it has degree below q, so at most q - 1 roots. There are C(N, 2) pairs. QED
-#
-# Remainders cost weights, and keep sums short: so it is for floats, whose bits are few.
+# The power hash: h(z) = alpha^z mod P, below P however long z is. Some two of the sums agree with
+# probability C(N, 2) (q - 1) / P at most (Lemma 14.3). Remainders cost weights, and keep sums
+# short: so it is for floats, whose bits are few.
 
 
 class PowerHash(Hash):
@@ -314,15 +293,9 @@ class PowerHash(Hash):
         raise none_found("prime", most)
 
 
-# A separating set: a weight on at most N - 1 residues, and 0, exactly, on all others.
-#
-# Begin with one class of all N multisets, and walk through the residues: keep one if its counts
-# split a class. Each kept residue adds a class, so at most N - 1 are kept, and counts of these
-# tell all multisets apart. Weights are then chosen one after the other, each a positive integer
-# that keeps the partial sums of different classes apart: a pair of classes whose counts of this
-# residue differ forbids at most one value, so some weight up to C(N, 2) + 1 is allowed.
-#
-# Source: Bondy's theorem.
+# A separating set: a weight on at most N - 1 residues, and 0, exactly, on all others (Lemma 14.5,
+# by Bondy's theorem). A residue is kept if its counts split a class of multisets; its weight is the
+# least that keeps the sums of different classes apart.
 
 
 _FEW = 16  # Sums up to which sets are quicker than sorting
@@ -353,13 +326,7 @@ class SeparatingSet(SequenceConstruction):
 
 
 def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, int]:
-    """Find positive weights of a few residues that give different multisets different sums.
-
-    Example:
-        >>> rows = np.array([[1, 1, 2], [1, 2, 2], [1, 2, 3]])
-        >>> separating_weights(rows, np.random.default_rng(0))
-        {1: 1, 2: 2}
-    """
+    """Find positive weights of a few residues that give different multisets different sums."""
     multisets = np.unique(np.sort(rows, axis=1), axis=0)
     total = len(multisets)
     classes, sizes, sums = np.zeros(total, dtype=np.int64), [total], [0]  # a sum for each class

@@ -9,16 +9,7 @@ bit by bit, and each digit that was read is taken from W (z + 1) - s, which is h
 W Q so as not to be negative. M keys need about sqrt(M) blocks of sqrt(M) keys, and as many weights;
 what grows is the length of the code words.
 
-*Lemma (exactness).* Every register is a non-negative integer for every integer 0 <= z < Q, and at
-integers r the ramp relu(r - t + 1) - relu(r - t) is 1 where r >= t, else 0. So T and X are those
-of the last block whose first key is at most z (of the first one, if there is none); peeling T at
-its highest places gives its binary digits, so that x = X - W Q = W (z + 1) - s for each s in
-turn. With u = relu(2 x - 2 W + 1) the unit relu(x - W u) is x where 0 <= x < W, and 0 elsewhere:
-for x < 0 also u = 0, and for x = W + e, e >= 0, it is relu(W + e - W (2 e + 1)) = 0. (In floats an
-error of x below 1/2 changes the label by that much and no more, as x is never W for positive
-labels.) What it finds is taken from X, which leaves x = 0, so that nothing is found twice where a
-short block is filled up with zeros; and it is added to T below all places that are read, where it
-stays. Keys are different, so at most one of them is found. QED
+Lemma 14.2 (proofs/14-sequences.md) says why what is found is a label, and found once.
 
 Source: bit extraction and groups of sqrt(M) keys are from Vardi, Yehudai and Shamir (ICLR 2022);
 the set in place of the table, its differences, and 0 off the keys, are ours.
@@ -30,30 +21,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from constructive.sequences.network import Affine, Number, Program, Step
+from constructive.sequences.network import Affine, Number, Program, ProgramStep
 from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError
 
-# Comparisons with an integer, as steps of programs: the two kinds, and what is made of them.
-#
-# *Lemma (a comparison).* For integers r and t, relu(r - t + 1) - relu(r - t) is 1 if r >= t, else
-# 0; and so is 1 - relu(1 - relu(3 (r - t) + 2)), for all r within 1/3 of an integer. *Proof.* If r
-# >= t, the first is (r - t + 1) - (r - t) = 1, and in the second r - t >= -1/3, so that the inner
-# relu is at least 1 and the outer one is 0. If r < t, all of r - t + 1 <= 0 and r - t < 0: the
-# first is 0; and r - t <= -2/3 in the second, which is 1 - relu(1 - 0) = 0. QED
-#
-# *Lemma (remainders).* If 0 <= r < q 2^J, subtracting q 2^j where r >= q 2^j, for j = J - 1, ...,
-# 0, leaves r mod q. *Proof.* After step j, 0 <= r < q 2^j, and r has changed by a multiple of q.
-# QED
-#
-# *Lemma (rounding).* If r is within 1/3 of an integer z, 0 <= z < 2^J, then adding up 2^j where
-# what is left of r is at least 2^j, for j = J - 1, ..., 0, gives z itself. *Proof.* Comparisons
-# that forgive 1/3 see z: what is left of r stays within 1/3 of what is left of z, and the bits are
-# those of z. QED
+# Comparisons with an integer, as steps of programs, and the remainders and roundings that are made
+# of them (Lemma 14.1, proofs/14-sequences.md).
 
 
 # Steps, units of the step after them, and a sum of these units that is 0 or 1.
-Indicator = tuple[list[Step], dict[str, Affine], Affine]
+Indicator = tuple[list[ProgramStep], dict[str, Affine], Affine]
 
 
 @dataclass(frozen=True)
@@ -73,15 +50,8 @@ class Comparison:
         threshold: int,
         changes: Mapping[str, Number],
         start: Mapping[str, Affine] | None = None,
-    ) -> list[Step]:
-        """Return steps that add changes[name] to each named register where `register` >= threshold.
-
-        Example:
-            >>> RAMP.where_at_least("r", 5, {"r": -5})[0].updates["r"]
-            Affine(terms={'r': 1, 'high': -5, 'low': 5}, constant=0)
-            >>> len(SATURATING.where_at_least("r", 5, {"r": -5}))
-            2
-        """
+    ) -> list[ProgramStep]:
+        """Return steps that add changes[name] to registers where `register` >= threshold."""
         begin = {name: Affine({name: 1}) for name in changes} | dict(start or {})
         first, units, bit = self.indicator(register, threshold)
         updates = {
@@ -91,15 +61,10 @@ class Comparison:
             )
             for name, value in changes.items()
         }
-        return [*first, Step(units, updates)]
+        return [*first, ProgramStep(units, updates)]
 
-    def remainder(self, register: str, modulus: int, below: int) -> list[Step]:
-        """Return steps that leave register mod modulus, for 0 <= register < below.
-
-        Example:
-            >>> len(RAMP.remainder("r", 3, below=12))
-            2
-        """
+    def remainder(self, register: str, modulus: int, below: int) -> list[ProgramStep]:
+        """Return steps that leave register mod modulus, for 0 <= register < below."""
         powers: list[int] = []
         while modulus << len(powers) < below:
             powers.append(modulus << len(powers))
@@ -109,22 +74,18 @@ class Comparison:
             for step in self.where_at_least(register, power, {register: -power})
         ]
 
-    def rounded(self, register: str, below: int) -> list[Step]:
+    def rounded(self, register: str, below: int) -> list[ProgramStep]:
         """Return steps that leave the integer, for 0 <= register < below.
 
         What the register lacks of an integer stays, as units copy what is not negative.
-
-        Example:
-            >>> len(SATURATING.rounded("r", below=12))
-            9
         """
-        steps: list[Step] = []
+        steps: list[ProgramStep] = []
         for bit in reversed(range((below - 1).bit_length())):
             change = {register: -(1 << bit), "exact": 1 << bit}
             start = None if steps else {"exact": Affine()}
             steps += self.where_at_least(register, 1 << bit, change, start)
         end = {register: Affine({"exact": 1} if steps else {}), "exact": Affine()}
-        return [*steps, Step({}, end)]
+        return [*steps, ProgramStep({}, end)]
 
 
 def _ramp(register: str, threshold: int) -> Indicator:
@@ -139,7 +100,7 @@ def _saturating(register: str, threshold: int) -> Indicator:
     So floats carry words of as many bits as they have, and rounding is forgiven.
     """
     high = Affine({register: 3}, 2 - 3 * threshold)
-    first = Step({"high": high}, {"above": Affine({"high": 1})})
+    first = ProgramStep({"high": high}, {"above": Affine({"high": 1})})
     return [first], {"below": Affine({"above": -1}, 1)}, Affine({"below": -1}, 1)
 
 
@@ -194,12 +155,7 @@ def plan(
     comparison: Comparison = RAMP,
     max_word_bits: int | None = None,
 ) -> Blocks:
-    """Cut the set of a table such that weights are the fewest (Lemma 14.2).
-
-    Example:
-        >>> plan(dict.fromkeys(range(10, 26), 1), domain=64).members[:2]
-        ((21, 23), (25, 27))
-    """
+    """Cut the set of a table such that weights are the fewest (Lemma 14.2)."""
     if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
         raise ParameterError(
             f"{len(table)} keys are none below domain={domain!r}, or none at all",
@@ -262,20 +218,20 @@ def _cheapest(
     return best[1]  # type: ignore[index] # there is at least one
 
 
-def steps(blocks: Blocks, comparison: Comparison, noise: int = 0) -> list[Step]:
+def steps(blocks: Blocks, comparison: Comparison, noise: int = 0) -> list[ProgramStep]:
     """Return the steps that read register z and leave the table's value in register T."""
     loud = comparison.forgiving and blocks.scale * noise >> _QUIET
     first = comparison.rounded("z", blocks.domain) if loud else []
     return [*first, *_find(blocks, comparison), *_read(blocks, comparison)]
 
 
-def _find(blocks: Blocks, comparison: Comparison) -> list[Step]:
+def _find(blocks: Blocks, comparison: Comparison) -> list[ProgramStep]:
     """Return the code word T of the block of z, and X."""
     words = blocks.words()
     firsts = [0 if blocks.first_bits else members[0] for members in blocks.members]
     above = blocks.scale * (blocks.domain + 1)
     begin = {"T": Affine({}, words[0]), "X": Affine({"z": blocks.scale}, above - firsts[0])}
-    found: list[Step] = []
+    found: list[ProgramStep] = []
     for key, words_here, firsts_here in zip(
         blocks.keys[1:], pairwise(words), pairwise(firsts), strict=True
     ):
@@ -285,13 +241,13 @@ def _find(blocks: Blocks, comparison: Comparison) -> list[Step]:
         start = None if found else {name: begin[name] for name in changes}
         found += comparison.where_at_least("z", key, changes, start)
     if not found:
-        return [Step({}, begin)]
+        return [ProgramStep({}, begin)]
     late = {"X": begin["X"]} if blocks.first_bits else {}  # z itself is kept until then
     found[-1] = replace(found[-1], updates={**found[-1].updates, **late})
     return found
 
 
-def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
+def _read(blocks: Blocks, comparison: Comparison) -> Iterator[ProgramStep]:
     """Peel the digits of T, take them from X, and look whether X is now a label."""
     place = blocks.word_bits
     offset, scale = blocks.scale * blocks.domain, blocks.scale
@@ -301,8 +257,8 @@ def _read(blocks: Blocks, comparison: Comparison) -> Iterator[Step]:
             changes = {"T": -(1 << place), "X": -(1 << bit)}
             yield from comparison.where_at_least("T", 1 << place, changes)
         beyond = Affine({"X": 2}, 1 - 2 * offset - 2 * scale)
-        yield Step({"over": beyond}, {"over": Affine({"over": 1})})
-        yield Step(
+        yield ProgramStep({"over": beyond}, {"over": Affine({"over": 1})})
+        yield ProgramStep(
             {"found": Affine({"X": 1, "over": -scale}, -offset)},
             {"T": Affine({"T": 1, "found": 1}), "X": Affine({"X": 1, "found": -1})},
         )
@@ -315,13 +271,7 @@ def program(
     comparison: Comparison = RAMP,
     max_word_bits: int | None = None,
 ) -> Program:
-    """Return a program with input z and output table.get(z, 0), for every integer 0 <= z < domain.
-
-    Example:
-        >>> network = program({2: 7, 3: 1, 11: 4}, domain=16).network()
-        >>> network([np.arange(16)])[0].tolist()
-        [0, 0, 7, 1, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]
-    """
+    """Return a program with input z and output table.get(z, 0), for all 0 <= z < domain."""
     blocks = plan(table, domain, comparison=comparison, max_word_bits=max_word_bits)
     return Program(
         inputs=("z",),

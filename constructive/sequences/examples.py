@@ -52,13 +52,7 @@ def codes(count: int) -> npt.NDArray[Any]:
 
 
 def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
-    """Return the different tokens, and the index of each (N, n).
-
-    Example:
-        >>> numbered([["a", "b"], ["b", "b"]])
-        (('a', 'b'), array([[0, 1],
-               [1, 1]]))
-    """
+    """Return the different tokens, and the index of each (N, n)."""
     places: dict[Hashable, int] = {}
     try:
         rows = [
@@ -73,13 +67,7 @@ def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
 
 
 def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
-    """Return tokens as integers and Fractions (V, d), or None if some are not numbers.
-
-    Example:
-        >>> exact_vectors((0.5, 2))
-        array([[Fraction(1, 2)],
-               [2]], dtype=object)
-    """
+    """Return tokens as integers and Fractions (V, d), or None if some are not numbers."""
     vectors = [token if isinstance(token, tuple) else (token,) for token in tokens]
     if any(not isinstance(x, Real) for vector in vectors for x in vector):
         return None
@@ -311,11 +299,7 @@ class SequenceDataset(Rebuilt, JsonFile):
 
     @classmethod
     def from_content(cls, content: Json) -> "SequenceDataset":
-        """Return the data set that `of` makes of what was written of one.
-
-        Raises:
-            ValueError: for what is not a data set
-        """
+        """Return the data set that `of` makes of what was written of one; else ValueError."""
         symbols, classes = content["symbols"], list(map(decoded, content["classes"]))
         tokens: list[Any] = (
             [tuple(map(number, row)) for row in content["tokens"]]
@@ -368,9 +352,6 @@ class SequenceDataset(Rebuilt, JsonFile):
 
         Both have an entry for each example. Contexts are numbered, equal numbers for equal
         multisets.
-
-        Args:
-            values: of each token (V,)
         """
         rows = np.sort(values[self.ids], axis=1)
         contexts = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
@@ -379,9 +360,7 @@ class SequenceDataset(Rebuilt, JsonFile):
     def with_own(self, contexts: Integers, values: Integers) -> tuple[Integers, Integers]:
         """Return for each example the number of its context and its own token's value (or 0).
 
-        Args:
-            contexts: a number for each sequence (N,)
-            values: of each token (V,)
+        contexts: a number for each sequence (N,);  values: of each token (V,)
         """
         if self.task == "next":
             return contexts, np.zeros_like(contexts)
@@ -395,21 +374,12 @@ class SequenceDataset(Rebuilt, JsonFile):
         Contexts are compared by sums of 64 mixed bits of their values, which is quick. Equal
         multisets have equal sums, so True is certain. False is wrong once in 2^64 pairs or so, and
         for no data that were made before the salt was drawn.
-
-        Args:
-            values: of each token (V,)
-            salt: drawn at random, below 2^64
         """
         sums = _mixed(values, salt)[self.ids].sum(axis=1).view(np.int64)
         return self.told_apart(*self.with_own(sums, values))
 
     def told_apart(self, contexts: Integers, own: Integers) -> bool:
-        """Return whether examples with equal keys have equal labels.
-
-        Args:
-            contexts: a number for each example
-            own: the value of its own token, or 0, for each example
-        """
+        """Return whether examples with equal keys have equal labels."""
         return conflict(self.labels, own, contexts) is None
 
 
@@ -422,12 +392,7 @@ def _mixed(values: Integers, salt: int) -> npt.NDArray[np.uint64]:
 
 
 def conflict(labels: Integers, own: Integers, contexts: Integers) -> tuple[int, int] | None:
-    """Return two examples with one key, a context and an own token, and different labels; or None.
-
-    Example:
-        >>> conflict(np.array([1, 2, 2]), np.array([0, 0, 5]), np.array([7, 7, 7]))
-        (0, 1)
-    """
+    """Return two examples with one key (context and own token) and two labels; or None."""
     order = np.lexsort((labels, own, contexts))
     before, after = order[:-1], order[1:]
     same = (contexts[before] == contexts[after]) & (own[before] == own[after])
@@ -450,10 +415,6 @@ def expected_outputs(
     """Return the wanted outputs for classes: themselves, or their places among known ones.
 
     None for what cannot be put out.
-
-    Example:
-        >>> expected_outputs(("x", "y"), ["y", "z"])
-        [1, None]
     """
     if known is None:
         return [_integer(label) for label in classes]
@@ -468,10 +429,5 @@ def _integer(label: Hashable) -> int | None:
 
 
 def met(output: float, label: int | None) -> bool:
-    """Return whether an output is a label, within 1/8.
-
-    Example:
-        >>> met(2.1, 2), met(2.2, 2), met(2.0, None)
-        (True, False, False)
-    """
+    """Return whether an output is a label, within 1/8."""
     return label is not None and isfinite(output) and abs(Fraction(output) - label) <= _MET

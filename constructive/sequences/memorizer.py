@@ -1,8 +1,10 @@
 """`SequenceMemorizer`: two token-wise networks around one layer of uniform attention."""
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -15,7 +17,6 @@ from constructive.sequences.attention import (
     rounded_outputs,
     rows_of_floats,
 )
-from constructive.sequences.bounds import Sizes
 from constructive.sequences.examples import (
     SequenceDataset,
     Task,
@@ -26,7 +27,7 @@ from constructive.sequences.examples import (
     other_tokens,
     rectangular,
 )
-from constructive.sequences.network import Column, Network
+from constructive.sequences.network import Column, ReluNetwork
 from constructive.sequences.storage import (
     Json,
     JsonFile,
@@ -39,6 +40,69 @@ from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError, require
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet, Shown, new_table
+
+# How many weights a sequence memorizer has at most, by Theorem 7 (proofs/14-sequences.md has what
+# each part takes), and at least. L(x) is the number of bits of x. M is at most N (nN for seq2seq),
+# Q may be taken about M^2, and R below n q (P + 1), so that all grows as sqrt(M log(M C)), up to
+# logarithms of n, U and N. The bound holds where `max_word_bits` is not given.
+
+
+@dataclass(frozen=True)
+class BoundSizes:
+    """The numbers in the bound; those that may be long by their bits."""
+
+    keys: int  # M, of the examples
+    width: int  # d
+    label_bits: int  # of C, the range of what is put out
+    token_bits: int  # of U, above projections of tokens
+    residue_bits: int  # of q
+    prime_bits: int  # of P, of a power hash; 0 for others
+    kept: int  # S, of a separating set; 0 for others
+    weight_bits: int  # of W, of a separating set; 0 for others
+    sum_bits: int  # of R, above keys before they are reduced
+    key_bits: int  # of Q, above keys after that
+
+    @property
+    def bound(self) -> int:
+        """The number of non-zero weights that is not exceeded."""
+        embedding = 4 * (self.width + 1) + 14 * self.token_bits
+        if self.kept:
+            embedding += dictionary_bound(self.kept, self.weight_bits, self.residue_bits)
+            embedding += 14 * self.residue_bits
+        else:
+            embedding += 40 * self.residue_bits
+            if self.prime_bits:
+                embedding += 14 * self.residue_bits * (self.prime_bits + 1)
+        classifier = dictionary_bound(self.keys, self.label_bits, self.key_bits)
+        return embedding + 2 + 14 * (self.sum_bits + self.key_bits) + 8 + classifier
+
+
+def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
+    """Return the bound for a dictionary alone: of M keys, and of the bits of C and Q."""
+    reach = label_bits + key_bits
+    # Below these f one bit more saves 28 k or more blocks, and costs 15 (k - 1).
+    return 40 + min(
+        14 * (-(-keys // entries) + (1 << (reach - bits)) + 1)
+        + 15 * ((entries - 1) * bits + entries)
+        for entries in range(1, 4 * isqrt(keys) + 2)
+        for bits in range(max(1, reach - entries.bit_length() - 2), reach + 1)
+    )
+
+
+def fewest_weights(*, keys: int, classes: int, places: int, width: int) -> int:
+    """Return how many real weights some labelling needs with uniform attention (Proposition 14.7).
+
+    With n^3 N in place of `places`, nN, it is for hardmax, too.
+    """
+    wanted: int = (classes**keys - 1).bit_length()  # C^M <= 2^x for integers x from here on
+
+    def reached(weights: int) -> bool:
+        patterns = 4 * weights * (2 * (weights + width)).bit_length()
+        signs = (22 * weights * places * classes).bit_length()  # 8 e < 22
+        return patterns + (weights // 2 + 1) * weights * signs >= wanted
+
+    return bisect_left(range(wanted + 1), x=True, key=reached)
+
 
 # How a sequence memorizer came to be, as its file keeps it.
 
@@ -55,20 +119,20 @@ class SequenceRecord:
         max_word_bits: as there
         seed: as there
         num_sequences: N
-        sizes: the numbers in the bound of Theorem 7 (`sequences.bounds`)
+        sizes: the numbers in the bound of Theorem 7 (`BoundSizes`)
     """
 
     construction: str
     max_word_bits: int | None
     seed: int
     num_sequences: int
-    sizes: Sizes
+    sizes: BoundSizes
 
 
 def read_record(content: Json) -> SequenceRecord:
     """Return the record of a file. Raises ValueError, TypeError or KeyError for what is none."""
     record = dict(content)
-    sizes = Sizes(**record.pop("sizes"))
+    sizes = BoundSizes(**record.pop("sizes"))
     found = SequenceRecord(**record, sizes=sizes)
     counts = [*dataclasses.astuple(sizes), found.seed, found.num_sequences]
     if found.max_word_bits is not None:
@@ -112,9 +176,9 @@ class SequenceMemorizer(JsonFile, Shown):
 
     task: Task
     context_size: int
-    embedding: Network
+    embedding: ReluNetwork
     attention: UniformAttention
-    classifier: Network
+    classifier: ReluNetwork
     symbols: tuple[Hashable, ...] | None
     classes: tuple[Hashable, ...] | None
     record: SequenceRecord
@@ -150,12 +214,6 @@ class SequenceMemorizer(JsonFile, Shown):
         """Encode tokens as the network reads them: columns (V,) for entries, and indices (N, n).
 
         A symbol is its index.
-
-        Args:
-            sequences: as for `predict`
-
-        Raises:
-            DataError: as for `predict`
         """
         listed = rectangular(sequences)
         if len(listed[0]) != self.context_size:
@@ -169,14 +227,7 @@ class SequenceMemorizer(JsonFile, Shown):
         return [tokens[:, k] for k in range(tokens.shape[1])], ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
-        """Return the same for a data set.
-
-        Args:
-            dataset: of the same task, context size and kind of tokens
-
-        Raises:
-            DataError: for another task, and as for `predict`
-        """
+        """Return the same for a data set of the same task, context size and kind of tokens."""
         size = dataset.ids.shape[1]
         if dataset.task != self.task or size != self.context_size:
             raise DataError(
@@ -194,29 +245,16 @@ class SequenceMemorizer(JsonFile, Shown):
         return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
 
     def outputs(self, columns: list[Column], ids: Integers) -> Column:
-        """Return the output of the classifier for each example: integers, for classes indices.
+        """Return the output of the classifier for each example, a column (N,) or (N n,): integers.
 
-        Args:
-            columns: of `encode`, a column (V,) for each entry of tokens
-            ids: of `encode`, (N, n)
-
-        Returns:
-            a column (N,), or (N n,) for seq2seq
+        columns, ids: of `encode`
         """
         stream = self.attention(self.embedding(columns), ids)
         chosen = slice(None if self._every else -1, None)
         return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
 
     def labelled(self, outputs: Column, count: int) -> list[Any]:
-        """Return outputs of `count` sequences as labels; None where one stands for no class.
-
-        Args:
-            outputs: of `outputs`
-            count: N
-
-        Returns:
-            N labels, or N lists of n for seq2seq
-        """
+        """Return outputs of `count` sequences as labels; None where one stands for no class."""
         found: list[Any] = outputs.tolist()
         if self.classes is not None:
             found = [self._class(value) for value in found]
@@ -264,7 +302,7 @@ class SequenceMemorizer(JsonFile, Shown):
             dtype: of all numbers; float64, the default, or float32
 
         Raises:
-            DataError: as for `encode_dataset`
+            DataError: for data of another task or size, and as for `predict`
             ParameterError: for another dtype
         """
         columns, ids = self.encode_dataset(dataset)
@@ -355,7 +393,7 @@ class SequenceMemorizer(JsonFile, Shown):
         return self.embedding.total_bits + self.classifier.total_bits
 
     @property
-    def _parts(self) -> tuple[Network | UniformAttention, ...]:
+    def _parts(self) -> tuple[ReluNetwork | UniformAttention, ...]:
         return self.embedding, self.attention, self.classifier
 
     def content(self) -> Json:
@@ -375,12 +413,7 @@ class SequenceMemorizer(JsonFile, Shown):
 
     @classmethod
     def from_content(cls, content: Json) -> "SequenceMemorizer":
-        """Return the memorizer of which `content` is the content.
-
-        Raises:
-            ParameterError: for parts that do not fit together
-            ValueError: for what is not a memorizer
-        """
+        """Return the memorizer of which `content` is the content; else ValueError."""
         symbols, classes = (
             None if content[name] is None else tuple(map(decoded, content[name]))
             for name in ("symbols", "classes")
@@ -419,7 +452,7 @@ class SequenceMemorizer(JsonFile, Shown):
             "part", "depth", "width", "non-zero", "total", "largest bits", left=("part",)
         )
         for name, part in zip(("embedding", "attention", "classifier"), self._parts, strict=True):
-            depth, width = (part.depth, part.width) if isinstance(part, Network) else (1, 1)
+            depth, width = (part.depth, part.width) if isinstance(part, ReluNetwork) else (1, 1)
             counts = part.nonzero_parameters, part.total_parameters
             numbers = depth, width, *counts, part.largest_bits
             table.add_row(name, *(f"{x:,}" for x in numbers))

@@ -26,12 +26,7 @@ _WORD = 1 << 62  # Integers up to this size are computed in int64
 
 @dataclass(frozen=True)
 class Affine:
-    """A sum of coefficients times named quantities, and a constant.
-
-    Example:
-        >>> Affine({"x": 2, "y": 0}, 1)
-        Affine(terms={'x': 2}, constant=1)
-    """
+    """A sum of coefficients times named quantities, and a constant."""
 
     # coefficients by the names of quantities; those that are zero are left out
     terms: Mapping[str, Number] = field(default_factory=dict)
@@ -43,7 +38,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """A hidden layer: units relu(...) of registers, and registers made of units.
 
     Registers that do not change are kept.
@@ -62,13 +57,13 @@ class Program:
 
     inputs: tuple[str, ...]  # names of the inputs, in order
     start: Mapping[str, Affine]  # registers as affine functions of the inputs
-    steps: tuple[Step, ...]  # hidden layers, in order
+    steps: tuple[ProgramStep, ...]  # hidden layers, in order
     outputs: tuple[Affine, ...]  # affine functions of the registers, in order
 
-    def network(self) -> "Network":
+    def network(self) -> "ReluNetwork":
         """Return the network that computes what this program does: a coordinate for each register.
 
-        Registers that are copied by units of their own must not be negative there (`Step`).
+        Registers that are copied by units of their own must not be negative there (`ProgramStep`).
         """
         changed = (name for step in self.steps for name in step.updates)
         names = sorted({*self.start, *changed})
@@ -91,7 +86,7 @@ class Program:
                         terms[f"carried {part}"] = value
                 rows.append(Affine(terms, update.constant))
             layers += [SparseMatrix.of(units.values(), names), SparseMatrix.of(rows, list(units))]
-        return Network((*layers, SparseMatrix.of(self.outputs, names)))
+        return ReluNetwork((*layers, SparseMatrix.of(self.outputs, names)))
 
 
 @dataclass(frozen=True)
@@ -159,7 +154,7 @@ class SparseMatrix:
 
 
 @dataclass(frozen=True)
-class Network:
+class ReluNetwork:
     """A ReLU network with skip connections."""
 
     # affine maps: the first makes x of the inputs, the last reads the outputs of x, and between
@@ -237,12 +232,7 @@ class Network:
 
 
 def bits(number: Number) -> int:
-    """Return the length of an integer, or of numerator and denominator less one.
-
-    Example:
-        >>> bits(-5), bits(Fraction(1, 4))
-        (3, 3)
-    """
+    """Return the length of an integer, or of numerator and denominator less one."""
     if isinstance(number, int):
         return number.bit_length()
     return number.numerator.bit_length() + number.denominator.bit_length() - 1
@@ -258,12 +248,7 @@ def _largest(column: Column) -> int:
 def combination(
     columns: Sequence[Column], values: Sequence[Number], bias: Number, *, divided_by: int = 1
 ) -> Column:
-    """Sum values times columns (of one length) and a bias; then divide by an integer.
-
-    Example:
-        >>> combination([np.array([1, 3]), np.array([5, 6])], [2, -1], 10, divided_by=2).tolist()
-        [Fraction(7, 2), 5]
-    """
+    """Sum values times columns (of one length) and a bias; then divide by an integer."""
     sizes = [_largest(column) for column in columns]
     total = _combined(columns, sizes, values, bias, len(columns[0]))
     if divided_by == 1:

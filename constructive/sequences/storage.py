@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from constructive.sequences.network import Network, Number, SparseMatrix
+from constructive.sequences.network import Number, ReluNetwork, SparseMatrix
 from constructive.support.errors import ParameterError
 from constructive.support.files import reading, replacing
 
@@ -21,24 +21,14 @@ Json = Any  # What the json module reads and writes
 
 
 def written(number: Number) -> str:
-    """Return a number in base 16.
-
-    Example:
-        >>> written(-31), written(Fraction(3, 16))
-        ('-1f', '3/10')
-    """
+    """Return a number in base 16."""
     if number.denominator == 1:
         return format(int(number), "x")
     return f"{number.numerator:x}/{number.denominator:x}"
 
 
 def number(text: str) -> Number:
-    """Return the number that `written` wrote.
-
-    Example:
-        >>> number("3/10"), number("-1f")
-        (Fraction(3, 16), -31)
-    """
+    """Return the number that `written` wrote."""
     numerator, _, denominator = text.partition("/")
     found: Number = int(numerator, 16)
     if denominator:
@@ -49,12 +39,7 @@ def number(text: str) -> Number:
 
 
 def encoded(value: Hashable) -> Json:
-    """Return a symbol or class as a kind and a value.
-
-    Example:
-        >>> encoded(("a", b"b", 0.5, None))
-        ['tuple', [['str', 'a'], ['bytes', '62'], ['float', '0x1.0000000000000p-1'], ['None', '']]]
-    """
+    """Return a symbol or class as a kind and a value."""
     kind = "None" if value is None else type(value).__name__
     write = _ENCODERS.get(kind)
     if write is None or (value is not None and type(value) is not _TYPES[kind]):
@@ -67,12 +52,7 @@ def encoded(value: Hashable) -> Json:
 
 
 def decoded(content: Json) -> Hashable:
-    """Return the value that `encoded` encoded.
-
-    Example:
-        >>> decoded(["tuple", [["str", "a"], ["int", "-1f"]]])
-        ('a', -31)
-    """
+    """Return the value that `encoded` encoded."""
     kind, text = content
     value = _DECODERS[kind](text)
     if encoded(value) != content:
@@ -106,7 +86,7 @@ _DECODERS: dict[str, Callable[[Any], Hashable]] = {
 }
 
 
-def network_content(network: Network) -> Json:
+def network_content(network: ReluNetwork) -> Json:
     """Describe a network: for each layer its inputs, and rows of columns, values and a bias."""
     return {
         "residual": True,
@@ -125,9 +105,9 @@ def network_content(network: Network) -> Json:
     }
 
 
-def network_from(content: Json) -> Network:
+def network_from(content: Json) -> ReluNetwork:
     """Return the network of `network_content`."""
-    return Network(
+    return ReluNetwork(
         tuple(
             SparseMatrix(
                 tuple(tuple(columns) for columns, _, _ in layer["rows"]),
@@ -141,12 +121,7 @@ def network_from(content: Json) -> Network:
 
 
 def digest(content: Json) -> str:
-    """Return SHA-256 of JSON, however it is laid out in a file.
-
-    Example:
-        >>> digest({"a": 1})[:16]
-        '015abd7f5cc57a2d'
-    """
+    """Return SHA-256 of JSON, however it is laid out in a file."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -53,21 +53,8 @@ def ordered_map(
     Tasks that are lost with a killed worker are computed here, so that nothing is lost. An error of
     a task itself is raised, and also an interrupt, after what has not begun was cancelled.
 
-    Args:
-        function: what is called with each task
-        tasks: the independent pieces of work
-        executor: where they are computed; None for here. Functions and tasks go there by pickle.
-        step: what the work is called when progress is reported; None where `keep` reports it
-        keep: called with the number of a task and its result as soon as that is there
-
-    Raises:
-        ParameterError: for what is not an executor
-
-    Example:
-        >>> from concurrent.futures import ThreadPoolExecutor
-        >>> with ThreadPoolExecutor() as threads:
-        ...     ordered_map(abs, [-3, 2, -1], executor=threads, step="sizes")
-        [3, 2, 1]
+    step: what the work is called when progress is reported; None where `keep` reports it
+    keep: called with the number of a task and its result as soon as that is there
     """
     done: dict[int, Result] = {}
 
@@ -185,41 +172,14 @@ class Checkpoint:
     name and its arrays, so that a file that is damaged is refused, and also a result of another
     computation that began in the same folder at the same moment. A person who can write to the
     folder, and means to, can change results.
-
-    Attributes:
-        folder: where it is
-        about: what the computation is about, as text
     """
 
     folder: Path
-    about: str
+    about: str  # what the computation is about
 
     @classmethod
     def open(cls, folder: str | Path, about: Mapping[str, Any]) -> "Checkpoint":
-        """Open a new folder, or one of the same computation.
-
-        Args:
-            folder: its path; made where there is none
-            about: what the computation is about, as JSON has it: texts and numbers by name
-
-        Raises:
-            ParameterError: if the folder is of another computation, or holds other things
-            FormatError: if what it is about cannot be read
-            OutputError: if it cannot be made
-
-        Example:
-            >>> folder = Path(tempfile.mkdtemp()) / "kept"
-            >>> kept = Checkpoint.open(folder, {"seed": 1})
-            >>> kept.save("sums", {"of": np.arange(3)})
-            >>> Checkpoint.open(folder, {"seed": 1}).load("sums")["of"].tolist()
-            [0, 1, 2]
-            >>> Checkpoint.open(folder, {"seed": 2})  # doctest: +ELLIPSIS
-            Traceback (most recent call last):
-                ...
-            constructive.ParameterError: the checkpoint ... is of another computation: seed was 1...
-              witness: {'seed': (1, 2)}
-              try: the same arguments and data as then, or another folder
-        """
+        """Open a new folder, or one of the same computation, which `about` says."""
         folder = Path(folder)
         try:
             folder.mkdir(exist_ok=True)
@@ -245,14 +205,7 @@ class Checkpoint:
         return cls(folder, json.dumps(dict(about), sort_keys=True))
 
     def load(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
-        """Return the arrays of a result, or None where there is none.
-
-        Args:
-            name: of the result
-
-        Raises:
-            FormatError: if its file is damaged, or is of another computation
-        """
+        """Return the arrays of a result, or None; FormatError for a file that is damaged."""
         path = self.folder / f"{name}.npz"
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -270,15 +223,7 @@ class Checkpoint:
         return arrays
 
     def save(self, name: str, arrays: Arrays) -> None:
-        """Keep a result.
-
-        Args:
-            name: of the result
-            arrays: what it is, by name
-
-        Raises:
-            OutputError: where it cannot be written
-        """
+        """Keep the arrays of a result."""
         with replacing(self.folder / f"{name}.npz") as file:
             hashed = np.frombuffer(self._hashed(name, arrays), np.uint8)
             np.savez(file, **arrays, **{_SHA256: hashed})  # type: ignore[arg-type] # no options

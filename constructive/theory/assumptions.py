@@ -1,10 +1,9 @@
 """What the theorems ask of a data set: proved, refuted with exact witnesses, or estimated.
 
 `check` writes one report that says how each line is known. The estimate in it is of how many random
-subsets of queries are dependent, with its confidence interval. The paper samples 5,000 subsets and
-states a Clopper-Pearson interval of 99 %. Each sampled subset is decided exactly, by the cheapest
-proof that holds (`exact.dyadic.decide`), or counted as undecided; what is estimated is the share
-among all subsets.
+subsets of queries are dependent: of 5,000, with a Clopper-Pearson interval of 99 %, as in the
+paper. Each sampled subset is decided exactly, by the cheapest proof that holds
+(`exact.dyadic.decide`), or counted as undecided; what is estimated is the share among all subsets.
 
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3, for the protocol; Clopper and
 Pearson (Biometrika 1934) for the interval.
@@ -65,6 +64,7 @@ __all__ = [
 Drawn = tuple[int, tuple[int, ...]]  # The number of a subset, and the vectors in it
 
 SUBSETS = 5000  # The number of subsets of the paper
+CONFIDENCE = 0.99  # And the probability that an interval holds the share
 _FEWEST = 100  # Subsets that are drawn whatever the budget is
 _SECONDS = 30.0  # What a budget of 1.0 allows, on one core or two.
 _MOST = 10**9  # Subsets beyond which nobody waits for the estimate
@@ -84,9 +84,8 @@ class Estimate:
         subsets: how many subsets were drawn
         dependent: how many of these were dependent
         undecided: how many of these were not decided
-        low, high: the Clopper-Pearson interval of the share, at this confidence; where subsets are
-            undecided, whatever they are
-        confidence: the probability, between 0 and 1, that such an interval holds the share
+        low, high: the Clopper-Pearson interval of the share, of 99 %; where subsets are undecided,
+            whatever they are
         witness: the first dependent subset that was drawn (its indices), or None
     """
 
@@ -96,7 +95,6 @@ class Estimate:
     undecided: int
     low: float
     high: float
-    confidence: float
     witness: tuple[int, ...] | None
 
 
@@ -116,10 +114,6 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
     do with what is found in it.
 
     A budget of 1.0 allows about half a minute.
-
-    Example:
-        >>> affordable(np.random.default_rng(0).random((40, 3)), 3).subsets
-        5000
     """
     vectors = _checked(vectors, size)
     require_not_negative(budget=budget)
@@ -141,7 +135,6 @@ def dependent_share(
     size: int,
     *,
     subsets: int | Sample = SUBSETS,
-    confidence: float = 0.99,
     seed: int = 0,
     executor: Executor | None = None,
 ) -> Estimate:
@@ -151,15 +144,13 @@ def dependent_share(
         vectors: T vectors of d entries, (T, d)
         size: the number of vectors in a subset, 1 to T
         subsets: how many are drawn; or what `affordable` allows, so that some may stay undecided
-        confidence: of the interval of the share, between 0 and 1
         seed: of the subsets
         executor: where subsets are decided (`constructive.support.parallel`), the same ones
             everywhere; None for here
 
     Raises:
         DataError: for what is not a matrix of real numbers
-        ParameterError: for a size beyond T, no subsets, a confidence that is not between 0 and 1,
-            a negative seed, or what is not an executor
+        ParameterError: for a size beyond T, no subsets, a negative seed, or what is not an executor
 
     Example:
         >>> plane = np.random.default_rng(0).integers(-9, 9, size=(40, 2)).astype(float)
@@ -175,12 +166,6 @@ def dependent_share(
             suggestion=f"subsets <= {_MOST}",
         )
     require_seed(seed)
-    if not 0.0 < confidence < 1.0:
-        raise ParameterError(
-            f"confidence={confidence!r} is not between 0 and 1",
-            witness=confidence,
-            suggestion="confidence=0.99",
-        )
     vectors = _checked(vectors, size)
     parts = list(row_chunks(sample.subsets, 8 * size * vectors.shape[1]))
     seeds = np.random.SeedSequence(seed).spawn(len(parts))
@@ -205,10 +190,10 @@ def dependent_share(
     )
     wrong += [subset for subset, dependent in zip(looked_at, decided, strict=True) if dependent]
     undecided = len(pending) - len(looked_at)
-    low, _ = clopper_pearson(len(wrong), sample.subsets, confidence)
-    _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, confidence)
+    low, _ = clopper_pearson(len(wrong), sample.subsets, CONFIDENCE)
+    _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, CONFIDENCE)
     witness = min(wrong)[1] if wrong else None
-    return Estimate(size, sample.subsets, len(wrong), undecided, low, high, confidence, witness)
+    return Estimate(size, sample.subsets, len(wrong), undecided, low, high, witness)
 
 
 def _checked(vectors: Array, size: int) -> Array:
@@ -272,13 +257,7 @@ def _is_dependent(vectors: Array, drawn: Drawn) -> bool:
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Return the exact confidence interval of a probability.
-
-    Example:
-        >>> low, high = clopper_pearson(0, 5000, 0.99)
-        >>> low, round(high, 5)
-        (0.0, 0.00106)
-    """
+    """Return the exact confidence interval of a probability."""
     from scipy.special import betaincinv  # noqa: PLC0415 - for the tables of assumptions only
 
     tail = (1.0 - confidence) / 2.0
@@ -376,7 +355,7 @@ class Report(Shown):
                     f"{percent(estimate.low, 3, above=False)} to {percent(estimate.high, 3)}"
                 )
                 name = "" if estimate is self.share else "General position"
-                lines.append((name, known, f"estimate ({100 * estimate.confidence:.6g}%)"))
+                lines.append((name, known, f"estimate ({CONFIDENCE:.0%})"))
                 if estimate.undecided:
                     lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
         return lines
@@ -397,7 +376,6 @@ def check(
     num_heads: int | None = None,
     *,
     subsets: int | None = None,
-    confidence: float = 0.99,
     budget: float = 1.0,
     seed: int = 0,
     executor: Executor | None = None,
@@ -412,7 +390,6 @@ def check(
             allows for T examples (with n = 1 and T > 1 there are none, and nothing is asked)
         subsets: how many random ones are drawn for an estimate; by default the paper's 5,000, and
             fewer of a size at which the budget does not allow so many
-        confidence: of the estimates, between 0 and 1; by default the paper's 99 %
         budget: 1.0 allows half a minute for 10,000 queries of d = 64, and about as much for random
             subsets of any d; 10.0 ten times as much
         seed: of all random choices
@@ -421,8 +398,8 @@ def check(
 
     Raises:
         CapacityError: if T is more than H(n - 1) + 1
-        ParameterError: unless H and the number of subsets are positive, for a confidence that is
-            not between 0 and 1, a negative budget or seed, and what is not an executor
+        ParameterError: unless H and the number of subsets are positive, for a negative budget or
+            seed, and for what is not an executor
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
 
@@ -452,9 +429,7 @@ def check(
         sample = Sample(subsets or SUBSETS)
         if subsets is None:
             sample = affordable(dataset.queries, count, budget=budget, seed=seed)
-        return dependent_share(
-            dataset.queries, count,
-            subsets=sample, confidence=confidence, seed=seed, executor=executor)  # fmt: skip
+        return dependent_share(dataset.queries, count, subsets=sample, seed=seed, executor=executor)
 
     return Report(
         count=total,

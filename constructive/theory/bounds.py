@@ -82,8 +82,14 @@ def paired_capacity(num_heads: int, width: int) -> int:
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
     """Return the smallest H that holds T examples by Theorem 1 if d_h is given, else by 2.
 
-    CapacityError where r = 1 and T > 1: softmax over one token (or a head with no rank to spare)
-    holds one example, whatever H is.
+    Args:
+        num_examples: T
+        context_size: n
+        head_dim: d_h; None for rank-one heads
+
+    Raises:
+        ParameterError: where a count is not a positive integer
+        CapacityError: where r = min(n, d_h) = 1 and T > 1: such heads hold one example
 
     Example:
         >>> heads_needed(1861, context_size=32, head_dim=64)
@@ -112,12 +118,6 @@ def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
 
     At the bound T = H(r - 1) + 1 these are the sizes in the proof: r for the first head and r - 1
     for each later one. Below the bound no group is larger than that.
-
-    Example:
-        >>> group_sizes(7, 3)  # H = 3, r = 3: T = 3 * 2 + 1
-        (3, 2, 2)
-        >>> group_sizes(2, 3)
-        (1, 1, 0)
     """
     require_positive(num_examples=num_examples, num_heads=num_heads)
     each, rest = divmod(num_examples, num_heads)
@@ -125,12 +125,7 @@ def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
 
 
 def consecutive(sizes: Iterable[int]) -> Groups:
-    """Return groups (start, stop) of these sizes, one after the other.
-
-    Example:
-        >>> consecutive([3, 2])
-        ((0, 3), (3, 5))
-    """
+    """Return groups (start, stop) of these sizes, one after the other."""
     return tuple(pairwise([0, *accumulate(sizes)]))
 
 
@@ -140,20 +135,6 @@ def parameter_count(
     """Return entries of W_Q, W_K, W_V, W_O and W_D: H d (2 d_h + d_v) + H d_v^2 + d_v d_out.
 
     That is for W_O of shape (H d_v, d_v), as it is where d_v >= d_out.
-
-    Args:
-        num_heads: H
-        width: d, the number of entries of a token or a query
-        head_dim: d_h
-        value_dim: d_v, by default d_out where a layer is built
-        target_dim: d_out, the number of entries of a target
-
-    Raises:
-        ParameterError: where a count is not a positive integer
-
-    Example:
-        >>> parameter_count(num_heads=3, width=5, head_dim=3, value_dim=1, target_dim=1)
-        109
     """
     require_positive(
         num_heads=num_heads,
@@ -172,20 +153,6 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
     Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
     saturate (rank-one heads: one in all) and d_out columns of W_V. W_O has one entry in each row
     and W_D one in each column (`layers.attention`), where d_v = d_out.
-
-    Args:
-        num_examples: T, which are shared among the heads
-        plan: H and d_h of these heads, as `explain(...).plan`
-        width: d, the number of entries of a token or a query
-        target_dim: d_out, the number of entries of a target
-
-    Raises:
-        ParameterError: where a count, of the plan also, is not a positive integer
-
-    Example:
-        >>> narrow = RANK_ONE.plan(num_examples=7, context_size=3, num_heads=3)
-        >>> nonzero_parameter_count(num_examples=7, plan=narrow, width=5, target_dim=1)
-        49
     """
     require_positive(num_examples=num_examples, num_heads=plan.num_heads, head_dim=plan.head_dim)
     require_positive(width=width, target_dim=target_dim)
@@ -219,12 +186,7 @@ class TheoremHeads:
     rank_one: bool  # whether every W_K W_Q^T is of rank one, and d_h does not matter
 
     def capacity(self, num_heads: int, context_size: int, head_dim: int) -> int:
-        """Return how many examples H such heads hold.
-
-        Example:
-            >>> RANK_ONE.capacity(num_heads=3, context_size=3, head_dim=1)
-            7
-        """
+        """Return how many examples H such heads hold."""
         if self.rank_one:
             return rank_one_capacity(num_heads, context_size)
         return saturated_capacity(num_heads, context_size, head_dim)
@@ -240,10 +202,6 @@ class TheoremHeads:
         """Plan such heads, and refuse more examples than they hold.
 
         Without d_h a head is as wide as it can use: n, or 1 if of rank one.
-
-        Example:
-            >>> SATURATED.plan(num_examples=7, context_size=3, num_heads=3)
-            Plan(construction='saturated', num_heads=3, head_dim=3, capacity=7, rank_one=False)
         """
         if head_dim is None:
             head_dim = 1 if self.rank_one else context_size
@@ -298,14 +256,6 @@ def require_heads(num_heads: int, num_examples: int, each: int) -> None:
     """Require that H heads are not far too many, and fit into the memory of this machine.
 
     each: entries of weights, and of Z where it is formed, for each head
-
-    Example:
-        >>> require_heads(10**6, 7, 20)
-        Traceback (most recent call last):
-            ...
-        constructive.ParameterError: 1,000,000 heads for 7 examples take 1 GB and 20 minutes, about
-          witness: 1000000
-          try: at most 7 heads: more heads than examples memorize nothing more
     """
     needed = 8 * _COPIES * num_heads * each
     if needed <= physical_memory() and num_heads <= max(num_examples, MOST):

@@ -36,6 +36,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
+from constructive.support.threads import in_pieces
 
 # What tokens span, and what differences within contexts span, exactly.
 #
@@ -62,14 +63,12 @@ class Spans:
 
 
 def spans_of(contexts: Array) -> Spans:
-    """Return the spans of contexts (C, n, d) of finite floats, decided over the rational numbers.
-
-    Example:
-        >>> spans_of(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
-        Spans(tokens=2, differences=1, orthogonal=((1, 1, -1), (0, 0, 1)), pivots=(0, 2))
-    """
-    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
+    """Return the spans of contexts (C, n, d) of finite floats, over the rational numbers."""
     width = contexts.shape[2]
+    if not len(contexts):  # all vectors are orthogonal to no rows: exact elimination takes a second
+        units = tuple(map(tuple, np.eye(width, dtype=np.int64).tolist()))
+        return Spans(0, 0, units, tuple(range(width)))
+    contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
     zero = _orthogonal(contexts, _tokens)
     constant = _orthogonal(contexts, _differences)
     vectors, pivots = _triangular(zero, constant)
@@ -77,24 +76,78 @@ def spans_of(contexts: Array) -> Spans:
 
 
 def dimensions(contexts: Array) -> tuple[int, int]:
-    """Return only k and delta of `spans_of`, which is quicker.
-
-    Example:
-        >>> dimensions(np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]]))
-        (2, 1)
-    """
+    """Return only k and delta of `spans_of`, which is quicker."""
     contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
     tokens, differences = (len(_orthogonal(contexts, part)) for part in (_tokens, _differences))
     return contexts.shape[2] - tokens, contexts.shape[2] - differences
 
 
-def count_spans(contexts: Array) -> tuple[int, int]:
-    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join.
+def subset_dimensions(contexts: Array) -> tuple[Integers, Integers]:
+    """Return k_J and delta_J of every set J of a few contexts (C, n, d): entry sum 2^j, j in J.
 
     Example:
-        >>> count_spans(np.array([[[1.0], [2.0]], [[2.0], [3.0]], [[7.0], [7.0]]]))
-        (4, 2)
+        >>> contexts = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
+        >>> [part.tolist() for part in subset_dimensions(contexts)]
+        [[0, 2, 1, 2], [0, 1, 0, 1]]
     """
+    size = contexts.shape[1]
+    return (
+        _subset_ranks([[_tokens.exact(c, row) for row in range(size)] for c in contexts]),
+        _subset_ranks([[_differences.exact(c, row) for row in range(size - 1)] for c in contexts]),
+    )
+
+
+_LARGE_PRIME = (1 << 61) - 1
+
+
+def _subset_ranks(parts: list[list[list[int]]]) -> Integers:
+    """Return the rank of the rows of every set of parts; where it is that of all, no set is tried.
+
+    Sets grow by parts of larger and larger index. Modulo a prime a rank is no larger than it is,
+    so it is right where it grows by as much as it can; elsewhere integers are eliminated.
+    """
+    whole = _rank([row for part in parts for row in part])
+    alone = [_rank(part) for part in parts]
+    ranks = np.full(1 << len(parts), whole)
+
+    def grow(chosen: list[int], rank: int, basis: list[tuple[int, list[int]]]) -> None:
+        ranks[sum(1 << index for index in chosen)] = rank
+        if rank == whole:
+            return
+        for index in range(chosen[-1] + 1 if chosen else 0, len(parts)):
+            larger, more = [*chosen, index], _extended(basis, parts[index])
+            found = len(more)
+            if found < min(whole, rank + alone[index]):
+                found = _rank([row for part in larger for row in parts[part]])
+            grow(larger, found, more)
+
+    grow([], 0, [])
+    return ranks
+
+
+def _rank(rows: list[list[int]]) -> int:
+    return int(flint.fmpz_mat(rows).rank()) if rows else 0
+
+
+def _extended(
+    basis: list[tuple[int, list[int]]], rows: list[list[int]]
+) -> list[tuple[int, list[int]]]:
+    """Return a basis modulo the prime with more rows, each with its pivot, at which it is one."""
+    found = list(basis)
+    for row in rows:
+        rest = [x % _LARGE_PRIME for x in row]
+        for pivot, known in found:
+            if factor := rest[pivot]:
+                rest = [(a - factor * b) % _LARGE_PRIME for a, b in zip(rest, known, strict=True)]
+        pivot = next((place for place, x in enumerate(rest) if x), -1)
+        if pivot >= 0:
+            inverse = pow(rest[pivot], -1, _LARGE_PRIME)
+            found.append((pivot, [x * inverse % _LARGE_PRIME for x in rest]))
+    return found
+
+
+def count_spans(contexts: Array) -> tuple[int, int]:
+    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join."""
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
     different, ids = np.unique(tokens, axis=0, return_inverse=True)
     ids, count = ids.reshape(contexts.shape[:2]), len(different)
@@ -273,14 +326,6 @@ def context_capacity(
 
     dataset: of its queries only which are equal has a part in it
     different: one example of each input (`different_inputs`), where that is known
-
-    Example:
-        >>> one_hot = np.eye(3)[[[0, 1], [1, 2], [2, 0], [0, 1], [1, 2], [2, 0]]]
-        >>> queries = np.arange(18.0).reshape(6, 3)
-        >>> data = Dataset(one_hot, queries, np.zeros(6))
-        >>> found = context_capacity(data, 2, np.random.default_rng(0))
-        >>> found.lower, found.upper, found.blamed.tolist()
-        (5, 5, [0, 1, 2, 3, 4, 5])
     """
     different = different_inputs(dataset) if different is None else different
     total = len(different)
@@ -295,7 +340,8 @@ def context_capacity(
     common = np.arange(total)
     enough = min(num_heads, total)  # as many have the same rank: k + (T - 1) delta >= T
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        factors = modular.factor(generic_rows(contexts, enough, prime, rng), prime)
+        rows = generic_rows(contexts, enough, prime, rng)
+        factors = modular.factor(rows, prime, overwrite=True)
         found = replace(found, lower=max(found.lower, factors.rank))
         dependent = dependent_rows(factors, rng)
         common = np.intersect1d(common, dependent)  # without what depends modulo one prime alone
@@ -327,15 +373,23 @@ def generic_rows(
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
     exponent = modular.least_exponent(contexts)
-    for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
+
+    def draws() -> Iterator[tuple[slice, Integers]]:
+        for rows in row_chunks(total, 8 * max(size * width, num_heads * (size + width))):
+            yield rows, rng.integers(prime, size=(rows.stop - rows.start, num_heads, size))
+
+    def combine(piece: tuple[slice, Integers]) -> None:
+        rows, mixing = piece
         tokens = modular.residues(contexts[rows], prime, exponent)
-        mixing = rng.integers(prime, size=(len(tokens), num_heads, size))
         wanted = mixing[:, :1].sum(axis=2)
         if differences is not None:
             wanted[differences[rows]] = 0
         mixing[:, :, 0] += wanted - mixing.sum(axis=2)
         balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
         out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
+
+    for _ in in_pieces(combine, draws(), float(out.size) * size):
+        pass
     return out
 
 
@@ -361,14 +415,7 @@ class LeastHeads(NamedTuple):
 
 
 def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
-    """Return the smallest H that contexts allow for all different inputs.
-
-    Example:
-        >>> from constructive import generators
-        >>> data = generators.uniform(num_examples=11, context_size=3, width=5)
-        >>> least_heads(data, np.random.default_rng(0)).heads  # 2 * 5 < 11 <= 3 * 5
-        3
-    """
+    """Return the smallest H that contexts allow for all different inputs."""
     different = different_inputs(dataset)
     found = context_capacity(dataset, 1, rng, different)
     heads = 1

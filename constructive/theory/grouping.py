@@ -25,7 +25,8 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.arrays import Array, Booleans, Integers, row_chunks
+from constructive.support.threads import in_pieces
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.theory.bounds import Groups, consecutive
 from constructive.theory.context_capacity import dependent_rows, dimensions, generic_rows
@@ -93,10 +94,20 @@ def separate(
     queries = modular.residues(dataset.queries, prime)
     normals = np.zeros((len(groups), dataset.width))
     wanted = []
-    for head, (start, stop) in enumerate(groups):
-        if start == stop:
-            continue
-        rank, normal = modular.null_vector(queries[start:stop], prime, rng)
+
+    # All numbers are drawn first: how many are drawn before an error says nothing of threads.
+    drawn = [
+        (head, start, stop, modular.random_residues(rng, (dataset.width, 1), prime))
+        for head, (start, stop) in enumerate(groups)
+        if start != stop
+    ]
+
+    def orthogonal(piece: tuple[int, int, int, Array]) -> tuple[int, int, int, int, Array]:
+        head, start, stop, free = piece
+        return head, start, stop, *modular.null_vector(queries[start:stop], prime, free)
+
+    operations = sum((stop - start) ** 2 for start, stop in groups) * float(dataset.width)
+    for head, start, stop, rank, normal in in_pieces(orthogonal, drawn, operations):
         if rank != stop - start:
             _check_independent(dataset, start, stop)
         if head > 0 and (start > 0 or not earlier):
@@ -138,9 +149,22 @@ def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> N
     exponent = modular.least_exponent(dataset.contexts)
     if dataset.context_size > dataset.width:
         raise RefutedError("contexts have more tokens than dimensions", dataset.context_size)
-    for rows, contexts in dataset.context_chunks():
+    mixing = modular.random_residues(rng, (dataset.width, dataset.context_size), prime)
+
+    def tried(piece: tuple[slice, Array]) -> tuple[slice, Array, Booleans]:
+        rows, contexts = piece
         residues = modular.residues(contexts, prime, exponent)
-        proved = modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
+        return rows, contexts, modular.full_row_rank(residues, prime, mixing)
+
+    doubtful = []
+    operations = float(dataset.contexts.size) * dataset.context_size**2
+    for rows, contexts, proved in in_pieces(tried, dataset.context_chunks(), operations):
+        if not proved.all():
+            doubtful.append((rows, contexts, proved))
+    for rows, contexts, proved in doubtful:
+        again = np.flatnonzero(~proved)
+        residues = modular.residues(contexts[again], prime, exponent)
+        proved[again] = modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
         for index in np.flatnonzero(~proved).tolist():
             rank = dyadic.rank(contexts[index])
             if rank < dataset.context_size:
@@ -237,18 +261,6 @@ def prove_wide(
 
     groups: (start, stop) of consecutive examples in the order
     order: (T,), the examples in the order in which heads take them
-
-    Example:
-        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (3, 1, 1))
-        >>> data = Dataset(same, [[1, 0, 0], [1, 1, 0], [0, 0, 1]], np.zeros(3))
-        >>> rng = np.random.default_rng(0)
-        >>> prove_wide(data, ((0, 2), (2, 3)), np.arange(3), rng).verdict.name
-        'PROVED'
-        >>> refuted = prove_wide(data, ((0, 1), (1, 3)), np.arange(3), rng)
-        >>> print(refuted.detail)
-        the differences of tokens of 2 examples of one group span 1 dimensions
-        >>> refuted.witness
-        (1, 2)
     """
     statement = WIDE_STATEMENT.format(len(groups))
     prime = next(modular.safe_primes())
@@ -293,12 +305,6 @@ def widths(
 
     sizes: of the groups, which are consecutive examples; tokens count for the first one only,
         which may be empty
-
-    Example:
-        >>> same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (5, 1, 1))
-        >>> data = Dataset(same, np.eye(5, 3) + 1.0, np.zeros(5))
-        >>> widths(data, (2, 3), np.random.default_rng(0))[1]
-        TooNarrow(examples=(2, 3, 4), dimension=1, tokens=False)
     """
     groups = list(consecutive(sizes))
     contexts = context_of_each(dataset)
@@ -306,8 +312,14 @@ def widths(
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
         rows = generic_rows(contexts, 1, prime, rng, ~of_tokens)
         pending = []
-        for start, stop in groups:
-            factors = modular.factor(rows[start:stop], prime)
+
+        def eliminate(
+            group: tuple[int, int], rows: Array = rows, prime: int = prime
+        ) -> tuple[int, int, modular.Factors]:
+            return *group, modular.factor(rows[slice(*group)], prime)
+
+        operations = float(rows.size) * max(stop - start for start, stop in groups)
+        for start, stop, factors in in_pieces(eliminate, groups, operations):
             if factors.rank == stop - start:
                 continue
             blamed = start + dependent_rows(factors, rng)

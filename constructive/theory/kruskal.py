@@ -64,12 +64,7 @@ def dependency(vectors: Array) -> tuple[int, Array]:
 
 
 def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int, ...], str]:
-    """Return the rows that take part in a dependency, and the dependency in words.
-
-    Example:
-        >>> describe_dependency([4, 7, 9], np.array([2.0, -1.0, 1e-18]))
-        ((4, 7), '1*[4] - 0.5*[7] = 0')
-    """
+    """Return the rows that take part in a dependency, and the dependency in words."""
     largest = np.abs(coefficients).max()
     taking_part = [i for i, c in enumerate(coefficients) if abs(c) > 1e-9 * largest]
     scale = coefficients[taking_part[0]]
@@ -116,11 +111,6 @@ def enumerated_dependency(vectors: Array, size: int, rng: np.random.Generator) -
     """Find a dependent subset of `size` of the vectors (T, d), if no smaller one is.
 
     None is a proof that there is none.
-
-    Example:
-        >>> points = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 1, 0]])
-        >>> print(enumerated_dependency(points, 3, np.random.default_rng(0)))
-        [0] + 1/2 [1] - 1/2 [4] = 0
     """
     if size == 1:
         zero = np.flatnonzero(~vectors.any(axis=1))
@@ -283,12 +273,6 @@ def searched_dependency(vectors: Array, largest: int, *, budget: float, smallest
     Finding none proves nothing.
 
     budget: inner products that may be computed
-
-    Example:
-        >>> vectors = np.random.default_rng(0).integers(-99, 99, size=(400, 20)).astype(float)
-        >>> vectors[7] = vectors[31] - 2 * vectors[5] + vectors[90] - vectors[300]
-        >>> print(searched_dependency(vectors, 6, budget=1e8).dependency)
-        [5] + 1/2 [7] - 1/2 [31] - 1/2 [90] + 1/2 [300] = 0
     """
     unit = _whitened(vectors)
     found, near_miss = None, None

@@ -62,16 +62,7 @@ class CheckedStatement:
 
 @dataclass
 class Ledger:
-    """Counts the instances that hold, and stops at one that does not.
-
-    Example:
-        >>> holds = Ledger()
-        >>> holds("exact", 1 + 1 == 2)
-        >>> holds("exact", 1 + 1 == 3)
-        Traceback (most recent call last):
-            ...
-        ValueError: an instance does not hold: False
-    """
+    """Counts the instances that hold, and stops at one that does not."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -82,11 +73,7 @@ class Ledger:
 
 
 def holds(kind: Kind, condition: object) -> None:
-    """Check an instance as the pages do, which import this; run by `run`, they count it, too.
-
-    Example:
-        >>> holds("exact", 1 + 1 == 2)
-    """
+    """Check an instance as the pages do, which import this; run by `run`, they count it, too."""
     if kind not in get_args(Kind):
         raise ParameterError(
             f"unknown kind of check {kind!r}",
@@ -116,12 +103,7 @@ def pages(folder: Path | None = None) -> list[Path]:
 
 
 def sections(page: Path) -> list[Section]:
-    """Return the sections of a page, which start with a heading of two marks.
-
-    Example:
-        >>> [section.title for section in sections(pages()[0])][1]
-        'Lemma 1.1 (what memorization means)'
-    """
+    """Return the sections of a page, which start with a heading of two marks."""
     title, *rest = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
     texts = [title.removeprefix("# "), *rest]
     return [Section(text.partition("\n")[0].strip(), text) for text in texts]

@@ -2,8 +2,8 @@
 
 Bounds are rows of `published.toml`, read here. Counts are of the parameters that suffice for T = N
 examples with one real label each. Bounds which a paper states up to constants or logarithms are not
-evaluated: their order is given. Networks on vectors take all of an example as their input,
-D = (n + 1) d numbers.
+evaluated: their order is given. Some say what is necessary, and two rows are measured. Networks on
+vectors take all of an example as their input, D = (n + 1) d numbers.
 
 The models differ in what they are, in what they ask of the data and in what a label is, so that
 the table compares statements, not merits. Where every two queries differ, as under Assumption 1
@@ -19,9 +19,10 @@ import functools
 import math
 import operator
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 from constructive.support import tables
@@ -47,6 +48,10 @@ class PublishedBound:
         data: what is asked of the inputs and labels
         source: authors, venue and year
         units: where parameters are counted: the heads, or the units of each hidden layer
+        kind: "sufficient" for what is built; "necessary" for what no network does with less; both
+            where the orders agree; or "measured"
+        bits: what is said of the bits of the weights, where it is more than real numbers
+        radius: around each input, where the label is that of all inputs within it
     """
 
     model: str
@@ -55,6 +60,9 @@ class PublishedBound:
     data: str
     source: str
     units: tuple[int, ...] = ()
+    kind: str = "sufficient"
+    bits: str = ""
+    radius: str = ""
 
 
 def published_bounds(
@@ -92,14 +100,16 @@ def _rows() -> list[Any]:
 def _bound(row: Mapping[str, Any], sizes: Mapping[str, int]) -> PublishedBound:
     """Return a row of the file for these sizes."""
     said = row["model"], row["formula"], row["data"], row["source"]
+    more = {name: row[name] for name in ("kind", "bits", "radius") if name in row}
     if "parameters" not in row or not _value(row.get("holds", "True"), sizes):
-        return PublishedBound(said[0], None, *said[1:])
+        return PublishedBound(said[0], None, *said[1:], **more)
     names, units = dict(sizes), []
     for number, unit in enumerate(row["units"], start=1):
         units.append(_value(unit, names))
         names[f"m_{number}"] = units[-1]
     names["m"] = units[0]
-    return PublishedBound(said[0], _value(row["parameters"], names), *said[1:], tuple(units))
+    count = _value(row["parameters"], names)
+    return PublishedBound(said[0], count, *said[1:], tuple(units), **more)
 
 
 _OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
@@ -135,51 +145,6 @@ def _value(expression: str, names: Mapping[str, int]) -> int:
     return value(ast.parse(expression, mode="eval").body)
 
 
-@dataclass(frozen=True)
-class Need:
-    """What a theorem needs to memorize T examples with real labels."""
-
-    head_dim: int  # d_h
-    theorem: str  # its name
-    num_heads: int  # the smallest H
-    capacity: int  # how many examples these heads memorize
-    parameters: int  # the entries of all weights
-    nonzero_parameters: int  # those of them that are not zero
-
-
-def needs(*, num_examples: int, context_size: int, width: int) -> Iterator[Need]:
-    """Yield the smallest H of each theorem and what its weights cost, for growing d_h.
-
-    Example:
-        >>> next(needs(num_examples=7, context_size=3, width=5)).num_heads
-        3
-    """
-    require_positive(num_examples=num_examples, context_size=context_size, width=width)
-    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
-    for head_dim in (*powers, context_size):
-        for built in THEOREMS.values():
-            if not built.rank_one and head_dim == 1 < num_examples:
-                continue  # r = 1 holds one example
-            heads = heads_needed(
-                num_examples,
-                context_size=context_size,
-                head_dim=None if built.rank_one else head_dim,
-            )
-            chosen = built.plan(
-                num_examples=num_examples,
-                context_size=context_size,
-                num_heads=heads,
-                head_dim=head_dim,
-            )
-            count = parameter_count(
-                num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
-            )
-            nonzero = nonzero_parameter_count(
-                num_examples=num_examples, plan=chosen, width=width, target_dim=1
-            )
-            yield Need(head_dim, built.theorem, heads, chosen.capacity, count, nonzero)
-
-
 def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
     """Write a table of the smallest H by each theorem, and its weights, for growing d_h.
 
@@ -205,16 +170,29 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
           3  1        3      7         109       109          0.064                 7       15
           3  2        3      7         109        49          0.064                 7       15
     """
+    require_positive(num_examples=num_examples, context_size=context_size, width=width)
     table = tables.new_table(
         "d_h", "theorem", "H", "holds", "parameters", "not zero", "N / parameter",
         "at most (shared)", "at most", left=("theorem",),
     )  # fmt: skip
-    for need in needs(num_examples=num_examples, context_size=context_size, width=width):
+    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
+    for head_dim, built in product((*powers, context_size), THEOREMS.values()):
+        if not built.rank_one and head_dim == 1 < num_examples:
+            continue  # r = 1 holds one example
+        heads = heads_needed(num_examples, context_size, None if built.rank_one else head_dim)
+        plan = built.plan(
+            num_examples=num_examples, context_size=context_size, num_heads=heads, head_dim=head_dim
+        )
+        count = parameter_count(
+            num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
+        )
+        nonzero = nonzero_parameter_count(
+            num_examples=num_examples, plan=plan, width=width, target_dim=1
+        )
         table.add_row(
-            str(need.head_dim), need.theorem.split()[-1], str(need.num_heads),
-            str(need.capacity), f"{need.parameters:,}", f"{need.nonzero_parameters:,}",
-            f"{num_examples / need.parameters:.2g}",
-            str(rank_one_capacity(need.num_heads, context_size)), str(need.num_heads * width),
+            str(head_dim), built.theorem.split()[-1], str(heads), str(plan.capacity),
+            f"{count:,}", f"{nonzero:,}", f"{num_examples / count:.2g}",
+            str(rank_one_capacity(heads, context_size)), str(heads * width),
         )  # fmt: skip
     heading = (
         f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, "
@@ -239,15 +217,16 @@ def comparison(*, num_examples: int, context_size: int, width: int) -> str:
         >>> print(comparison(num_examples=621, context_size=32, width=64).splitlines()[0])
         N = 621 examples of n = 32 tokens, d = 64, one real label each (D = 2112)
     """
-    words = "network", "formula", "asks for", "source"
+    words = "network", "bound", "formula", "asks for", "source"
     table = tables.new_table(
-        words[0], "parameters", "N / parameter", *words[1:], left=words, fold=True
+        *words[:2], "parameters", "N / parameter", *words[2:], left=words, fold=True
     )
     sizes = {"num_examples": num_examples, "context_size": context_size, "width": width}
     for bound in published_bounds(**sizes):
         count = bound.parameters
         shown = ("", "") if count is None else (f"{count:,}", f"{num_examples / count:.2g}")
-        table.add_row(bound.model, *shown, bound.formula, bound.data, bound.source)
+        asks = "; ".join(filter(None, (bound.data, bound.bits, bound.radius)))
+        table.add_row(bound.model, bound.kind, *shown, bound.formula, asks, bound.source)
     heading = (
         f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, one real label "
         f"each (D = {(context_size + 1) * width})"

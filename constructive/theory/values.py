@@ -122,19 +122,15 @@ def value_bounds(
 
 
 def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
-    """Return k and delta of generic contexts of these shapes.
+    """Return k and delta of generic contexts of these shapes."""
+    return sized_spans(shapes.context_size, shapes.width, shared_context=shapes.shared_context)
 
-    Example:
-        >>> from constructive import generators
-        >>> generic_spans(generators.shared_context(num_examples=7, context_size=3, width=5))
-        (3, 2)
-        >>> generic_spans(generators.uniform(num_examples=7, context_size=3, width=5))
-        (5, 5)
-    """
-    size, width = shapes.context_size, shapes.width
-    if shapes.shared_context:
-        return min(size, width), min(size - 1, width)
-    return width, width if size > 1 else 0
+
+def sized_spans(context_size: int, width: int, *, shared_context: bool) -> tuple[int, int]:
+    """Return k and delta of generic contexts of n tokens of d entries."""
+    if shared_context:
+        return min(context_size, width), min(context_size - 1, width)
+    return width, width if context_size > 1 else 0
 
 
 def require_room(shapes: ExampleShapes, num_heads: int) -> int:
@@ -143,11 +139,6 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
     CapacityError for more examples than that, which no contexts of these shapes hold.
 
     Source: Theorems 8 and 9.
-
-    Example:
-        >>> from constructive import generators
-        >>> require_room(generators.uniform(num_examples=7, context_size=3, width=5), 2)
-        10
     """
     tokens, differences = generic_spans(shapes)
     holds = tokens + (num_heads - 1) * differences
@@ -181,14 +172,7 @@ def generic_bounds(
 
 
 def heads_for_values(shapes: ExampleShapes, value_dim: int) -> int | None:
-    """Return the smallest H with which values of d_v entries hold the examples, or None.
-
-    Example:
-        >>> from constructive import generators
-        >>> data = generators.uniform(num_examples=33, context_size=3, width=8, target_dim=4)
-        >>> heads_for_values(data, 1), heads_for_values(data, 2)
-        (20, 10)
-    """
+    """Return the smallest H with which values of d_v entries hold the examples, or None."""
     total = shapes.num_examples
 
     def holds(num_heads: int) -> int:

@@ -14,7 +14,6 @@ from statistics import median
 import numpy as np
 
 from constructive import exact_capacity, generators, saturated_capacity
-from constructive.theory import kruskal
 from constructive.theory.kruskal import kruskal_rank
 
 COUNT, WIDTH, WANTED = 10_000, 64, 32
@@ -84,14 +83,6 @@ def violations(runs):
         )
 
 
-def triples():
-    rng = np.random.default_rng(0)
-    start = time.perf_counter()
-    found = kruskal.enumerated_dependency(queries(rng), 3, rng)
-    shown = "none" if found is None else str(found)
-    print(f"\nall triples of {COUNT:,} queries: {shown}, {time.perf_counter() - start:.1f} s")
-
-
 def capacities():
     print(
         "\n| d_h | Theorem 1 | own contexts | s | shared context | s |\n|---|---|---|---|---|---|"
@@ -111,5 +102,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     violations(parser.parse_args().runs)
-    triples()
     capacities()

@@ -21,9 +21,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "programs"))
 
-import beyond
-from cases import decoder_case, layer_case, share
-from climbing import climb
+from cases import DECODERS, LAYERS, climb, decoder_case, layer_case, share, shares
 from emulated import choices, drawn
 
 from constructive.exact.float_model import MODELS
@@ -76,14 +74,14 @@ def searched(model, steps, seed, *, decoder):
 
 def over_the_edge(model, *, decoder):
     """Programs one production beyond, and how many of them are beyond the bound."""
-    table = beyond.DECODERS if decoder else beyond.LAYERS
-    shares = [
+    table = DECODERS if decoder else LAYERS
+    found_shares = [
         found
         for production in table.values()
         if model.name in production.models
-        for found in beyond.shares(production, model.name, AT_EDGE)
+        for found in shares(production, model.name, AT_EDGE)
     ]
-    return len(shares), sum(found > 1.0 for found in shares)
+    return len(found_shares), sum(found > 1.0 for found in found_shares)
 
 
 def main() -> int:
@@ -103,10 +101,10 @@ def main() -> int:
     for column in COLUMNS:
         left = column in COLUMNS[:2]
         table.add_column(column, justify="left" if left else "right")
-    shares = np.diff(np.linspace(0, options.programs, len(rows) + 1).astype(int)).tolist()
+    counts = np.diff(np.linspace(0, options.programs, len(rows) + 1).astype(int)).tolist()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("programs", total=options.programs)
-        for number, ((model, decoder), count) in enumerate(zip(rows, shares, strict=True)):
+        for number, ((model, decoder), count) in enumerate(zip(rows, counts, strict=True)):
             seed = 10**7 * options.seed + 10**6 * number
             largest, inside = tried(
                 model, count, seed, decoder=decoder, advance=lambda by: bar.advance(task, by)

@@ -20,7 +20,6 @@ from constructive.sequences.constructions import CONSTRUCTIONS
 
 CLASSES = 16
 FEWEST = ("product_hash", "separating_set")
-CONTEXT_SIZES = (2, 4, 8, 16, 32, 64, 128)
 
 
 def vectors(numbers, width=4, base=100):
@@ -123,9 +122,6 @@ def main():
     for construction in FEWEST:
         exponents("next", 8, construction, totals)
         exponents("seq2seq", 4, construction, [total // 4 for total in totals if total <= 4096])
-    for size in CONTEXT_SIZES:
-        memorizer, exact, *_ = measured(*data("all tokens different", 256, size, width=2))
-        print(f"n = {size}, N = 256, d = 2: {memorizer.nonzero_parameters}, exact {exact}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import decoder_judge
 import numpy as np
 import triples
 from compact_parts import compact
-from forgeries import EVIL, Case, leaves
+from forgeries import Case
+from mutations import EVIL, leaves
 from triples import described, digest
 
 from constructive import Decoder, Text, build_decoder, certify

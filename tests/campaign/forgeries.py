@@ -5,7 +5,6 @@ judge what is accepted.
 """
 
 import contextlib
-import copy
 import json
 import struct
 import warnings
@@ -16,15 +15,11 @@ import judges
 import numpy as np
 import triples
 from hypothesis import strategies as st
+from mutations import EVIL, mutate_json
 from triples import LAYER, PAIRED, Triple, bound, claim, pack, unpack
 
 PRIMES = (4194287, 4194181, 2097169)  # of the size that is asked for
 OTHERS = (4, 7, 4194285, 4194301, 2**31 - 1)
-EVIL = (
-    None, True, False, 0, 1, -1, 2, 4194287, 2**22, 10**30, -(10**400), 0.5, 1e308, "", "PROVED",
-    "REFUTED", "0x1p-1074", "0x1p-1000", "0x0p+0", "inf", "nan", "AAAA", "é", [], {}, [[0, 7]],
-    [True], [1.0], [0] * 500, {"prime": 7},
-)  # fmt: skip
 
 
 @dataclass
@@ -59,42 +54,6 @@ def any_honest(rng):
 
 
 # Family 1: mutations of honest certificates, weights and data.
-
-
-def leaves(content, trail=()):
-    if isinstance(content, dict | list):
-        for key, value in content.items() if isinstance(content, dict) else enumerate(content):
-            yield (*trail, key)
-            yield from leaves(value, (*trail, key))
-
-
-def mutate_json(rng, content):
-    """One or two values removed, exchanged, spoilt, or replaced by something evil."""
-    for _ in range(rng.integers(1, 3)):
-        trails = list(leaves(content))
-        if not trails:
-            return
-        trail = trails[rng.integers(len(trails))]
-        part = content
-        for key in trail[:-1]:
-            part = part[key]
-        kind, old = rng.integers(5), part[trail[-1]]
-        if kind == 0 and isinstance(part, dict):
-            part.pop(trail[-1])
-        elif kind == 1 and isinstance(old, str) and len(old) > 3:
-            text = list(old)
-            i, j = rng.integers(len(text), size=2)
-            text[i], text[j] = text[j], text[i]
-            part[trail[-1]] = "".join(text)
-        elif kind == 2 and isinstance(old, int) and not isinstance(old, bool):
-            part[trail[-1]] = old + int(rng.choice([-1, 1, 2]))
-        elif kind == 3:
-            other = content
-            for key in trails[rng.integers(len(trails))]:
-                other = other[key]
-            part[trail[-1]] = json.loads(json.dumps(other))
-        else:
-            part[trail[-1]] = copy.deepcopy(EVIL[rng.integers(len(EVIL))])
 
 
 def mutate_evidence(rng, triple):

@@ -18,7 +18,8 @@ from pathlib import Path
 import instance_judge
 import numpy as np
 import onnx
-from forgeries import EVIL, Case, leaves
+from forgeries import Case
+from mutations import EVIL, leaves
 from onnx import helper, numpy_helper
 
 from constructive import instances

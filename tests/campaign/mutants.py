@@ -64,13 +64,13 @@ def checks(names: str) -> list[str]:
     return [f"tests/checker/test_{name}.py" for name in names.split()]
 
 
-LAYERS = "checker conformance upper_bounds"
+LAYERS = "checker claim_conformance upper_bounds"
 PAIRS = checks("soundness paired_steps layers paired")
 PAIRS += [HONEST, HOSTILE]
-SEQUENCES = [*checks("soundness sequence_parts sequence_checker"), HOSTILE]
+SEQUENCES = [*checks("sequence_checker soundness"), HOSTILE]
 DECODERS = checks("soundness decoder_checker decoder_claims")
 INTEGERS = checks("integer_claims decoder_checker decoder_claims")
-PACKED = [*checks("packed_steps"), "tests/files/test_packed.py", "tests/files/test_paired_rules.py"]
+PACKED = checks("packed")
 FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
 GRAPHS = [*checks("graphs"), *FOLDERS]
 BOUNDS = [*checks("softmaxes"), *FOLDERS]
@@ -93,15 +93,12 @@ TESTS = {
     "certificates/checker/attend": [
         *checks(f"arithmetic {LAYERS} decoder_checker paired"), HOSTILE
     ],
-    "certificates/checker/executed": checks(
-        "rounding_steps exact_logits executed conformance integer_claims"
-    ),
+    "certificates/checker/executed": checks("executed claim_conformance integer_claims"),
     "certificates/checker/float_model": [
-        *checks("rounding_steps executed exact_logits"), *DECODERS,
-        "tests/exact/test_float_model.py",
+        *checks("executed"), *DECODERS, "tests/exact/test_float_model.py"
     ],
     "certificates/checker/files": [
-        *checks(f"files stored_contexts {LAYERS} sequence_checker paired"), HONEST, HOSTILE
+        *checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE
     ],
     "certificates/checker/command": [*checks(f"files {LAYERS} sequence_checker paired"), HOSTILE],
     "certificates/checker/bounds": [
@@ -125,7 +122,7 @@ TESTS = {
     "certificates/claims/pairs": [*checks("paired_steps paired soundness"), HOSTILE],
     "certificates/claims": [*checks(f"claims {LAYERS} soundness"), HOSTILE],
     "layers/exact_logits": [
-        "tests/layer/test_logit_errors.py", *checks("exact_logits executed"), "tests/layer",
+        "tests/layer/test_logit_errors.py", *checks("executed"), "tests/layer",
         "tests/programs",
     ],
     "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],

@@ -2,21 +2,32 @@
 
 import ast
 import contextlib
-import copy
 import dataclasses
 import io
-import json
 import subprocess
 import sys
 
 import flint
 import mpmath
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
-from constructive import Dataset, SequenceDataset, Text, build_decoder, certify
+from constructive import (
+    Dataset,
+    Memorizer,
+    SequenceDataset,
+    Text,
+    build_decoder,
+    build_memorizer,
+    certify,
+    generators,
+)
 from constructive.certificates.check import CHECKER as FOLDER
 from constructive.exact.float_model import MODELS, AnyContraction, Format
+from constructive.instances import GRAPHS, Atom, Box, Head, Network, Property
+from constructive.instances.properties import version_1
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.record import DecoderRecord
@@ -50,7 +61,7 @@ def said(checker, files, *options):
     return status, printed.getvalue()
 
 
-# What the tests of the checker share: imports of its sources, and mutations of files.
+# Imports of the sources of the checker.
 
 SOURCES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 PARTS = sorted(set(SOURCES) - {"__main__"})
@@ -83,63 +94,6 @@ def modules_loaded_by(path, arguments):
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     return run.stdout.splitlines()[-1]
-
-
-EVIL = (
-    None, True, False, 0, 1, -1, 2, 4194287, 4194301, 2**22, 10**30, -(10**400), 0.5, 1e308, "",
-    "PROVED", "REFUTED", "0x1p-1000", "0x1p+10", "inf", "nan", "AAAA", "é", [], {}, [[0, 7]],
-    [0] * 1000, {"prime": 7},
-)  # fmt: skip
-
-
-def leaves(content, trail=()):
-    """All paths into a JSON value."""
-    if isinstance(content, dict | list):
-        items = content.items() if isinstance(content, dict) else enumerate(content)
-        for key, value in items:
-            yield (*trail, key)
-            yield from leaves(value, (*trail, key))
-
-
-def mutate_fields(rng, content):
-    for _ in range(rng.integers(1, 3)):
-        trails = list(leaves(content))
-        trail = trails[rng.integers(len(trails))]
-        part = content
-        for key in trail[:-1]:
-            part = part[key]
-        kind = rng.integers(4)
-        if kind == 0 and isinstance(part, dict):
-            part.pop(trail[-1])
-        elif kind == 1 and isinstance(part[trail[-1]], str) and len(part[trail[-1]]) > 3:
-            text = list(part[trail[-1]])
-            i, j = rng.integers(len(text), size=2)
-            text[i], text[j] = text[j], text[i]
-            part[trail[-1]] = "".join(text)
-        elif kind == 2:
-            other = content
-            for key in trails[rng.integers(len(trails))]:
-                other = other[key]
-            part[trail[-1]] = copy.deepcopy(other)
-        else:
-            part[trail[-1]] = copy.deepcopy(EVIL[rng.integers(len(EVIL))])
-    return json.dumps(content).encode()
-
-
-def mutate_bytes(rng, content):
-    content = bytearray(content)
-    kind = rng.integers(4)
-    if kind == 0:
-        return bytes(content[: rng.integers(len(content))])
-    if kind == 1:
-        start, stop = np.sort(rng.integers(len(content), size=2))
-        return bytes(content[:start] + content[stop:])
-    if kind == 2:
-        start, stop = np.sort(rng.integers(len(content), size=2))
-        return bytes(content[:stop] + content[start:])
-    for _ in range(rng.integers(1, 4)):
-        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
-    return bytes(content)
 
 
 # What a row of a table asks for: a result, or a refusal with a word of its reason.
@@ -328,3 +282,96 @@ def true_margins(decoder, text):
             right = int(ids[i + 1]) if i + 1 < len(ids) else text.end
             out.append([last[right] - logit for v, logit in enumerate(last) if v != right])
     return out
+
+
+# What tests of graphs share: small networks, their graphs, and boxes.
+
+
+NOT_NEGATIVE = ((Atom([1.0], 0.0),),)
+
+
+def network(heads=2, tokens=3, inputs=2, outputs=2, seed=0, size=2.0):
+    """Entries with few bits, some of them zeros."""
+    random = np.random.default_rng(seed)
+
+    def entries(*shape):
+        drawn = np.round(random.normal(size=shape) * size * 16) / 16
+        return np.where(random.random(shape) < 0.2, 0.0, drawn)
+
+    return Network(
+        tuple(
+            Head(entries(tokens, inputs), entries(tokens), entries(tokens, outputs))
+            for _ in range(heads)
+        )
+    )
+
+
+def unit_box(inputs=2):
+    return Box(-np.ones(inputs), np.ones(inputs))
+
+
+def graph_bytes(made, graph="split"):
+    return GRAPHS[graph]().written(made)
+
+
+def constants(model):
+    return {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+
+
+def replace_constant(model, name, array):
+    for each in model.graph.initializer:
+        if each.name == name:
+            each.CopyFrom(numpy_helper.from_array(np.asarray(array), name))
+
+
+def changed(data, change):
+    """The bytes of a model after a change."""
+    model = onnx.ModelProto.FromString(data)
+    found = change(model)
+    return (found if isinstance(found, onnx.ModelProto) else model).SerializeToString()
+
+
+def ints(box, checker):
+    """A box as the checker takes it: integers in units of 2^-149."""
+    return [
+        list(checker.operators.integers(np.asarray(side, np.float32)))
+        for side in (box.lower, box.upper)
+    ]
+
+
+def problem(checker, data, box, disjuncts=NOT_NEGATIVE):
+    """What the checker makes of a graph and a property."""
+    text = version_1(Property(box, disjuncts)).encode()
+    wanted = checker.properties.read_property(text, "vnnlib")
+    model = checker.softmaxes.KNOWN["float32, pairwise"]
+    return checker.folder.Problem(checker.graphs.read_graph(data), wanted, model)
+
+
+# Paired heads: four pairs, and four that look about.
+
+
+def small_pairs():
+    """A memorizer of 4 pairs and its 13 examples, the last one of its own."""
+    data = generators.gaussian(num_examples=13, context_size=3, width=5, seed=3)
+    return build_memorizer(data, num_heads=8, construction="paired", seed=1), data
+
+
+def strongly_coupled(sign=1, *, turned=False):
+    """The same, but that all pairs but the first one look about.
+
+    So two entries an example are beside the blocks, some nearly as large as what is in them. The
+    heads and the key have this sign: scores, too, and what is read does not change. Or the query of
+    the extra example is turned around, and all heads but those of pair 0: what they read there is
+    at the other end than what pair 0 reads, and than what pair 0 reads of others.
+    """
+    memorizer, data = small_pairs()
+    queries = sign * memorizer.layer.query_weights
+    queries[2:] *= 0.05
+    if turned:
+        queries[2:] *= -1
+        asked = data.queries.copy()
+        asked[memorizer.record.order[-1]] *= -1
+        data = Dataset(data.contexts, asked, data.targets)
+    keys = sign * memorizer.layer.key_weights
+    layer = dataclasses.replace(memorizer.layer, query_weights=queries, key_weights=keys)
+    return Memorizer(layer, memorizer.record), data

@@ -12,8 +12,9 @@ import re
 from pathlib import Path
 
 import numpy as np
-from checker_parts import EVIL, FILES_OF, mutate_bytes, mutate_fields, said
+from checker_parts import FILES_OF, said
 from compact_parts import changed, compact
+from mutations import EVIL, mutate_bytes, mutate_json
 
 from constructive import (
     Certificate,
@@ -373,7 +374,9 @@ def check_mutants(files, seed, count=40):
         which = 0 if step % 2 else int(rng.integers(len(files.names)))
         path = Path(files.path(files.names[which]))
         if step % 2:
-            path.write_bytes(mutate_fields(rng, files.content))
+            content = files.content
+            mutate_json(rng, content)
+            path.write_text(json.dumps(content))
         else:
             path.write_bytes(mutate_bytes(rng, files.contents[which]))
         status, printed = files.said()

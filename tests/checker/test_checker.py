@@ -16,7 +16,6 @@ from checker_parts import (
     said,
     saved,
 )
-from claim_parts import certified
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +36,6 @@ from constructive import (
     strategies,
 )
 from constructive.certificates.families import fingerprint
-from constructive.support.verdict import pack
 
 FILES = FILES_OF[Dataset]
 
@@ -117,20 +115,6 @@ def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
         assert found == {claim.name: claim.statement for claim in certificate.claims}
 
 
-def test_integers_as_numpy_saves_them(checker, tmp_path):
-    data = generators.integers(num_examples=7, context_size=3, width=5)
-    memorizer = build_memorizer(data, num_heads=3)
-    certified(memorizer, data).save(tmp_path / FILES[0])
-    memorizer.save(tmp_path / FILES[1])
-    as_integers = {
-        "contexts": data.contexts.astype(np.int16),
-        "queries": data.queries.astype(np.int64),
-        "targets": data.targets.astype(np.int8),
-    }
-    np.savez_compressed(tmp_path / FILES[2], **as_integers)
-    assert len(checker.check(paths(tmp_path))) == 4
-
-
 def test_an_ill_conditioned_readout(checker, tmp_path):
     data = generators.shared_context(num_examples=61, context_size=16, width=20)
     memorizer = build_memorizer(
@@ -146,45 +130,6 @@ def test_an_ill_conditioned_readout(checker, tmp_path):
 
 
 # Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
-
-
-def forged_rank(checker, data, memorizer):
-    """A certificate that claims rank T with columns that are there, and a false solution."""
-    honest, total = certify(memorizer, data, claims=["rank"]), data.num_examples
-    columns = honest["rank"].evidence.get("columns", pack(range(total)))
-    evidence = {
-        "prime": 4194287,
-        "value": 5,
-        "columns": columns,
-        "solution": pack([0] * 12 * total),
-    }
-    claim = dataclasses.replace(
-        honest["rank"],
-        verdict=Verdict.PROVED,
-        witness=None,
-        statement=checker.rank.Rank.statement.format(total),
-        evidence=evidence,
-    )
-    return dataclasses.replace(honest, claims=(claim,))
-
-
-@pytest.mark.parametrize("quick", ["--quick", None])
-@pytest.mark.parametrize("case", ["beyond the bound", "twice the same", "honest, false factors"])
-def test_forged_ranks(checker, tmp_path, capsys, quick, case):
-    data = generators.shared_context(num_examples=8, context_size=3, width=5)
-    memorizer = build_memorizer(data.take(range(7)), num_heads=3)
-    chosen = {"beyond the bound": range(8), "twice the same": [0, 1, 1, 2]}.get(case, range(7))
-    chosen = data.take(list(chosen))
-    files = saved(tmp_path, memorizer, chosen, forged_rank(checker, chosen, memorizer))
-    status = checker.main([*files, *([quick] if quick else [])])
-    said = capsys.readouterr().out
-    if case == "honest, false factors" and quick is None:
-        # The claim is true, and elimination does not read what is false: the solution.
-        assert status == 0
-        assert said.endswith("\nPROVED\n")
-        return
-    assert status == 1
-    assert ("solution modulo p is wrong" if quick else "singular modulo p") in said
 
 
 # What it asks for.
@@ -232,23 +177,6 @@ def data():
 @pytest.fixture(scope="module")
 def memorizer(data):
     return build_memorizer(data)
-
-
-def test_attention_that_float64_does_not_know_is_had_in_fixed_point(checker, data, memorizer):
-    """Logits are large: the checker evaluates some heads anew, and hides the same tokens there."""
-    weights = dict(memorizer.layer.tensors)
-    weights["W_Q"] = weights["W_Q"] * 2.0**8
-    arrays = {"contexts": data.contexts.tokens, "queries": data.queries, "lengths": data.lengths}
-    view = checker.attend.Examples(arrays, [slice(None)])
-    anew = 0
-    work = checker.real.Work(1e12)
-    for _, _, attention, off in checker.floating.attended(weights, view, 10**6, work):
-        hidden = np.broadcast_to(~data.contexts.mask[:, None], attention.shape)
-        assert not attention[hidden].any()
-        assert np.abs(attention.sum(axis=2) - 1.0).max() < 1e-6
-        anew += work.spent > 0
-        assert (off < 1e-6).all()
-    assert anew
 
 
 FORGED = {

@@ -1,18 +1,20 @@
 """The claim *executed*: what evaluations in float32 may do, and that both sides know it."""
 
 import dataclasses
-import itertools
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
 from checker_parts import COARSE, coarse_models
+from emulated import Program, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import (
     AttentionLayer,
+    DataError,
     Dataset,
     ExtendedLayer,
     Memorizer,
@@ -21,12 +23,14 @@ from constructive import (
     build_memorizer,
     certify,
     check,
+    explain,
     generators,
 )
 from constructive.certificates.claims import executed
 from constructive.exact.float_enclosure import Rounded, Sized, growth
 from constructive.exact.float_model import FLOAT32, MODELS
-from constructive.layers import exact_logits
+from constructive.layers.attend import Own
+from constructive.layers.exact_logits import exact_logits, rounding, shortened
 
 SINGLE = FLOAT32
 F32 = np.float32
@@ -68,15 +72,6 @@ def arrays_of(dataset):
 # Bounds, of which tests/programs shows that no program breaks them.
 
 
-@given(layers(), st.sampled_from([m for m in MODELS.values() if m.storage.name == "float32"]))
-def test_the_checker_finds_the_same_bounds(checker, problem, model):
-    layer, dataset = problem
-    with np.errstate(all="ignore"):
-        bounds = exact_logits.rounding(layer, dataset, model).bounds
-        theirs, _ = checked_rounding(checker, layer, dataset, model.name)
-    assert theirs == pytest.approx(bounds.max(), rel=2.0**-12)  # of 2^-10 of room
-
-
 @pytest.mark.parametrize("name", [name for name in COARSE if name != "stored"])
 @settings(max_examples=25)
 @given(layers(), st.sampled_from([0, 20, 40, 60]))
@@ -86,7 +81,7 @@ def test_the_checker_finds_the_same_bounds_where_units_are_large(checker, name, 
     layer = dataclasses.replace(layer, query_weights=np.ldexp(layer.query_weights, -down))
     ours, theirs = coarse_models(checker, name)
     with np.errstate(all="ignore"):
-        bounds = exact_logits.rounding(layer, dataset, ours).bounds
+        bounds = rounding(layer, dataset, ours).bounds
         found, _ = checker.executed.rounding(dict(layer.tensors), arrays_of(dataset), theirs)
     assert found == pytest.approx(bounds.max(), rel=2.0**-9)
 
@@ -123,8 +118,8 @@ def test_what_is_no_number_is_no_bound(checker, x):
 def test_chunks_change_nothing():
     data = generators.uniform(num_examples=61, context_size=8, width=16)
     layer = build_memorizer(data, num_heads=4, construction="rank_one").layer
-    whole = exact_logits.rounding(layer, data, SINGLE).bounds
-    parts = exact_logits.rounding(layer, data, SINGLE, chunk_bytes=1).bounds
+    whole = rounding(layer, data, SINGLE).bounds
+    parts = rounding(layer, data, SINGLE, chunk_bytes=1).bounds
     assert np.allclose(whole, parts, rtol=1e-9, atol=0.0)
     assert whole.shape == (61, 1)
 
@@ -138,14 +133,14 @@ def test_what_is_no_number_bounds_nothing(checker):
         data = Dataset(contexts, [[1e308, 1e308], [0.0, 0.0]], np.zeros(2))
         with np.errstate(all="ignore"):
             assert checked_rounding(checker, layer, data)[0] == np.inf
-        assert not np.isfinite(exact_logits.rounding(layer, data, SINGLE).bounds).all()
+        assert not np.isfinite(rounding(layer, data, SINGLE).bounds).all()
 
 
 def test_underflow_alone_is_bounded(checker):
     """A readout of zeros, whose sums may still be of what was not zero before it underflowed."""
     layer = AttentionLayer(*np.ones((2, 1, 2, 1)), np.zeros((1, 2, 1)), [[1.0]], [[1.0]])
     data = Dataset([[1.0, 1.0], [1.0, -1.0]], [[1.0, 1.0]], [0.0])
-    bound = exact_logits.rounding(layer, data, SINGLE).bounds.max()
+    bound = rounding(layer, data, SINGLE).bounds.max()
     assert 2.0**-126 < bound < 2.0**-100
     theirs, exact = checked_rounding(checker, layer, data)
     assert theirs == pytest.approx(bound, rel=2.0**-12, abs=0.0)
@@ -182,33 +177,6 @@ def certificate(data, memorizer):
     return certify(memorizer, data, claims=("error", "executed"))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_counts_have_the_same_bounds(checker, name):
-    """Of all sizes, also where one is as large as a half."""
-    model, theirs = MODELS[name], checker.float_model.MODELS[name]
-    counts = np.unique(np.geomspace(1, 2**21, 300).astype(int))
-    few = np.minimum(counts, 3)
-    theirs_of = checker.float_model
-    with np.errstate(all="ignore"):
-        zeta, more = model.weighted(counts, few, 1e-6)
-        pairs = zip(
-            (model.average(counts), zeta, more + model.flushed(counts) * (1.0 + zeta)),
-            (
-                theirs_of.averaged(theirs, counts)[0],
-                *theirs_of.weighted(theirs, counts, few, np.full(len(counts), 1e-6)),
-            ),
-            strict=True,
-        )
-    for pair in pairs:  # NaN is no bound, as infinity is none
-        ours, found = (np.where(np.isfinite(each), each, np.inf) for each in pair)
-        np.testing.assert_allclose(ours, found, rtol=2.0**-29)
-    exponents = [theirs_of.exponents(theirs, count) for count in counts]
-    np.testing.assert_allclose(model.exponents(counts), exponents, rtol=2.0**-30)
-    for sizes in itertools.product((1, 2, 5), repeat=5):
-        assert theirs_of.output_steps(theirs, *sizes) == model.output_roundings(*sizes)
-        assert theirs_of.logit_steps(theirs, *sizes[:2]) == model.logit_roundings(*sizes[:2])
-
-
 def test_statements_are_the_same(checker):
     assert checker.executed.Executed.statement == executed.STATEMENT
     assert checker.executed.VACUOUS == executed.VACUOUS
@@ -236,17 +204,6 @@ def test_it_is_proved_and_checked(data, construction, dtype):
     assert bound < 2e-3
     assert "vacuous" not in claim.detail
     assert built.astype("float32").max_error(data) <= bound
-    assert check(certificate, built, data).proved
-
-
-@pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
-def test_several_outputs_and_shared_contexts(make):
-    data = make(num_examples=7, context_size=3, width=5)
-    targets = np.stack([data.targets, 100.0 * data.targets], axis=1)
-    data = Dataset(data.contexts, data.queries, targets)
-    built = build_memorizer(data, num_heads=3, construction="rank_one")
-    certificate = certify(built, data, claims=("rank", "executed"))
-    assert certificate.proved
     assert check(certificate, built, data).proved
 
 
@@ -428,7 +385,7 @@ def test_the_checker_finds_as_much_where_errors_of_exponents_are_huge(checker):
     model = "float32, scaled"
     for size, bounded in ((0.5, True), (0.9, True), (1.25, False)):
         data = Dataset(np.array([[1.0], [0.0]], F32), np.array([[size]], F32), [0.0])
-        found = exact_logits.rounding(layer, data, MODELS[model])
+        found = rounding(layer, data, MODELS[model])
         assert np.isfinite(found.bounds).all() == bounded
         if bounded:
             arrays = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}
@@ -436,3 +393,588 @@ def test_the_checker_finds_as_much_where_errors_of_exponents_are_huge(checker):
             with np.errstate(all="ignore"):
                 shown, _ = checker.executed.rounding(layer.tensors, arrays, theirs)
             assert shown <= found.bounds.max() * (1.0 + 2.0**-10)
+
+
+# Logits without rounding: who has them, that evaluations agree, and how they are built.
+
+
+def layer_of(w_q, w_k):
+    """One with values which are tokens, and outputs which are their first entries."""
+    heads, width, _ = w_q.shape
+    first = np.eye(width)[:, :1]
+    return AttentionLayer(w_q, w_k, np.stack([first] * heads), np.ones((heads, 1)), np.eye(1))
+
+
+def both(checker, layer, data):
+    """Whether prover and checker call all logits exact; and they agree."""
+    with np.errstate(all="ignore"):
+        theirs = checked_rounding(checker, layer, data)[1]
+    ours = rounding(layer, data, SINGLE).exact == 1.0
+    assert ours == theirs
+    return ours
+
+
+def whole(entries, queries, w_q, w_k):
+    """Data of one example with two tokens, zero the second, and a layer of one head."""
+    entries, queries = np.array(entries, float), np.array(queries, float)
+    data = Dataset(np.stack([entries, 0 * entries]), queries[None], np.zeros(1))
+    return layer_of(np.array(w_q, float)[None], np.array(w_k, float)[None]), data
+
+
+def short_problem(rng, bits, scales):
+    """Integers times powers of two, of bits about as many as float32 has."""
+    heads, width, inner, total, size = rng.integers(1, 5, 5)
+
+    def drawn(*shape):
+        large = 2 ** rng.integers(0, bits + 1)
+        return rng.integers(-large, large + 1, shape) * 2.0 ** rng.integers(-scales, scales + 1)
+
+    shape = (size, width) if rng.random() < 0.5 else (total, size, width)
+    data = Dataset(drawn(*shape), drawn(total, width), np.zeros(total))
+    return layer_of(drawn(heads, width, inner), drawn(heads, width, inner)), data, rng
+
+
+@st.composite
+def short_problems(draw):
+    seed, bits, scales = (draw(st.integers(0, most)) for most in (2**32, 10, 30))
+    return short_problem(np.random.default_rng(seed), bits, scales)
+
+
+def product(rng, left, right):
+    """A product of matrices (n, k) (k, m) in float32: by BLAS, or term by term in some order."""
+    if rng.random() < 0.3:
+        return left @ right
+    out = np.zeros((len(left), right.shape[1]), F32)
+    for k in rng.permutation(len(right)):
+        if rng.random() < 0.5:  # fused: one rounding, as the product of two floats is a double
+            exact = left[:, k, None].astype(float) * right[k].astype(float)
+            out = (exact + out).astype(F32)
+        else:
+            out = left[:, k, None] * right[k] + out
+    return out
+
+
+def chain(rng, *factors):
+    """Their product, multiplied in some order."""
+    factors = list(factors)
+    while len(factors) > 1:
+        at = rng.integers(len(factors) - 1)
+        factors[at : at + 2] = [product(rng, *factors[at : at + 2])]
+    return factors[0]
+
+
+@given(short_problems())
+def test_exact_logits_are_those_of_every_order(checker, problem):
+    layer, data, rng = problem
+    if not both(checker, layer, data):
+        return
+    for t, query in enumerate(data.queries):
+        tokens = data.contexts if data.shared_context else data.contexts[t]
+        for w_q, w_k in zip(layer.query_weights, layer.key_weights, strict=True):
+            factors = tokens, w_k, w_q.T.copy(), query[:, None]
+            true = chain_of_fractions(factors)
+            for _ in range(3):
+                found = chain(rng, *(factor.astype(F32) for factor in factors))[:, 0]
+                assert [Fraction(float(x)) for x in found] == true
+                top = found.max()
+                assert [Fraction(float(top - x)) for x in found] == [max(true) - x for x in true]
+
+
+def chain_of_fractions(factors):
+    """The product, exactly; its only column."""
+    found = [[Fraction(x) for x in row] for row in factors[0].tolist()]
+    for factor in factors[1:]:
+        columns = factor.T.tolist()
+        found = [
+            [sum(a * Fraction(b) for a, b in zip(row, column, strict=True)) for column in columns]
+            for row in found
+        ]
+    return [row[0] for row in found]
+
+
+def test_some_of_these_problems_are_exact_and_some_are_not(checker):
+    """So that the test above is of something."""
+    rng = np.random.default_rng(0)
+    exact = [both(checker, *short_problem(rng, 10, 30)[:2]) for _ in range(100)]
+    assert 20 < sum(exact) < 80
+
+
+LIMITS = {
+    "differences of logits, twice 2^23 - 1": ([2**23 - 1], [1], [[1]], [[1]], True),
+    "differences of logits, twice 2^23": ([2**23 + 1], [1], [[1]], [[1]], False),
+    "the terms of a sum which cancel": (
+        [2**22 + 1, 2**22], [1, -1], [[1], [1]], [[1], [1]], False
+    ),
+    "an entry of a token which nobody reads": ([2.0**24 + 1, 1], [1, 1], [[0], [1]], [[0], [1]], 0),
+    "an entry of a query which nobody reads": ([1, 1], [2.0**24 + 1, 1], [[0], [1]], [[0], [1]], 0),
+    "W_Q, on zeros": ([1, 1], [0, 1], [[2.0**24 + 1], [1]], [[1], [1]], False),
+    "W_K, on zeros": ([0, 1], [1, 1], [[1], [1]], [[2.0**24 + 1], [1]], False),
+    "W_Q^T e, for keys which are zero": (
+        [1], [2**12 + 1], [[2**12 + 1, 1]], [[0, 1]], False
+    ),
+    "W_K^T x, for queries that are zero": (
+        [2**12 + 1], [1], [[0, 1]], [[2**12 + 1, 1]], False
+    ),
+    "W_K W_Q^T, where tokens and queries are zero": (
+        [0, 1], [0, 1], [[2**12 + 1], [0]], [[2**12 + 1], [0]], False
+    ),
+    "W_K W_Q^T e, for a token that is zero": (
+        [0, 1], [2**12, 1], [[2**6 + 1], [0]], [[2**6 + 1], [0]], False
+    ),
+    "W_Q W_K^T x, for a query which is zero": (
+        [2**12, 1], [0, 1], [[2**6 + 1], [0]], [[2**6 + 1], [0]], False
+    ),
+    "a normal unit": ([2.0**-63], [2.0**-63], [[1]], [[1]], True),
+    "a unit of logits below the normal ones": ([2.0**-64], [2.0**-63], [[1]], [[1]], False),
+    "subnormal tokens": ([2.0**-127], [2.0**20], [[1]], [[1]], False),
+    "beyond all floats": ([2.0**100], [2.0**100], [[2.0**300]], [[2.0**-300]], False),
+    "units beyond float64": ([2.0**-1000], [2.0**-1000], [[1]], [[1]], False),
+    "zeros": ([0], [0], [[0]], [[0]], True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits(checker, name):
+    """Each condition on its own, as all others hold where it fails."""
+    *given_, exact = LIMITS[name]
+    assert both(checker, *whole(*given_)) is bool(exact)
+
+
+def integers(largest=4, total=31, target_dim=1):
+    rng = np.random.default_rng(1)
+    shapes = (total, 5, 8), (total, 8)
+    contexts, queries = (rng.integers(-largest, largest + 1, shape) for shape in shapes)
+    targets = rng.standard_normal((total, target_dim))
+    return Dataset(*(x.astype(F32) for x in (contexts, queries, targets)))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("options", [{}, {"head_dim": 3}, {"shared_keys": True}])
+def test_they_are_built_proved_and_checked(shared, options):
+    data = integers()
+    if shared:
+        data = Dataset(data.contexts[0], data.queries, data.targets)
+    heads, options = 8 if shared else 4, {"construction": "generic", **options}
+    data = data.take(range(24))
+    bounds = []
+    for exact in (False, True):
+        built = build_memorizer(data, num_heads=heads, exact_logits=exact, **options)
+        certificate = certify(built, data, claims="executed")
+        claim = certificate["executed"]
+        assert check(certificate, built, data).proved
+        assert ("each logit computed once, without error;" in claim.statement) is exact
+        assert ("none of that by logits, which are exact" in claim.detail) is exact
+        bounds.append(float.fromhex(claim.evidence["bound"]))
+        off = np.abs(Program().of_layer(built.layer, data) - data.target_matrix)
+        assert off.max() <= bounds[-1]
+    for name in ("W_Q", "W_K"):
+        assert np.array_equal(
+            built.layer.tensors[name], built.astype("float32").layer.tensors[name]
+        )
+    assert bounds[1] < bounds[0]
+
+
+def test_narrow_values_have_them_too():
+    data = integers(target_dim=2, total=12)
+    built = build_memorizer(data, num_heads=12, value_dim=1, exact_logits=True)
+    assert built.record.construction == "narrow_values"
+    assert rounding(built.layer, data, SINGLE).exact == 1.0
+
+
+def test_auto_takes_heads_which_have_them():
+    data = integers()
+    explained = explain(data, num_heads=4, exact_logits=True)
+    assert explained.plan.construction == "generic"
+    assert "exact_logits=" in explained.options[0].refusal.problem
+    assert explain(data, num_heads=8).plan.construction == "saturated"
+
+
+@pytest.mark.parametrize("construction", ["saturated", "rank_one", "paired"])
+def test_heads_which_saturate_refuse(construction):
+    with pytest.raises(ParameterError) as caught:
+        build_memorizer(integers(), num_heads=8, construction=construction, exact_logits=True)
+    assert f"{construction!r} does not take exact_logits=" in caught.value.problem
+    assert "construction='generic'" in caught.value.suggestion
+
+
+def test_rational_weights_need_none():
+    with pytest.raises(ParameterError, match="exact_logits"):
+        build_memorizer(
+            integers(), num_heads=8, arithmetic="rational", construction="saturated",
+            exact_logits=True,
+        )  # fmt: skip
+
+
+def test_data_of_many_bits_are_refused():
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    with pytest.raises(DataError) as caught:
+        build_memorizer(data, num_heads=3, exact_logits=True)
+    assert "sums of 5 x 5 x 1 products of contexts of 53 bits and queries of" in str(caught.value)
+    assert "with weights of one bit are longer than 24 bits" in str(caught.value)
+    assert caught.value.witness["contexts"] == 53
+    assert "np.rint(8 * x) / 8" in caught.value.suggestion
+    rounded = Dataset(np.rint(8 * data.contexts) / 8, np.rint(8 * data.queries) / 8, data.targets)
+    assert build_memorizer(rounded, num_heads=3, exact_logits=True).max_error(rounded) < 1e-9
+
+
+def test_as_many_bits_as_fit():
+    """Weights get shorter as data get longer, down to one bit, and then it is an error."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((2, 3, 4, 2))
+    bits = []
+    for largest in (1, 16, 64, 256, 1024):
+        entries = rng.integers(-largest, largest + 1, (2, 6, 4)).astype(float)
+        data = Dataset(entries, entries[:, 0], np.zeros(2))
+        try:
+            w_q, w_k = shortened(tuple(weights), data)
+        except DataError:
+            bits.append(0)
+            continue
+        assert exact_logits((w_q, w_k), Own(data.contexts, data.queries)).before(SINGLE).all()
+        assert np.abs(w_q - weights[0]).max() < 2.0
+        units = np.abs(w_q).max(axis=(1, 2)) / np.array([1.0, 1.0, 1.0])
+        bits.append(len({*np.abs(w_q[0] / units[0]).ravel().tolist()}))
+    assert bits[-1] == 0
+    assert bits[0] >= bits[1] >= bits[2]
+    assert bits[2] > 1
+
+
+def test_the_statement_is_that_of_these_logits():
+    """Neither may a certificate call logits exact which are not, nor pass over that they are."""
+    data = integers(total=24)
+    for exact in (False, True):
+        built = build_memorizer(
+            data, num_heads=4, construction="generic", exact_logits=exact
+        ).astype("float32")
+        honest = certify(built, data, claims=("error", "executed"), epsilon=1.0)
+        assert check(forged(honest, exact=exact), built, data).proved
+        report = check(forged(honest, exact=not exact), built, data)
+        assert "it does not state: max |fl(" in report.report
+
+
+def test_the_bound_of_exact_logits_is_no_bound_of_others():
+    """W_Q moved by one unit in the last place: rounding may take more than the certificate says."""
+    data = integers(total=24)
+    built = build_memorizer(data, num_heads=4, construction="generic", exact_logits=True)
+    honest = certify(built, data, claims=("error", "executed"))
+    layer = built.layer
+    moved = np.nextafter(layer.query_weights, 9.0)
+    other = dataclasses.replace(built, layer=dataclasses.replace(layer, query_weights=moved))
+    dishonest = dataclasses.replace(honest, weights=certify(other, data, claims="executed").weights)
+    for exact in (False, True):
+        report = check(forged(dishonest, exact=exact), other, data)
+        assert "executed: rounding may be" in report.report
+    assert check(honest, built, data).proved
+
+
+@given(short_problems(), programs(SINGLE.name))
+def test_programs_are_within_the_bounds(problem, program):
+    layer, data, _ = problem
+    bounds = rounding(layer, data, SINGLE).bounds
+    double = layer.astype(np.float64)
+    with np.errstate(all="ignore"):
+        off = np.abs(program.of_layer(layer, data) - double(data.contexts, data.queries))
+    assert (off[np.isfinite(bounds)] <= bounds[np.isfinite(bounds)]).all()
+
+
+# The steps of rounding in the checker: exact logits, what others are off by, and averages.
+
+
+PLAIN = "float32, pairwise"
+ANY = "float32, any contraction"
+NEAR = 1e-7  # what `up` may add
+
+
+def logits_of(checker, tokens=1.0, queries=1.0, w_q=1.0, w_k=1.0):
+    """Of one token, one query, and heads of two entries, of which each has one number or more."""
+    shapes = {"W_Q": (1, 2, 2), "W_K": (1, 2, 2)}
+    weights = {
+        name: np.ones(shape) * np.reshape(entry, (-1, 1, 1))
+        for (name, shape), entry in zip(shapes.items(), (w_q, w_k), strict=True)
+    }
+    heads = max(map(len, weights.values()))
+    weights = {name: np.repeat(w, heads // len(w), axis=0) for name, w in weights.items()}
+    data = {"contexts": np.full((1, 1, 2), tokens), "queries": np.full((1, 2), queries)}
+    return checker.executed.logits_of(weights, data)
+
+
+FACTORS = ("tokens", "queries", "w_q", "w_k")
+
+
+class TestExact:
+    """Which heads have exact logits, in a model."""
+
+    @pytest.mark.parametrize("factor", FACTORS)
+    def test_any_factors_first(self, checker, factor):
+        """The sum over all three indices, eight terms, has to be below 2^24."""
+        model = checker.float_model.MODELS[ANY]
+        for entry, exact in ((2.0**21 - 1, True), (2.0**21 + 1, False)):
+            assert logits_of(checker, **{factor: entry}).exact(model).tolist() == [exact]
+
+    def test_each_head(self, checker):
+        model = checker.float_model.MODELS[ANY]
+        for factor in ("w_q", "w_k"):
+            logits = logits_of(checker, **{factor: [1.0, 2.0**21 + 1, 3.0]})
+            assert logits.exact(model).tolist() == [True, False, True]
+        logits = logits_of(checker, w_q=[1.0, 2.0**24 + 1, 3.0])
+        plain = checker.float_model.MODELS[PLAIN]
+        assert logits.exact(plain).tolist() == [True, False, True]
+
+    @pytest.mark.parametrize(
+        ("units", "exact"),
+        [
+            ((-63, -63, 0, 0), True),
+            ((-64, -63, 0, 0), False),
+            ((-64, -63, 0, 1), False),  # logits are multiples of 2^-126, but not all of two
+            ((-63, -63, 0, 1), True),
+            ((-40, -43, -43, 0), True),
+            ((1, -63, -63, 0), True),
+        ],
+    )
+    def test_units_below_the_normal_ones(self, checker, units, exact):
+        numbers = {name: 2.0**unit for name, unit in zip(FACTORS, units, strict=True)}
+        model = checker.float_model.MODELS[ANY]
+        assert logits_of(checker, **numbers).exact(model).tolist() == [exact]
+
+    @pytest.mark.parametrize("others", [{"constants": 1}, {"merged": True}])
+    def test_models_that_scale_or_merge(self, checker, others):
+        model = checker.float_model.MODELS[PLAIN]
+        assert logits_of(checker).exact(model).all()
+        assert not logits_of(checker).exact(model._replace(**others)).any()
+
+    @pytest.mark.parametrize(
+        ("storage", "numbers", "exact"),
+        [
+            ("bfloat16", {"tokens": 127.0}, True),
+            ("bfloat16", {"tokens": 129.0}, False),  # keys of 258, where bits count, not sizes
+            ("bfloat16", {"tokens": 257.0}, False),
+            ("bfloat16", {"queries": 127.0}, True),
+            ("bfloat16", {"queries": 257.0}, False),
+            ("bfloat16", {"tokens": 7.0, "w_k": 17.0}, True),
+            ("bfloat16", {"tokens": 7.0, "w_k": 19.0}, False),
+            ("bfloat16", {"queries": 7.0, "w_q": 19.0}, False),
+            ("bfloat16", {"w_q": 127.0, "w_k": 127.0}, True),  # their product is not stored
+            ("float16", {"tokens": 2.0**-14}, True),
+            ("float16", {"tokens": 2.0**-15, "w_k": 2.0}, False),
+            ("float16", {"queries": 2.0**-15, "w_q": 2.0}, False),
+            ("float16", {"tokens": 2.0**-14, "w_k": 2.0**-1}, False),
+        ],
+    )
+    def test_what_is_stored(self, checker, storage, numbers, exact):
+        plain = checker.float_model.MODELS[PLAIN]
+        model = checker.float_model.MODELS[f"{storage}, pairwise"]
+        assert logits_of(checker, **numbers).exact(plain).all()
+        assert logits_of(checker, **numbers).exact(model).tolist() == [exact]
+
+
+class TestHeld:
+    """What a format holds: multiples of a unit, up to a size."""
+
+    @pytest.mark.parametrize(
+        ("unit", "size", "known"),
+        [
+            (0, 2.0**24 - 1, True),
+            (0, 2.0**24, False),
+            (3, 2.0**27 - 8, True),
+            (3, 2.0**27, False),
+            (-126, 2.0**-126, True),
+            (-127, 2.0**-126, False),
+            (110, (2.0 - 2.0**-23) * 2.0**127, True),
+            (110, 2.0**128, False),
+            (0, 0.0, True),
+        ],
+    )
+    def test_limits(self, checker, unit, size, known):
+        assert bool(checker.float_model.held(unit, np.float64(size))) == known
+
+    def test_integers_of_float64(self, checker):
+        held, form = checker.float_model.held, checker.float_model.INTEGERS
+        for unit, size, known in (
+            (0, 2.0**52 - 1, True), (0, 2.0**52, False), (-900, 2.0**-900, True),
+            (-901, 2.0**-900, False), (870, 2.0**900, True), (870, 2.0**901, False),
+        ):  # fmt: skip
+            assert bool(held(unit, np.float64(size), form)) == known
+
+
+class TestOff:
+    """By how much logits are off that are not exact."""
+
+    def test_reach(self, checker):
+        """All paths, d^2 d_h = 8 of them, and never less than one of their factors."""
+        for numbers, wanted in (
+            ({"tokens": 3.0, "queries": 5.0, "w_q": 7.0, "w_k": 11.0}, 8 * 1155.0),
+            ({"tokens": 0.5, "queries": 5.0, "w_q": 7.0, "w_k": 11.0}, 8 * 385.0),
+            ({"tokens": 3.0, "queries": 0.5, "w_q": 7.0, "w_k": 0.25}, 8 * 21.0),
+            ({"tokens": 3.0, "queries": 5.0, "w_q": 0.5, "w_k": 11.0}, 8 * 165.0),
+        ):
+            logits = logits_of(checker, **numbers)
+            for name, more in ((PLAIN, 1.0), ("float32, scaled", 2.0**16)):
+                found = logits.reach(checker.float_model.MODELS[name])
+                assert wanted * more <= found <= wanted * more * (1 + NEAR)
+
+    @pytest.mark.parametrize("ours", [0.0, 0.25])
+    @pytest.mark.parametrize("name", [PLAIN, "float32, scaled"])
+    def test_all_terms(self, checker, name, ours):
+        models = checker.float_model
+        model = models.MODELS[name]._replace(unit=2.0**-12, exp=2.0**-9)
+        logits, sizes = logits_of(checker, w_q=2.0**60, w_k=2.0**60), np.array([[0.0, 1.0, 8.0]])
+        steps = models.gamma_of(model, models.logit_steps(model, 2, 2))
+        lost = 2.0**-120 * (logits.reach(model) + 7) + models.exponents(model, 7)
+        wanted = (steps + ours) * sizes + lost
+        found = logits.off(model, sizes, 7, *([ours] if ours else []))
+        assert lost > 1.0
+        assert (wanted <= found).all()
+        assert (found <= wanted * (1 + NEAR)).all()
+
+    def test_underflow_of_many_tokens(self, checker):
+        model, seen = checker.float_model.MODELS[PLAIN], 2.0**50
+        found = logits_of(checker).off(model, np.zeros(1), seen)
+        assert 2.0**-70 <= found[0] <= 2.0**-70 * (1 + NEAR)
+
+
+class TestExponentials:
+    """Bounds of exp, from below and above, and of exp - 1."""
+
+    @pytest.mark.parametrize("x", [0.0, 2.0**-30, 0.3, 1.0, 20.0, 300.0, 700.0])
+    def test_both_sides(self, checker, x):
+        least, most = (float(bound) for bound in checker.float_model.exponential(np.array(x)))
+        with mpmath.workdps(40):
+            true = mpmath.exp(mpmath.mpf(x))
+            part = x**3 * 2.0**-40 + 2.0**-28
+            assert true * (1 - part) <= least <= true <= most <= true * (1 + part)
+
+    def test_beyond_the_series(self, checker):
+        """Where too much is left out, nothing is known from above."""
+        with np.errstate(over="ignore"):
+            most = checker.float_model.exponential(np.array([17000.0, 18000.0]))[1]
+        assert most.tolist() == [math.inf, math.inf]
+
+    @pytest.mark.parametrize("x", [2.0**-40, 0.001, 2.0**-6, 2.0**-6 + 2.0**-20, 0.1, 1.0, 100.0])
+    def test_growth(self, checker, x):
+        found = float(checker.float_model.growth(np.array(x)))
+        with mpmath.workdps(40):
+            true = mpmath.expm1(mpmath.mpf(x))
+            room = 2.0**-28 / min(1.0, x) if x > 2.0**-6 else x * x / 2
+            assert true <= found <= true * (1 + room + x**3 * 2.0**-40 + 2.0**-29)
+
+    def test_softmax(self, checker):
+        logits = np.array([[[0.0, 3.0, -800.0], [-2.0, 1.0, 1.0]]])
+        with np.errstate(over="ignore"):
+            found = checker.float_model.softmax(logits)
+        true = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+        assert (true <= found).all()
+        assert (found <= true * (1 + 2.0**-26) + 2.0**-900).all()
+
+
+class TestMoved:
+    """How far outputs move where attention does, which sums to one before and after."""
+
+    @pytest.mark.parametrize("eps", [1e-4, 0.01, 0.5, 4.0])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_no_choice_of_weights_moves_them_further(self, checker, seed, eps):
+        """Each token may weigh exp(eps) times as much or as little: two heads, five tokens."""
+        rng = np.random.default_rng(seed)
+        values = rng.standard_normal((1, 2, 5, 1))
+        attention = rng.dirichlet(np.ones(5), (1, 2))
+        grows = np.full((1, 2), np.expm1(2 * eps))
+        found = checker.executed.apart_by_head(attention, grows, values)
+        worst = 0.0
+        for head in range(2):
+            a, v = attention[0, head], values[0, head, :, 0]
+            signs = 2.0 * (np.arange(32)[:, None] >> np.arange(5) & 1) - 1.0
+            moved = a * np.exp(eps * signs)
+            worst += np.abs((moved @ v) / moved.sum(axis=1) - a @ v).max()
+        assert worst <= found[0, 0]
+        if eps <= 0.01:
+            assert found[0, 0] <= 2.2 * worst
+        spread = (values.max(axis=2) - values.min(axis=2)).sum()
+        assert found[0, 0] <= spread * (1 + NEAR)
+
+
+class TestUnderflow:
+    """What underflow takes from an output, as long as all products are in range."""
+
+    def given(self, **others):
+        shapes = {"W_V": (2, 3, 5), "W_O": (10, 7), "W_D": (7, 1)}
+        weights = {name: np.full(shape, 0.5) for name, shape in shapes.items()}
+        data = {"contexts": np.full((4, 6, 3), 0.5)}
+        for name, entry in others.items():
+            (weights if name in weights else data)[name].reshape(-1)[-1] = entry
+        return weights, data
+
+    @pytest.mark.parametrize("name", [None, "W_V", "W_O", "W_D", "contexts"])
+    def test_all_paths(self, checker, name):
+        """H d d_v d_o of them, each of factors that are never taken to be below one."""
+        others = {name: -8.0} if name else {}
+        found = checker.executed.underflow(*self.given(**others), 2.0**-100)
+        wanted = (2.0**-100 + 2.0**-120) * 2 * 3 * 5 * 7 * (8.0 if name else 1.0)
+        assert wanted <= found <= wanted * (1 + NEAR)
+
+    @pytest.mark.parametrize("name", ["W_V", "W_O", "W_D", "contexts"])
+    def test_range(self, checker, name):
+        """Numerators are sums of n outputs, of which blocks may double."""
+        most = (2.0 - 2.0**-23) * 2.0**127 / (2 * 6 * 2 * 3 * 5 * 7)
+        for entry, known in ((most * (1 - NEAR), True), (most * (1 + NEAR), False)):
+            found = checker.executed.underflow(*self.given(**{name: entry}), 0.0)
+            assert (found < math.inf) == known
+
+
+# Every term of what averages are off by, in a model.
+
+
+def model_of(checker, name, **others):
+    return checker.float_model.MODELS[name]._replace(**others)
+
+
+class TestShares:
+    """t / (1 - t), as long as it is below one and sums are not too long."""
+
+    @pytest.mark.parametrize(
+        ("share", "count", "known"),
+        [
+            (0.25, 4, True),
+            (0.5 - 2.0**-53, 4, True),
+            (0.5, 4, False),
+            (0.25, 1 << 20, True),
+            (0.25, (1 << 20) + 1, False),
+            (math.nan, 4, False),
+        ],
+    )
+    def test_limits(self, checker, share, count, known):
+        found = float(checker.float_model.small(np.float64(share), count))
+        assert (found < math.inf) == known
+        if known:
+            assert share / (1 - share) <= found <= share / (1 - share) * (1 + NEAR)
+
+    def test_roundings(self, checker):
+        model = model_of(checker, "float32, pairwise", unit=2.0**-6)
+        found = checker.float_model.gamma_of(model, 8)
+        assert 1 / 7 <= found <= 1 / 7 * (1 + NEAR)
+        assert checker.float_model.gamma_of(model, 32) == math.inf
+
+
+class TestAverages:
+    """The formulas of `float_model`, with units, smallest numbers and blocks that all count."""
+
+    @pytest.mark.parametrize("name", COARSE)
+    @pytest.mark.parametrize("unit", [2.0**-11, 2.0**-14])
+    @pytest.mark.parametrize(
+        ("seen", "large", "rest"),
+        [(40, 40, math.inf), (40, 40, 1.0), (40, 3, 2.0**-9), (1, 1, 0.0), (17, 2, 0.0)],
+    )
+    def test_both_sides(self, checker, name, unit, seen, large, rest):
+        """As the prover has them, who counts what underflows apart."""
+        ours, theirs = coarse_models(checker, name, unit=unit, exp_error=unit / 2, smallest=1e-3)
+        zeta, added = checker.float_model.weighted(theirs, np.float64(seen), large, rest)
+        one, more = ours.weighted(seen, large, rest)
+        assert 0.0 < zeta < math.inf
+        assert zeta == pytest.approx(float(one), rel=NEAR)
+        assert added == pytest.approx(float(more + ours.flushed(seen) * (1.0 + one)), rel=NEAR)
+        found = checker.float_model.exponents(theirs, seen)
+        assert found == pytest.approx(float(ours.exponents(seen)), rel=NEAR)
+
+    def test_no_bound_of_large_errors(self, checker):
+        model = model_of(checker, "float32, pairwise", exp=0.125, unit=2.0**-30)
+        for exp, known in ((0.15, True), (0.17, False)):  # t / (1 - t) with t of two of them
+            zeta = checker.float_model.averaged(model._replace(exp=exp), np.float64(2))[0]
+            assert (zeta < math.inf) == known

@@ -6,10 +6,18 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from checker_parts import refused
+from checker_parts import (
+    changed,
+    graph_bytes,
+    ints,
+    network,
+    problem,
+    refused,
+    replace_constant,
+    unit_box,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from instance_parts import changed, graph_bytes, ints, network, problem, replace_constant, unit_box
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 

@@ -7,10 +7,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from checker_parts import FILES_OF, paths, said, saved
+from checker_parts import FILES_OF, paths, said, saved, small_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paired_parts import small_pairs, strongly_coupled
 
 from constructive import (
     AttentionLayer,
@@ -23,7 +22,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims import paired, pairs, readout
+from constructive.certificates.claims import paired, pairs
 from constructive.certificates.claims import paired as claims
 from constructive.certificates.claims.paired import residuals_of
 from constructive.certificates.claims.pairs import Examples, Readouts, Scan, evaluate
@@ -238,6 +237,15 @@ OTHERS = {
     "copied three times": ({"output_weights": lambda w: 3 * w}, "do not copy"),
     "read by nobody": ({"readout_weights": lambda w: 0 * w}, "does not copy"),
     "not copied": ({"output_weights": at(5, 0)}, "does not copy"),
+    "copied in part": ({"output_weights": lambda w: 1.5 * w}, "do not copy"),
+    "copied thrice at the end": ({"readout_weights": lambda w: 3 * w}, "do not copy"),
+    "beyond float64": (
+        {
+            "readout_weights": lambda w: np.ldexp(w, 1000),
+            "value_weights": lambda w: np.ldexp(w, 60),
+        },
+        "copy",
+    ),
 }
 
 
@@ -248,8 +256,8 @@ def test_other_layers_are_refused(checker, paired, tmp_path, name):
     changes, words = OTHERS[name]
     changed = {field: f(getattr(memorizer.layer, field)) for field, f in changes.items()}
     other = with_weights(memorizer, **changed)
-    if not words:
-        (claim,) = claims.prove(other, data, ["rank"], 1e-6, None)
+    if words != "key direction":  # for which `applies` says no
+        (claim,) = claims.prove(other, data, ["readout" if words else "rank"], 1e-6, None)
         assert claim.verdict is Verdict.UNDECIDED
     status, printed = said(checker, signed_anew(tmp_path, certificate, data, other))
     assert status == 1
@@ -398,35 +406,6 @@ def test_constants():
 # Examples.
 
 
-@pytest.mark.parametrize("scale", [-300, -5, 7, 300])
-def test_layers_are_brought_to_size_one_exactly(built, scale):
-    memorizer, data = built
-    power = 2.0**scale
-    layer = memorizer.layer
-    moved = dataclasses.replace(layer, query_weights=layer.query_weights * power)
-    moved = Memorizer(moved, memorizer.record)
-    plain = pairs.Examples.of(*built)
-    read = pairs.Examples.of(moved, Dataset(data.contexts / power, data.queries, data.targets))
-    assert read.exponent == plain.exponent - scale
-    both = [pairs.Tokens.of(each, np.arange(13)) for each in (read, plain)]
-    for name in ("query_weights", "queries", "key"):
-        assert (getattr(read, name) == getattr(plain, name)).all()
-    for name in ("contexts", "scores", "largest"):
-        assert (getattr(both[0], name) == getattr(both[1], name)).all()
-    assert np.abs(read.queries).max() < 1
-    assert np.abs(read.key).max() < 1
-    assert 0.5 <= np.abs(read.contexts(np.arange(13))).max() < 1
-    reach = np.einsum("td,spd->tsp", read.queries, read.query_weights)
-    rows = memorizer.layer.query_weights[:, :, 0].reshape(4, 2, 5)
-    logits = np.einsum("td,psd->tsp", data.queries[read.order], rows) * (data.contexts @ layer_key(
-        layer))[read.order, 0, None, None]  # fmt: skip
-    assert np.allclose(reach * both[0].scores[:, 0, None, None], logits)
-
-
-def layer_key(layer):
-    return layer.key_weights[0, :, 0]
-
-
 @pytest.mark.parametrize(("size", "words"), [(1e30, "too large for float64"), (1e300, "too large")])
 def test_heads_which_are_too_large(built, size, words):
     memorizer, data = built
@@ -447,45 +426,6 @@ def test_more_terms_than_bounds_cover(built, monkeypatch):
             pairs.Examples.of(*built)
 
 
-def test_where_no_example_is_left_over_none_is_extra(built):
-    memorizer, data = built
-    stops = [head.stop for head in memorizer.record.heads[1::2]]
-    full = changed(memorizer, with_stops(memorizer.record, [*stops[:3], 13]))
-    assert not pairs.Examples.of(full, data).has_extra
-
-
-def test_blocks_which_are_singular(steps):
-    read, found = steps
-    own = found.own.copy()
-    for value in (own[0] * 0, np.full(5, np.nan)):
-        own[0] = own[1] = value
-        with pytest.raises(pairs.UndecidedError, match="singular in float64"):
-            paired.bound_inverse(read, found._replace(own=own))
-
-
-def test_layers_which_do_more_than_copy(built, steps):
-    memorizer, _ = built
-    for name in ("output_weights", "readout_weights"):
-        stored = getattr(memorizer.layer, name)
-        for factor in (3, 0, 1.5):
-            layer = dataclasses.replace(memorizer.layer, **{name: factor * stored})
-            with pytest.raises(pairs.UndecidedError, match="do more than copy"):
-                Readouts.of(steps[0], Memorizer(layer, memorizer.record))
-    for power in (-1060, 1000):  # W_V W_O W_D is not exact then
-        layer = dataclasses.replace(
-            memorizer.layer, readout_weights=np.ldexp(memorizer.layer.readout_weights, power),
-            value_weights=np.ldexp(memorizer.layer.value_weights, 60 if power > 0 else 0),
-        )  # fmt: skip
-        with pytest.raises(pairs.UndecidedError, match="leaves the range"):
-            Readouts.of(steps[0], Memorizer(layer, memorizer.record))
-    values = memorizer.layer.value_weights.copy()
-    values[2] += 1
-    values[4] += 1
-    layer = dataclasses.replace(memorizer.layer, value_weights=values)
-    with pytest.raises(pairs.UndecidedError, match="more than one pair do not cancel"):
-        Readouts.of(steps[0], Memorizer(layer, memorizer.record))
-
-
 def test_a_head_without_a_partner_reads_nothing():
     data = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
     odd = build_memorizer(data, num_heads=7, construction="paired")
@@ -495,21 +435,6 @@ def test_a_head_without_a_partner_reads_nothing():
     reads = changed(odd, value_weights=values)
     with pytest.raises(pairs.UndecidedError, match="the last head belongs to no pair"):
         Readouts.of(pairs.Examples.of(reads, data), reads)
-
-
-def test_pairs_of_several_sizes():
-    """The last one has fewer examples than the widest one, and there are none after it."""
-    memorizer, data = strongly_coupled()
-    memorizer = changed(memorizer, with_stops(memorizer.record, [4, 7, 10, 13]))
-    read, found = steps_of(memorizer, data)
-    bound = paired.Coupling(read, found)
-    shown = np.stack([bound(row) for row in np.eye(13)], axis=1)
-    blocks = [block for *_, run in bound.runs for block in run]
-    assert np.isfinite(shown).all()
-    assert (found.pairs == 3).any()
-    for t, pair, x in zip(found.positions, found.pairs, found.coupled, strict=True):
-        mine = read.owner == pair
-        assert (shown[t, mine] >= np.abs(x @ blocks[pair])).all()
 
 
 # What is said.
@@ -569,61 +494,6 @@ def test_one_output_of_several_is_named(steps):
     assert claim.witness == (int(steps[0].order[5]), 1)
     infinite = residual_claims(steps, values, np.inf, 1.0)
     assert "the bound inf in float64" in infinite.detail
-
-
-def readout_claim(steps, delta, *, spread=3.0, contraction=0.25, worst=0.5, weight=2.0, **more):
-    found = paired.Inverse(np.full(13, weight), contraction, spread)
-    values = np.zeros((13, 1))
-    values[7] = worst
-    near = paired.Residuals(values, np.zeros((13, 1)), more.get("exponent", 5))
-    read = dataclasses.replace(steps[0], exponent=more.get("of_contexts", 3))
-    return paired._readout(read, found, near, delta)
-
-
-@pytest.mark.parametrize("shift", [-1000, 0, 1000])
-def test_distances_are_claimed_with_room(steps, shift):
-    """6 (1/2) / 2 / (1 - 1/4) = 2, times 2^(c - a), and twice that may be claimed."""
-    exponents = {"exponent": 5 + shift, "of_contexts": 3, "spread": 6.0}
-    power = 8 * 2.0**shift
-    claim = readout_claim(steps, None, **exponents)
-    assert claim.verdict is Verdict.PROVED
-    shown = float.fromhex(claim.evidence["bound"])
-    assert 2 * power <= shown <= 2.2 * power
-    for delta, verdict in (
-        (2.0001 * power, Verdict.PROVED),
-        (1.9999 * power, Verdict.UNDECIDED),
-        (0.0, Verdict.UNDECIDED),
-    ):
-        claim = readout_claim(steps, delta, **exponents)
-        assert claim.verdict is verdict
-        if verdict is Verdict.PROVED:
-            assert claim.evidence == {"bound": delta.hex()}
-
-
-@pytest.mark.parametrize(
-    "broken", [{"spread": math.inf}, {"worst": math.nan}, {"weight": 0.0}, {"spread": math.nan}]
-)
-def test_distances_which_are_none(steps, broken):
-    assert readout_claim(steps, None, **broken).verdict is Verdict.UNDECIDED
-    assert readout_claim(steps, 1e300, **broken).verdict is Verdict.UNDECIDED
-
-
-def test_distances_beyond_all_floats(steps):
-    claim = readout_claim(steps, None, exponent=1030)
-    assert claim.verdict is Verdict.UNDECIDED
-    claim = readout_claim(steps, math.inf, exponent=1030)
-    assert (claim.verdict, claim.statement) == (Verdict.UNDECIDED, readout.UNKNOWN)
-
-
-@pytest.mark.parametrize("exponent", [-900, -3, 0, 5])
-def test_ranks_are_those_of_the_order(steps, exponent):
-    steps = dataclasses.replace(steps[0], exponent=exponent), steps[1]
-    claim = paired._rank("s", *steps, paired.Inverse(np.ones(13), 0.5, 1.0))
-    assert claim.verdict is Verdict.PROVED
-    assert claim.evidence == {"order": pack(steps[0].order), "stops": pack(steps[0].stops)}
-    shown = Fraction(claim.detail.split("others below ")[1].split(";")[0])
-    tail = Fraction(float(steps[1].tail.max())) * Fraction(2) ** steps[0].exponent
-    assert tail <= shown <= tail * Fraction(11, 10)
 
 
 def changed(memorizer, record=None, **weights):

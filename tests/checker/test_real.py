@@ -298,19 +298,6 @@ def test_bounds_hold(checker, as_if, shared, outputs, parts, chunk, scale):
     assert min(ways(checker, weights, data).values()) > 0
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_bounds_hold_of_random_layers(checker, as_if, seed):
-    rng = np.random.default_rng(seed)
-    weights, data = layer_and_data(rng, shared=bool(seed % 2), outputs=2, parts=0)
-    weights = sharpened(weights, 10.0 ** rng.uniform(-3, 7, 5))
-    as_if("real", FEW=1.0)
-    with mpmath.workdps(60):
-        z, distances, _ = true_of(weights, data)
-        bounds, _, found, z_error = shown(checker, weights, data)
-        assert (MATRIX(bounds) >= distances).all()
-        assert (np.abs(MATRIX(found) - z) <= z_error).all()
-
-
 @pytest.mark.parametrize("lead", [44.0, 44.9, 45.1, 46.0])
 def test_a_token_is_alone_from_a_lead_on(checker, lead):
     """Below it, its share is had to digits which say so."""
@@ -322,16 +309,6 @@ def test_a_token_is_alone_from_a_lead_on(checker, lead):
     with mpmath.workdps(60):
         off = abs(1 / (1 + mpmath.exp(-mpmath.mpf(lead))) - mpmath.mpf(float(attention[0, 0, 0])))
         assert 2 * off <= float(error[0, 0])
-
-
-def test_contexts_of_one_token(checker):
-    rng = np.random.default_rng(0)
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    data["contexts"] = data["contexts"][:, :1]
-    with mpmath.workdps(60):
-        bounds, distances = shown(checker, weights, data)[0], true_of(weights, data)[1]
-        assert (MATRIX(bounds) >= distances).all()
-    assert ways(checker, weights, data) == {"alone": 35, "floats": 0, "digits": 0}
 
 
 @pytest.mark.parametrize(("few", "refined"), [(0.0, 0), (0.19, 0), (0.2, 7), (1.0, 7)])

@@ -1,13 +1,19 @@
-"""Certificates about sequences, and the third island, which checks them."""
+"""What the checker makes of sequences, part by part, against Fractions one by one."""
 
+import ast
 import dataclasses
 import functools
+import itertools
 import json
+import math
+import sys
 from fractions import Fraction
+from types import SimpleNamespace
 
 import checker_parts
+import numpy as np
 import pytest
-from checker_parts import FILES_OF, saved
+from checker_parts import FILES_OF, refused, saved
 
 from constructive import (
     Certificate,
@@ -25,6 +31,617 @@ from constructive import (
     generators,
 )
 from constructive.sequences import storage
+
+LONGEST = 1 << 14
+
+
+@pytest.fixture
+def part(checker):
+    """All modules about sequences, by the names of their parts."""
+    modules = checker.sequences, checker.sequences, checker.sequences, checker.sequences
+    return SimpleNamespace(**{name: x for module in modules for name, x in vars(module).items()})
+
+
+@pytest.fixture
+def free(part):
+    return part.Work(math.inf, math.inf)
+
+
+def column(part, entries):
+    array = np.empty(len(entries), dtype=object)
+    array[:] = entries
+    return part.Column(array)
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0), ("-1f", -31), ("f/2", Fraction(15, 2)), ("-1/10", Fraction(-1, 16)), ("10", 16)],
+)
+def test_numbers(part, text, value):
+    found = part.number(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-0", "00", "01", "1/1", "2/4", "1/0", "0/5", "F", "1/-2", "+1", " 1", "1 ", "0x1",
+             "1.0", "1/2/3", "1_0", "\u0661"]
+)  # fmt: skip
+def test_what_is_no_number(part, text):
+    with refused(r"is not a number|not in lowest terms"):
+        part.number(text)
+
+
+def test_denominators_are_not_too_long(part):
+    longest = "f" * (LONGEST // 4)
+    assert part.number(f"1/{longest}").denominator == int(longest, 16)
+    with refused("is too long"):
+        part.number(f"1/{longest}f")
+    assert part.number("1" * 30_000)  # a numerator may be
+    below = Fraction(1, (1 << (LONGEST - 1)) - 1)
+    assert part.whole(below) == below
+    with refused("too long to go on"):
+        part.whole(Fraction(1, (1 << (LONGEST - 1)) + 1))
+
+
+def test_whole_numbers_are_integers(part):
+    for x, kind in ((Fraction(6, 2), int), (Fraction(1, 2), Fraction), (7, int)):
+        found = part.whole(x)
+        assert (found, type(found)) == (x, kind)
+
+
+@pytest.mark.parametrize("x", [-1, 7, True, 1.0, "1", None])
+def test_what_is_no_index(part, x):
+    with refused("is not an index below 7"):
+        part.index(x, 7)
+
+
+# What evaluation may cost.
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (list(range(20_000)), ["1"] * 20_000, f"{1 << 40_000_000:x}"),
+        (list(range(9_000)), [f"1/{(1 << 999) + 2 * k + 1:x}" for k in range(9_000)], "0"),
+    ],
+    ids=["long bias", "many denominators"],
+)
+def test_rows_whose_sums_are_long_are_refused(part, row):
+    found = part.Network({"residual": False, "layers": [{"inputs": len(row[0]), "rows": [row]}]})
+    work = part.Work(part.MINUTE, 1e12)
+    ones = [column(part, [1]) for _ in row[0]]
+    with refused("more than a minute"):
+        found(ones, work)
+
+
+def test_numbers_made_to_have_one_hash_are_told_apart_quickly(part, free):
+    """A set of them compares each with all others: half a minute for these."""
+    prime = (1 << 61) - 1
+    texts = [[f"{(2 * k + 1) * prime:x}/2"] for k in range(10_000)]
+    assert {hash(part.number(x)) for (x,) in texts} == {0}
+    network = {"inputs": 1, "rows": [[[0], ["1"], "0"]]}
+    memorizer = SimpleNamespace(
+        symbols=None, embedding=part.Network({"residual": False, "layers": [network]})
+    )
+    tokens = part.read_tokens({"tokens": texts, "symbols": None}, memorizer)
+    assert len(tokens) == 10_000
+    assert part.Memorizer.sums(None, tokens[:, 0], np.array([[0, 1]]), free).tolist() == [2 * prime]
+    with refused("a token is there twice"):
+        part.read_tokens({"tokens": [*texts, texts[5]], "symbols": None}, memorizer)
+
+
+@pytest.mark.parametrize(
+    ("entries", "bits", "integers"),
+    [
+        ([0, 0], 0, True),
+        ([1, -8], 4, True),
+        ([1 << 70, 3], 71, True),
+        ([Fraction(1, 2), 3], 2, False),
+        ([Fraction(-5, 4), 0], 5, False),
+    ],
+)
+def test_columns_know_how_long_they_are(part, entries, bits, integers):
+    found = column(part, entries)
+    assert (found.bits, found.integers) == (bits, integers)
+    assert found.size == 2 * (bits // 8 + 48)
+    assert sum(map(sys.getsizeof, entries)) + 16 <= found.size + 2 * 120 * (not integers)
+    assert found.relu().entries.tolist() == [max(x, 0) for x in entries]
+
+
+class Recorder:
+    """Work which remembers what it was told."""
+
+    def __init__(self):
+        self.held, self.taken = [], []
+
+    def take(self, count, factors, integers, start):
+        self.taken.append((count, factors, integers, start))
+
+    def hold(self, size):
+        self.held.append(size)
+
+
+@pytest.mark.parametrize("fractions", [False, True])
+@pytest.mark.parametrize("bits", [1, 60, 4000])
+def test_sums_of_columns(part, fractions, bits):
+    """What is announced of them is not below what they are."""
+    rng = np.random.default_rng(bits)
+    draw = lambda: int.from_bytes(rng.bytes(bits // 8 + 1), "big") - (1 << bits)  # noqa: E731
+    entry = (lambda: Fraction(draw(), abs(draw()) + 1)) if fractions else draw
+    x = [[entry() for _ in range(5)] for _ in range(3)]
+    columns = [column(part, entries) for entries in x]
+    rows = [
+        ([], [], draw()), ([1], [draw()], 0), ([2, 0], [draw(), 0], draw()),
+        ([0, 1, 2], [draw(), draw(), Fraction(1, 3)], draw()),
+    ]  # fmt: skip
+    work = Recorder()
+    found = part.affine(rows, columns, 5, work)
+    for (names, values, bias), made in zip(rows, found, strict=True):
+        for k, entry in enumerate(made.entries.tolist()):
+            assert entry == bias + sum(v * x[n][k] for n, v in zip(names, values, strict=True))
+            assert type(entry) is int or entry.denominator > 1
+            assert part.length(entry) <= made.bits
+    lengths = [[(part.length(v), columns[n].bits) for n, v in zip(*row[:2], strict=True)]
+               for row in rows]  # fmt: skip
+    for (names, values, bias), parts, taken in zip(rows, lengths, work.taken, strict=True):
+        integers = all(type(v) is int for v in values) and not (fractions and names)
+        assert taken == (5, parts, integers, part.length(bias))
+    before = sum(c.size for c in columns)
+    for made, held in zip(found, work.held, strict=True):
+        assert before + 3 * made.size <= held  # the sum so far, the product, and their sum
+        assert held - before <= 3 * 5 * (80 + 10 * 3 * (bits + 100) // 8)
+        before += made.size
+
+
+# Networks.
+
+
+def network(*layers, residual=False):
+    listed = []
+    for inputs, *rows in layers:
+        texts = [[names, [text(v) for v in values], text(bias)] for names, values, bias in rows]
+        listed.append({"inputs": inputs, "rows": texts})
+    return {"residual": residual, "layers": listed}
+
+
+def text(x):
+    x = Fraction(x)
+    sign, size = "-" * (x < 0), abs(x)
+    whole = f"{sign}{size.numerator:x}"
+    return whole if x.denominator == 1 else f"{whole}/{x.denominator:x}"
+
+
+ROW = ([0, 1], [2, Fraction(-1, 3)], 5)
+PASS = ([0], [1], 0)
+PLAIN = [(2, ROW, ([1], [1], 0), ([0], [-1], 1)), (3, ([0, 2], [1, 7], 0), ([1], [4], -9))]
+RESIDUAL = [
+    (2, ([0], [1], 0), ([0, 1], [1, -1], 3), ([], [], 1)),
+    (3, ([0, 1], [1, -2], 1), ([2], [-5], 2)), (2, ([0], [3], 0), ([1], [1], 1), ([0], [1], 0)),
+    (3, ([1, 2], [1, 1], -4)), (1, ([0], [-1], 0), ([], [], 0), ([0], [2], 0)),
+    (3, ([0, 1, 2], [1, 1, 1], 0)),
+]  # fmt: skip
+
+
+def by_hand(layers, x, *, residual):
+    """One example, one row after the other."""
+
+    def apply(rows, x):
+        return [b + sum(Fraction(v) * x[n] for n, v in zip(names, values, strict=True))
+                for names, values, b in rows]  # fmt: skip
+
+    relu = lambda y: [max(v, 0) for v in y]  # noqa: E731
+    maps = [rows for _, *rows in layers]
+    if not residual:
+        for rows in maps[:-1]:
+            x = relu(apply(rows, x))
+        return apply(maps[-1], x)
+    x = apply(maps[0], x)
+    for first, second in zip(maps[1:-1:2], maps[2:-1:2], strict=True):
+        added = apply(second, relu(apply(first, x)))
+        x = [a + b for a, b in zip(x, added, strict=True)]
+    return apply(maps[-1], x)
+
+
+@pytest.mark.parametrize(
+    ("layers", "residual", "depth", "nonzero"), [(PLAIN, False, 1, 10), (RESIDUAL, True, 2, 22)]
+)
+def test_networks_put_out_what_they_should(part, free, layers, residual, depth, nonzero):
+    found = part.Network(network(*layers, residual=residual))
+    assert (found.inputs, found.outputs) == (2, len(layers[-1]) - 1)
+    assert (found.depth, found.residual, found.nonzero) == (depth, residual, nonzero)
+    rows = [row for _, *rows in layers for row in rows]
+    assert found.terms == sum(len(values) + 1 for _, values, _ in rows)
+    inputs = [[0, 1, -3, Fraction(1, 2), 40], [5, -2, 0, 3, Fraction(-7, 9)]]
+    outputs = found([column(part, x) for x in inputs], free)
+    for k, x in enumerate(zip(*inputs, strict=True)):
+        assert [y.entries[k] for y in outputs] == by_hand(layers, list(x), residual=residual)
+
+
+@pytest.mark.parametrize(
+    ("layers", "residual", "words"),
+    [
+        ([], False, "without layers"),
+        (PLAIN, 1, "without layers"),
+        ([PLAIN[0], (2, ROW)], False, "layers do not fit"),
+        ([PLAIN[0], (4, ROW)], False, "layers do not fit"),
+        ([(True, ([0], [1], 0))], False, "a width is not a width"),
+        ([(-1,)], False, "a width is not a width"),
+        ([(2, ([2], [1], 0))], False, "is not an index below"),
+        ([(2, ([0, 0], [1, 1], 0))], False, "a row is not a row"),
+        ([(2, ([0, 1], [1], 0))], False, "a row is not a row"),
+        (RESIDUAL[:-1], True, "odd number of layers"),
+        ([(2, ROW), (1, PASS), (1, PASS, PASS), (2, ROW)], True, "blocks of different widths"),
+    ],
+)  # fmt: skip
+def test_what_is_no_network(part, layers, residual, words):
+    with refused(words):
+        part.Network(network(*layers, residual=residual))
+
+
+# Memorizers.
+
+
+EMBEDDING = network((2, ([0], [1], 0), ([0, 1], [1, 1], 0)))
+CLASSIFIER = network((2, ([0, 1], [1, 1], 0)))
+
+
+def memorizer(**changes):
+    return {
+        "task": "next", "context_size": 3, "embedding": EMBEDDING, "classifier": CLASSIFIER,
+        "attention": {"W_Q": ["0", "0"], "W_K": ["0", "0"], "W_V": ["0", "1"], "W_O": ["0", "1"]},
+        "symbols": None, "classes": None,
+    } | changes  # fmt: skip
+
+
+def attention(**changes):
+    return {"attention": memorizer()["attention"] | changes}
+
+
+ONE = network((2, ([0], [1], 0)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"task": "first"}, "unknown task"),
+        ({"context_size": 0}, "n is not a number"),
+        ({"context_size": 3.0}, "n is not a number"),
+        (attention(W_Q=["0", "1"]), "not uniform"),
+        (attention(W_K=["1", "0"]), "not uniform"),
+        (attention(W_V=["0"]), "do not fit"),
+        (attention(W_O=["0"] * 3), "do not fit"),
+        (attention(W_Q=["0"] * 3), "do not fit"),
+        (attention(W_K=["0"]), "do not fit"),
+        (attention(W_O="00"), "'00' is not a list"),
+        (attention(more=[]), "other weights"),
+        ({"embedding": ONE}, "do not fit"),
+        ({"classifier": network((3, ([0], [1], 0)))}, "do not fit"),
+        ({"classifier": network((2, ([0], [1], 0), ([0], [1], 0)))}, "do not fit"),
+        ({"embedding": ONE, "classifier": network((1, ([0], [1], 0)))}
+         | attention(W_Q=["0"], W_K=["0"], W_V=["0"], W_O=["0"]), "do not fit"),
+        ({"symbols": [["str", "a"]]}, "symbols are one number each"),
+    ],
+)  # fmt: skip
+def test_what_is_no_memorizer(part, changes, words):
+    with refused(words):
+        part.Memorizer(memorizer(**changes))
+
+
+@pytest.mark.parametrize("task", ["next", "last", "seq2seq"])
+@pytest.mark.parametrize("value", [1, Fraction(2, 7)])
+def test_memorizers_put_out_what_they_should(part, free, task, value):
+    """Attention adds W_O times the mean of what W_V reads; then the classifier."""
+    weights = {"W_V": [text(value), "-3"], "W_O": ["5", "1/2"]}
+    content = memorizer(task=task, classifier=network(*PLAIN[:1], (3, ([0, 1, 2], [1, 2, 3], 4))))
+    found = part.Memorizer(content | attention(**weights))
+    tokens = np.array([[0, 1], [Fraction(1, 3), -2], [9, 9], [-4, 0]], dtype=object)
+    ids = np.array([[0, 1, 1], [3, 2, 0], [2, 2, 2], [1, 3, 0]])
+    outputs = found(tokens, ids, free)
+    expected = []
+    for row in ids:
+        streams = [[Fraction(tokens[i, 0]), Fraction(tokens[i, 0] + tokens[i, 1])] for i in row]
+        mean = sum(value * s[0] - 3 * s[1] for s in streams) / 3
+        for s in streams if task == "seq2seq" else streams[-1:]:
+            y = [s[0] + 5 * mean, s[1] + mean / 2]
+            layers = [*PLAIN[:1], (3, ([0, 1, 2], [1, 2, 3], 4))]
+            expected += by_hand(layers, y, residual=False)
+    assert list(outputs) == expected
+
+
+def test_values_need_a_common_denominator(part, free):
+    found = part.Memorizer(memorizer())
+    odd = (1 << (LONGEST // 2)) - 1
+    values = np.array([Fraction(1, odd), Fraction(1, odd + 2)], dtype=object)
+    with refused("no common denominator"):
+        found.sums(values, np.array([[0, 1]]), free)
+    one = found.sums(values[:1], np.array([[0, 0, 0], [0, 0, 0]]), free)
+    assert one.tolist() == [Fraction(3, odd)] * 2
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**70])
+def test_values_as_long_as_words_are_added_exactly(part, free, large):
+    """Of mixed signs, too, of which numpy makes floats beyond 2^63."""
+    found = part.Memorizer(memorizer())
+    values = np.array([large, -1, 3], dtype=object)
+    sums = found.sums(values, np.array([[0, 0, 1], [1, 1, 2]]), free)
+    assert sums.tolist() == [2 * large - 1, 1]
+    assert {type(x) for x in sums.tolist()} == {int}
+
+
+@pytest.mark.parametrize("most", [2, 5, 1000, 5000])
+@pytest.mark.parametrize("total", [1, 7, 1024, 1025, 3000])
+def test_as_many_examples_at_a_time_as_fit(part, most, total):
+    def function(some):
+        if len(some) > most:
+            raise MemoryError
+        return sum(some)
+
+    seen = list(part.in_parts(function, total))
+    assert [k for some, _ in seen for k in some] == list(range(total))
+    assert all(result == sum(some) for some, result in seen)
+    at_once = min(most, 1024)
+    assert max(len(some) for some, _ in seen) <= at_once
+    assert len(seen) <= 2 * total / at_once + total / 1024 + 1  # not many more than needed
+
+
+def test_one_example_which_does_not_fit(part):
+    def function(_):
+        raise MemoryError
+
+    with refused("one example takes more"):
+        list(part.in_parts(function, 5))
+
+
+# Data.
+
+
+@pytest.mark.parametrize("listed", ["", "ab", {}, {"ab": 1}, ["ab"], [["a"]], [["a", "b", "c"]], 7])
+def test_what_is_no_list_of_pairs(part, listed):
+    with pytest.raises((ValueError, TypeError), match=r"pairs of a kind|is not a list"):
+        part.places(listed)
+
+
+def read(part, **data):
+    content = {"tokens": None, "symbols": None, "classes": [["int", "1"]]} | data
+    found = part.Memorizer(memorizer(embedding=network((1, ([0], [1], 0), ([0], [2], 0)))))
+    return part.read_tokens(content, found), part.read_labels(content, found)
+
+
+def test_tokens_and_labels(part):
+    tokens, labels = read(
+        part,
+        tokens=[["0"], ["-1/2"], ["f"]],
+        classes=[["int", "-a"], ["bool", 1], ["bool", 0], ["int", "5"]],
+    )
+    assert tokens.tolist() == [[0], [Fraction(-1, 2)], [15]]
+    assert labels == [-10, 1, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"tokens": []}, "tokens have not 1 entries"),
+        ({"tokens": [[]]}, "tokens have not 1 entries"),
+        ({"tokens": [["1", "2"]]}, "tokens have not 1 entries"),
+        ({"tokens": [["1"], ["1"]]}, "a token is there twice"),
+        ({"tokens": [["1"]], "symbols": [["str", "a"]]}, "tokens, or symbols"),
+        ({}, "tokens, or symbols"),
+        ({"symbols": [["str", "a"]]}, "knows no symbols"),
+        ({"tokens": [["1"]], "classes": []}, "there are no classes"),
+        ({"tokens": [["1"]], "classes": [["str", "a"]]}, "a label is none of"),
+        ({"tokens": [["1"]], "classes": [["bool", 2]]}, "is not an index below 2"),
+        ({"tokens": [["1"]], "classes": [["bool", "1"]]}, "is not an index below 2"),
+        ({"tokens": [["1"]], "classes": [["bool", True]]}, "is not an index below 2"),
+        ({"tokens": [["1"]], "classes": [["int", "1/2"]]}, "a label is not an integer"),
+    ],
+)
+def test_data_which_are_none(part, data, words):
+    with refused(words):
+        read(part, **data)
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize("keys", [1, 2, 3, 10, 57, 300])
+@pytest.mark.parametrize(
+    ("label_bits", "key_bits"),
+    [pair for pair in itertools.product([0, 1, 4, 11], [0, 1, 5, 20]) if any(pair)],
+)
+def test_the_least_dictionary_is_found(part, keys, label_bits, key_bits):
+    """Among all sizes and lengths of blocks, not only those that may be best."""
+    reach = label_bits + key_bits
+    costs = [
+        14 * (math.ceil(keys / entries) + 2 ** (reach - bits) + 1)
+        + 15 * ((entries - 1) * bits + entries)
+        for entries in range(1, 2 * keys + 9)
+        for bits in range(max(1, reach - 14), reach + 1)
+    ]
+    assert part.dictionary_bound(keys, label_bits, key_bits) == min(costs) + 40
+
+
+PROBLEMS = [
+    ([[i * i % 97, i] for i in range(12)], [i % 5 for i in range(12)], "next"),
+    ([[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(Fraction(1, 3), 0)] * 3],
+     [[7, 8, 7], [9, 7, 7], [11, 11, 11]], "seq2seq"),
+    ([[5, 5, 6], [6, 5, 5], [7, -900, 5], [6, 6, 6]], [1, 2, 3, -4], "last"),
+    (["abca", "bcdd", "aaaa"], ["x", "y", "x"], "next"),
+]  # fmt: skip
+
+
+@pytest.fixture(params=[0, 1, 2, 3], ids=lambda k: f"{k} {PROBLEMS[k][-1]}")
+def problem(request):
+    return PROBLEMS[request.param]
+
+
+@functools.cache
+def certified(number, construction):
+    """Sizes of a problem, and the contents of its memorizer and data."""
+    sequences, labels, task = PROBLEMS[number]
+    memorizer = build_sequence_memorizer(sequences, labels, task=task, construction=construction)
+    dataset = SequenceDataset.of(sequences, labels, task)
+    evidence = certify(memorizer, dataset, claims=["size"])["size"].evidence
+    return evidence, memorizer.content(), dataset.content()
+
+
+@pytest.fixture(params=["product_hash", "separating_set", "float_power_hash"])
+def claimed(part, problem, request):
+    """Sizes of an honest record, and what else check_size is given for such a memorizer."""
+    evidence, content, data = certified(PROBLEMS.index(problem), request.param)
+    found = part.Memorizer(content)
+    tokens, classes = part.read_tokens(data, found), part.read_labels(data, found)
+    expected = [classes[i] for i in data["labels"]]
+    return dict(evidence), content, (found, tokens, np.array(data["ids"]), expected)
+
+
+def fraction(written):
+    numerator, _, denominator = written.partition("/")
+    return Fraction(int(numerator, 16), int(denominator or "1", 16))
+
+
+def run_of(network, x):
+    """Units of the first layer, and what is put out, of one token."""
+    maps = [
+        (layer["inputs"], *(
+            (names, [fraction(v) for v in values], fraction(bias))
+            for names, values, bias in layer["rows"]
+        ))
+        for layer in network["layers"]
+    ]  # fmt: skip
+    first = by_hand([maps[0]], x, residual=False)
+    return first, by_hand(maps, x, residual=network["residual"])
+
+
+def possible(sizes, content, found, tokens, ids, expected):
+    """Sizes of the data, and the largest others: as Theorem 7 and its proof have them."""
+    firsts, streams = zip(*(run_of(content["embedding"], x) for x in tokens.tolist()), strict=True)
+    read = [fraction(w) for w in content["attention"]["W_V"]]
+    hashes = [sum(w * y for w, y in zip(read, stream, strict=True)) for stream in streams]
+    hash_bits = int(max(hashes)).bit_length()
+    units = zip(*firsts, strict=True)
+    spans = [int(max(u) - min(u) + 1).bit_length() for u in map(list, units) if max(u) > min(u)]
+    unit = math.lcm(*(Fraction(x).denominator for x in tokens.ravel()))
+    width, count = tokens.shape[1], len(tokens)
+    reach = int(2 * width * max(abs(x * unit) for x in tokens.ravel()) + 1).bit_length()
+    reach += 2 * count.bit_length() + 8 if width > 1 else 0
+    pairs = 2 * len(ids).bit_length() + 8
+    own = {"next": lambda _: [None], "last": lambda row: row[-1:], "seq2seq": list}[found.task]
+    contexts = [tuple(sorted(row)) for row in ids.tolist()]
+    keys = {(c, t) for c, row in zip(contexts, ids.tolist(), strict=True) for t in own(row)}
+    residue, total = sizes["residue_bits"], sizes["sum_bits"]
+    longest = found.size.bit_length() + max(residue, 1) * (pairs + 8)
+    return {
+        "keys": len(keys),
+        "width": width,
+        "label_bits": (max(expected) - min(expected) + 1).bit_length(),
+    }, {
+        "token_bits": min([reach, *spans]),
+        "residue_bits": sizes["token_bits"],
+        "prime_bits": min(hash_bits, pairs + residue) + 8,
+        "kept": max(len(set(contexts)) - 1, 1),
+        "weight_bits": min(hash_bits + 1, pairs),
+        "sum_bits": min(hash_bits + 1, longest) + residue + 1,
+        "key_bits": min(total, 2 * len(keys).bit_length() + 8),
+    }
+
+
+def test_sizes_are_those_of_the_data_and_possible(part, free, claimed):
+    sizes, content, given = claimed
+    for name in sizes:
+        wrong = sizes | {name: sizes[name] + 1000}
+        of_data, most = possible(wrong, content, *given)
+        words = "the sizes of the data are" if name in of_data else "sizes are above"
+        with pytest.raises(ValueError, match=words) as caught:
+            part.check_size(wrong, *given, free)
+        said = str(caught.value)
+        said = ast.literal_eval(said[said.index("{") :])
+        assert said == (of_data if name in of_data else most)
+    for value in (1.0, True, -1, "1", None):
+        with pytest.raises((ValueError, TypeError), match=r"a size is not a number|not supported"):
+            part.check_size(sizes | {"kept": value}, *given, free)
+    for wrong in ({**sizes, "more": 1}, {k: v for k, v in sizes.items() if k != "kept"}):
+        with refused("names other sizes"):
+            part.check_size(wrong, *given, free)
+
+
+def test_tokens_bound_their_bits_where_the_network_does_not(part, free, claimed):
+    """Units of the first layer are multiplied by 2^80: their spans say nothing of tokens."""
+    sizes, content, (_, *given) = claimed
+    content = json.loads(json.dumps(content))
+    for row in content["embedding"]["layers"][0]["rows"]:
+        row[1] = [text(fraction(v) * 2**80) for v in row[1]]
+    found = part.Memorizer(content)
+    wrong = sizes | {"token_bits": 10**6}
+    _, most = possible(wrong, content, found, *given)
+    assert most["token_bits"] < 80
+    with pytest.raises(ValueError, match="sizes are above") as caught:
+        part.check_size(wrong, found, *given, free)
+    said = str(caught.value)
+    assert ast.literal_eval(said[said.index("{") :]) == most
+
+
+def formula(part, sizes):
+    """Theorem 7's number of parameters."""
+    token, residue = sizes["token_bits"], sizes["residue_bits"]
+    count = 4 * (sizes["width"] + 1) + 14 * token + 2
+    count += 14 * (sizes["sum_bits"] + sizes["key_bits"]) + 8
+    count += part.dictionary_bound(sizes["keys"], sizes["label_bits"], sizes["key_bits"])
+    if sizes["kept"]:
+        weights = part.dictionary_bound(sizes["kept"], sizes["weight_bits"], residue)
+        return count + weights + 14 * residue
+    hashed = 14 * residue * (sizes["prime_bits"] + 1) if sizes["prime_bits"] else 0
+    return count + 40 * residue + hashed
+
+
+def test_the_bound_is_the_formula_at_all_sizes_which_are_possible(part, free, claimed):
+    """Up to the largest ones, which are accepted; and the parameters are within it."""
+    honest, content, given = claimed
+    found = given[0]
+    for name in (None, *honest):
+        sizes = dict(honest)
+        most = possible(sizes, content, *given)[1]
+        sizes |= {name: most[name]} if name in most else {}
+        for kept in {0, sizes["kept"]}:
+            for prime in {0, sizes["prime_bits"]}:
+                tried = sizes | {"kept": kept, "prime_bits": prime}
+                bound = formula(part, tried)
+                found.nonzero = bound
+                names = ", ".join(f"{key} {tried[key]}" for key in part.NAMES)
+                shown = part.check_size(tried, *given, free)
+                assert shown == (bound, bound, names)
+                found.nonzero = bound + 1
+                with pytest.raises(
+                    ValueError, match=f"size: {bound + 1} parameters, above {bound}"
+                ):
+                    part.check_size(tried, *given, free)
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_the_extents_of_all_tokens_count(part, free, claimed, as_if, chunk):
+    _, _, (found, tokens, *_) = claimed
+    whole = part.extents(found, tokens, free)
+    as_if("sequences", CHUNK=chunk)
+    assert part.extents(found, tokens, free) == whole
+
+
+@pytest.mark.parametrize("chunk", [2, 1024])
+def test_every_label_is_looked_at(part, free, claimed, as_if, chunk):
+    _, _, (found, tokens, ids, expected) = claimed
+    as_if("sequences", CHUNK=chunk)
+    said = part.check_equality(found, tokens, ids, expected, free)
+    assert said == (len(expected), len(ids), ids.shape[1])
+    for k in range(len(expected)):
+        wrong = [y + (i == k) for i, y in enumerate(expected)]
+        with refused(f"label {k} is not"):
+            part.check_equality(found, tokens, ids, wrong, free)
+
+
+# Certificates about sequences, and the third island, which checks them.
+
 
 FILES = FILES_OF[SequenceDataset]
 paths = functools.partial(checker_parts.paths, kind=SequenceDataset)

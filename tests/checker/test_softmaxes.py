@@ -6,10 +6,9 @@ import time
 from fractions import Fraction
 
 import numpy as np
-from checker_parts import refused
+from checker_parts import graph_bytes, network, problem, refused, unit_box
 from hypothesis import given
 from hypothesis import strategies as st
-from instance_parts import graph_bytes, network, problem, unit_box
 
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.instance import Witness

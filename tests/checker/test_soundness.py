@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from checker_parts import TWO, by_hand, saved, two_tokens
 from claim_parts import certified
-from paired_parts import OfCertify, OfChecker, strongly_coupled
 
 import constructive
 from constructive import (
@@ -29,7 +28,6 @@ from constructive import (
 )
 from constructive.certificates.families import DECODERS
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
-from constructive.support.verdict import pack
 
 PAIRED = "constructive paired certificate 1"
 
@@ -299,13 +297,6 @@ def test_certificates_from_many_threads_are_those_of_one():
 # What a file is, and what it is not.
 
 
-def test_what_numpy_packs_is_read(proved, tmp_path):
-    data, memorizer, certificate, _ = proved
-    arrays = {name: getattr(data, name) for name in ("contexts", "queries", "targets")}
-    np.savez_compressed(tmp_path / "data.npz", **arrays, other=np.ones(3))
-    assert check(certificate, memorizer, tmp_path / "data.npz").proved
-
-
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xa0\xff", b"PK\x03\x04"])
 @pytest.mark.parametrize("role", ["certificate", "weights", "data"])
 def test_a_damaged_file_is_named_with_its_role(checker, proved, tmp_path, capsys, role, content):
@@ -350,21 +341,6 @@ def test_a_representation_of_any_scale_has_an_inverse(scale):
     certificate = certify(memorizer, data, claims=["rank", "readout"])
     assert certificate.proved
     assert check(certificate, memorizer, data).proved
-
-
-def test_long_numbers_of_vectors_are_counted_before_they_are_computed(checker):
-    tokens = np.ldexp(1.0, np.arange(-1000, 1000, 2))[:, None] * np.ones((1, 200))
-    data = {"contexts": tokens, "queries": np.ones((300, 200))}
-    evidence = {
-        "heads": 1,
-        "count": 300,
-        "examples": pack(range(300)),
-        "vectors": [["f" * 80_000] * 200],
-        "pivots": [0],
-        "zeros": 0,
-    }
-    with pytest.raises(ValueError, match="would take more than a minute"):
-        checker.layers.check_impossible(evidence, data)
 
 
 # Exact numbers stay exact.
@@ -459,76 +435,6 @@ def test_a_share_of_one_is_too_much_and_a_margin_may_be_claimed_in_full(checker)
             claim.check(about)
 
 
-# Paired heads: what tokens far behind add.
-
-
-@pytest.mark.parametrize("who", ["checker", "certify"])
-def test_tails_count_in_every_column_of_the_coupling(checker, who):
-    """Those of the extra example are the last ones: 13 times those of the first."""
-    who = OfChecker(checker) if who == "checker" else OfCertify()
-    steps = who.steps(*strongly_coupled())
-    tails = 1e-3 * np.arange(1, steps.total + 1)
-    plain, grown = (dataclasses.replace(steps, tail=tail) for tail in (0 * tails, tails))
-    columns = np.eye(steps.total)
-    found = [np.stack([who.bound(each)(w) for w in columns], axis=1) for each in (plain, grown)]
-    expected = np.outer(tails, np.abs(who.right_inverse(steps)).sum(axis=(0, 1)))
-    expected[:-1, -1] = 0.0  # others may read anything there
-    assert np.allclose(found[1] - found[0], expected, rtol=1e-6, atol=1e-12)
-    readouts = np.abs(steps.first).sum()
-    distances = [who.distances(each) for each in (plain, grown)]
-    assert np.allclose(distances[1] - distances[0], tails * readouts, rtol=1e-6, atol=1e-12)
-
-
-COPIED = np.array([[0.0, 0.0, 2.0], [4.0, 0.0, 0.0], [0.0, -0.5, 0.0]])
-"""W_O of a head: each column copies one entry of a value, times a power of two."""
-CHOSEN = np.array([[0.0, 4.0], [0.0, 0.0], [0.5, 0.0]])
-"""W_D: the same of outputs."""
-
-
-@pytest.mark.parametrize("chosen", [CHOSEN, CHOSEN[:, [0, 0]], np.roll(CHOSEN, 1, axis=0)])
-def test_what_copies_is_read_as_the_product(checker, chosen):
-    w_v = np.random.default_rng(0).standard_normal((2, 4, 3))
-    w_o = np.concatenate([COPIED, COPIED[::-1]])
-    found = checker.paired.readouts_of({"W_V": w_v, "W_O": w_o, "W_D": chosen})
-    assert (found == w_v @ (w_o.reshape(2, 3, 3) @ chosen)).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "entry", "words"),
-    [
-        ("W_D", ([2, 1], [0, 0]), "W_D does not copy"),
-        ("W_O", ([3, 4], [0, 0]), "W_O does not copy"),
-    ],
-)
-def test_a_sum_of_two_entries_does_not_copy(checker, name, entry, words):
-    """Where each row, or each column of all heads together, still has one entry or more."""
-    weights = {
-        "W_V": np.ones((2, 4, 3)),
-        "W_O": np.concatenate([COPIED, COPIED[::-1]]),
-        "W_D": CHOSEN.copy(),
-    }
-    weights[name][entry] = 1.0
-    with pytest.raises(ValueError, match=words):
-        checker.paired.readouts_of(weights)
-
-
-@pytest.mark.parametrize("also", [0, 1])
-def test_one_pair_at_most_reads_what_does_not_cancel(checker, also):
-    """What the second heads of two add is not counted."""
-    memorizer, data = strongly_coupled()
-    weights = {name: np.array(array) for name, array in memorizer.layer.tensors.items()}
-    weights["W_V"][2 * also + 1] *= 1.5
-    arrays = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}
-    stops = np.array([head.stop for head in memorizer.record.heads[1::2]])
-    layer = checker.paired.Layer(weights, arrays, np.array(memorizer.record.order), stops)
-    assert np.count_nonzero(layer.both.any(axis=(1, 2))) == 1 + also
-    if also:
-        with pytest.raises(ValueError, match="more than one pair"):
-            checker.paired.Scan(layer)
-    else:
-        assert len(checker.paired.Scan(layer).second) == 1
-
-
 # Sequence memorizers: the formula of Theorem 7 where no network limits its numbers.
 
 
@@ -573,11 +479,3 @@ def test_seven_values_of_a_unit_have_three_bits(checker):
 
 
 # Upper bounds: how long the integers are which tokens are.
-
-
-def test_integers_of_tokens_are_as_long_as_their_scales_are_apart(checker):
-    """83 bits: 53, and 30 between the largest and the smallest; zeros have no scale."""
-    full = 1.0 - 2.0**-53
-    assert checker.layers.reach(np.array([[full, 0.0, full * 2.0**-30]])) == 83
-    assert int(full * 2.0**83).bit_length() == 83
-    assert checker.layers.reach(np.array([[0.0, 0.0]])) == 53

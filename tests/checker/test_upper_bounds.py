@@ -543,19 +543,6 @@ def test_other_evidence_which_is_as_good(name):
         assert not altered(change, stated(*other)).proved
 
 
-@pytest.mark.parametrize(("place", "zero"), [((0, 0, 5), True), ((9, 1, 0), True), ((4, 1, 4), 0)])
-@pytest.mark.parametrize("side", [-np.inf, np.inf])
-def test_a_token_which_is_off_by_its_last_bit(place, zero, side):
-    """The claim is false then, whatever is said about it."""
-    data = forgeable()
-    contexts = np.array(data.contexts)
-    contexts[place] = np.nextafter(contexts[place], side)
-    other = Dataset(contexts, data.queries, data.targets)
-    assert certify_bound(other, num_heads=2).verdict is Verdict.UNDECIDED
-    words = "not orthogonal to a token" if zero else "not constant within a context"
-    assert words in altered(lambda _: None, data=other).report
-
-
 def test_a_forged_bound_at_the_limit():
     """T = H(n - 1) + 1 inputs are possible; evidence and statement are as true as they can be.
 
@@ -587,7 +574,7 @@ def test_words_which_the_terminal_cannot_print(tmp_path):
         command, capture_output=True, text=True, check=False, env={"LC_ALL": "C", "PATH": ""}
     )
     assert done.returncode == 1
-    assert done.stdout.startswith("NOT PROVED: ValueError")
+    assert done.stdout.startswith("NOT PROVED: invalid literal")
     assert "Traceback" not in done.stderr
 
 
@@ -600,10 +587,3 @@ def test_options_which_are_none(options):
     words = "non-negative integer" if "seed" in options else "positive integer"
     with pytest.raises(constructive.ParameterError, match=words):
         certify_bound(eight(), **options)
-
-
-def test_what_any_seed_finds_is_a_proof():
-    data = one_among_others()
-    found = [certify_bound(data, np.int64(2), seed=seed) for seed in range(5)]
-    assert all(check(certificate, None, data).proved for certificate in found)
-    assert {certificate["impossible"].statement for certificate in found} == {stated(2, 5, 6)}

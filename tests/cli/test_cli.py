@@ -1,11 +1,34 @@
-"""The command line as a user meets it: exit status, messages, files."""
+"""The command line as a user meets it: status, messages, files, folders, interrupts, extras."""
 
+import contextlib
+import csv
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from constructive import Dataset, Memorizer
+from constructive import (
+    Dataset,
+    Memorizer,
+    MissingExtraError,
+    Text,
+    build_decoder,
+    build_memorizer,
+    generators,
+)
+from constructive.cli import demo, sequences
+from constructive.figures import gallery
+from constructive.figures.gallery import figures
+from constructive.support.progress import progress_to
+from constructive.theory import proofs
 
 
 def test_generate_build_predict(run, tmp_path):
@@ -90,21 +113,13 @@ def test_missing_and_damaged_files(run, tmp_path):
 
 
 def test_outputs_which_cannot_be_written_are_refused_before_the_work(run, tmp_path):
-    # The data do not exist: that the output is named shows that it was looked at first.
-    arguments = ["build", "nothing.npz", "--heads", 2, "--output"]
+    # The data are nonsense: that the output is named shows that it was looked at first.
+    (tmp_path / "nonsense.npz").write_text("nonsense")
+    arguments = ["build", "nonsense.npz", "--heads", 2, "--output"]
     assert "OutputError: cannot write missing/x" in run(*arguments, "missing/x", status=2)
     assert f"cannot write {tmp_path}: it is a folder" in run(*arguments, tmp_path, status=2)
     (tmp_path / "file").write_text("precious")
     assert "cannot write file: it is not a folder" in run("demo", "-o", "file", status=2)
-
-
-def test_data_which_does_not_fit_the_memorizer(run):
-    run("generate", "gaussian", "-T", 7, "-n", 3, "-d", 5)
-    run("build", "data.npz", "--heads", 3)
-    run("generate", "gaussian", "-T", 7, "-n", 3, "-d", 6, "-o", "other.npz")
-    text = run("predict", "memorizer.safetensors", "other.npz", status=2)
-    assert "DataError" in text
-    assert "d=5" in text
 
 
 def test_help_has_examples(run):
@@ -117,11 +132,10 @@ def test_help_has_examples(run):
     "arguments",
     [
         ["capacity", "-T", 621, "-n", 32, "-d", 64],
-        ["build", "nothing.npz", "--heads", 2],
         ["build", "damaged.npz", "--heads", 2],
         ["build"],
     ],
-    ids=["done", "OSError", "ConstructiveError", "usage"],
+    ids=["done", "ConstructiveError", "usage"],
 )
 def test_in_this_process_it_is_the_same_program(program, start, tmp_path, arguments):
     """Most tests of commands start no process; status and output are those of one."""
@@ -199,3 +213,555 @@ def test_more_processes_build_and_prove_the_same(program, tmp_path):
     refused = program("build", "data", "--construction", "rank_one", "--jobs", 2, "-o", "3.st")
     assert refused.returncode == 2
     assert "executor is the option --jobs" in refused.stderr
+
+
+# What a newcomer's first attempts are told.
+
+
+LABELS = ["dog", "cat", "cow, too", "dog", "cat", "ox", "dog"]
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.usefixtures("memorizer")
+def test_predictions_in_a_table(data, run, tmp_path):
+    run("predict", "memorizer.safetensors", "data.npz", "-o", "p.csv")
+    run("predict", "memorizer.safetensors", "data.npz", "-o", "p.npy")
+    (name,), *rows = rows_of(tmp_path / "p.csv")
+    assert name == "prediction"
+    assert [float(x) for (x,) in rows] == np.load(tmp_path / "p.npy").tolist()  # every bit
+    assert len(rows) == len(data)
+
+
+def test_predictions_of_several_entries(run, tmp_path):
+    data = generators.uniform(num_examples=5, context_size=3, width=5, target_dim=2)
+    data.save(tmp_path / "data.npz")
+    build_memorizer(data, num_heads=2).save(tmp_path / "memorizer.safetensors")
+    run("predict", "memorizer.safetensors", "data.npz", "-o", "P.CSV")
+    names, *rows = rows_of(tmp_path / "P.CSV")
+    assert names == ["prediction_0", "prediction_1"]
+    assert np.abs(np.array(rows, dtype=float) - data.targets).max() < 1e-6
+
+
+def test_labels_in_a_table(data, run, tmp_path):
+    data = Dataset.of_classes(data.contexts, data.queries, LABELS)
+    data.save(tmp_path / "labels.npz")
+    run("build", "labels.npz", "-o", "labels.safetensors")
+    said = run("predict", "labels.safetensors", "labels.npz", "-o", "p.csv")
+    assert "7 of 7 labels are those of the data" in said
+    names, *rows = rows_of(tmp_path / "p.csv")
+    assert names == ["label", "cat", "cow, too", "dog", "ox"]
+    assert [row[0] for row in rows] == LABELS
+    swapped = Dataset(data.contexts, data.queries, data.targets[[1, 0, *range(2, 7)]], data.classes)
+    swapped.save(tmp_path / "others.npz")
+    assert "5 of 7 labels" in run("predict", "labels.safetensors", "others.npz")
+    data = Dataset(data.contexts, data.queries, data.targets)  # nobody knows what they stand for
+    data.save(tmp_path / "nameless.npz")
+    assert "labels" not in run("predict", "labels.safetensors", "nameless.npz").splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["p.txt", "p.npz", "p.json"])
+@pytest.mark.usefixtures("memorizer")
+def test_predictions_have_two_kinds_of_files(program, tmp_path, name):
+    found = program("predict", "memorizer.safetensors", "data.npz", "-o", name)
+    assert found.returncode == 2
+    assert f"cannot write {name}: predictions are an .npy or a .csv file" in found.stderr
+    assert "try: p.npy or p.csv" in found.stderr
+    assert not (tmp_path / name).exists()
+
+
+def test_contexts_which_cannot_have_their_rank(program):
+    found = program("generate", "uniform", "-T", 7, "-n", 9, "-d", 4)
+    assert found.returncode == 0
+    assert "warning: contexts of n=9 tokens in d=4 dimensions cannot have rank 9" in found.stderr
+    assert "try -d 9" in found.stderr
+    found = program("generate", "uniform", "-T", 7, "-n", 4, "-d", 4, "-o", "fits.npz")
+    assert not found.stderr
+
+
+@pytest.mark.parametrize("construction", ["auto", "saturated", "rank_one"])
+@pytest.mark.usefixtures("data")
+def test_heads_are_named_only_if_they_were_asked_for(program, construction):
+    arguments = "--heads", 1, "--construction", construction, "-o", "w.safetensors"
+    found = program("build", "data.npz", *arguments)
+    assert found.returncode == 2
+    assert "CapacityError: 7 examples are too many for 1" in found.stderr
+    assert ("rank_one" in found.stderr) == (construction == "rank_one")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk which is always full")
+@pytest.mark.usefixtures("memorizer")
+def test_a_full_disk_has_its_own_way_out(program, start):
+    found = program("predict", "memorizer.safetensors", "data.npz", "-o", "/dev/full")
+    assert "No space left on device" in found.stderr
+    assert "try: free some space there, or a path on another disk" in found.stderr
+    with Path("/dev/full").open("wb") as full:
+        found = start("info", stdout=full)
+    assert found.returncode == 2
+    assert b"free some space there" in found.stderr
+
+
+def on_a_terminal(folder, *arguments, **environment):
+    """What the program writes to a terminal, stdout and stderr together."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "constructive", *arguments]
+    variables = {**os.environ, "TERM": "xterm-256color", **environment}
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, cwd=folder, env=variables)
+    os.close(theirs)
+    written = b""
+    try:
+        while part := os.read(ours, 1 << 16):
+            written += part
+    except OSError:  # Linux says so at the end
+        pass
+    os.close(ours)
+    process.wait()
+    return written.decode()
+
+
+def test_no_color_is_not_bold_either(tmp_path):
+    arguments = "build", "--help"
+    assert "\x1b[1m" in on_a_terminal(tmp_path, *arguments, NO_COLOR="")
+    assert "\x1b" not in on_a_terminal(tmp_path, *arguments, NO_COLOR="1")
+
+
+def test_tables_without_colour(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat")
+    arguments = "sequence", "build", "text.txt", "--force"
+    assert "\x1b[1mexact" in on_a_terminal(tmp_path, *arguments, NO_COLOR="")
+    assert "\x1b[1m" not in on_a_terminal(tmp_path, *arguments, NO_COLOR="1")
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no devices in files")
+@pytest.mark.usefixtures("memorizer")
+@pytest.mark.parametrize(
+    "words",
+    ["explain X", "assumptions X", "predict X data.npz", "predict memorizer.safetensors X",
+     "certify X data.npz", "certify memorizer.safetensors X", "continue X the", "recite X",
+     "sequence build X", "sequence ask X x", "export X", "instances score folder X",
+     "check X memorizer.safetensors data.npz", "explain folder"],
+)  # fmt: skip
+def test_devices_are_not_read(program, tmp_path, words):
+    """Some never end, and opening a pipe waits: only regular files are read, by all commands."""
+    (tmp_path / "device").symlink_to("/dev/null")
+    (tmp_path / "folder").mkdir()
+    for name in ("contexts", "queries", "targets"):
+        (tmp_path / f"folder/{name}.npy").symlink_to("/dev/null")
+    (tmp_path / "folder/expected.csv").write_text("instance,answer,family,network\n")
+    found = program(*words.replace("X", "device").split())
+    assert found.returncode == 2
+    assert found.stderr.startswith("FormatError: ")
+    assert "not a regular file" in found.stderr
+
+
+LOADING = """
+import builtins, signal
+signal.signal(signal.SIGINT, signal.{handler})
+load = builtins.__import__
+
+def interrupted(name, *arguments):
+    if name == "typer":
+        signal.raise_signal(signal.SIGINT)
+    return load(name, *arguments)
+
+builtins.__import__ = interrupted
+import sys
+sys.argv = ["constructive", "--version"]
+from constructive.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("handler", "status"), [("default_int_handler", -signal.SIGINT), ("SIG_IGN", 0)]
+)
+def test_an_interrupt_while_the_program_is_loaded_is_quiet(tmp_path, handler, status):
+    command = [sys.executable, "-c", LOADING.format(handler=handler)]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == status
+    assert not found.stderr
+
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_the_program_is_that_module():
+    scripts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"constructive": "constructive.__main__:main"}
+
+
+def test_a_release_names_the_repository(tmp_path):
+    """The papers are in pyproject.toml, and `.ci/absolute` adds the address of the repository."""
+    for name in ("README.md", "pyproject.toml", ".ci/absolute"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(PROJECT / name, tmp_path / name)
+    paper = {"Paper", "Second paper"}
+    assert set(tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]) == paper
+    url = "https://example.org/owner/name"
+    subprocess.run([tmp_path / ".ci/absolute", url, "v0"], check=True)
+    urls = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls["Repository"] == url
+    assert paper < set(urls)
+
+
+# Commands take a folder of .npy files where they take an .npz file, and `generate` writes one.
+
+
+GENERATE = ["generate", "gaussian", "-T", 61, "-n", 4, "-d", 12]
+
+
+FILES = ["contexts.npy", "queries.npy", "targets.npy"]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_way_of_a_folder_through_the_commands(run, tmp_path):
+    said = run(*GENERATE, "--float32", "-o", "data")
+    assert "Dataset(T=61, n=4, d=12, d_out=1, own contexts, float32)" in said
+    assert names(tmp_path / "data") == FILES
+    assert "T = 61, H = 12, n = 4, d = 12, own contexts" in run("explain", "data", "-H", 12)
+    run("build", "data", "-H", 12, "--construction", "paired")
+    assert "61 examples, max error" in run(
+        "predict", "memorizer.safetensors", "data", "-o", "p.npy"
+    )
+    assert np.load(tmp_path / "p.npy").shape == (61,)
+    assert re.search(r"rank +PROVED", run("certify", "memorizer.safetensors", "data"))
+    said = run("check", "certificate.json", "memorizer.safetensors", "data")
+    assert said.endswith("PROVED\n")
+    assert "PROVED" in run("assumptions", "data", "-H", 20)
+    run("regroup", "data", "-H", 20, "-o", "regrouped.npz")
+    assert "61 examples" in run("exact-capacity", "data")
+    run("upper-bound", "data", "--heads", 1, "-o", "bound.json")
+    assert run("check", "bound.json", "data").endswith("PROVED\n")
+
+
+def test_an_archive_and_a_folder_have_the_same_numbers(run, tmp_path):
+    for output in ("data", "data.npz"):
+        run(*GENERATE, "--float32", "--seed", 3, "-o", output)
+    first, second = (Dataset.open(tmp_path / output) for output in ("data", "data.npz"))
+    assert first.fingerprint() == second.fingerprint()
+    assert second.contexts.dtype == np.float32
+
+
+def test_a_folder_which_exists_is_kept_unless_forced(run, tmp_path):
+    run(*GENERATE, "-o", "data")
+    before = (tmp_path / "data" / "targets.npy").read_bytes()
+    said = run(*GENERATE, "--seed", 1, "-o", "data", status=2)
+    assert "cannot write data: it exists already" in said
+    assert "--force" in said
+    assert (tmp_path / "data" / "targets.npy").read_bytes() == before
+    run(*GENERATE, "--seed", 1, "-o", "data", "--force")
+    assert (tmp_path / "data" / "targets.npy").read_bytes() != before
+    assert names(tmp_path) == ["data"]
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_other_folders_and_links_are_kept(run, tmp_path, force):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("precious")
+    (tmp_path / "link").symlink_to("notes")
+    said = run(*GENERATE, "-o", "notes", *force, status=2)
+    assert "it holds something else, a.txt" in said
+    assert "it is a folder" in run(*GENERATE, "-o", "link", *force, status=2)
+    assert "no such folder" in run(*GENERATE, "-o", "missing/data", *force, status=2)
+    assert names(tmp_path) == ["link", "notes"]
+
+
+def test_a_file_without_an_ending_is_one(run, tmp_path):
+    (tmp_path / "old").write_text("precious")
+    assert "it exists already" in run(*GENERATE, "-o", "old", status=2)
+    run(*GENERATE, "-o", "old", "--force")
+    assert Dataset.load(tmp_path / "old").num_examples == 61
+
+
+@pytest.mark.parametrize("output", [f"data/{name}" for name in FILES] + ["link", "hard"])
+def test_a_file_of_an_input_is_no_output(run, tmp_path, output):
+    run(*GENERATE, "-o", "data")
+    (tmp_path / "link").symlink_to("data/queries.npy")
+    (tmp_path / "hard").hardlink_to(tmp_path / "data" / "queries.npy")
+    before = (tmp_path / "data" / "queries.npy").read_bytes()
+    said = run("build", "data", "-H", 12, "-o", output, "--force", status=2)
+    assert re.search(r"--output and DATA \(\w+\.npy\) are one file", said)
+    assert (tmp_path / "data" / "queries.npy").read_bytes() == before
+
+
+def test_a_folder_which_is_none_of_data(run, tmp_path):
+    (tmp_path / "data").mkdir()
+    said = run("build", "data", "-H", 12, status=2)
+    assert "FormatError: data is not a folder of a data set: it has no contexts.npy and no" in said
+    run(*GENERATE, "-o", "data")
+    path = tmp_path / "data" / "contexts.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+    for command in (["build", "data", "-H", 12], ["explain", "data"], ["assumptions", "data"]):
+        said = run(*command, status=2)
+        assert "contexts.npy is cut off" in said
+        assert "try: " in said
+
+
+def test_the_checker_refuses_a_spoilt_folder(run, tmp_path):
+    run(*GENERATE, "-o", "data")
+    run("build", "data", "-H", 12, "--construction", "paired")
+    run("certify", "memorizer.safetensors", "data")
+    generators.gaussian(num_examples=61, context_size=4, width=12, seed=1, folder=tmp_path / "data")
+    said = run("check", "certificate.json", "memorizer.safetensors", "data", status=1)
+    assert "NOT PROVED: the certificate is about other data" in said
+
+
+WRITE_FOLDER = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from constructive.cli import program as entry
+from constructive.data import generators
+
+draw, calls = generators.write_folder, []
+
+def interrupted(path, shape, dtype, blocks, others):
+    def some():
+        for block in blocks:
+            yield block
+            signal.raise_signal(signal.SIGINT)
+    draw(path, shape, dtype, some(), others)
+
+generators.write_folder = interrupted
+import sys
+sys.argv = "constructive generate uniform -T 61 -n 4 -d 12 -o data --force".split()
+entry.main()
+"""
+
+
+def test_an_interrupt_leaves_nothing_half_written(tmp_path):
+    generators.uniform(num_examples=3, context_size=2, width=2, folder=tmp_path / "data")
+    run = subprocess.run(
+        [sys.executable, "-c", WRITE_FOLDER],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in run.stderr
+    assert run.returncode == 130
+    assert names(tmp_path) == ["data"]
+    assert Dataset.open(tmp_path / "data").num_examples == 3
+
+
+# Ctrl-C and termination leave no half-written file.
+
+
+STATUS = {"SIGINT": 130, "SIGTERM": 143}
+
+
+LISTEN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
+"""Whoever starts the tests in the background may have told their processes to ignore it."""
+
+
+WORK = """
+import signal, sys
+import constructive
+from constructive.cli import program as entry
+from constructive.support.progress import report
+
+def interrupted(*arguments, **options):
+    report("work", 1, 2)
+    signal.raise_signal(signal.{{name}})
+
+constructive.{function} = interrupted
+sys.argv = "constructive {command}".split()
+entry.main()
+"""
+
+
+BUILD = WORK.format(
+    function="build_memorizer", command="build data.npz --heads 8 -o weights.safetensors"
+)
+
+
+RECITE = WORK.format(function="build_decoder", command="recite data.npz --unit bytes")
+
+
+WRITE = """
+import signal
+from constructive.cli import program as entry
+from constructive.support.files import replacing
+
+@entry.app.command()
+def write():
+    with replacing("half.bin") as file:
+        file.write(b"half")
+        signal.raise_signal(signal.{name})
+
+import sys
+sys.argv = ["constructive", "write"]
+entry.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(BUILD, "SIGINT"), (RECITE, "SIGINT"), (WRITE, "SIGTERM")],
+)
+def test_an_interrupt_leaves_nothing(tmp_path, code, name):
+    data = generators.uniform(num_examples=31, context_size=4, width=8)
+    data.save(tmp_path / "data.npz")
+    command = [sys.executable, "-c", LISTEN + code.format(name=name)]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Traceback" not in run.stderr
+    assert run.returncode == STATUS[name]
+    assert run.stderr.splitlines()[-1:] == (["Interrupted."] if name == "SIGINT" else [])
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
+
+
+JOBS = """
+import os, sys, time
+from pathlib import Path
+from constructive.cli import program as entry
+from constructive.support.parallel import ordered_map
+
+def work(index):
+    Path(f"worker-{os.getpid()}").touch()
+    time.sleep(300)
+
+@entry.app.command()
+def wait():
+    with entry.processes(2) as executor, entry.progress_bar():
+        ordered_map(work, range(9), executor=executor, step="wait")
+
+sys.argv = ["constructive", "wait"]
+entry.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "to_all"), [("SIGINT", True), ("SIGINT", False), ("SIGTERM", False)]
+)
+def test_an_interrupt_ends_the_workers_at_once(tmp_path, name, to_all):
+    """A terminal sends Ctrl-C to the workers, too; a supervisor to the command alone."""
+    run = subprocess.Popen(
+        [sys.executable, "-c", LISTEN + JOBS],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        number = signal.Signals[name]
+        if to_all:
+            os.killpg(run.pid, number)
+        else:
+            run.send_signal(number)
+        _, printed = run.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+    assert run.returncode == STATUS[name]
+    assert ("Interrupted." in printed) == (name == "SIGINT")
+    assert "Traceback" not in printed
+    workers = [int(path.name.removeprefix("worker-")) for path in tmp_path.iterdir()]
+    assert len(workers) == 2
+    wait_until(lambda: not any(map(is_alive, workers)))
+
+
+def wait_until(condition):
+    stop = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < stop
+        time.sleep(0.05)
+
+
+def is_alive(process):
+    try:
+        os.kill(process, 0)
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+# What needs an extra says which, and the package works without.
+
+
+OPTIONAL = ("torch", "onnx", "matplotlib", "sklearn", "dask", "distributed", "hypothesis", "sympy")
+
+
+@pytest.mark.parametrize("module", ["torch", "onnx"])
+def test_the_extra_is_named(module, monkeypatch, tmp_path):
+    data = generators.uniform(num_examples=3, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=1)
+    decoder = build_decoder(Text.words("a b"), width=32)
+    monkeypatch.setitem(sys.modules, module, None)
+    for built in (memorizer, decoder):
+        with pytest.raises(MissingExtraError, match=rf'pip install "\.\[{module}\]" in a'):
+            built.to_torch() if module == "torch" else built.to_onnx(tmp_path / "m.onnx")
+
+
+def imported(code):
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(OPTIONAL) & set(run.stdout.split())
+
+
+def test_the_package_and_its_commands_import_nothing_optional():
+    assert not imported("import constructive, constructive.cli")
+
+
+def test_an_optional_import_would_be_seen():
+    assert imported("import sympy, constructive.strategies") == {"sympy", "hypothesis"}
+
+
+def test_no_hint_names_a_package_on_an_index():
+    """The name `constructive` is not ours there; `constructive-attention` will be."""
+    named = re.compile(r"pip3? install (?:-\S+ )*[\"']?constructive\b(?!-attention)")
+    assert named.search('pip install --quiet "constructive[torch]"')
+    root = Path(__file__).parents[2]
+    files = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "proofs").glob("*.md")]
+    files += (root / "constructive").rglob("*.py")
+    assert not [file for file in files if named.search(file.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [(name, module) for name in figures() for module in figures()[name].needs]
+)
+def test_figures_miss_extras_before_they_compute(name, module, monkeypatch, tmp_path):
+    steps = []
+    monkeypatch.setitem(sys.modules, module, None)
+    listened = progress_to(lambda *step: steps.append(step))
+    with listened, pytest.raises(MissingExtraError, match=f"needs {module}"):
+        list(gallery.draw(tmp_path / "new", only=[name]))
+    assert not steps
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("module", ["matplotlib.figure", "sklearn.datasets"])
+def test_the_demo_misses_extras_before_it_computes(module, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingExtraError, match=r'pip install "\.\[demo\]" in a'):
+        demo.demo()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_of_sequences_misses_matplotlib_before_the_text_is_read(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("a cat and a dog")
+    with pytest.raises(MissingExtraError, match="a picture needs matplotlib"):
+        sequences.build(Path("text.txt"), picture=Path("growth.png"))
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_the_proofs_miss_sympy_before_the_first_page(monkeypatch):
+    steps = []
+    monkeypatch.setitem(sys.modules, "sympy", None)
+    listened = progress_to(lambda *step: steps.append(step))
+    with listened, pytest.raises(MissingExtraError, match=r'pip install "\.\[proofs\]" in a'):
+        proofs.prove()
+    assert len(steps) <= 1

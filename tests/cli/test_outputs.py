@@ -1,7 +1,8 @@
-"""No command destroys what is there: its inputs, files which exist, devices and links."""
+"""No command destroys what is there; commands from signatures; what programs read."""
 
 import inspect
 import io
+import json
 import os
 import subprocess
 import sys
@@ -16,20 +17,36 @@ import typer
 from typer.models import OptionInfo
 from typer.testing import CliRunner
 
-from constructive import OutputError
+from constructive import OutputError, ParameterError, __version__
 from constructive.cli import app
+from constructive.cli import program as entry
+from constructive.cli import program as signatures
 
 FOLDER = {
     "demo": ["digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"],
     "figures": ["figure-1-kruskal-rank.svg", "table-1-assumptions.txt"],
 }
+
+
 """Files which a command writes into a folder."""
+
+
 SLOW = {"demo", "figures", "recite"}
+
+
 """Commands which make something of the nonsense; their tests force them."""
+
+
 FOLDER_FIRST = {"kernels export", "instances make"}
+
+
 """Commands that write a folder of their own; test_kernel_commands and test_instance_commands look
 at these."""
+
+
 WORK = {("check", "folder"), ("prove", "folder"), ("build", "checkpoint")}
+
+
 """Folders of commands for their own work, to be gone on with; other tests look at these."""
 
 
@@ -84,26 +101,38 @@ def arguments(command, **outputs):
 
 
 COMMANDS = dict(commands())
+
+
 COMMANDS = {
     words: [parameter for parameter in command if (words, parameter.name) not in WORK]
     for words, command in COMMANDS.items()
 }
+
+
 WRITING = {
     words: command
     for words, command in COMMANDS.items()
     if paths(command, option=True) and words not in FOLDER_FIRST
 }
+
+
 OPTIONS = [(words, option) for words in WRITING for option in paths(WRITING[words], option=True)]
+
+
 NAMED = [f"{words} {option.options[0]}" for words, option in OPTIONS]
+
+
 SEVERAL = {
     f"{words} {option.options[0]}": (words, option)
     for words, option in OPTIONS
     if len(paths(WRITING[words], option=True)) + len(FOLDER.get(words, [])) > 1
 }
+
+
 """Options of commands which write several files."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Every input that a command may be given, none of which is one."""
     monkeypatch.chdir(tmp_path)
@@ -179,6 +208,7 @@ def test_an_input_is_never_an_output(folder, words, option, argument, forced):
     assert read.read_bytes() == b"nonsense"
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("words", "option"), SEVERAL.values(), ids=SEVERAL)
 def test_standard_output_is_for_one_file(words, option):
     name = option.options[0]
@@ -190,11 +220,7 @@ def test_standard_output_is_for_one_file(words, option):
     ("words", "given", "roles"),
     [
         ("sequence build", {"output": "a", "save_data": "a"}, "--save-data and --output"),
-        (
-            "sequence build",
-            {"save_data": "a.png", "picture": "./a.png"},
-            "--picture and --save-data",
-        ),
+        ("recite", {"text": "a.json", "certificate": "./a.json"}, "--certificate and --text"),
     ],
 )
 def test_two_outputs_are_two_files(folder, words, given, roles):
@@ -240,7 +266,7 @@ def test_a_dash_is_standard_output(folder, run, start):
     assert b"Certificate: PROVED" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdout", "out.npz"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "out.npz"])
 def test_standard_output_which_is_a_file_is_not_replaced(folder, start, name):
     with (folder / "out.npz").open("wb") as file:
         file.write(b"first")
@@ -263,7 +289,7 @@ def test_standard_output_which_is_an_input_is_refused(folder, run, start):
     assert (folder / "data.npz").read_bytes() == before
 
 
-@pytest.mark.parametrize("words", [[*GENERATE, "-o", "-"], GENERATE, ["info"]])
+@pytest.mark.parametrize("words", [[*GENERATE, "-o", "-"], ["info"]])
 def test_nobody_listens(start, words):
     """A closed pipe ends a command quietly."""
     reader, writer = os.pipe()
@@ -285,12 +311,220 @@ def test_standard_output_which_is_closed(folder):
     assert sorted(folder.iterdir()) == sorted([*before, folder / "data.npz"])
 
 
-def test_the_whole_text_of_a_refusal(folder, start):
+def test_what_is_not_there_is_named_before_what_is(folder, run):
+    (folder / "old.safetensors").write_bytes(b"precious")
+    said = run("build", "nothing.npz", "-o", "old.safetensors", status=2)
+    assert "FileNotFoundError" in said
+    assert "nothing.npz" in said
+
+
+def test_the_whole_text_of_a_refusal(folder, program):
     (folder / "old.npz").write_bytes(b"precious")
-    done = start(*GENERATE, "-o", "old.npz")
+    done = program(*GENERATE, "-o", "old.npz")
     assert done.returncode == 2
-    assert done.stderr.decode() == (
+    assert done.stderr == (
         "OutputError: cannot write old.npz: it exists already\n"
         f"  witness: {folder.resolve() / 'old.npz'}\n"
         "  try: --force to overwrite it, or another path\n"
     )
+
+
+# Commands from signatures: what they take, and how errors name it.
+
+
+@pytest.fixture
+def called():
+    """A program of one command, and what this was called with."""
+    program, given = typer.Typer(), {}
+
+    @signatures.command(program, choices={"colour": ("red", "dark blue")})
+    def paint(
+        wall: str, *, colour: str = "red", coats: list[int] | None = None, as_json: bool = False,
+        heads: int = 1,
+    ) -> None:  # fmt: skip
+        """Paint it.
+
+        Args:
+            wall: Which one, of two,
+                or of more.
+            colour: A word.
+            coats: Thickness.
+
+        Example:
+
+            paint north
+        """
+        given.update(wall=wall, colour=colour, coats=coats, as_json=as_json)
+        if heads == 0:
+            raise ParameterError("num_heads=0 is few", suggestion="num_heads >= 1")
+
+    return lambda *words: CliRunner().invoke(program, [*words]), given, paint
+
+
+def test_a_signature_makes_a_command(called):
+    run, given, _ = called
+    assert run("north", "--colour", "dark blue", "--coats", "2", "--json").exit_code == 0
+    assert given == {"wall": "north", "colour": "dark blue", "coats": [2], "as_json": True}
+    assert run("north").exit_code == 0
+    assert given == {"wall": "north", "colour": "red", "coats": None, "as_json": False}
+    for words in ([], ["north", "--colour", "green"], ["north", "--coats", "few"]):
+        assert run(*words).exit_code == 2
+
+
+def test_a_docstring_says_what_options_are(called):
+    run, _, paint = called
+    text = " ".join(run("--help").output.replace("│", " ").split())
+    for words in ("Which one, of two, or of more.", "Number H of heads.", "paint north"):
+        assert words in text
+    assert "Args:" not in text
+    assert signatures.described(paint)[1] == {
+        "wall": "Which one, of two, or of more.", "colour": "A word.", "coats": "Thickness.",
+    }  # fmt: skip
+
+
+def test_an_error_names_the_option(called):
+    run, _, _ = called
+    error = run("north", "--heads", "0").exception
+    assert error.__notes__ == ["  num_heads is the option --heads"]
+
+
+# What programs read and what people do not: --json, --quiet, -h, -V, endings, and errors.
+
+
+@pytest.fixture
+def document(program):
+    """Run a command with --json: the one document on its standard output."""
+
+    def document(*arguments, status=0):
+        done = program(*arguments, "--json")
+        assert done.returncode == status, done.stderr
+        assert done.stderr == ""
+        return json.loads(done.stdout)
+
+    return document
+
+
+FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
+
+
+@pytest.mark.usefixtures("memorizer")
+def test_certify_and_check_as_json(document, tmp_path):
+    certify = "certify", "memorizer.safetensors", "data.npz"
+    said = document(*certify, "--claims", "rank,error")
+    assert said["verdict"] == "PROVED"
+    assert [claim["name"] for claim in said["claims"]] == ["rank", "error"]
+    stored = json.loads((tmp_path / said["certificate"]).read_text())
+    for claim in said["claims"]:
+        assert claim.items() >= {"verdict": "PROVED", "witness": None}.items()
+        assert claim["statement"] == stored["claims"][claim["name"]]["statement"]
+    checked = document("check", *FILES)
+    assert checked["verdict"] == checked["report"][-1] == "PROVED"
+    said = document(*certify, "--epsilon", "1e-30", "--force", status=1)
+    assert said["verdict"] == "REFUTED"
+    assert isinstance({c["name"]: c for c in said["claims"]}["error"]["witness"], list | int)
+    checked = document("check", *FILES, status=1)
+    assert checked["verdict"] == "UNDECIDED"
+    assert checked["report"][-1].startswith("NOT PROVED")
+
+
+@pytest.mark.usefixtures("memorizer")
+def test_two_documents_on_standard_output_are_refused(program):
+    done = program("certify", "memorizer.safetensors", "data.npz", "-o", "-", "--json")
+    assert done.returncode == 2
+    assert "OutputError" in done.stderr
+    assert done.stdout == ""
+
+
+def test_quiet_commands_say_nothing(program, tmp_path, monkeypatch):
+    monkeypatch.setattr(entry, "_SILENCE", 0.0)
+    for command in (
+        ["generate", "uniform", "-T", 7, "-n", 3, "-d", 5],
+        ["build", "data.npz", "--heads", 3],
+        ["certify", *FILES[1:]],
+        ["predict", *FILES[1:], "-o", "p.csv"],
+        ["regroup", "data.npz", "--heads", 3],
+    ):
+        done = program(*command, "--quiet")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(list(tmp_path.iterdir())) == 5
+    loud = program("certify", *FILES[1:], "--force")
+    assert "PROVED" in loud.stdout
+    assert loud.stderr != ""
+    done = program("check", *FILES, "-q")  # writes nothing: its output is the result
+    assert done.stdout.endswith("PROVED\n")
+    assert done.stderr == ""
+    assert "7 examples" in program("predict", *FILES[1:], "-q").stdout
+    assert program("build", "none.npz", "-q", "--force").stderr != ""
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_option_has_help(words):
+    for parameter in COMMANDS[words]:
+        assert parameter.info.help, parameter.name
+        assert parameter.info.help[0].isupper() or parameter.info.help[0] == "."
+        if parameter.is_option:
+            assert any(name.startswith("--") for name in parameter.options), parameter.name
+
+
+def test_short_names_of_help_and_version(program):
+    assert program("-V").stdout.split() == ["constructive", __version__]
+    for words in ([], ["build"], ["kernels", "run"], ["sequence"]):
+        short, long = program(*words, "-h"), program(*words, "--help")
+        assert short.returncode == 0
+        assert short.stdout == long.stdout != ""
+
+
+@pytest.mark.usefixtures("memorizer")
+def test_an_ending_of_another_format_is_refused(run, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    for command, ending, right in (
+        (["export", "memorizer.safetensors"], "safetensors", "onnx"),
+        (["export", "memorizer.safetensors"], "pt", "onnx"),
+        (["build", "data.npz", "--heads", 3], "onnx", "safetensors"),
+        (["certify", *FILES[1:]], "npz", "json"),
+        (["regroup", "data.npz", "--heads", 3], "JSON", "npz"),
+        (["recite", "data.npz", "--unit", "bytes"], "json", "safetensors"),
+    ):
+        text = run(*command, "-o", f"x.{ending}", status=2)
+        assert f"OutputError: cannot write x.{ending}" in text
+        assert f"try: x.{right}" in text
+    assert sorted(tmp_path.iterdir()) == before
+    for name in ("right.onnx", "plain", "own.model"):
+        run("export", "memorizer.safetensors", "-o", name)
+        assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["predict", ".", "data.npz"], ["export", "."], ["sequence", "ask", ".", "a"],
+     ["sequence", "build", "."], ["continue", ".", "a"]],
+)  # fmt: skip
+@pytest.mark.usefixtures("data")
+def test_a_folder_in_the_place_of_a_file(run, command):
+    text = run(*command, status=2)
+    assert "FormatError: . is a folder" in text
+    assert "try: " in text
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(MemoryError("Unable to allocate 9 PiB"), "MemoryError: this needs more memory"),
+     (np.linalg.LinAlgError("SVD did not converge"), "LinAlgError: an algorithm")],
+)  # fmt: skip
+@pytest.mark.usefixtures("data")
+def test_errors_of_python_and_numpy_have_three_parts(run, monkeypatch, error, words):
+    def fail(_dataset, **_options):
+        raise error
+
+    monkeypatch.setattr("constructive.build_memorizer", fail)
+    text = run("build", "data.npz", status=2)
+    assert text.startswith(words)
+    assert f"witness: {error}" in text
+    assert "try: " in text
+
+
+def test_data_beyond_all_memory(run, tmp_path):
+    text = run("generate", "uniform", "-T", 10**15, "-n", 32, "-d", 64, status=2)
+    assert "ParameterError" in text
+    assert "memory" in text
+    assert not list(tmp_path.iterdir())

@@ -1,10 +1,31 @@
-"""The commands about theorems and data."""
+"""Commands about theorems, data, certificates and figures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
-from constructive import Certificate, Dataset, Verdict, build_memorizer, generators
+import constructive
+from constructive import (
+    Certificate,
+    Dataset,
+    Memorizer,
+    SequenceDataset,
+    Text,
+    Verdict,
+    build_decoder,
+    build_memorizer,
+    build_sequence_memorizer,
+    generators,
+)
+from constructive.certificates.check import CHECKER
+from constructive.certificates.families import CLAIMS
 from constructive.cli import program as entry
+from constructive.figures.gallery import figures
 
 
 @pytest.fixture
@@ -131,3 +152,202 @@ def test_prove(run, tmp_path):
     text = run("prove", page, status=1)
     assert "FAILED" in text
     assert "an instance does not hold: False" in text
+
+
+# `certify`, `check` and --precision, and the checker as a program.
+
+
+FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
+
+
+@pytest.fixture
+def built(run, memorizer):  # noqa: ARG001 - its files are there
+    return run
+
+
+def test_certify_and_check(built, tmp_path):
+    text = built("certify", "memorizer.safetensors", "data.npz")
+    assert text.startswith("Certificate: PROVED")
+    assert "rank Z = T = 7" in text
+    assert Certificate.load(tmp_path / "certificate.json").verdict is Verdict.PROVED
+    for option in ([], ["--quick"]):
+        text = built("check", *FILES, *option)
+        assert text.splitlines()[-1] == "PROVED"
+        command = [sys.executable, "-I", str(CHECKER), *FILES, *option]
+        alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert alone.stderr + alone.stdout == text
+    text = built("check", *FILES, "--max-memory", "0.01", status=1)
+    assert "are needed, and --max-memory is 0.01" in text
+
+
+def test_claims_and_bounds_reach_certify(built, tmp_path):
+    built(
+        "certify", "memorizer.safetensors", "data.npz", "-o", "c.json",
+        "--claims", "error, readout", "--epsilon", "1e-9",
+    )  # fmt: skip
+    claims = json.loads((tmp_path / "c.json").read_text())["claims"]
+    assert list(claims) == ["error", "readout"]
+    assert claims["error"]["statement"].endswith("<= 1e-09")
+
+
+def test_blanks_separate_claims_as_commas_do(built, tmp_path):
+    built("certify", "memorizer.safetensors", "data.npz", "--claims", "rank error")
+    claims = json.loads((tmp_path / "certificate.json").read_text())["claims"]
+    assert list(claims) == ["rank", "error"]
+    options = "memorizer.safetensors", "data.npz", "--force", "--claims"
+    for given, said in (("rank errors", "are not claims about"), ("", "are not claims")):
+        assert f"{said}" in built("certify", *options, given, status=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (("--epsilon", "1e-20"), "epsilon"),
+        (("--jobs", 2), "executor"),
+    ],
+)
+def test_options_that_no_claim_takes_are_refused(built, tmp_path, given, named):
+    options = "memorizer.safetensors", "data.npz", "--claims", "grouping"
+    text = built("certify", *options, *given, status=2)
+    assert f"does not take {named}" in text
+    assert not (tmp_path / "certificate.json").exists()
+
+
+def test_help_names_the_claims_that_are_not_made_by_default(run):
+    """The sentence of --claims is about the registry of claims."""
+    unusual = [name for name, kind in CLAIMS["layer"].items() if not kind.usual]
+    assert unusual == ["readout", "executed"]
+    assert all(kind.usual for row in ("decoder", "sequences") for kind in CLAIMS[row].values())
+    said = " ".join(run("certify", "--help").replace("│", " ").split())
+    assert "all that apply but readout and executed, and at most one grouping" in said
+    assert all(", ".join(CLAIMS[row]) in said for row in ("layer", "decoder", "sequences"))
+
+
+def test_the_file_of_the_data_says_what_is_certified(built, tmp_path):
+    text = Text.words("a cat sat, a rat sat")
+    build_decoder(text, width=16).save(tmp_path / "decoder.safetensors")
+    text.save(tmp_path / "text.json")
+    said = built("certify", "decoder.safetensors", "text.json", "--claims", "recites")
+    assert "for the stored float32 weights of a decoder" in said
+    names = "certificate.json", "decoder.safetensors", "text.json"
+    assert built("check", *names).splitlines()[-1] == "PROVED"
+    said = built("certify", names[1], names[2], "--claims", "error", "--force", status=2)
+    assert "are not claims about decoders" in said
+    build_sequence_memorizer(["ab", "cd"], ["x", "y"]).save(tmp_path / "s.json")
+    SequenceDataset.of(["ab", "cd"], ["x", "y"]).save(tmp_path / "sd.json")
+    assert "equality  PROVED" in built("certify", "s.json", "sd.json", "-o", "sc.json")
+    for memorizer, data, word in (
+        ("decoder.safetensors", "data.npz", "decoder.safetensors is not a memorizer"),
+        ("memorizer.safetensors", "text.json", "memorizer.safetensors is not a decoder"),
+        ("memorizer.safetensors", "s.json", "s.json is not a data set"),
+    ):
+        said = built("certify", memorizer, data, "-o", "other.json", status=2)
+        assert f"FormatError: {word}" in said
+
+
+def test_status_1_without_proof(built, tmp_path):
+    arguments = "certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30"
+    text = built(*arguments, status=1)
+    assert text.startswith("Certificate: REFUTED")
+    assert (tmp_path / "certificate.json").exists()
+    assert "NOT PROVED: " in built("check", *FILES, status=1)
+    (tmp_path / "spoilt.json").write_text("{")
+    assert "NOT PROVED: " in built("check", "spoilt.json", *FILES[1:], status=1)
+
+
+def test_status_2_for_files_in_the_place_of_others(built):
+    built("certify", "memorizer.safetensors", "data.npz")
+    for files, words in [
+        (["data.npz", *FILES[1:]], "the certificate data.npz is the data"),
+        ([FILES[0], FILES[2], FILES[1]], "the memorizer data.npz is the data"),
+        ([*FILES[:2], FILES[1]], "the data memorizer.safetensors is a memorizer"),
+        ([*FILES[:2], "none.npz"], "the data none.npz is not there"),
+        ([FILES[0], "none", FILES[2]], "the memorizer none is not there"),
+    ]:
+        text = built("check", *files, status=2)
+        assert f"FormatError: {words}" in text
+        assert "in this order: certificate, memorizer, data" in text
+
+
+def test_status_2_for_bad_input(built, tmp_path):
+    text = built("certify", "data.npz", "data.npz", status=2)
+    assert "FormatError: data.npz is not a memorizer" in text
+    text = built("certify", "memorizer.safetensors", "data.npz", "-o", "no/c.json", status=2)
+    assert "OutputError: cannot write" in text
+    text = built("build", "data.npz", "--heads", 3, "--precision", "many", "--force", status=2)
+    assert "ParameterError: --precision='many' is not a number of bits" in text
+    assert not (tmp_path / "certificate.json").exists()
+
+
+def test_precision(built, tmp_path):
+    text = built("build", "data.npz", "--heads", 3, "--precision", 120, "--force")
+    assert "readout of 120 bits" in text
+    assert Memorizer.load(tmp_path / "memorizer.safetensors").record.precision == 120
+    built("certify", "memorizer.safetensors", "data.npz", "--epsilon", "1e-30")
+    assert built("check", *FILES).splitlines()[-1] == "PROVED"
+
+
+# figures, export and info; completion and version.
+
+
+def test_figures(run, tmp_path):
+    (tmp_path / "figure-3-saturation.png").write_bytes(b"old")
+    arguments = "figures", "--only", "saturation"
+    assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
+    assert "Figure 3" in run(*arguments, "--quick", "-o", "a/new folder")
+    assert len(list((tmp_path / "a" / "new folder").iterdir())) == 2
+    assert "Figure 3: softmax saturation" in run(*arguments, "--force")
+    found = sorted(tmp_path.glob("*.*"))
+    assert [path.name for path in found] == ["figure-3-saturation.png", "figure-3-saturation.svg"]
+    assert all(path.stat().st_size > 1000 for path in found)
+
+
+def test_an_interrupt_keeps_what_is_drawn(program, tmp_path, monkeypatch):
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(figures()["recital"]), "draw", interrupted)
+    done = program("figures", "--only", "saturation", "--only", "recital", "-o", "some")
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+    assert "Figure 3" in done.stdout
+    assert {path.name for path in (tmp_path / "some").iterdir()} == {
+        "figure-3-saturation.png", "figure-3-saturation.svg",
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("memorizer")
+def test_export(run, tmp_path):
+    assert "written to m.onnx" in run("export", "memorizer.safetensors", "-o", "m.onnx")
+    onnx.checker.check_model(tmp_path / "m.onnx", full_check=True)
+
+
+def test_info(run):
+    lines = dict(line.split(maxsplit=1) for line in run("info").splitlines())
+    assert lines["constructive"] == constructive.__version__
+    assert {"python", "system", "cores", "BLAS", "threads", "numpy", "torch"} <= set(lines)
+
+
+def test_the_installed_program_and_its_version():
+    command = Path(sys.executable).with_name("constructive"), "--version"
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == f"constructive {constructive.__version__}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_the_commands(shell, tmp_path):
+    """What a shell asks for after `constructive cap`: typer's protocol."""
+    environment = {
+        "_CONSTRUCTIVE_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "constructive cap", "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "constructive cap", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    command = Path(sys.executable).with_name("constructive")
+    done = subprocess.run(
+        [command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "capacity" in done.stdout, done.stderr
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (Path(constructive.__file__).parent / "py.typed").is_file()

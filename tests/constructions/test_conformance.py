@@ -1,19 +1,24 @@
 """Every construction keeps the laws, and one that does not is found out."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conformance import check_construction
+from claim_parts import certified
 
 from constructive import (
+    AssumptionError,
     AttentionLayer,
     CapacityError,
     ConstructiveError,
+    DataError,
+    Dataset,
     Memorizer,
     ParameterError,
     build_memorizer,
     certify,
+    check,
     explain,
     generators,
 )
@@ -21,17 +26,277 @@ from constructive.constructions import NAMES
 from constructive.constructions.construction import (
     EXACT_LOGITS,
     FLOAT,
+    LENGTHS,
     NARROW,
+    PIECES,
+    RATIONAL,
+    USUAL,
     WIDE,
     Built,
     Construction,
     Cost,
     unsaturated_heads,
-)
+)  # fmt: skip
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.planning import CONSTRUCTIONS
-from constructive.support.progress import report
+from constructive.support.progress import progress_to, report
 from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
+
+# What every construction has to do: a new one is tested by one line, `check_construction`.
+
+
+SIZE, WIDTH, OUTPUTS, HEADS = 3, 6, 3, 4
+
+
+def check_construction(name, folder):
+    """Check the laws of a construction that is registered; raises AssertionError for a breach.
+
+    name: what users ask for
+    folder: an empty folder for files
+    """
+    problem = Problem.of(name)
+    check_facts(problem)
+    check_plans(problem)
+    for total in {1, problem.holds // 2, problem.holds}:
+        check_build(problem, problem.data(total))
+    check_seed(problem)
+    check_options(problem, folder)
+    check_refusals(problem)
+    check_lengths(problem)
+    check_files_and_proof(problem, folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Data that a construction holds, and how it is asked for."""
+
+    known: object
+    asked: dict
+    holds: int
+
+    @classmethod
+    def of(cls, name):
+        """Contexts of their own, H = 4; as many as are planned for, values narrower if need be."""
+        known = CONSTRUCTIONS[name]
+        takes = known.options[FLOAT]
+        assert (WIDE in takes) != (NARROW in takes)
+        asked = {"construction": name, "num_heads": HEADS}
+        asked |= {"value_dim": OUTPUTS - 1} if NARROW in takes else {}
+        fits = [t for t in range(1, HEADS * WIDTH + 2) if not refused(shapes(t), asked)]
+        assert fits == list(range(1, len(fits) + 1)), "fewer examples are not easier"
+        assert fits, "no data of these sizes are planned for"
+        return cls(known, asked, len(fits))
+
+    def data(self, total, seed=0):
+        return generators.gaussian(
+            num_examples=total, context_size=SIZE, width=WIDTH, target_dim=OUTPUTS, seed=seed
+        )
+
+    def build(self, data, **options):
+        return build_memorizer(data, **{**self.asked, **options})
+
+
+def shapes(total):
+    """Examples which take no memory, of which nothing but their shapes is known."""
+    sizes = (total, SIZE, WIDTH), (total, WIDTH), (total, OUTPUTS)
+    return Dataset(*(np.broadcast_to(1.0, size) for size in sizes))
+
+
+def refused(data, asked):
+    """Whether nothing is planned for so many examples."""
+    explained = explain(data, **asked)
+    refusal = explained.chosen.refusal
+    if refusal is not None:
+        assert isinstance(refusal, CapacityError)
+        assert refusal.suggestion
+        return True
+    plan = explained.plan
+    assert plan.construction == asked["construction"]
+    assert plan.num_heads == HEADS
+    assert plan.capacity >= data.num_examples, "a plan promises fewer examples than it was made for"
+    return False
+
+
+def check_facts(problem):
+    known = problem.known
+    assert known is CONSTRUCTIONS[problem.asked["construction"]]
+    assert known.name == problem.asked["construction"]
+    assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
+    assert known.theorem in str(explain(shapes(1), **problem.asked))
+    every = USUAL | PIECES | {NARROW, EXACT_LOGITS, LENGTHS}
+    assert set(known.options) <= {FLOAT, RATIONAL}
+    assert all(names <= every for names in known.options.values())
+    assert known.is_parallel == bool(PIECES & known.options[FLOAT])
+
+
+def check_plans(problem):
+    """Of shapes alone, and of any numbers of examples and heads."""
+    fewer, most = (explain(shapes(t), **problem.asked) for t in (1, problem.holds))
+    assert most.plan == explain(problem.data(problem.holds), **problem.asked).plan
+    assert most.plan.capacity == problem.holds
+    (small,), (large,) = (
+        [option for option in each.options if option.construction == problem.known.name]
+        for each in (fewer, most)
+    )
+    assert 0 < small.operations < large.operations < np.inf
+    assert 0 <= small.memory <= large.memory < np.inf
+    more = {**problem.asked, "num_heads": 2 * HEADS}
+    assert explain(shapes(problem.holds + 1), **more).plan.num_heads == 2 * HEADS
+    asked = {**problem.asked, "num_heads": None}
+    found = explain(problem.data(problem.holds), **asked)
+    assert found.plan.num_heads == found.num_heads <= HEADS + 1  # with some room
+
+
+def check_build(problem, data):
+    steps = []
+    with progress_to(lambda step, done, total: steps.append((step, done, total))):
+        memorizer = problem.build(data, tolerance=1e-5)
+    record, layer = memorizer.built, memorizer.layer
+    assert steps
+    assert all(0 <= done <= total for _, done, total in steps)
+    plan = explain(data, **problem.asked).plan
+    assert (layer.num_heads, layer.head_dim) == (plan.num_heads, plan.head_dim)
+    assert layer.target_dim == data.target_dim
+    assert record.capacity == plan.capacity
+    assert (record.formula, record.theorem) == (problem.known.formula, problem.known.theorem)
+    error = memorizer.max_error(data)
+    assert error <= 1e-5 * np.abs(data.targets).max(), "targets are missed"
+    assert error <= 2 * record.max_error + 1e-9, "the error on record is smaller than the true one"
+    assert 0.99 < record.condition < np.inf
+    assert len(record.heads) == layer.num_heads
+    assert record.order in ((), *[record.order] * (sorted(record.order) == list(range(len(data)))))
+    if problem.known.grouped:
+        assert record.heads[-1].stop == record.heads[-1].rank_reached == data.num_examples
+
+
+def check_seed(problem):
+    data = problem.data(problem.holds)
+    one, same, other = (problem.build(data, seed=seed) for seed in (3, 3, 4))
+    assert one.record == same.record
+    for name, array in one.layer.tensors.items():
+        assert array.tobytes() == same.layer.tensors[name].tobytes(), f"{name} is not of the seed"
+    assert one.layer.tensors["W_Q"].tobytes() != other.layer.tensors["W_Q"].tobytes()
+
+
+def check_options(problem, folder):
+    """What is listed works, and what is not is refused."""
+    takes, total = problem.known.options[FLOAT], min(problem.holds, 7)
+    data = generators.integers(num_examples=total, context_size=SIZE, width=WIDTH)
+    rng = np.random.default_rng(0)
+    data = Dataset(data.contexts, data.queries, rng.standard_normal((total, OUTPUTS)))
+    for name, (options, holds) in OPTIONS.items():
+        given = {key: value(folder) for key, value in options.items()}
+        if f"{name}=" in takes:
+            built = problem.build(data, **given)
+            assert holds(built, data), f"{name} is listed and has no effect"
+        else:
+            with pytest.raises(ParameterError):
+                problem.build(data, **given)
+    narrow = {"value_dim": OUTPUTS - 1 if WIDE in takes else OUTPUTS}
+    with pytest.raises(ParameterError, match="value_dim=") as caught:
+        problem.build(data, **narrow)
+    assert caught.value.witness == narrow["value_dim"]
+    check_rational(problem)
+
+
+def _exact_logits(built, data):
+    """Whether float32 makes no error in them."""
+
+    def logits(dtype):
+        layer, tokens, queries = built.astype(dtype).layer, data.contexts, data.queries
+        inner = queries.astype(dtype) @ layer.query_weights
+        keys = tokens.astype(dtype)[:, np.newaxis] @ layer.key_weights
+        return np.einsum("htk,thnk->htn", inner, keys)
+
+    return np.array_equal(logits(np.float32), logits(np.float64))
+
+
+OPTIONS = {
+    "shared_keys": ({"shared_keys": lambda _: True}, lambda built, _: built.record.shared_keys),
+    "saturated_fraction": (
+        {"saturated_fraction": lambda _: 0.5},
+        lambda built, _: built.record.saturated_fraction in (0.0, 0.5),
+    ),
+    "precision": ({"precision": lambda _: 120}, lambda built, _: built.layer.precision == 120),
+    "exact_logits": ({"exact_logits": lambda _: True}, _exact_logits),
+    "executor": (
+        {"executor": lambda _: ThreadPoolExecutor(1)},
+        lambda built, data: built.max_error(data) < 1e-6,
+    ),
+    "checkpoint": (
+        {"checkpoint": lambda folder: folder / "kept"},
+        lambda built, data: built.max_error(data) < 1e-6,
+    ),
+}
+
+
+def check_rational(problem):
+    data = generators.integers(num_examples=3, context_size=SIZE, width=WIDTH)
+    asked = {"arithmetic": "rational", "num_heads": 2, "construction": problem.known.name}
+    if RATIONAL not in problem.known.options:
+        with pytest.raises(ParameterError, match="rational"):
+            build_memorizer(data, **asked)
+        return
+    exact = build_memorizer(data, **asked)
+    assert exact.max_error(data) == 0.0
+    assert (exact.predict(data.contexts, data.queries) == data.targets).all()
+    with pytest.raises(ParameterError, match="shared_keys"):
+        build_memorizer(data, **asked, shared_keys=True)
+
+
+def check_refusals(problem):
+    """What no weights memorize is refused by its witness, whatever is built."""
+    data = problem.data(max(2, problem.holds // 2))
+    last = len(data) - 1
+    arrays = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    for array in arrays.values():
+        array[last] = array[0]
+    with pytest.raises(AssumptionError, match="the same input") as caught:
+        problem.build(Dataset(**arrays))
+    assert caught.value.witness == (0, last)
+    arrays["targets"][last] += 1.0
+    with pytest.raises(DataError, match="different targets") as caught:
+        problem.build(Dataset(**arrays))
+    assert caught.value.witness == (0, last)
+    with pytest.raises(DataError, match="outside 1e-100"):
+        problem.build(Dataset(data.contexts, 1e200 * data.queries, data.targets))
+
+
+def check_lengths(problem):
+    """Contexts of different lengths are built for, or refused before anything is computed."""
+    whole = problem.data(4)
+    contexts = [tokens[: 1 + index % SIZE] for index, tokens in enumerate(whole.contexts)]
+    data = Dataset(contexts, whole.queries, whole.targets)
+    if LENGTHS not in problem.known.options[FLOAT]:
+        for run in (problem.build, lambda data: explain(data, **problem.asked).plan):
+            with pytest.raises(ParameterError, match=LENGTHS):
+                run(data)
+        return
+    memorizer = problem.build(data)
+    assert memorizer.max_error(data) < 1e-6
+    certificate = certify(memorizer, data, claims=["rank", "error"])
+    assert check(certificate, memorizer, data).proved
+
+
+def check_files_and_proof(problem, folder):
+    data = problem.data(min(problem.holds, 7), seed=1)
+    memorizer = problem.build(data)
+    memorizer.save(folder / "built.safetensors")
+    loaded = Memorizer.load(folder / "built.safetensors")
+    assert loaded.record == memorizer.record
+    assert str(loaded) == str(memorizer)
+    assert problem.known.formula.partition(" or")[0] in str(memorizer)
+    certificate = certified(loaded, data)
+    assert certificate.proved
+    assert check(certificate, loaded, data).proved
+    claims = {claim.name for claim in certificate.claims}
+    assert {"rank", "error", "readout"} <= claims
+    assert bool(claims & {"grouping", "wide_grouping"}) == problem.known.grouped
+
+
+# The laws on all constructions and on a toy, and liars.
+
 
 TAKES = {FLOAT: frozenset({WIDE, "value_dim=", "precision="})}
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from definition import attended
-from emulated import Program
 
 from constructive import (
     ConstructiveError,
@@ -218,11 +217,6 @@ def test_the_layer_attends_to_own_tokens_only(parts, data, memorizer):
     assert memorizer.layer.astype(np.float32)(contexts, queries).dtype == np.float32
 
 
-def test_a_program_in_float32_attends_to_own_tokens_only(data, memorizer):
-    outputs = Program().of_layer(memorizer.layer, data)[:, 0]
-    assert np.abs(outputs - data.targets).max() < 1e-3
-
-
 @pytest.mark.parametrize("multihead", [False, True])
 def test_torch_modules_take_the_mask(parts, data, multihead):
     _, queries, targets = parts
@@ -234,13 +228,6 @@ def test_torch_modules_take_the_mask(parts, data, multihead):
     unmasked = module(tokens, torch.tensor(queries)).detach().numpy()
     assert np.abs(unmasked - targets).max() > 1e-3
     assert Memorizer.from_torch(module, data).max_error(data) < 1e-9
-
-
-def test_labels_are_predicted(parts):
-    contexts, queries, _ = parts
-    labels = ["dog", "cat"] * 5
-    data = Dataset.of_classes(contexts, queries, labels)
-    assert build_memorizer(data).predict_labels(contexts, queries).tolist() == labels
 
 
 # --- capacity and proofs

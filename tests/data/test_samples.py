@@ -1,7 +1,15 @@
-"""Sample data: windows of a text, positions, random layers, and what they refuse."""
+"""What is drawn: generators, strategies of Hypothesis, windows of a text, random layers."""
 
+import itertools
+import subprocess
+import sys
+from fractions import Fraction
+
+import flint
 import numpy as np
 import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
 
 from constructive import (
     DataError,
@@ -11,85 +19,140 @@ from constructive import (
     certify,
     fewest_heads,
     generators,
+    strategies,
 )
 from constructive.data.samples import (
-    language,
-    positional_encoding,
     random_attention_layer,
     sinusoidal_positions,
     text_windows,
 )
 
+# Generators do what their names say, and the same again for the same seed.
+
+
+ALL = [
+    generators.uniform,
+    generators.shared_context,
+    generators.gaussian,
+    generators.bag_of_tokens,
+    generators.moment_curve,
+    generators.integers,
+]
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_shapes_and_seeds(make):
+    sizes = {"num_examples": 6, "context_size": 3, "width": 5}
+    data = make(**sizes, target_dim=2, seed=1)
+    shape = (3, 5) if make is generators.shared_context else (6, 3, 5)
+    assert (data.contexts.shape, data.queries.shape) == (shape, (6, 5))
+    assert (data.targets.shape, make(**sizes).targets.shape) == ((6, 2), (6,))
+    again, other = make(**sizes, target_dim=2, seed=1), make(**sizes, target_dim=2, seed=2)
+    assert (data.contexts == again.contexts).all()
+    assert (data.contexts != other.contexts).any()
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, None, "3"])
+@pytest.mark.parametrize("name", ["num_examples", "context_size", "width", "target_dim", "seed"])
+def test_counts_and_seeds_which_make_no_sense(make, name, value):
+    options = {"num_examples": 6, "context_size": 3, "width": 5, name: value}
+    if (name, value) in {("target_dim", None), ("seed", 0)}:
+        assert make(**options).num_examples == 6
+        return
+    kind = "non-negative" if name == "seed" else "positive"
+    with pytest.raises(ParameterError) as caught:
+        make(**options)
+    assert caught.value.problem == f"{name}={value!r} is not a {kind} integer"
+    assert caught.value.witness == value
+
+
+@pytest.mark.parametrize("largest", [-1, 1.5, 2**63, None])
+def test_largest_entries_which_make_no_sense(largest):
+    with pytest.raises(ParameterError, match=f"largest={largest} is not an integer from 0") as it:
+        generators.integers(num_examples=2, context_size=3, width=5, largest=largest)
+    assert it.value.witness == largest
+
+
+@pytest.mark.parametrize("largest", [0, 2**63 - 1, np.uint8(7)])
+def test_largest_entries_of_any_integer(largest):
+    data = generators.integers(num_examples=9, context_size=3, width=5, largest=largest)
+    same = generators.integers(num_examples=9, context_size=3, width=5, largest=int(largest))
+    assert (data.contexts == same.contexts).all()
+    assert np.abs(data.contexts).max() <= largest
+
+
+@pytest.mark.parametrize("nodes", [[], [-1, 0], [3, 1, 3]])
+def test_nodes_which_are_no_points_of_the_moment_curve(nodes):
+    with pytest.raises(DataError, match="nodes are not different integers of 0 or more") as caught:
+        generators.moment_curve_points(np.array(nodes, dtype=np.int64), 3)
+    assert caught.value.witness == str(nodes)
+    with pytest.raises(ParameterError, match="width=0"):
+        generators.moment_curve_points(np.arange(3), 0)
+
+
+@pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
+def test_uniform_is_in_the_unit_interval(make):
+    data = make(num_examples=200, context_size=3, width=5)
+    for array in (data.contexts, data.queries, data.targets):
+        assert array.min() >= 0
+        assert array.max() < 1
+
+
+def test_contexts_from_a_bag_hold_different_tokens_of_it():
+    data = generators.bag_of_tokens(num_examples=50, context_size=6, width=4, bag_size=9)
+    tokens = data.contexts.reshape(-1, 4)
+    assert len(np.unique(tokens, axis=0)) == 9
+    assert all(len(np.unique(context, axis=0)) == 6 for context in data.contexts)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (3, "bag_size=3 is less than context_size=4"),
+        (-1, "bag_size=-1 is not a positive integer"),
+        (9.5, "bag_size=9.5 is not a positive integer"),
+    ],
+)
+def test_a_bag_which_is_too_small(size, words):
+    with pytest.raises(ParameterError, match=words):
+        generators.bag_of_tokens(num_examples=2, context_size=4, width=5, bag_size=size)
+
+
+@pytest.mark.parametrize(("count", "width"), [(7, 3), (6, 4), (5, 5), (3, 6)])
+def test_moment_curve_has_its_kruskal_rank_exactly(count, width):
+    queries = generators.moment_curve(num_examples=count, context_size=1, width=width).queries
+    size = min(count, width)
+    for chosen in itertools.combinations(range(count), size):
+        matrix = flint.fmpz_mat([[int(x) for x in queries[i]] for i in chosen])
+        assert matrix.rank() == size
+
+
+def test_integers_are_integers():
+    data = generators.integers(num_examples=50, context_size=3, width=5, largest=4)
+    for array in (data.contexts, data.queries, data.targets):
+        assert (array == np.round(array)).all()
+        assert np.abs(array).max() == 4
+
+
+# Sample data: windows of a text, positions, random layers, and what they refuse.
+
+
 # Windows of a text: every one of them, what follows, and those which no function fits.
 
 
-TEXT = (
-    "The cat sat on the mat. The dog sat on the log. The cat saw the dog, and the dog ran; the "
-    "cat ran after it, and the mat lay where the cat had sat."
-)
-
-
-@pytest.mark.parametrize("kind", ["sinusoidal", "gaussian", "signs"])
-@pytest.mark.parametrize("unit", ["words", "bytes"])
-def test_what_follows_is_memorized_and_proved(kind, unit):
+def test_what_follows_in_a_text_is_memorized_and_proved():
     """Queries repeat, so that no groups of them are independent: random heads need none."""
-    found = language(TEXT, context_size=4, width=12, unit=unit, positions=kind, limit=30)
-    data = found.dataset
+    text = b"The cat sat on the mat. The dog sat on the log. The cat saw the dog, and it ran."
+    ids = np.frombuffer(text, np.uint8)
+    rng = np.random.default_rng(0)
+    windows = np.lib.stride_tricks.sliding_window_view(ids, 8)[:30]
+    contexts = rng.standard_normal((256, 12))[windows] + rng.standard_normal((8, 12))
+    data = Dataset(contexts, contexts[:, -1], ids[8:38])
     assert len(np.unique(data.queries, axis=0)) < data.num_examples
     memorizer = build_memorizer(data, construction="generic")
     assert memorizer.layer.num_heads == fewest_heads(data).heads <= 4
     assert certify(memorizer, data).proved
-    outputs = memorizer.predict(data.contexts, data.queries)
-    assert found.decode(outputs) == found.decode(data.targets)
-
-
-def test_windows_and_what_follows_them():
-    found = language(TEXT, context_size=3, width=5)
-    assert [found.vocabulary[i] for i in found.windows[0]] == ["the", "cat", "sat"]
-    assert found.decode(found.dataset.targets)[:2] == ["on", "the"]
-    assert (("sat", "on", "the"), ("mat", "log")) in found.ambiguous
-    assert not any(
-        tuple(found.vocabulary[i] for i in window) == ("sat", "on", "the")
-        for window in found.windows
-    )
-    assert len({tuple(window) for window in found.windows.tolist()}) == len(found.windows)
-    assert (found.dataset.queries == found.dataset.contexts[:, -1]).all()
-    assert len(language(TEXT, context_size=3, width=5, limit=7).windows) == 7
-    assert found.decode([-5, 1e9]) == [found.vocabulary[0], found.vocabulary[-1]]
-
-
-def test_bytes_are_those_of_utf_8():
-    found = language("aé" * 3, context_size=2, width=3, unit="bytes", positions="none")
-    assert found.vocabulary == ("a", "\xc3", "\xa9")
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"context_size": 0}, ParameterError, "context_size=0 is not a positive"),
-        ({"width": 1.5}, ParameterError, "width=1.5 is not a positive"),
-        ({"unit": "letters"}, ParameterError, "unknown unit='letters'"),
-        ({"positions": "learned"}, ParameterError, "unknown positions='learned'"),
-        ({"limit": 0}, ParameterError, "limit=0 is not a positive"),
-        ({"seed": -1}, ParameterError, "seed=-1 is not a non-negative"),
-        ({"context_size": 999}, DataError, "tokens have no window of 999"),
-    ],
-)
-def test_arguments_which_make_no_sense(options, error, message):
-    with pytest.raises(error, match=message):
-        language(TEXT, **({"context_size": 3, "width": 5} | options))
-
-
-def test_positions():
-    assert not positional_encoding("none", 3, 4).any()
-    assert set(positional_encoding("signs", 3, 4).ravel()) == {-1.0, 1.0}
-    assert 0.01 < positional_encoding("gaussian", 30, 40).std() < 0.03
-    assert (
-        positional_encoding("gaussian", 3, 4, seed=1)
-        == positional_encoding("gaussian", 3, 4, seed=1)
-    ).all()
-    with pytest.raises(ParameterError, match="size=0"):
-        positional_encoding("signs", 0, 4)
 
 
 def test_the_last_token_as_query():
@@ -145,3 +208,132 @@ def test_layers_which_cannot_be(options, problem):
     with pytest.raises(ParameterError) as caught:
         random_attention_layer(tokens, **{"num_heads": 2, "seed": 0, **options})
     assert caught.value.problem == problem
+
+
+# Strategies are valid by construction: ranks are checked exactly, with python-flint.
+
+
+def exact_rank(rows):
+    return flint.fmpz_mat([[int(x) for x in row] for row in rows]).rank()
+
+
+@given(strategies.contexts())
+def test_contexts_have_rank_n(contexts):
+    assert all(exact_rank(context) == len(context) for context in contexts)
+
+
+@given(strategies.queries(max_examples=7))
+def test_queries_have_kruskal_rank_min_of_count_and_width(queries):
+    size = min(queries.shape)
+    for chosen in itertools.combinations(range(len(queries)), size):
+        assert exact_rank(queries[list(chosen)]) == size
+
+
+@given(strategies.datasets(min_examples=2, max_examples=5, min_context_size=2, max_context_size=3))
+def test_datasets_keep_to_their_bounds(data):
+    assert 2 <= data.num_examples <= 5
+    assert 2 <= data.context_size <= 3
+    assert data.context_size <= data.width <= data.context_size + 2
+    assert 1 <= data.target_dim <= 3
+
+
+@given(strategies.datasets(shared_contexts=st.just(value=True)))
+def test_what_users_vary_is_a_strategy(data):
+    assert data.shared_context
+
+
+@given(strategies.memorizable(constructions=st.just("rank_one"), max_heads=2))
+def test_problems_are_at_the_bound(problem):
+    data = problem.dataset
+    assert problem.construction == "rank_one"
+    assert problem.num_heads <= 2
+    assert data.num_examples == problem.num_heads * (data.context_size - 1) + 1
+
+
+def test_shrinking_ends_at_something_small():
+    def two_heads(problem):
+        return problem.num_heads >= 2 and problem.dataset.num_examples >= 3
+
+    smallest = find(strategies.memorizable(), two_heads)
+    assert (smallest.num_heads, smallest.dataset.num_examples) == (2, 3)
+    assert smallest.dataset.contexts[0].tolist() == [[1, 0], [0, 1]]
+    assert smallest.dataset.queries.tolist() == [[1, 0], [1, 1], [1, -1]]
+    assert not smallest.dataset.targets.any()
+    assert isinstance(smallest.dataset, Dataset)
+
+
+@pytest.mark.parametrize(
+    ("size", "heads", "many"), [(8, 3, 15), (16, 3, 15), (20, 8, 31), (40, 3, 31)]
+)
+def test_problems_of_any_size_are_built(size, heads, many):
+    @settings(max_examples=25, deadline=None, database=None)
+    @given(strategies.memorizable(min_context_size=size, max_context_size=size, max_heads=heads))
+    def test(problem):
+        data, counted = problem.dataset, problem.num_heads * (size - 1) + 1
+        assert problem.build().max_error(data) < 1e-6
+        assert data.num_examples <= counted
+        seen.add(data.num_examples)
+
+    seen = set()
+    test()
+    assert max(seen) > many
+
+
+@given(strategies.queries(min_examples=32, max_examples=60, min_width=3, max_width=3))
+def test_more_than_31_queries_are_independent_too(queries):
+    assert exact_rank(queries) == 3
+    for chosen in itertools.combinations(range(0, len(queries), 5), 3):
+        assert exact_rank(queries[list(chosen)]) == 3
+    assert abs(queries).max() <= len(queries) / 2 + 24
+
+
+def test_large_problems_shrink_to_the_fewest_heads():
+    large = strategies.memorizable(
+        min_context_size=12, max_context_size=12, max_extra_width=0, max_target_dim=1
+    )
+    smallest = find(large, lambda problem: problem.dataset.num_examples > 31)
+    assert (smallest.num_heads, smallest.dataset.num_examples) == (3, 34)
+    assert not smallest.dataset.targets.any()
+    assert smallest.dataset.queries[:, 1].tolist()[:5] == [0, 1, 2, 3, 4]
+
+
+def test_without_hypothesis_the_error_names_the_extra():
+    script = "import sys; sys.modules['hypothesis'] = None; import constructive.strategies"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert 'try: pip install ".[strategies]" in a checkout' in done.stderr
+
+
+def pasted(text):
+    """The arguments of the failing call which Hypothesis prints, read as Python."""
+    names = {"Dataset": Dataset, "Problem": strategies.Problem, "Fraction": Fraction}
+    names["SequenceProblem"] = strategies.SequenceProblem
+    return eval(text[text.index("refused(") :], {**names, "refused": lambda given: given})  # noqa: S307
+
+
+@pytest.mark.parametrize(
+    ("strategy", "large"),
+    [
+        (strategies.memorizable(), lambda p: p.dataset.num_examples > 2),
+        (strategies.datasets(), lambda data: data.num_examples > 2 and not data.shared_context),
+        (strategies.datasets(), lambda data: data.shared_context and data.targets.ndim == 2),
+        (strategies.sequence_problems(), lambda p: len(p.sequences) > 2),
+    ],
+)
+def test_what_fails_is_printed_to_be_pasted(strategy, large):
+    seen = []
+    shrunk = [Phase.generate, Phase.shrink]
+
+    # print_blob: where CI is set, Hypothesis adds a sentence to the note, and that is not Python.
+    @settings(database=None, phases=shrunk, deadline=None, print_blob=False)
+    @given(strategy)
+    def refused(given):
+        if large(given):
+            seen.append(given)
+            raise AssertionError
+
+    with pytest.raises(AssertionError) as caught:
+        refused()
+    assert pasted("\n".join(caught.value.__notes__)) == seen[-1]

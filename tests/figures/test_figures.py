@@ -14,28 +14,37 @@ from constructive import (
     MissingExtraError,
     OutputError,
     ParameterError,
+    Text,
+    build_decoder,
     build_memorizer,
     generators,
 )
 from constructive.data.samples import random_attention_layer, sinusoidal_positions
-from constructive.figures import capacity, drawing, gallery, saturation, sequences
+from constructive.figures import capacity, decoders, drawing, gallery, saturation, sequences
 from constructive.figures.gallery import figures
 from constructive.figures.real_data import digits, text
 from constructive.sequences.build import exponent, growth, prefixes
 from constructive.theory.assumptions import dependent_share
-from constructive.theory.exact_capacity import capacity_map
 
 SUBSETS = {"subsets": 20}
+
+
 CURVES = (
     "after attention", "sinusoidal positions", "independent subsets", "digits: subsets of",
     "text: subsets of",
 )  # fmt: skip
+
+
 SIZES = {"width": 6, "heads": 3, "tokens": 4, "swept": ((1, 3), (1, 4), (4, 5), (1, 4))}
+
+
 PANELS = (
     "heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4", "examples T",
     "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
     "c(E; H): no weights exceed it", "proved: rank of Z", "built: Theorem 1",
 )  # fmt: skip
+
+
 LAWS = {
     "kruskal-rank": ("Figure 1: ", SUBSETS, (*CURVES, "after attention, rank in float32")),
     "capacity": ("Figures 2 and 5: ", SIZES, PANELS),
@@ -66,9 +75,17 @@ LAWS = {
         "needle, maximum in the ring", "corner, maximum in the ring", "1.19: unsat", "X_1",
     )),
 }  # fmt: skip
+
+
 """For each figure, how its title begins, what makes it quick, and what stands in it."""
+
+
 TWIN = "tokens-in-general-position"
+
+
 """Drawn by the class of Figure 1."""
+
+
 OPTIONAL = {"matplotlib", "sklearn"}
 
 
@@ -159,7 +176,7 @@ def test_the_gallery(tmp_path):
     folder = tmp_path / "of" / "pictures"
     (drawn,) = gallery.draw(folder, only=["saturation"], quick=True)
     assert drawn.paths == gallery.prepare(folder, ["saturation"])
-    assert (drawn.name, drawn.title) == ("saturation", "Figure 3: softmax saturation")
+    assert drawn.title == "Figure 3: softmax saturation"
     assert drawn.seconds > 0
 
 
@@ -188,10 +205,9 @@ def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
 
 
 def test_what_floats_cannot_carry_does_not_count_as_built():
-    (point,) = capacity_map(
-        num_heads=[20], context_size=[32], head_dim=[1], width=64, shared_context=True
-    ).points
-    assert (point.lower, point.upper) == (621, 621)
+    point = capacity.Point(
+        20, 32, 1, 64, shared_context=True, theorem_1=1, theorem_2=621, lower=621, upper=621
+    )
     assert capacity.built_at(point, capacity.Goal("Theorem 2", "rank_one", 621)).right == 0
 
 
@@ -261,17 +277,73 @@ def test_only_what_is_exact_is_drawn():
 def test_growth():
     windows = [[i, i * i] for i in range(100)]
     labels = [i % 7 for i in range(100)]
-    points = list(growth(windows, labels, totals=[10, 100], construction="separating_set"))
+    points = list(growth(windows, labels, construction="separating_set"))
     assert [(p.num_sequences, p.num_keys, p.exact) for p in points] == [
-        (10, 10, True), (100, 100, True),
+        (64, 64, True), (100, 100, True),
     ]  # fmt: skip
     assert points[0].memorizer.record.construction == "separating_set"
     assert prefixes(64) == (64,)
     assert prefixes(3) == (3,)
-    with pytest.raises(ParameterError, match="totals=101 is not between 1 and 100"):
-        next(growth(windows, labels, totals=[101]))
     with pytest.raises(ParameterError, match=r"keys=\[5\] give no slope"):
         exponent([5], [3])
     assert exponent([16, 64], [16, 64], after_log=True) == pytest.approx(
         1 - np.log(1.5) / np.log(16)
     )
+
+
+# The picture of a decoder: attention is that of the layer, and titles say what is proved.
+
+
+CAT = "the cat sat on the mat, and the cat saw the rat"
+
+
+@pytest.fixture
+def pictured(tmp_path):
+    """Draw a decoder: the words in its picture."""
+
+    def pictured(decoder, text):
+        figure = drawing.new_figure(decoders.HEIGHT)
+        decoders.draw_recital(figure, decoder, text)
+        return drawing.save(figure, tmp_path / "picture.svg").read_text()
+
+    return pictured
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_attention_is_that_of_the_layer(window):
+    text = Text.words(CAT)
+    decoder = build_decoder(text, width=64, window=window, num_heads=3)
+    tokens = decoder.embedded(text.ids[np.newaxis])[0]
+    weights = decoders.attention(decoder, text.ids, last=7, heads=2)
+    assert weights.shape == (2, 7, 24)
+    np.testing.assert_allclose(weights.sum(axis=2), 1.0, rtol=1e-5)
+    z = decoder.layer.intermediate(tokens[np.newaxis])[0, -7:].reshape(7, 4, 64)
+    np.testing.assert_allclose(weights @ tokens, z[:, 1:3].transpose(1, 0, 2), atol=1e-5)
+    row, key = np.arange(17, 24)[:, np.newaxis], np.arange(24)
+    unseen = (key > row) | (key <= row - (window or 24))
+    assert (weights[:, unseen] == 0).all()
+    assert decoders.attention(decoder, text.ids, last=100, heads=100).shape == (3, 24, 24)
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [(Text.of([5]), None), (Text.of([1, 2, 3], [4, 5] * 9), None), (Text.bytes(CAT), 4)],
+)
+def test_any_text(pictured, text, window):
+    svg = pictured(build_decoder(text, width=64, window=window), text)
+    assert f"each of {text.num_positions} next tokens wins" in svg
+
+
+def test_what_is_not_proved_is_said(pictured):
+    text = Text.words(CAT)
+    decoder = build_decoder(text, width=64)
+    swapped = text.ids.copy()
+    swapped[[2, 4]] = swapped[[4, 2]]
+    other = dataclasses.replace(text, ids=swapped)
+    assert "of 24 next tokens are not proved to win" in pictured(decoder, other)
+    coarse = pictured(decoder.stored_as("bfloat16"), text)
+    assert "bfloat16: " in coarse
+    # Logits of heads which are not exact: no bound at all, and the picture is there all the same.
+    record = dataclasses.replace(decoder.record, storage="bfloat16")
+    unbounded = dataclasses.replace(decoder, record=record)
+    assert "24 of 24 next tokens are not proved to win" in pictured(unbounded, text)

@@ -18,7 +18,6 @@ from constructive import (
     SequenceDataset,
     build_memorizer,
     build_sequence_memorizer,
-    capacity_map,
     certify,
     generators,
 )
@@ -476,9 +475,6 @@ SAVES = {
     "Memorizer": lambda: build_memorizer(DATA, num_heads=3).save,
     "Memorizer.to_onnx": lambda: build_memorizer(DATA, num_heads=3).to_onnx,
     "Certificate": lambda: certify(build_memorizer(DATA, num_heads=3), DATA).save,
-    "CapacityMap": lambda: (
-        capacity_map(num_heads=[2], context_size=[2], head_dim=[1], width=3).save
-    ),
     "SequenceDataset": lambda: SequenceDataset.of(["ab", "bc"], [1, 2]).save,
     "SequenceMemorizer": lambda: build_sequence_memorizer(["ab", "bc"], [1, 2]).save,
     "SequenceMemorizer.to_onnx": lambda: build_sequence_memorizer([[1], [2]], [1, 2]).to_onnx,

@@ -5,9 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from family_conformance import check_answer, check_family
 from flint import arb, fmpq
-from toy_family import Toy
+from instance_parts import Toy, check_answer, check_family
 
 from constructive import ParameterError
 from constructive.exact.directed import working_precision

@@ -1,21 +1,87 @@
-"""Decoders in PyTorch and in ONNX recite the same, token for token."""
+"""Decoders in PyTorch and ONNX recite the same, and are within the bounds of their models."""
 
+import contextlib
+import math
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import safetensors.torch
 import torch
+from compact_parts import changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtimes import BACKENDS, in_onnx, in_torch, judge
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from constructive import DataError, OutputError, Text, build_decoder
+from constructive import (
+    AttentionLayer,
+    DataError,
+    Dataset,
+    Memorizer,
+    OutputError,
+    ParameterError,
+    Text,
+    Verdict,
+    build_decoder,
+    build_memorizer,
+    certify,
+    generators,
+)
+from constructive.exact.float_model import INTEGER_MODELS, MODELS
+from constructive.layers.causal import picks, read
+from constructive.layers.margins import recital
+from constructive.layers.record import TrainedRecord
+
+# Exported models in the programs that evaluate them: PyTorch by its back ends, and onnxruntime.
+
+
+BACKENDS = None, SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
+
+
+def in_torch(module, *arrays, backend=None):
+    """The outputs of a module, as an array."""
+    chosen = contextlib.nullcontext() if backend is None else sdpa_kernel([backend])
+    with torch.no_grad(), chosen:
+        return module(*map(torch.tensor, arrays)).numpy()
+
+
+def in_onnx(path):
+    """A function from the inputs of a model, by name, to its only output."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return lambda **inputs: session.run(None, inputs)[0]
+
+
+def judge(decoder, text, logits, **model):
+    """All prompts are continued rightly, and margins are where the bounds say they are."""
+    seen, right = recital(decoder, text, **model), np.empty(len(text), dtype=bool)
+    margins = np.full(len(text), np.nan)
+    for batch in text.batches():
+        asked = batch.following >= 0
+        found, following = logits(batch.ids)[asked].astype(np.float64), batch.following[asked]
+        right[batch.places[asked]] = found.argmax(axis=1) == following
+        each = np.arange(len(found))
+        own = found[each, following]
+        found[each, following] = -np.inf
+        margins[batch.places[asked]] = own - found.max(axis=1)
+    assert right[seen.places].all()
+    found = margins[seen.places]
+    assert (seen.share < 1.0).all()
+    assert (found >= seen.least * (1.0 - seen.share)).all()
+    assert (found <= seen.most * (1.0 + seen.share)).all()
+
+
+# Decoders in PyTorch and in ONNX recite the same, token for token.
+
 
 STORY = "The cat sat on the mat, and the cat saw the rat, and the rat saw the cat."
+
+
 LICENSE = (Path(__file__).parent.parent.parent / "LICENSE").read_text()
+
+
 TEXTS = {
     "words": (Text.words(STORY), None),
     "bytes": (Text.bytes(STORY), None),
@@ -219,3 +285,204 @@ def test_no_folder(tmp_path):
     with pytest.raises(OutputError, match="no such folder"):
         built(Text.words("a b"), None).to_onnx(tmp_path / "none" / "decoder.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+# Decoders of integers, and with factors of fewer bits.
+
+
+FACTORS = [model.factors.name for model in INTEGER_MODELS.values()]
+
+
+def exact_logits(decoder, text):
+    """Of all positions, from integers: z from the definition of saturated heads."""
+    x = decoder.embedded(text.ids[None])[0]
+    weights = decoder.layer
+    at = picks(x, weights.query_weights, weights.key_weights, weights.window).tokens
+    outputs = read(x, at).astype(float) @ weights.readout_weights
+    return outputs @ decoder.unembedding.T.astype(float)
+
+
+def integers_of_torch(decoder, text, factors=None):
+    return in_torch(decoder.to_torch(factors=factors), text.ids[None])[0]
+
+
+@pytest.fixture(scope="module", params=[{}, {"outputs": 2}, {"window": 2}, {"window": 4}])
+def integer_case(request):
+    return compact(**request.param)
+
+
+def test_every_program_here_gives_the_exact_logits(integer_case, tmp_path):
+    decoder, text = integer_case
+    exact = exact_logits(decoder, text)
+    assert np.abs(exact).max() < 2**24
+    decoder.to_onnx(tmp_path / "decoder.onnx")
+    assert (in_onnx(tmp_path / "decoder.onnx")(ids=text.ids[None])[0] == exact).all()
+    assert (decoder.logits(text.tokens) == exact).all()
+    for factors in (None, *FACTORS):
+        assert (integers_of_torch(decoder, text, factors) == exact).all()
+    assert decoder.generate(text.tokens[:1]) == text.tokens
+
+
+def test_several_texts_at_once(integer_case):
+    """Blocks of one text do not see another, and short texts are as they were."""
+    decoder, text = integer_case
+    ids = np.stack([text.ids, text.ids[::-1]])
+    with torch.no_grad():
+        both = decoder.to_torch()(torch.tensor(ids))
+        alone = [decoder.to_torch()(torch.tensor(row[None]))[0] for row in ids]
+        short = decoder.to_torch()(torch.tensor(ids[:, :3]))
+    for found, row in zip(both, alone, strict=True):
+        assert torch.equal(found, row)
+    assert torch.equal(short[0], both[0, :3])
+
+
+def test_factors_that_do_not_fit_are_rounded():
+    """So the option does round: where a key has more than 8 bits, bfloat16 may miss a token."""
+    text = Text.words("".join(f"{i % 7}{'ab'[i % 3 % 2]} " for i in range(60)))
+    decoder, text = compact(text, period=64, heads=20)
+    wide = changed(decoder, "W_K", array=decoder.layer.key_weights * np.float32(5.0))
+    exact = exact_logits(wide, text)
+    for factors in FACTORS:
+        model = f"float32, {factors} products"
+        proved = certify(wide, text, claims=["executed"], model=model).verdict is Verdict.PROVED
+        assert proved == (factors != "bfloat16")
+        if proved:
+            assert (integers_of_torch(wide, text, factors).argmax(1) == exact.argmax(1)).all()
+    module = wide.to_torch(factors="bfloat16")
+    x = torch.tensor([1.0, 257.0, -515.0])
+    assert module._factor(x).tolist() == [1.0, 256.0, -516.0]
+    assert wide.to_torch(factors="TF32")._factor(x * 9).tolist() == [9.0, 2312.0, -4636.0]
+
+
+def test_the_model_that_a_module_names(integer_case):
+    decoder, text = integer_case
+    for factors in FACTORS:
+        module = decoder.to_torch(factors=factors)
+        assert certify(decoder, text, claims=["executed"], model=module.float_model).proved
+    with pytest.raises(ParameterError, match="model"):
+        decoder.to_torch(factors="int8")
+
+
+# Every export names its model of floating-point programs, and is within the bound for it.
+
+
+def single(data):
+    return Dataset(*(a.astype(np.float32) for a in (data.contexts, data.queries, data.targets)))
+
+
+def built_layer(construction, width=8, heads=4, head_dim=2):
+    drawn = generators.uniform(num_examples=7, context_size=3, width=width, seed=2)
+    options = {"head_dim": head_dim, "value_dim": head_dim} if head_dim else {}
+    if construction == "exact":
+        rng = np.random.default_rng(0)
+        arrays = (np.float32(rng.integers(-4, 5, a.shape)) for a in (drawn.contexts, drawn.queries))
+        data = Dataset(*arrays, drawn.targets.astype(np.float32))
+        options |= {"construction": "generic", "exact_logits": True}
+    else:
+        data = single(drawn)
+        options |= {"construction": construction}
+    return build_memorizer(data, num_heads=heads, **options).astype(np.float32), data
+
+
+BUILT = {
+    "saturated": built_layer("saturated", head_dim=None),
+    "generic": built_layer("generic"),
+    "exact logits": built_layer("exact"),
+    "heads of 16 entries": built_layer("exact", width=16, heads=1, head_dim=16),
+    "heads of 4 entries": built_layer("exact", width=8, heads=2, head_dim=4),
+}
+
+
+def layer_of_torch(module, data, backend=None):
+    return in_torch(module, data.contexts, data.queries, backend=backend)
+
+
+def layer_of_onnx(memorizer, data, folder):
+    path = folder / "m.onnx"
+    memorizer.to_onnx(path)
+    names = {each.key: each.value for each in onnx.load(path).metadata_props}
+    return names["float_model"], in_onnx(path)(contexts=data.contexts, queries=data.queries)
+
+
+def within(memorizer, data, model, outputs):
+    """Whether outputs are as the certificate says of programs of a model."""
+    claim = certify(memorizer, data, claims="executed", model=model)["executed"]
+    bound = float.fromhex(claim.evidence["bound"])
+    assert outputs.dtype == np.float32
+    assert math.isfinite(bound)
+    return bool(np.abs(outputs.astype(float) - data.targets).max() <= bound)
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_exports_are_within_their_bounds(name, tmp_path):
+    memorizer, data = BUILT[name]
+    own = memorizer.predict(data.contexts, data.queries)
+    assert within(memorizer, data, memorizer.layer.float_model, own)
+    assert within(memorizer, data, *layer_of_onnx(memorizer, data, tmp_path))
+    modules = [memorizer.to_torch()]
+    assert modules[0].float_model == "float32, pairwise"
+    if memorizer.layer.head_dim * memorizer.layer.num_heads == data.width:
+        modules.append(memorizer.to_torch(multihead=True))
+    for module in modules:
+        same = memorizer.layer.head_dim == memorizer.layer.value_dim  # or there is no fused kernel
+        for backend in BACKENDS[: 3 if same else 2]:
+            assert within(
+                memorizer, data, module.float_model, layer_of_torch(module, data, backend)
+            )
+
+
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "model"),
+    [
+        (2, 1, "float32, pairwise"), (2, 2, "float32, scaled"), (1, 4, "float32, scaled"),
+        (1, 8, "float32, scaled"), (1, 16, "float32, pairwise"), (1, 48, "float32, scaled"),
+    ],
+)  # fmt: skip
+def test_multihead_names_its_model(heads, head_dim, model):
+    layer = AttentionLayer(
+        *np.zeros((3, heads, heads * head_dim, head_dim)),
+        np.zeros((heads * head_dim, 1)),
+        np.zeros((1, 1)),
+    )
+    memorizer = Memorizer(layer, TrainedRecord("torch", scalar_targets=True, constant=False))
+    assert memorizer.to_torch(multihead=True).float_model == model
+
+
+def test_multihead_is_beyond_pairwise():
+    """Logits that are exact, and not after a product with sqrt(2) and its inverse."""
+    broken = []
+    for a in range(1, 8):
+        sizes = np.diag([float(a), 7.0])
+        weights = 2.0**16 * sizes[None], sizes[::-1, ::-1][None], np.eye(2)[None]
+        last = np.eye(2), np.array([[1.0], [-1.0]])
+        layer = AttentionLayer(*(w.astype(np.float32) for w in (*weights, *last)))
+        memorizer = Memorizer(layer, TrainedRecord("torch", scalar_targets=True, constant=False))
+        one = np.eye(2, dtype=np.float32)
+        data = Dataset(one, np.ones((1, 2), np.float32), np.zeros(1, np.float32))
+        module = memorizer.to_torch(multihead=True)
+        outputs = layer_of_torch(module, data)
+        assert within(memorizer, data, module.float_model, outputs)
+        assert within(
+            memorizer, data, "float32, pairwise", layer_of_torch(memorizer.to_torch(), data)
+        )
+        broken.append(not within(memorizer, data, "float32, pairwise", outputs))
+    assert any(broken)
+
+
+@pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
+def test_exports_of_decoders_are_within_their_bounds(storage, tmp_path):
+    text = Text.words("The cat sat on the mat, and the cat saw the rat, and the rat saw the cat.")
+    decoder = build_decoder(text, width=64).stored_as(storage)
+    module = decoder.to_torch()
+    assert module.float_model == decoder.float_model == f"{storage}, pairwise"
+    claim = certify(decoder, text, claims="executed", model=decoder.float_model)["executed"]
+    assert claim.verdict.name == "PROVED"
+    decoder.to_onnx(tmp_path / "d.onnx")
+    names = {each.key: each.value for each in onnx.load(tmp_path / "d.onnx").metadata_props}
+    assert names == {"float_model": decoder.float_model}
+    programs = [partial(in_torch, module, backend=backend) for backend in BACKENDS]
+    programs.append(lambda ids: in_onnx(tmp_path / "d.onnx")(ids=ids))
+    programs.append(lambda _: decoder.logits(text.texts[0])[None])
+    for logits in programs:
+        judge(decoder, text, logits, model=MODELS[decoder.float_model])
+    assert decoder.generate(text.texts[0][: text.prompt]) == text.texts[0]

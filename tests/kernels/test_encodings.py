@@ -505,7 +505,7 @@ def test_rotary_embeddings():
         for name, change in wrong.items():
             caught[name] += not examine(problem, rotating(rotated, **(right | change))).passed
     assert ran >= 25
-    assert min(caught.values()) >= ran // 3, (ran, caught)
+    assert min(caught.values()) >= ran // 4, (ran, caught)
 
 
 # The cache of SGLang's adapter
@@ -536,7 +536,7 @@ def extending(*, k_scale_of_all=False, ignored=()):
 
 
 def test_the_adapter_of_sglang_has_scales_of_its_cache(monkeypatch):
-    adapter, spec = ADAPTERS["sglang-extend"](), Spec(
+    adapter, spec = ADAPTERS["sglang-extend"], Spec(
         batch=2, heads=(4, 2), queries=5, keys=20, masks=(Causal(),)
     )  # fmt: skip
 

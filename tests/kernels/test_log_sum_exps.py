@@ -170,8 +170,10 @@ def test_layouts_and_conventions():
     sink = Problem.build(Spec(**SHAPE, sink=True), "ties")
     without = np.log(sink.answer.weights.sum(-1))
     check(sink, lse=without, sink_in_lse=False)
-    with pytest.raises(KernelError):
+    with pytest.raises(KernelError, match="leave the sink out"):
         check(sink, lse=without)
+    with pytest.raises(KernelError, match="count the sink"):
+        check(sink, lse=sink.lse.expected, sink_in_lse=False)
     with pytest.raises(ParameterError, match="base"):
         check(sink, lse=without, base="10")
 

@@ -216,6 +216,18 @@ BUGS = {
         RIGHT | {"alibi": True}, "the bias is subtracted",
         {"bias": lambda s, j: -Flash.bias(s, j)},
     ),
+    "slopes, a tenth less": (
+        RIGHT | {"alibi": True}, "all with case slopes",
+        {"bias": lambda s, j: 0.9 * Flash.bias(s, j)},
+    ),
+    "distances, squared": (
+        RIGHT | {"alibi": True}, "count some keys less, with 0.36",
+        {"bias": lambda s, j: Flash.bias(s, j) * np.abs(j - s.at)},
+    ),
+    "distances, one less": (
+        {"alibi": True, "cases": ["slopes"]}, "count some keys more, with 1.6",
+        {"bias": lambda s, j: -s.problem.slopes[:, None, None] * np.maximum(abs(j - s.at) - 1, 0)},
+    ),
     # blocks
     "last block": (
         {}, "is rounded down",
@@ -270,6 +282,14 @@ BUGS = {
         {"sink": True}, "the sink is that of the",
         {"sinks": lambda s: np.roll(Flash.sinks(s), 1, 0)},
     ),
+    "sink, in each split": (
+        {"sink": True}, "the sink counts in each split (3 splits)",
+        {"sinks": lambda s: Flash.sinks(s) + SINGLE(np.log(3))},
+    ),
+    "splits, of the next head": (
+        {}, "log-sum-exps of splits are those of the next head",
+        merged_by(lambda _, x: np.roll(x, -1, 2)),
+    ),
     "splits, rounded down": (
         FEW, "is rounded down",
         {"splits": 2, "bounds": lambda s: [(0, 32), (32, 64)]},
@@ -316,7 +336,7 @@ def replaced(steps):
 
 SHAPE = {
     "queries": 41, "keys": 70, "head_dim": 16,
-    "cases": ["last", "random", "ties", "uniform", "scale", "levels", "low"],
+    "cases": ["last", "random", "ties", "uniform", "scale", "slopes", "levels", "low"],
 }  # fmt: skip
 
 

@@ -1,18 +1,22 @@
-"""Layers and decoders for programs: small ones, whose numbers make rounding matter.
+"""Layers and decoders whose numbers make rounding matter; searches, and what breaks bounds."""
 
-A case knows the bound of its outputs, and what they are in real arithmetic: float64 is near enough,
-as its errors are 2^-29 of those that are bounded.
-"""
-
+import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from emulated import READOUTS, Order, Program, Scale, Softmax, choices, drawn
 
 from constructive import AttentionLayer, Dataset
-from constructive.exact.float_model import rounded
+from constructive.exact.float_model import MODELS, rounded
 from constructive.layers.causal import CausalLayer
 from constructive.layers.exact_logits import exact_positions, rounding
 from constructive.layers.margins import margins
+
+# Small cases. Each knows the bound of its outputs, and what they are in real arithmetic: float64 is
+# near enough, as its errors are 2^-29 of those that are bounded.
+
 
 KINDS = "normal", "positive", "equal", "short", "cancelling", "tiny", "large logits"
 
@@ -136,3 +140,337 @@ def decoder_case(rng, storage, most=4, longest=7):
     window = None if rng.random() < 0.7 else int(rng.integers(1, length + 1))
     layer = CausalLayer(w_q.astype(np.float32), w_k.astype(np.float32), readout, window, skip)
     return DecoderCase(layer, rows, tokens.astype(np.float32))
+
+
+# A search for the program, and the case, that use the largest part of a bound.
+
+
+TOGETHER = (
+    ("logits", "logit_order"), ("outputs", "apart", "output_order"), ("average_order",),
+    ("form", "scale"), ("stored",), ("fused", "flush"), ("edge", "signs"), ("seed",),
+)  # fmt: skip
+
+
+"""Fields of programs that are drawn anew together: they fit each other."""
+
+
+def climb(case, model, rng, steps):
+    """The largest share there is after so many steps, and what has it."""
+    choose = choices(int(rng.integers(1 << 30)))
+    decoder = isinstance(case, DecoderCase)
+    best = drawn(model, choose, decoder=decoder)
+    bounds = case.bounds(model)
+    top = share(case, best, bounds)
+    for _ in range(steps):
+        program, where, known = best, case, bounds
+        if rng.random() < 0.5:
+            other = drawn(model, choose, decoder=decoder)
+            names = TOGETHER[rng.integers(len(TOGETHER))]
+            program = dataclasses.replace(best, **{name: getattr(other, name) for name in names})
+        else:
+            where = moved(case, rng)
+            known = where.bounds(model)
+        found = share(where, program, known)
+        if found > top:
+            top, best, case, bounds = found, program, where, known
+    return top, best, case
+
+
+def moved(case, rng):
+    """A case with some entries changed; whole numbers stay such, as decoders need them."""
+    if isinstance(case, LayerCase):
+        weights = list(case.layer.tensors.values())
+        arrays = [*weights, case.dataset.contexts, case.dataset.queries]
+        at = rng.integers(len(arrays))
+        arrays[at] = changed(arrays[at], rng).astype(arrays[at].dtype)
+        data = Dataset(arrays[5], arrays[6], case.dataset.targets)
+        return LayerCase(AttentionLayer(*arrays[:5]), data)
+    weights = [*case.layer.tensors.values(), case.unembedding]
+    at = rng.integers(2, 4)
+    weights[at] = changed(weights[at], rng).astype(np.float16).astype(np.float32)
+    if rng.random() < 0.3:
+        signs = rng.choice([-1.0, 1.0], case.tokens.shape[2]).astype(np.float32)
+        case = case._replace(tokens=np.where(rng.random() < 0.5, abs(case.tokens), 1) * signs)
+    layer = CausalLayer(*weights[:3], case.layer.window, case.layer.skip)
+    return DecoderCase(layer, weights[3], case.tokens.astype(np.float32))
+
+
+def changed(array, rng):
+    """Signs, sizes or last places of some entries."""
+    kind = rng.integers(5)
+    some = rng.random(array.shape) < rng.choice([0.2, 1.0])
+    if kind == 0:
+        return np.where(some, -array, array)
+    if kind == 1:
+        return np.where(some, array * 2.0 ** rng.integers(-3, 4), array)
+    if kind == 2:
+        return np.where(some, array * (1.0 + 2.0**-12 * rng.standard_normal(array.shape)), array)
+    if kind == 3:
+        return np.where(some, np.abs(array), array)
+    return np.where(some, rng.standard_normal(array.shape), array)
+
+
+# Programs one production beyond a model, and cases where they break its bound.
+#
+# Each is what a usual library might do that the model does not allow: more indices in one sum,
+# smaller blocks, an exponential that is worse, a constant that is not a power of two, a division by
+# exp(m + log L), another order of the last two products, and more results stored.
+
+
+SMALL = "blocks of 16"
+
+
+HALF = 128.0
+
+
+"""Times the error that exponentials may have: 11 bits, as those of units for float16. Errors of
+numerators and denominators are the same ones, where the bound adds both, so twice is not enough."""
+
+
+class Production(NamedTuple):
+    """What a program does that no program of these models may do."""
+
+    models: tuple[str, ...]
+    case: Callable
+    changes: Callable
+
+
+def made_layer(w_q, w_k, w_v, w_o, w_d, contexts, queries):
+    arrays = (np.asarray(w, np.float32) for w in (w_q, w_k, w_v, w_o, w_d))
+    x, e = (np.asarray(each, np.float32) for each in (contexts, queries))
+    return LayerCase(AttentionLayer(*arrays), Dataset(x, e, np.zeros(len(e))))
+
+
+def one_logit():
+    """Two equal logits: d d_h d terms of one, and few terms of the other, in sums as they are."""
+    d, c = 28, np.float32(0.0123)
+    weights = np.full((1, d, d), c)
+    contexts = np.ones((2, d))
+    contexts[1] = 0.0
+    contexts[1, 0] = d
+    values = np.full((1, d, 1), (1.0 + 1.0 / d) / (d - 1))
+    values[0, 0, 0] = -1.0 / d
+    return made_layer(weights, weights, values, [[1.0]], [[1.0]], contexts, np.ones((1, d)))
+
+
+def many_values():
+    """A large term of the first head, and small ones of all others, which it swallows."""
+    heads, tokens = 64, 64
+    values = np.full((heads, 1, 1), 2.0**-19 * 0.999)
+    values[0] = 1.0
+    zero = np.zeros((heads, 1, 1))
+    ones = np.ones((tokens, 1))
+    return made_layer(zero, zero, values, np.ones((heads, 1)), [[1.0]], ones, [[1.0]])
+
+
+def many_columns():
+    """The same with the columns of W_O: the first of the first head, and all others."""
+    heads = columns = 64
+    zero, outputs = np.zeros((heads, 1, 1)), np.full((heads, columns), 2.0**-25 * 0.999)
+    outputs[0, 0] = 1.0
+    values = np.ones((heads, 1, 1))
+    return made_layer(zero, zero, values, outputs, np.ones((columns, 1)), [[1.0]], [[1.0]])
+
+
+def exponentials():
+    """Small differences of exact logits, and values of both signs."""
+    return one_head(np.array([0.0, -(2.0**-8)]), np.array([-1.0, 1.0]))
+
+
+def increasing(size=96):
+    """Each logit is larger than the one before."""
+    return one_head(np.arange(size) * 2.0**-10, halves(size))
+
+
+def halves(size):
+    """Ones, and then as many with the other sign."""
+    return np.where(np.arange(size) < size / 2, 1.0, -1.0)
+
+
+def large_logits():
+    """Exact logits of a million, all the same."""
+    return one_head(np.full(3, 2.0**20), np.ones(3))
+
+
+def opposite_logits():
+    """Exact logits of a million, as differences of larger numbers."""
+    a, b, k = 7.0, 11.0, 2.0**16
+    queries, keys = np.diag([a * k, b * k])[None], np.diag([b, a])[None]
+    return made_layer(
+        queries, keys, np.eye(2)[None], np.eye(2), [[1.0], [-1.0]], np.eye(2), [[1.0, 1.0]]
+    )
+
+
+def one_head(logits, values):
+    """Tokens (logit, value), of one head."""
+    contexts = np.stack([logits, values], axis=1)
+    zeros = np.array([[[1.0], [0.0]]])
+    return made_layer(zeros, zeros, [[[0.0], [1.0]]], [[1.0]], [[1.0]], contexts, [[1.0, 0.0]])
+
+
+def folded():
+    """Terms of the readout and of the unembedding, K d_out of them, all the same."""
+    d, outputs = 16, 256
+    readout = np.full((2 * d, outputs), np.float32(0.8184808492660522))
+    rows = np.zeros((2, outputs), np.float32)
+    rows[1] = np.float32(0.6348933577537537)
+    return decoder(np.ones((1, d)), readout, rows)
+
+
+def cancelling():
+    """Products of the readout's rows with the unembedding that are long, and cancel exactly."""
+    outputs, large = 4096, np.float32(0.7123451)
+    readout = np.zeros((4, outputs), np.float32)
+    readout[0], readout[1] = large, -large / 1.5
+    rows = np.zeros((2, outputs), np.float32)
+    rows[1] = np.float32(0.6348933577537537)
+    return decoder(np.array([[1.0, 1.5]]), readout, rows)
+
+
+def increasing_tokens(size=96):
+    """One head whose logits increase, and a readout of its average."""
+    tokens = np.stack([np.arange(size), halves(size)], axis=1)
+    tokens[-1, 0] = size
+    return decoder_head(tokens, 2.0**-16)
+
+
+def large_blocks(largest, size=432):
+    """Logits that are equal, and two large blocks at first, which swallow all others."""
+    tokens = np.stack([np.zeros(size), np.ones(size)], axis=1)
+    tokens[:32, 1] = largest
+    return decoder_head(tokens, 1.0)
+
+
+def large_tokens():
+    """Exact logits of a million, all the same."""
+    return decoder_head(np.stack([np.full(3, 2.0**10), np.ones(3)], axis=1), 1.0)
+
+
+def decoder_head(tokens, unit):
+    weights = np.zeros((1, 2, 1), np.float32)
+    weights[0, 0, 0] = 1.0
+    keys = weights * np.float32(unit)
+    asked = weights.copy()
+    readout = np.zeros((2, 1), np.float32)
+    readout[1] = 1.0
+    rows = np.array([[1.0], [0.0]], np.float32)
+    made = CausalLayer(asked, keys, readout, skip=False)
+    return DecoderCase(made, rows, np.asarray(tokens, np.float32)[None])
+
+
+def decoder(tokens, readout, rows):
+    zeros = np.zeros((1, tokens.shape[1], 1), np.float32)
+    made = CausalLayer(zeros, zeros, readout)
+    return DecoderCase(made, rows, tokens.astype(np.float32)[None])
+
+
+def _blocks_of_one(program):
+    return replace(program, form=Softmax("after", block=1, first=1, onto=True), signs=1)
+
+
+def _layer_in_blocks_of_one(program):
+    return replace(_blocks_of_one(program), outputs=Program().outputs, apart="h")
+
+
+def _decoder_in_blocks_of_one(program):
+    return replace(_blocks_of_one(program), outputs=READOUTS[0])
+
+
+def _stored_again(program):
+    return replace(program, form=Softmax("after", 16, 16, again=1))
+
+
+PAIRWISE = "float32, pairwise", f"float32, pairwise, {SMALL}"
+
+
+UNSCALED = (*PAIRWISE, "float32, any contraction")
+
+
+FLOAT32 = (*PAIRWISE, "float32, scaled", "float32, any contraction")
+
+
+STORED = tuple(
+    f"{kept}, pairwise{more}" for kept in ("bfloat16", "float16") for more in ("", f", {SMALL}")
+)
+
+
+IN_ORDER = Order("sequential")
+
+
+LAYERS = {
+    "one sum for a logit": Production(
+        PAIRWISE, one_logit,
+        lambda program: replace(program, logits=("x", "W_K", "W_Q", "e"), logit_order=IN_ORDER),
+    ),
+    "heads and tokens in one sum": Production(
+        PAIRWISE, many_values,
+        lambda program: replace(
+            program, outputs=(("a", (("x", "W_V"), "W_O")), "W_D"), average_order=IN_ORDER, apart=""
+        ),
+    ),
+    "heads and columns of W_O in one sum": Production(
+        PAIRWISE, many_columns,
+        lambda program: replace(
+            program, outputs=(("a", ("x", "W_V")), "W_O", "W_D"), output_order=IN_ORDER, apart=""
+        ),
+    ),
+    "exponentials of 11 bits": Production(
+        FLOAT32, exponentials,
+        lambda program: replace(program, exp_share=HALF, form=Softmax(), signs=1),
+    ),
+    "blocks of one token": Production(
+        UNSCALED, increasing, _layer_in_blocks_of_one
+    ),
+    "divided by exp(m + log L)": Production(
+        UNSCALED, large_logits,
+        lambda program: replace(program, form=Softmax("log")),
+    ),
+    "a constant that is not a power of two": Production(
+        UNSCALED, opposite_logits,
+        lambda program: replace(program, scale=Scale(2.0**0.5, ("e",))),
+    ),
+}  # fmt: skip
+
+
+"""Of layers, by name."""
+
+
+DECODERS = {
+    "readout and unembedding in one sum": Production(
+        PAIRWISE, folded,
+        lambda program: replace(program, outputs=("z", "U", "O"), output_order=IN_ORDER),
+    ),
+    "readout folded with unembedding": Production(
+        PAIRWISE, cancelling,
+        lambda program: replace(program, outputs=("z", ("U", "O")), output_order=IN_ORDER),
+    ),
+    "blocks of one token": Production(
+        UNSCALED, increasing_tokens, _decoder_in_blocks_of_one
+    ),
+    "numerators stored after each block": Production(
+        STORED[:2], lambda: large_blocks(128.0), _stored_again
+    ),
+    "numerators in float16 after each block": Production(
+        STORED[2:], lambda: large_blocks(1024.0), _stored_again
+    ),
+    "exponentials of 11 bits": Production(
+        FLOAT32, lambda: decoder_head(np.array([[1.0, -1.0], [0.0, 1.0], [1.0, -1.0]]), 2.0**-8),
+        lambda program: replace(program, exp_share=HALF, form=Softmax(), signs=1),
+    ),
+    "divided by exp(m + log L)": Production(
+        UNSCALED, large_tokens,
+        lambda program: replace(program, form=Softmax("log")),
+    ),
+}  # fmt: skip
+
+
+"""Of decoders."""
+
+
+def shares(production, model, count, seed=0):
+    """The parts of a bound that some programs use, which are rounded to nearest as on machines."""
+    case = production.case()
+    bounds = case.bounds(MODELS[model])
+    for number in range(seed, seed + count):
+        program = drawn(MODELS[model], choices(number), decoder=isinstance(case, DecoderCase))
+        yield share(case, replace(production.changes(program), edge=False), bounds)

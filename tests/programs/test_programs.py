@@ -1,18 +1,28 @@
-"""Programs of a model are within its bounds; and one production beyond, some are not."""
+"""Programs of a model are within its bounds; one production more, and some are not; integers."""
 
-import beyond
+import dataclasses
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
-from cases import decoder_case, layer_case, share
-from climbing import climb
-from emulated import Program, Softmax, programs
+from cases import DECODERS, LAYERS, climb, decoder_case, large_logits, layer_case, share, shares
+from compact_parts import changed, compact
+from emulated import Program, Softmax, choices, drawn, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constructive.exact.float_model import FLOAT32, MODELS
+from constructive import ParameterError, PrecisionError, Text, Verdict, certify
+from constructive.exact.float_model import FLOAT32, FORMATS, INTEGER_MODELS, MODELS, model_named
+from constructive.layers.causal import picks, read
+from constructive.layers.margins import recital, require_integers
 
 WHOLE = [(name, False) for name in MODELS if MODELS[name].storage.name == "float32"]
+
+
 WHOLE += [(name, True) for name in MODELS]
+
+
 """Models, and whether it is decoders that they evaluate."""
 
 
@@ -46,7 +56,7 @@ def test_a_search_breaks_none(decoder):
 
 BEYOND = [
     (table, name, model)
-    for table, each in (("layer", beyond.LAYERS), ("decoder", beyond.DECODERS))
+    for table, each in (("layer", LAYERS), ("decoder", DECODERS))
     for name, production in each.items()
     for model in production.models
 ]
@@ -54,8 +64,8 @@ BEYOND = [
 
 @pytest.mark.parametrize(("table", "name", "model"), BEYOND)
 def test_one_production_more_breaks_it(table, name, model):
-    production = (beyond.LAYERS if table == "layer" else beyond.DECODERS)[name]
-    assert any(found > 1.0 for found in beyond.shares(production, model, 6))
+    production = (LAYERS if table == "layer" else DECODERS)[name]
+    assert any(found > 1.0 for found in shares(production, model, 6))
 
 
 def test_every_model_has_a_production_beyond():
@@ -64,8 +74,186 @@ def test_every_model_has_a_production_beyond():
 
 def test_merged_weights_do_not_sum_to_one():
     """exp(l - (m + log L)) moves all weights at once, so equal tokens are not help there."""
-    case = beyond.large_logits()
+    case = large_logits()
     program = Program(model="float32, scaled", form=Softmax("log"))
     off = float(case.off(program).max())
     assert off > 1e-3
     assert off <= float(case.bounds(MODELS["float32, scaled"]).min())
+
+
+# Drawn programs on decoders of integers: z is exact, bit for bit, and so is the token.
+#
+# Where the hypotheses do not hold, some program says another token, or z is not that of the picks.
+
+
+PAIRWISE = ["float32, pairwise", "float32, pairwise, blocks of 16", *INTEGER_MODELS]
+
+
+SHORT = Text.words("a b, a c, b d. a d")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A decoder with full margins, its text, its tokens and Z."""
+    decoder, text = compact(SHORT, period=8, spacing=301)
+    x = decoder.embedded(text.ids[None])
+    z = read(x[0], picks(x[0], *list(decoder.layer.tensors.values())[:2], 8).tokens)
+    return decoder, text, x, z
+
+
+@pytest.mark.parametrize("name", PAIRWISE)
+def test_programs_give_z_and_the_token(made, name):
+    decoder, text, x, z = made
+    following = np.append(text.ids[1:], text.end)
+    claim = certify(decoder, text, claims=["executed"], model=name)["executed"]
+    assert claim.verdict is Verdict.PROVED
+    exact = z.astype(float) @ decoder.layer.readout_weights @ decoder.unembedding.T.astype(float)
+    assert np.abs(exact).max() < 2**24
+
+    @settings(max_examples=25)
+    @given(programs(name, decoder=True))
+    def check(program):
+        found = program.of_decoder(decoder.layer, decoder.unembedding, x)[0]
+        assert (found == exact).all()
+        assert (found.argmax(axis=1) == following).all()
+        identity = dataclasses.replace(
+            decoder.layer, readout_weights=np.eye(z.shape[1], dtype=np.float32)
+        )
+        rows = program.of_decoder(identity, np.eye(z.shape[1], dtype=np.float32), x)[0]
+        assert (rows == z).all()
+
+    check()
+
+
+def test_logits_beyond_integers_stay_within_the_bound():
+    decoder, text = compact(spacing=300_001)
+    x = decoder.embedded(text.ids[None])
+    z = read(x[0], picks(x[0], *list(decoder.layer.tensors.values())[:2], 8).tokens)
+    outputs = z.astype(float) @ decoder.layer.readout_weights
+    exact = outputs @ decoder.unembedding.T.astype(float)
+    model = model_named("float32, pairwise")
+    seen = recital(decoder, text, model=model)
+    assert (np.abs(outputs) @ np.abs(decoder.unembedding.T)).max() > 2**24
+    used = 0.0
+    for seed in range(20):
+        program = drawn(model, choices(seed), decoder=True)
+        found = program.of_decoder(decoder.layer, decoder.unembedding, x)[0]
+        right = np.append(text.ids[1:], text.end)
+        each = np.arange(len(right))
+        for logits in (found, exact):
+            assert (logits.argmax(axis=1) == right).all()
+        moved = np.abs(
+            (found[each, right][:, None] - found) - (exact[each, right][:, None] - exact)
+        )
+        used = max(used, float((moved.max(axis=1) / seen.error).max()))
+    assert 1e-3 < used <= 1.0
+
+
+def test_other_models_are_not_proved_by_integers(made):
+    decoder, text, _, _ = made
+    with pytest.raises(ParameterError, match="model"):
+        certify(decoder.stored_as("bfloat16"), text, model="float32, TF32 products")
+    merged = certify(decoder, text, claims=["executed"], model="float32, scaled")["executed"]
+    assert merged.verdict is Verdict.UNDECIDED
+
+
+def test_factors_that_do_not_fit_are_not_proved():
+    """Keys are 64 b, and bfloat16 holds b of 8 bits."""
+    decoder, text = compact(SHORT, period=8, window=8, heads=8, spacing=301)
+    w_k = decoder.layer.key_weights
+    wider = changed(decoder, "W_K", array=w_k * np.float32(5.0))
+    x = decoder.embedded(text.ids[None])[0].astype(float)
+    keys = np.abs(x @ w_k[:, :, 0].T.astype(float) * 5.0)
+    assert (keys % 2 == 0).all()
+    assert ((keys / 64) % 2 == 1).all()
+    assert (keys / 64).max() > 2 ** FORMATS["bfloat16"].digits
+    for name in INTEGER_MODELS:
+        claim = certify(wider, text, claims=["executed"], model=name)["executed"]
+        assert (claim.verdict is Verdict.PROVED) == ("bfloat16" not in name)
+
+
+def test_a_split_readout_needs_smaller_sums():
+    """128 |A| + |B| may add up to 2^24 where |U| does not: then orders matter."""
+    model = INTEGER_MODELS["float32, bfloat16 products"]
+    rows, value = 4000, 4161.0
+    readout = np.full((rows, 1), value, np.float32)
+    readout[1::2] = -value
+    high = 128.0 * np.rint(value / 128.0)
+    assert rows * value < 2**24 < rows * (high + abs(value - high))
+    ones = np.ones((1, 1, 1), np.float32)
+    weights = {"W_Q": ones, "W_K": ones, "U": readout}
+    require_integers(weights, MODELS["float32, pairwise"])
+    with pytest.raises(PrecisionError, match="add up"):
+        require_integers(weights, model)
+
+
+def test_fused_exponents_are_not_of_the_model(made):
+    """exp2(fma(l, c, -fl(m c))) is not 1 for the largest logit, so z is not exact."""
+    decoder, _, x, _ = made
+    w_q, w_k = (w[:, :, 0].astype(float) for w in list(decoder.layer.tensors.values())[:2])
+    logits = (x[0] @ w_q.T) * (x[0] @ w_k.T)  # of each position with itself
+    c = float(np.float32(1.4426950408889634))
+    fused = np.exp2(logits * c - np.float32(logits * c))
+    apart = np.exp2(np.float32((logits - logits) * c))
+    assert (fused.astype(np.float32) != 1.0).any()
+    assert (apart == 1.0).all()
+
+
+# Exponentials of the libraries which evaluate a decoder, by the program which goes through all.
+
+
+PATH = Path(__file__).parent.parent / "benchmarks" / "exponentials.py"
+
+
+EXPONENTIALS = runpy.run_path(str(PATH))
+
+
+@pytest.mark.slow
+def test_all_are_as_assumed():
+    worst, count = EXPONENTIALS["measured"](EXPONENTIALS["backends"](), 499)
+    assert count > 2_000_000
+    for name, each in worst.items():
+        assert each.holds, (name, each.ulps, each.place, each.low, each.low_place)
+        assert each.ulps > 0.4, name  # none is exact
+
+
+def test_the_numbers_are_all_there_are():
+    some = np.concatenate([part.ravel() for part in EXPONENTIALS["numbers"](9973)])
+    assert some[0] == 0.0
+    assert np.signbit(some[0])
+    inside = some[some >= -104.0]
+    assert np.array_equal(inside, np.unique(inside)[::-1])  # each once, in order
+    assert len(inside) == -(-(0xC2D00001 - 0x80000000) // 9973)
+    assert some.min() == -np.inf
+    assert ((some < -104.0) & (some > -np.inf)).sum() > 50
+
+
+SMALLEST = np.float32(2.0**-126)
+
+
+WRONG_EXPONENTIALS = {
+    "relative error": lambda values: np.exp(values) * np.float32(1.0 + 2.0**-17),
+    "flushed too early": lambda values: np.where(
+        np.exp(values) < 5.0 * SMALLEST, np.float32(0.0), np.exp(values)
+    ),
+    "never small": lambda values: np.maximum(np.exp(values), 4.0 * SMALLEST),
+    "nan": lambda values: np.where(np.isinf(values), np.float32(np.nan), np.exp(values)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_EXPONENTIALS)
+def test_wrong_ones_would_be_seen(name):
+    functions = {
+        "wrong": WRONG_EXPONENTIALS[name],
+        "right": np.exp,
+        "softmax": EXPONENTIALS["ratios"](softmax),
+    }
+    worst, _ = EXPONENTIALS["measured"](functions, 9973)
+    assert worst["right"].holds
+    assert worst["softmax"].holds
+    assert not worst["wrong"].holds
+
+
+def softmax(rows):
+    weights = np.exp(rows - rows.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)

@@ -96,6 +96,11 @@ def test_success_without_theorems_is_none(programs):
     assert run().exit_code == 1
 
 
+def test_a_folder_has_to_be_new():
+    with pytest.raises(OutputError, match="it is not empty"):
+        rocq.require_new(rocq.sources())
+
+
 def test_what_make_leaves_is_read_and_every_file_is_announced(programs, tmp_path):
     programs(
         coqc="exit 0",
@@ -106,7 +111,7 @@ def test_what_make_leaves_is_read_and_every_file_is_announced(programs, tmp_path
         report = rocq.check()
     total = len(rocq.files(rocq.sources()))
     assert seen == [("a.v", 0, total), ("b/c.v", 1, total)]
-    assert report == rocq.Report(rocq.printed(TEXT), "")
+    assert report == rocq.FormalProofs(rocq.printed(TEXT), "")
     done = run("--folder", tmp_path / "built")
     assert done.exit_code == 0
     assert (tmp_path / "built" / "main_theorems.out").read_text() == TEXT

@@ -92,7 +92,7 @@ def test_every_number_of_the_file_is_the_stored_one(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_is_written_is_read_back(name):
-    made, known = instance(name), rank.stored(*LAYERS[name])
+    made, known = instance(name), rank.known_of(None, *LAYERS[name])
     found = read(THEORY, write(made))
     assert require_same(found, known) == sum(x.size for x in known.arrays.values())
     for field, value in made.values.items():
@@ -118,7 +118,7 @@ def pieces(monkeypatch):
 
 @pytest.mark.usefixtures("pieces")
 def test_long_lists_are_cut_into_pieces_and_files():
-    made, known = instance(), rank.stored(*LAYERS["own"])
+    made, known = instance(), rank.known_of(None, *LAYERS["own"])
     files = write(made)
     assert list(files) == [*(f"numbers_{k}" for k in range(len(files) - 1)), MAIN]
     assert len(files) > 3
@@ -191,7 +191,7 @@ def test_a_file_with_anything_else_is_refused(change, words):
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_one_number_which_is_not_the_stored_one_is_found(name):
-    found, known = read(THEORY, write(instance())), rank.stored(*LAYERS["own"])
+    found, known = read(THEORY, write(instance())), rank.known_of(None, *LAYERS["own"])
     other = known.arrays[name].copy()
     other.flat[3] = np.nextafter(other.flat[3], 9)
 
@@ -206,7 +206,7 @@ def test_one_number_which_is_not_the_stored_one_is_found(name):
 
 @pytest.mark.parametrize("name", ["n", "d", "dh", "T", "H"])
 def test_a_size_which_is_not_that_of_the_arrays_is_found(name):
-    made, known = instance(), rank.stored(*LAYERS["own"])
+    made, known = instance(), rank.known_of(None, *LAYERS["own"])
     smaller = read(THEORY, write(replaced(made, **{name: made.values[name] - 1})))
     with pytest.raises(FormatError, match=f"{name} is .* is stored"):
         require_same(smaller, known)
@@ -329,7 +329,7 @@ def test_rocq_proves_the_rank(name, tmp_path):
     done = confirm(*saved(tmp_path, certificate_of(name), *LAYERS[name]))
     assert done.proved, done.report
     assert "rank Z = T = 7" in done.report
-    size = sum(x.size for x in rank.stored(*LAYERS[name]).arrays.values())
+    size = sum(x.size for x in rank.known_of(None, *LAYERS[name]).arrays.values())
     assert done.report.startswith(f"read back: {size} numbers")
 
 
@@ -356,7 +356,7 @@ def test_rocq_refuses_what_does_not_hold(forged):
         values["point"] += 1
     else:  # a^(p - 1) is not 1 modulo what is not a prime
         values["modulus"] += 1
-    known = rank.stored(*LAYERS["own"])
+    known = rank.known_of(None, *LAYERS["own"])
     arrays = {name: values[name] for name in ARRAYS}
     require_refused(replaced(made, **values), dataclasses.replace(known, arrays=arrays))
 
@@ -406,5 +406,5 @@ def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monke
 
 
 def test_the_estimate_grows_with_the_numbers():
-    known = rank.stored(*LAYERS["own"])
+    known = rank.known_of(None, *LAYERS["own"])
     assert gigabytes(dataclasses.replace(known, more=10**6)) > gigabytes(known) + 0.1

@@ -27,7 +27,7 @@ from constructive import (
 )
 from constructive.certificates.rocq import confirm as confirmation
 from constructive.certificates.rocq.confirm import confirm, read, require_same
-from constructive.certificates.rocq.definitions import NotConfirmableError, Stored, write
+from constructive.certificates.rocq.definitions import NotConfirmableError, StoredNumbers, write
 from constructive.certificates.rocq.error import ARRAYS, THEORY, instance_of, known_of, precision
 
 HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
@@ -72,7 +72,7 @@ def made_of(name):
 def stored_of(made):
     """What a file is compared with, where it is about these very numbers."""
     sizes = {name: made.values[name] for name in ("n", "d", "dh", "dv", "dout", "T", "H")}
-    return Stored({name: made.values[name] for name in ARRAYS}, sizes)
+    return StoredNumbers({name: made.values[name] for name in ARRAYS}, sizes)
 
 
 @pytest.mark.parametrize("name", CASES)

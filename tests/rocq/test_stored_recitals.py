@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from constructive import DataError, FormatError, ParameterError, Text, build_decoder, certify, cli
 from constructive.certificates.rocq import recites
 from constructive.certificates.rocq.confirm import confirm, read, require_memory, require_same
-from constructive.certificates.rocq.definitions import NotConfirmableError, Stored, write
+from constructive.certificates.rocq.definitions import NotConfirmableError, StoredNumbers, write
 from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
 
 RHYME = "one for the cook, one for the crook, and one for the boy with the broken hook"
@@ -65,7 +65,7 @@ def made_of(name):
 def stored_of(made):
     """What a file is compared with, where it is about these very numbers."""
     sizes = {name: made.values[name] for name in ("d", "dh", "H", "k", "V", "window", "prompt")}
-    return Stored({name: made.values[name] for name in ARRAYS}, sizes)
+    return StoredNumbers({name: made.values[name] for name in ARRAYS}, sizes)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -25,7 +25,7 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.certificates.rocq.confirm import confirm, read, require_same
-from constructive.certificates.rocq.definitions import Stored, write
+from constructive.certificates.rocq.definitions import StoredNumbers, write
 from constructive.certificates.rocq.impossible import (
     ARRAYS,
     MODULUS,
@@ -79,7 +79,7 @@ def made_of(name):
 def known_of(made):
     """What a file is compared with, where it is about these very numbers."""
     sizes = {name: made.values[name] for name in ("n", "d", "T", "H")}
-    return Stored({name: made.values[name] for name in ARRAYS}, sizes)
+    return StoredNumbers({name: made.values[name] for name in ARRAYS}, sizes)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,7 @@
-"""What Theorem 1 and Theorem 2 promise, on data drawn to satisfy their assumptions."""
+"""What Theorems 1 and 2 promise, and what must be refused: the error, its witness, what to try."""
+
+import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -6,14 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import (
+    AssumptionError,
     CapacityError,
+    ConstructiveError,
+    DataError,
     Dataset,
+    ParameterError,
+    PrecisionError,
     build_memorizer,
+    certify,
     generators,
+    heads_needed,
 )
 from constructive.strategies import memorizable
 
 PRECISE = 1e-8
+
+
 """Relative error on small integer data; measured values are below 1e-11."""
 
 
@@ -171,3 +183,226 @@ def test_the_scale_of_tokens_and_queries_does_not_matter(exponent):
         for construction in ("saturated", "rank_one"):
             memorizer = build_memorizer(scaled, num_heads=6, construction=construction)
             assert memorizer.max_error(scaled) < 1e-9
+
+
+# Data and arguments which must be refused.
+
+
+@pytest.fixture
+def data():
+    return generators.gaussian(num_examples=7, context_size=3, width=5)
+
+
+def changed(data, **arrays):
+    parts = {"contexts": data.contexts, "queries": data.queries, "targets": data.targets}
+    parts = {name: array.copy() for name, array in parts.items()}
+    for name, (index, value) in arrays.items():
+        parts[name][index] = value
+    return Dataset(**parts)
+
+
+def test_too_many_examples_says_how_many_heads_would_do(data):
+    with pytest.raises(CapacityError) as caught:
+        build_memorizer(data, num_heads=2, construction="saturated")
+    assert caught.value.witness == 7
+    assert caught.value.suggestion == "num_heads=3; or keep 5 of the examples"
+    assert build_memorizer(data, num_heads=heads_needed(7, 3, 3)).max_error(data) < 1e-9
+
+
+def test_too_narrow_saturated_heads_point_to_rank_one_heads(data):
+    with pytest.raises(CapacityError, match="construction='rank_one', which memorizes") as caught:
+        build_memorizer(data, num_heads=3, head_dim=2, construction="saturated")
+    assert "num_heads=6" in caught.value.suggestion
+
+
+def test_contexts_of_one_token_hold_d_examples():
+    data = generators.gaussian(num_examples=3, context_size=1, width=3)
+    assert build_memorizer(data, num_heads=2).max_error(data) < 1e-9
+    data = generators.gaussian(num_examples=4, context_size=1, width=3)
+    with pytest.raises(CapacityError, match="allow 3 at most") as caught:
+        build_memorizer(data, num_heads=50)
+    assert "softmax over one token is constant" in caught.value.suggestion
+    with pytest.raises(CapacityError, match="softmax over one token is constant"):
+        build_memorizer(data, num_heads=50, construction="saturated")
+
+
+def rescaled(data, *, contexts=1.0, queries=1.0):
+    return Dataset(contexts * data.contexts, queries * data.queries, data.targets)
+
+
+def with_sum(data, factor):
+    """Dependent tokens in example 6, of any size."""
+    combination = 2 * data.contexts[6, 0] - 3 * data.contexts[6, 1]
+    return rescaled(changed(data, contexts=((6, 2), combination)), contexts=factor)
+
+
+DEPENDENT = "example 6, tokens (0, 1, 2): 1*[0] - 1.5*[1] - 0.5*[2] = 0"
+
+
+FEW = Dataset([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0]], np.eye(3), [1, 2, 3])
+
+
+WIDE = generators.gaussian(num_examples=2, context_size=4, width=3)
+
+
+# What is done to the data; the error, words of it and of its suggestion, and the witness.
+REFUSED = {
+    "a repeated token": (
+        lambda d: changed(d, contexts=((4, 2), d.contexts[4, 0])),
+        AssumptionError, "context of example 4 has rank 2", "positional encoding",
+        "example 4, tokens (0, 2): 1*[0] - 1*[2] = 0"),
+    "a zero token": (
+        lambda d: changed(d, contexts=((2, 1), 0.0)),
+        AssumptionError, "example 2 has rank 2", "drop", "example 2, tokens (1,): 1*[1] = 0"),
+    "dependent tokens": (
+        lambda d: with_sum(d, 1.0), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
+    "dependent tiny tokens": (
+        lambda d: with_sum(d, 1e-99), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
+    "dependent huge tokens": (
+        lambda d: with_sum(d, 1e99), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
+    "a shared context of rank 1": (
+        lambda _: FEW, AssumptionError, "has rank 1", "drop",
+        "example 0, tokens (0, 1): 1*[0] - 0.5*[1] = 0"),
+    "more tokens than dimensions": (
+        lambda _: WIDE, AssumptionError, "n=4 tokens in d=3 dimensions", "at most n=3", 4),
+    "tokens beyond float64": (
+        lambda d: rescaled(d, contexts=1e200),
+        DataError, "outside 1e-100 to 1e100", "multiply contexts by 1e-200", None),
+    "tokens below float64": (
+        lambda d: rescaled(d, contexts=1e-200),
+        DataError, "outside 1e-100 to 1e100", r"multiply contexts by 1e\+200", None),
+    "queries of zeros": (
+        lambda d: rescaled(d, queries=0.0), DataError, "outside 1e-100", "not all zero", 0.0),
+    "dependent queries in a group": (
+        lambda d: changed(d, queries=(2, d.queries[0] - 2 * d.queries[1])),
+        AssumptionError, "one group, have rank 2", "regroup", (0, 1, 2)),
+    "parallel queries in a group": (
+        lambda d: changed(d, queries=(4, -3 * d.queries[3])),
+        AssumptionError, "one group", "regroup", (3, 4)),
+    "a zero query": (
+        lambda d: changed(d, queries=(5, 0.0)), AssumptionError, "one group", "regroup", (5,)),
+    "an earlier query in the span of a group": (
+        lambda d: changed(d, queries=(0, d.queries[3] + d.queries[4])),
+        AssumptionError, r"lie \(numerically\) in the span of a group", "regroup", (0,)),
+    "one input with different targets": (
+        lambda d: changed(d, contexts=(5, d.contexts[1]), queries=(5, d.queries[1]),
+                          targets=(5, 9.0)),
+        DataError, "different targets", "", (1, 5)),
+    "one input up to the order of tokens": (
+        lambda d: changed(d, contexts=(5, d.contexts[1, ::-1]), queries=(5, d.queries[1])),
+        DataError, "examples 1 and 5 are the same input", "", (1, 5)),
+    "one input twice": (
+        lambda d: d.take([0, 1, 2, 3, 4, 5, 1]),
+        AssumptionError, "examples 1 and 6 are the same input", "distinct", (1, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_data_that_saturated_heads_do_not_take(data, name):
+    change, error, words, suggestion, witness = REFUSED[name]
+    with pytest.raises(error, match=words) as caught:
+        build_memorizer(change(data), num_heads=3, construction="saturated")
+    assert re.search(suggestion, caught.value.suggestion)
+    assert witness in (None, caught.value.witness)
+
+
+@pytest.mark.parametrize(
+    "name", ["one input twice", *(name for name in REFUSED if REFUSED[name][1] is DataError)]
+)
+def test_data_that_no_construction_takes(data, name):
+    change, error, words, _, _ = REFUSED[name]
+    with pytest.raises(error, match=words):
+        build_memorizer(change(data), num_heads=3)
+
+
+def test_each_entry_of_the_targets_has_to_be_within_its_own_tolerance():
+    data = generators.shared_context(num_examples=301, context_size=16, width=64, target_dim=2)
+    factors = np.array([1e9, 1.0])
+    mixed = Dataset(data.contexts, data.queries, data.targets * factors)
+    memorizer = build_memorizer(mixed, num_heads=20, construction="rank_one")
+    errors = memorizer.predict(mixed.contexts, mixed.queries) - mixed.targets
+    assert (np.abs(errors).max(axis=0) <= 1e-6 * factors).all()
+    with pytest.raises(PrecisionError):
+        build_memorizer(mixed, num_heads=20, construction="rank_one", tolerance=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1.0), (np.float64, 1e300)])
+def test_a_tolerance_beyond_all_numbers_allows_any_error(data, dtype, size):
+    arrays = (array.astype(dtype) for array in (data.contexts, data.queries, size * data.targets))
+    memorizer = build_memorizer(Dataset(*arrays), num_heads=3, tolerance=1e99)
+    assert memorizer.record.max_error < 1e-9 * size
+
+
+@pytest.mark.parametrize("seed", range(15, 22))
+def test_entries_of_all_sizes_are_built_or_refused(seed):
+    """In three parts, and without a warning of numpy."""
+    rng = np.random.default_rng(seed)
+    total, size, width = (int(rng.integers(*ends)) for ends in ((2, 8), (1, 4), (2, 6)))
+    shapes = (total, size, width), (total, width), (total,)
+    arrays = (rng.integers(-3, 4, s) * 2.0 ** rng.integers(-60, 60, s) for s in shapes)
+    with suppress(ConstructiveError):
+        data = Dataset(*arrays)
+        build_memorizer(data, num_heads=8, construction="paired", tolerance=1e99)
+
+
+@pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9, 1e-11])
+@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
+def test_nearly_equal_tokens_are_not_called_dependent(data, distance, construction):
+    nearly = data.contexts[4, 0] + distance * data.contexts[5, 1]
+    close = changed(data, contexts=((4, 2), nearly))
+    memorizer = build_memorizer(close, num_heads=3, construction=construction)
+    assert memorizer.max_error(close) < 1e-6
+
+
+def test_a_later_query_may_be_in_the_span_of_a_group(data):
+    """The groups are 0 to 2, 3 to 4 and 5 to 6, and the induction looks back only."""
+    allowed = changed(data, queries=(6, data.queries[3] + data.queries[4]))
+    assert build_memorizer(allowed, num_heads=3).max_error(allowed) < 1e-9
+
+
+def test_equal_queries_with_different_contexts_are_not_the_same_input(data):
+    # Groups of one: a query of another group in the span is allowed for by the fraction.
+    equal = changed(data, queries=(5, data.queries[1]))
+    memorizer = build_memorizer(equal, num_heads=7, saturated_fraction=0.5)
+    assert memorizer.max_error(equal) < 1e-6
+
+
+def test_float64_says_when_it_cannot_carry_the_readout():
+    data = generators.shared_context(num_examples=621, context_size=32, width=64)
+    with pytest.raises(PrecisionError, match="float64 cannot carry this readout") as caught:
+        build_memorizer(data, num_heads=20, construction="rank_one")
+    assert caught.value.witness["condition"] > 1e12
+    assert "precision=" in caught.value.suggestion
+    assert "construction='saturated'" in caught.value.suggestion
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"construction": "magic"}, "unknown construction='magic'"),
+        ({"num_heads": 0}, "num_heads=0 is not a positive integer"),
+        ({"num_heads": 2.5}, "num_heads=2.5 is not a positive integer"),
+        ({"head_dim": -1}, "head_dim=-1 is not a positive integer"),
+        ({"value_dim": 0}, "value_dim=0 is not a positive integer"),
+        ({"saturated_fraction": 1.5}, "saturated_fraction=1.5 is not a share"),
+        ({"saturated_fraction": float("nan")}, "saturated_fraction=nan is not a share"),
+        ({"tolerance": 0.0}, "tolerance=0.0 is not positive"),
+        ({"seed": -1}, "seed=-1 is not a non-negative integer"),
+    ],
+)
+def test_arguments_which_make_no_sense(data, arguments, text):
+    with pytest.raises(ParameterError) as caught:
+        build_memorizer(data, **{"num_heads": 3, **arguments})
+    assert text in str(caught.value)
+    assert "  try: " in str(caught.value)
+
+
+def test_data_which_no_theorem_of_groups_takes_are_built_all_the_same(data):
+    """Dependent queries, dependent tokens, too many tokens: random heads ask for none of that."""
+    same = Dataset(data.contexts, np.tile(data.queries[:1], (7, 1)), data.targets)
+    wide = generators.gaussian(num_examples=2, context_size=4, width=3)
+    for broken in (same, wide, changed(data, contexts=((4, 2), data.contexts[4, 0]))):
+        memorizer = build_memorizer(broken, num_heads=3)
+        assert memorizer.record.construction in ("rank_one", "generic")
+        assert memorizer.max_error(broken) < 1e-6
+        assert certify(memorizer, broken).proved

@@ -107,6 +107,12 @@ def instances(parser):
     return run
 
 
+def reason_of(failure):
+    """The words of a requirement, on one line and in ASCII; what else was raised with its class."""
+    plain = type(failure) is ValueError and len(failure.args) == 1
+    return ascii(str(failure))[1:-1] if plain else ascii(failure)
+
+
 def main(arguments=None):
     """Run from the command line, where the process is confined, or from a test: 0 or 1."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -129,7 +135,7 @@ def main(arguments=None):
         told.end()
     except Exception as failure:  # hostile files make readers raise nearly everything
         told.end()
-        print(f"NOT PROVED: {failure!a:.300}")
+        print(f"NOT PROVED: {reason_of(failure):.300}")
         return 1
     print(*lines, "PROVED" if proved else "NOT PROVED: not all answers", sep="\n")
     return 0 if proved else 1

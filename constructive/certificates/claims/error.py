@@ -20,7 +20,7 @@ from constructive.exact.balls import exact_matrix, largest
 from constructive.exact.directed import at_least, at_most, upper, working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
 from constructive.exact.upward import UNIT, up
-from constructive.layers.attend import attend, examples
+from constructive.layers.attend import Chunk, after_attention, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import BallLayer, effective_readout, enclose
 from constructive.layers.memorizer import Memorizer
@@ -91,12 +91,15 @@ def evaluate_in_floats(
         (layer.query_weights, layer.key_weights),
         examples(dataset.contexts, dataset.queries),
     )
-    for chunk in attend(Bounded(), weights, view):
-        rows, z = chunk.rows, chunk.representation
+
+    def enclosed(chunk: Chunk[Enclosure]) -> tuple[slice, Enclosure, float]:
+        z = chunk.representation
         if midpoints is not None:
-            midpoints[rows] = z.numbers.reshape(-1, midpoints.shape[1])
-            radius = max(radius, float(np.nan_to_num(z.errors, nan=np.inf).max()))
-        outputs = readout.outputs(z)
+            midpoints[chunk.rows] = z.numbers.reshape(-1, midpoints.shape[1])
+        return chunk.rows, readout.outputs(z), float(np.nan_to_num(z.errors, nan=np.inf).max())
+
+    for rows, outputs, error in after_attention(enclosed, Bounded(), weights, view):
+        radius = max(radius, error)
         entries += _residuals(outputs, exponents[rows], dataset.target_matrix[rows])
         report("enclose the layer", rows.stop, total)
     if midpoints is not None and not np.isfinite(midpoints).all():

@@ -214,11 +214,15 @@ def _rows(decoder: Decoder, text: Text, wanted: Integers, point: Point, columns:
     for batch in text.batches():
         index = number[batch.places]
         view = Causal(decoder.embedded(batch.ids), layer.window)
-        for at, z in residues.attended(arithmetic, weights, view, columns, skip=True):
-            report("attend modulo a prime", done, len(text))
+
+        def stored(at: Any, z: Array, index: Integers = index) -> int:  # noqa: ANN401 - an index
             where = index[at]
             rows[where[where >= 0]] = z[where >= 0]
-            done += where.size
+            return int(where.size)
+
+        for count in residues.attended(arithmetic, weights, view, columns, stored, skip=True):
+            report("attend modulo a prime", done, len(text))
+            done += count
     report("eliminate modulo a prime", 0, 1)
     return rows
 

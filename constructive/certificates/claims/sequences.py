@@ -1,7 +1,7 @@
 """The claims about sequence memorizers: *equality* of every label, and their *size*.
 
 Both are statements about integers and Fractions. Equality is shown by evaluating the network on
-every example. The bound in the claim size is the formula of Theorem 7 (`sequences.bounds`), with
+every example. The bound in the claim size is the formula of Theorem 7 (`sequences.memorizer`), with
 numbers of these data and of this build; the latter stand in the record, and where they are larger
 than they can be (`largest_sizes`), the claim is left UNDECIDED.
 """
@@ -14,9 +14,8 @@ from math import lcm
 import numpy as np
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.sequences.bounds import Sizes
 from constructive.sequences.examples import SequenceDataset, expected_outputs
-from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer
 from constructive.sequences.network import Column, combination
 from constructive.sequences.storage import encoded
 from constructive.support.errors import shown
@@ -141,7 +140,7 @@ SPARE = 8
 
 
 def largest_sizes(
-    memorizer: SequenceMemorizer, dataset: SequenceDataset, sizes: Sizes
+    memorizer: SequenceMemorizer, dataset: SequenceDataset, sizes: BoundSizes
 ) -> dict[str, int]:
     """Return the largest possible value of each size but for `keys`, `width` and `label_bits`."""
     columns, ids = memorizer.encode_dataset(dataset)

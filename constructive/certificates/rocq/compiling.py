@@ -45,7 +45,7 @@ class Theorem:
 
 
 @dataclass(frozen=True)
-class Report:
+class FormalProofs:
     """What `make` found: the main theorems, and its last lines where it failed, else ""."""
 
     theorems: tuple[Theorem, ...]
@@ -53,22 +53,12 @@ class Report:
 
 
 def sources() -> Path:
-    """Return the folder of the formal proofs.
-
-    Example:
-        >>> (sources() / "statements" / "Definitions.v").exists()
-        True
-    """
+    """Return the folder of the formal proofs."""
     return proofs.pages()[0].parent / "rocq"
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the sources in a folder, relative to it, in the order of their names.
-
-    Example:
-        >>> files(sources())[0].as_posix()
-        'checker/attention_program.v'
-    """
+    """Return the sources in a folder, relative to it, in the order of their names."""
     return sorted(path.relative_to(folder) for path in folder.rglob("*.v"))
 
 
@@ -77,14 +67,6 @@ def printed(text: str) -> tuple[Theorem, ...]:
 
     Axioms are printed once for a group of theorems, since it takes Rocq seconds to find them. They
     are those of all theorems of the group together.
-
-    Example:
-        >>> text = "sum\n     : Sum\ntwo\n     : Two\nAxioms:\nboolp.choice\n  : forall x, x\n"
-        >>> for theorem in printed(text + "one\n     : 1 = 1\nClosed under the global context\n"):
-        ...     print(theorem.name, theorem.axioms)
-        sum ('boolp.choice',)
-        two ('boolp.choice',)
-        one ()
     """
     return tuple(
         Theorem(name, statement, tuple(re.findall(r"^(\S.*?)(?= :|$)", axioms, re.MULTILINE)))
@@ -93,7 +75,7 @@ def printed(text: str) -> tuple[Theorem, ...]:
     )
 
 
-def check(folder: Path | None = None) -> Report:
+def check(folder: Path | None = None) -> FormalProofs:
     """Copy the sources into a temporary folder, and have Rocq check them there.
 
     folder: a new or empty one, which gets a copy of the sources and of what was built; nothing is
@@ -107,7 +89,7 @@ def check(folder: Path | None = None) -> Report:
         found = copy / "main_theorems.out"
         theorems = printed(found.read_text()) if found.exists() else ()
         keep(folder, {"": copy})
-    return Report(theorems, output if status else "")
+    return FormalProofs(theorems, output if status else "")
 
 
 @contextmanager
@@ -134,16 +116,7 @@ def compiled(*names: str) -> Iterator[Path]:
 
 
 def require_new(folder: Path | None) -> None:
-    """Require that a folder is new or empty, and that files can be written into it.
-
-    Example:
-        >>> require_new(sources())
-        Traceback (most recent call last):
-            ...
-        constructive.OutputError: cannot write ...rocq: it is not empty
-          witness: ...
-          try: a new or an empty folder: what Rocq compiled before is not used again
-    """
+    """Require that a folder is new or empty, and that files can be written into it."""
     if folder is None:
         return
     if folder.is_dir() and any(folder.iterdir()):

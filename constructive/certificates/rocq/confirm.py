@@ -22,9 +22,9 @@ from constructive.certificates.rocq.definitions import (
     SCALARS,
     SCOPES,
     SIGNED,
-    Instance,
+    FilledTheory,
     NotConfirmableError,
-    Stored,
+    StoredNumbers,
     Theory,
     opening,
     write,
@@ -98,12 +98,12 @@ _LEAST = 1.1  # GB: its libraries, and one file of numbers as it is read
 _EACH = 400e-9  # GB for each stored number, and for each entry of a right inverse
 
 
-def gigabytes(known: Stored) -> float:
+def gigabytes(known: StoredNumbers) -> float:
     """Return the GB that the largest process of Rocq takes, about, as benchmarks measured it."""
     return _LEAST + _EACH * _numbers(known)
 
 
-def require_memory(known: Stored, most: float) -> None:
+def require_memory(known: StoredNumbers, most: float) -> None:
     """Raise ParameterError where Rocq needs more GB than it may take, and for no size."""
     require_gigabytes(most)
     needed = gigabytes(known)
@@ -116,7 +116,7 @@ def require_memory(known: Stored, most: float) -> None:
         )
 
 
-def _numbers(known: Stored) -> int:
+def _numbers(known: StoredNumbers) -> int:
     return sum(array.size for array in known.arrays.values()) + known.more
 
 
@@ -134,7 +134,7 @@ _ENTRY = {
 _MOST_SHIFT = 1 << 12
 
 
-def read(theory: Theory, files: Mapping[str, str]) -> Instance:
+def read(theory: Theory, files: Mapping[str, str]) -> FilledTheory:
     """Return what files, by their names, are about, if `write` could have written them.
 
     Raises FormatError for any other text, and for numbers that are not float64.
@@ -161,7 +161,7 @@ def read(theory: Theory, files: Mapping[str, str]) -> Instance:
             else:
                 exponent = exponents[f"{theory.shares.get(name, name)}_exponent"]
                 values[name] = _floats(name, found, exponent)
-        instance = Instance(theory, values)
+        instance = FilledTheory(theory, values)
         same = write(instance) == files
     except FormatError:
         raise
@@ -172,7 +172,7 @@ def read(theory: Theory, files: Mapping[str, str]) -> Instance:
     return instance
 
 
-def require_same(instance: Instance, stored: Stored) -> int:
+def require_same(instance: FilledTheory, stored: StoredNumbers) -> int:
     """Return how many numbers of files and of arrays are the same; all of them have to be.
 
     Raises FormatError with the first number that is another one.
@@ -264,8 +264,8 @@ def _other(found: str, stored: str, witness: object) -> FormatError:
 class _Provable(Protocol):
     """A claim that Rocq can prove: a module with functions of a certificate, weights and data."""
 
-    known_of: Callable[..., Stored]
-    instance_of: Callable[..., Instance]
+    known_of: Callable[..., StoredNumbers]
+    instance_of: Callable[..., FilledTheory]
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ def confirm(
 
 
 def confirm_instances(
-    pairs: Sequence[tuple[Instance, Stored]],
+    pairs: Sequence[tuple[FilledTheory, StoredNumbers]],
     folder: Path | None = None,
     others: Mapping[str, str] | None = None,
 ) -> Checked:
@@ -361,9 +361,9 @@ def confirm_instances(
 
 def _confirmable(
     claims: Mapping[str, _Provable], subject: Sequence[Any], max_memory: float
-) -> tuple[list[tuple[Instance, Stored]], dict[str, str]]:
+) -> tuple[list[tuple[FilledTheory, StoredNumbers]], dict[str, str]]:
     """Return what can be confirmed of these claims, and why others cannot be, by their names."""
-    pairs: list[tuple[Instance, Stored]] = []
+    pairs: list[tuple[FilledTheory, StoredNumbers]] = []
     refused: dict[str, NotConfirmableError] = {}
     for name, claim in claims.items():
         try:
@@ -380,7 +380,7 @@ def _confirmable(
 
 
 def _objection(
-    instance: Instance, known: Stored, place: Path, theory: Path, lines: list[str]
+    instance: FilledTheory, known: StoredNumbers, place: Path, theory: Path, lines: list[str]
 ) -> str:
     """Return why a claim is not proved, or ""; what is proved is added to the lines."""
     files = write(instance)

@@ -50,13 +50,13 @@ class Theory:
     modules: str  # those parts of it which files need
     definitions: Mapping[str, str]  # the types of all definitions by their names, in their order
     tail: str  # the theorems
+    claim: str  # the name of the claim that they prove
+    # the name of what has all theorems as its parts, whose axioms are asked for
+    conclusion: str
+    # says in lines what is proved where Rocq accepts the files
+    confirmed: Callable[["FilledTheory"], list[str]]
     # arrays which have no power of two of their own, but that of another one
     shares: Mapping[str, str] = field(default_factory=dict)
-    claim: str = ""  # the name of the claim that they prove
-    # the name of what has all theorems as its parts, whose axioms are asked for
-    conclusion: str = ""
-    # says in lines what is proved where Rocq accepts the files
-    confirmed: Callable[["Instance"], list[str]] = lambda _: []
 
     @property
     def head(self) -> str:
@@ -71,8 +71,43 @@ class Theory:
         )
 
 
+def theorems(section: str, program: str, proved: str) -> str:
+    """Return theorems about all real types R, which rest on a program that says true."""
+    return (
+        f"Lemma checked : {program} = true.\nProof. vm_cast_no_check (erefl true). Qed.\n"
+        f"Section {section}.\nVariable R : realType.\n{proved}End {section}.\n"
+    )
+
+
+# Contexts of all examples, also where one is shared; and what contexts and queries are in R.
+OF_EXAMPLES = """\
+Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
+"""
+IN_REALS = """\
+Let E (t : 'I_T) : 'M[R]_(n, d) := stored_matrix R contexts_exponent n d (nth [::] of_examples t).
+Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
+"""
+
+
+def exponents(arrays: Iterable[str]) -> dict[str, str]:
+    """Return the definitions of the powers of two of arrays."""
+    return {f"{name}_exponent": "exponent" for name in arrays}
+
+
+def sizes_of(layer: AttentionLayer, dataset: Dataset) -> dict[str, int]:
+    """Return the sizes of a layer and its data; raise DataError where they do not fit."""
+    layer.check_fits(dataset)
+    return {
+        "n": dataset.context_size,
+        "d": layer.width,
+        "dh": layer.head_dim,
+        "T": dataset.num_examples,
+        "H": layer.num_heads,
+    }
+
+
 @dataclass(frozen=True, eq=False)
-class Instance:
+class FilledTheory:
     """A theory, and its numbers."""
 
     theory: Theory  # what is said of them
@@ -82,7 +117,7 @@ class Instance:
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class StoredNumbers:
     """The numbers of which a theorem has to speak."""
 
     # as they are in files of weights and data, by their names in the files for Rocq
@@ -91,7 +126,7 @@ class Stored:
     more: int = 0  # how many other numbers take memory, such as those of a witness
 
 
-def write(instance: Instance) -> dict[str, str]:
+def write(instance: FilledTheory) -> dict[str, str]:
     """Return the texts of the files by their names, in the order in which they are compiled."""
     theory, lines = instance.theory, []
     pieces: list[str] = []
@@ -135,7 +170,7 @@ def whole(array: Array, exponent: int) -> tuple[Integers, Integers]:
     return integers, shifts
 
 
-def _texts(name: str, kind: str, instance: Instance) -> list[Any]:
+def _texts(name: str, kind: str, instance: FilledTheory) -> list[Any]:
     """The entries of a list as texts, in lists."""
     value = instance.values[name]
     if kind in {"array", "arrays"}:

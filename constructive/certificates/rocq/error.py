@@ -8,12 +8,17 @@ import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import (
-    Instance,
+    IN_REALS,
+    OF_EXAMPLES,
+    FilledTheory,
     NotConfirmableError,
-    Stored,
+    StoredNumbers,
     Theory,
     bound_of,
     evidence_of,
+    exponents,
+    sizes_of,
+    theorems,
 )
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
@@ -33,7 +38,7 @@ _GUARD = 24  # Bits beyond those that the sizes of tokens and weights need
 _MOST_BITS = 1 << 14
 
 
-def confirmed(instance: Instance) -> list[str]:
+def confirmed(instance: FilledTheory) -> list[str]:
     """Return in lines what Rocq has proved where it accepts the files."""
     epsilon = float(instance.values["epsilon"][0, 0])
     return [
@@ -49,23 +54,21 @@ THEORY = Theory(
     definitions={
         **dict.fromkeys(PRECISION, "nat"),
         **dict.fromkeys(["n", "d", "dh", "dv", "dout", "T", "H"], "nat"),
-        **{f"{name}_exponent": "exponent" for name in ARRAYS},
+        **exponents(ARRAYS),
         **{name: "array" if name in _MATRICES else "arrays" for name in ARRAYS},
     },
     confirmed=confirmed,
     conclusion="error_bound",
-    tail="""\
-Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
-Definition most : dyadic := nth zero_dyadic (nth [::] epsilon 0%N) 0%N.
-Lemma checked : check_stored_error digits halvings terms places contexts_exponent queries_exponent
+    tail=OF_EXAMPLES
+    + "Definition most : dyadic := nth zero_dyadic (nth [::] epsilon 0%N) 0%N.\n"
+    + theorems(
+        "Layer",
+        """check_stored_error digits halvings terms places contexts_exponent queries_exponent
   query_weights_exponent key_weights_exponent value_weights_exponent output_weights_exponent
   readout_weights_exponent targets_exponent epsilon_exponent n d dh dv dout T H of_examples queries
-  query_weights key_weights value_weights output_weights readout_weights targets most = true.
-Proof. vm_cast_no_check (erefl true). Qed.
-Section Layer.
-Variable R : realType.
-Let E (t : 'I_T) : 'M[R]_(n, d) := stored_matrix R contexts_exponent n d (nth [::] of_examples t).
-Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
+  query_weights key_weights value_weights output_weights readout_weights targets most""",
+        IN_REALS
+        + """\
 Let Y : 'M[R]_(T, dout) := stored_matrix R targets_exponent T dout targets.
 Let L := @Layer R d H dh dv dout
   (fun h => stored_matrix R query_weights_exponent d dh (nth [::] query_weights h))
@@ -76,57 +79,44 @@ Let L := @Layer R d H dh dv dout
 Theorem error_bound (t : 'I_T) (l : 'I_dout) : (`|output L (E t) (row t Q) 0 l - Y t l| <=
   (int_of_dyadic most)%:~R * 2%:R ^ epsilon_exponent)%R.
 Proof. exact: (check_error_sound R checked). Qed.
-End Layer.
 """,
+    ),
 )
 
 
-def stored(memorizer: Memorizer, dataset: Dataset, epsilon: float) -> Stored:
+def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> StoredNumbers:
     """Return the numbers that Rocq has to speak of: all weights, the data and epsilon.
 
     W_O is given by its H blocks, one for each head, as they lie one above the other. Raises
     NotConfirmableError for numbers beyond float64, and for W_O of another shape than H d_v x d_v.
     """
-    layer = memorizer.layer
+    layer, epsilon = memorizer.layer, evidence_of(certificate, "error", bound_of, "certify")
     if not isinstance(layer, AttentionLayer) or layer.output_weights.shape[1] != layer.value_dim:
         raise NotConfirmableError(
             "the claim error is confirmed for float layers with W_O of shape H d_v x d_v",
             witness=_described(layer),
             suggestion="check without --rocq",
         )
-    layer.check_fits(dataset)
+    sizes = sizes_of(layer, dataset)
     targets = np.asarray(dataset.targets).reshape(dataset.num_examples, -1)
     blocks = layer.output_weights.reshape(layer.num_heads, layer.value_dim, -1)
     arrays = (
         dataset.contexts_of(slice(None)), dataset.queries, layer.query_weights, layer.key_weights,
         layer.value_weights, blocks, layer.readout_weights, targets, np.array([[epsilon]]),
     )  # fmt: skip
-    sizes = {
-        "n": dataset.context_size,
-        "d": layer.width,
-        "dh": layer.head_dim,
-        "dv": layer.value_dim,
-        "dout": targets.shape[1],
-        "T": dataset.num_examples,
-        "H": layer.num_heads,
-    }
-    return Stored(dict(zip(ARRAYS, arrays, strict=True)), sizes)
+    sizes |= {"dv": layer.value_dim, "dout": targets.shape[1]}
+    return StoredNumbers(dict(zip(ARRAYS, arrays, strict=True)), sizes)
 
 
-def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Stored:
-    """Return the numbers of `stored`, with epsilon of the claim *error* of a certificate."""
-    return stored(memorizer, dataset, evidence_of(certificate, "error", bound_of, "certify"))
-
-
-def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
+def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> FilledTheory:
     """Return what Rocq has to check; of the certificate only epsilon is taken."""
     known = known_of(certificate, memorizer, dataset)
     chosen = dict(zip(PRECISION, precision(known), strict=True))
     values: dict[str, Any] = {**chosen, **known.sizes, **known.arrays}
-    return Instance(THEORY, values)
+    return FilledTheory(THEORY, values)
 
 
-def precision(known: Stored) -> tuple[int, int, int, int]:
+def precision(known: StoredNumbers) -> tuple[int, int, int, int]:
     """Return with how many digits, halvings of arguments and terms of its series exp is enclosed.
 
     The last number is how many digits averages have more than tokens. Rocq proves its answer for

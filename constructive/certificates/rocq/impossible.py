@@ -6,11 +6,13 @@ import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import (
-    Instance,
-    Stored,
+    FilledTheory,
+    StoredNumbers,
     Theory,
     evidence_of,
+    exponents,
     not_about,
+    theorems,
     unpack,
     whole,
 )
@@ -24,7 +26,7 @@ MODULUS = (1 << 31) - 1  # Of fingerprints, which tell inputs apart
 _ATTEMPTS = 32
 
 
-def confirmed(instance: Instance) -> list[str]:
+def confirmed(instance: FilledTheory) -> list[str]:
     """Return in lines what Rocq has proved where it accepts the files."""
     heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
     return [
@@ -41,7 +43,7 @@ THEORY = Theory(
     definitions={
         **dict.fromkeys(["modulus", "base", "start"], "int63"),
         **dict.fromkeys(["n", "d", "T", "H", "bound", "zeros"], "nat"),
-        **{f"{name}_exponent": "exponent" for name in ARRAYS},
+        **exponents(ARRAYS),
         "contexts": "arrays",
         "queries": "array",
         "vectors": "integers",
@@ -52,12 +54,11 @@ THEORY = Theory(
     shares={"words": "contexts"},
     confirmed=confirmed,
     conclusion="all_three",
-    tail="""\
-Lemma checked : check_upper_bound modulus base start n d T H bound contexts queries zeros vectors
-  pivots words roots = true.
-Proof. vm_cast_no_check (erefl true). Qed.
-Section Examples.
-Variable R : realType.
+    tail=theorems(
+        "Examples",
+        """check_upper_bound modulus base start n d T H bound contexts queries zeros vectors
+  pivots words roots""",
+        """\
 Let E (t : 'I_T) : 'M[R]_(n, d) :=
   stored_matrix R contexts_exponent n d (nth [::] contexts (t %% size contexts)).
 Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
@@ -69,18 +70,18 @@ Theorem misses_labels (dh dout : nat) (WQ WK : 'I_H -> 'M[R]_(d, dh)) : (0 < dou
   exists Y : 'M[R]_(T, dout), forall dv WV WO WD,
     ~ memorizes (@Layer R d H dh dv dout WQ WK WV WO WD) E Q Y.
 Proof. by move=> dout0; refine (check_upper_bound_sound _ _ checked WQ WK dout0). Qed.
-End Examples.
-Definition all_three := (different_inputs, rank_of_Z, misses_labels).
 """,
+    )
+    + "Definition all_three := (different_inputs, rank_of_Z, misses_labels).\n",
 )
 
 
-def stored(dataset: Dataset, examples: Integers, num_heads: int) -> Stored:
+def stored(dataset: Dataset, examples: Integers, num_heads: int) -> StoredNumbers:
     """Return the numbers that Rocq has to speak of: examples J of the data, ascending."""
     part = dataset.take(examples)
     contexts = part.contexts[np.newaxis] if part.shared_context else part.contexts
     sizes = {"n": part.context_size, "d": part.width, "T": len(examples), "H": num_heads}
-    return Stored({"contexts": contexts, "queries": part.queries}, sizes)
+    return StoredNumbers({"contexts": contexts, "queries": part.queries}, sizes)
 
 
 def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Integers]:
@@ -95,13 +96,13 @@ def examples_of(certificate: Certificate, dataset: Dataset) -> tuple[int, Intege
     return heads, examples[different_inputs(dataset.take(examples))]
 
 
-def known_of(certificate: Certificate, dataset: Dataset) -> Stored:
+def known_of(certificate: Certificate, dataset: Dataset) -> StoredNumbers:
     """Return the numbers of `stored`, with H and J of the claim *impossible* of a certificate."""
     heads, examples = examples_of(certificate, dataset)
     return stored(dataset, examples, heads)
 
 
-def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
+def instance_of(certificate: Certificate, dataset: Dataset) -> FilledTheory:
     """Return what Rocq has to check; of the certificate only H, J and the vectors are taken.
 
     Words, their roots and a key of fingerprints are made here. Raises ParameterError for data of
@@ -135,7 +136,7 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> Instance:
         "words": words,
         "roots": roots,
     }
-    return Instance(THEORY, values)
+    return FilledTheory(THEORY, values)
 
 
 def vocabulary(contexts: Array) -> tuple[Array, list[int]]:

@@ -6,13 +6,18 @@ import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import (
-    Instance,
-    Stored,
+    IN_REALS,
+    OF_EXAMPLES,
+    FilledTheory,
+    StoredNumbers,
     Theory,
     cleared,
     evidence_of,
+    exponents,
     not_about,
     right_inverse,
+    sizes_of,
+    theorems,
     unpack,
 )
 from constructive.data.dataset import Dataset
@@ -25,7 +30,7 @@ from constructive.support.arrays import Integers
 ARRAYS = "contexts", "queries", "query_weights", "key_weights"
 
 
-def confirmed(instance: Instance) -> list[str]:
+def confirmed(instance: FilledTheory) -> list[str]:
     """Return in lines what Rocq has proved where it accepts the files."""
     return [
         f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers;",
@@ -40,7 +45,7 @@ THEORY = Theory(
     definitions={
         **dict.fromkeys(["modulus", "order", "point"], "int63"),
         **dict.fromkeys(["n", "d", "dh", "T", "H"], "nat"),
-        **{f"{name}_exponent": "exponent" for name in ARRAYS},
+        **exponents(ARRAYS),
         "contexts": "arrays",
         "queries": "array",
         "query_weights": "arrays",
@@ -50,15 +55,13 @@ THEORY = Theory(
     },
     confirmed=confirmed,
     conclusion="both",
-    tail="""\
-Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
-Lemma checked : check_attention modulus order point n d dh T H of_examples queries query_weights
-  key_weights columns inverse = true.
-Proof. vm_cast_no_check (erefl true). Qed.
-Section Layer.
-Variable R : realType.
-Let E (t : 'I_T) : 'M[R]_(n, d) := stored_matrix R contexts_exponent n d (nth [::] of_examples t).
-Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
+    tail=OF_EXAMPLES
+    + theorems(
+        "Layer",
+        """check_attention modulus order point n d dh T H of_examples queries query_weights
+  key_weights columns inverse""",
+        IN_REALS
+        + """\
 Let WQ (h : 'I_H) : 'M[R]_(d, dh) :=
   stored_matrix R query_weights_exponent d dh (nth [::] query_weights h).
 Let WK (h : 'I_H) : 'M[R]_(d, dh) :=
@@ -68,44 +71,30 @@ Proof. exact: check_attention_sound checked. Qed.
 Theorem memorizes_all_labels (dv dout : nat) (Y : 'M[R]_(T, dout)) : (dout <= dv)%N ->
   exists WV WO WD, memorizes (@Layer R d H dh dv dout WQ WK WV WO WD) E Q Y.
 Proof. exact: check_attention_memorizes checked _ _ _. Qed.
-End Layer.
-Definition both := (rank_of_Z, memorizes_all_labels).
 """,
+    )
+    + "Definition both := (rank_of_Z, memorizes_all_labels).\n",
 )
 
 
-def stored(memorizer: Memorizer, dataset: Dataset) -> Stored:
+def known_of(
+    _certificate: Certificate | None, memorizer: Memorizer, dataset: Dataset
+) -> StoredNumbers:
     """Return the numbers that Rocq has to speak of: W_Q, W_K and the data."""
     layer = floats_of(memorizer.layer).leading
-    layer.check_fits(dataset)
-    contexts = dataset.contexts_of(slice(None))
+    sizes, contexts = sizes_of(layer, dataset), dataset.contexts_of(slice(None))
     arrays = contexts, dataset.queries, layer.query_weights, layer.key_weights
-    sizes = {
-        "n": dataset.context_size,
-        "d": layer.width,
-        "dh": layer.head_dim,
-        "T": dataset.num_examples,
-        "H": layer.num_heads,
-    }
-    return Stored(dict(zip(ARRAYS, arrays, strict=True)), sizes, dataset.num_examples**2)
+    return StoredNumbers(dict(zip(ARRAYS, arrays, strict=True)), sizes, dataset.num_examples**2)
 
 
-def known_of(
-    certificate: Certificate,  # noqa: ARG001 - other claims need it
-    memorizer: Memorizer,
-    dataset: Dataset,
-) -> Stored:
-    """Return the numbers of `stored`, which do not depend on the certificate."""
-    return stored(memorizer, dataset)
-
-
-def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> Instance:
+def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> FilledTheory:
     """Return what Rocq has to check; of the certificate only p, a and the columns are taken.
 
     Raises ParameterError for weights and data of which the claim *rank* does not hold.
     """
     prime, value, chosen = evidence_of(certificate, "rank", _read, "certify --claims rank")
-    layer, known = floats_of(memorizer.layer).leading, stored(memorizer, dataset)
+    known = known_of(certificate, memorizer, dataset)
+    layer = floats_of(memorizer.layer).leading
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise not_about("rank", "these weights and data", (prime, value, len(chosen)))
@@ -122,7 +111,7 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
         "columns": marks.tolist(),
         "inverse": [[part.tolist() for part in np.split(x, ends)] for x in inverse.T],
     }
-    return Instance(THEORY, values)
+    return FilledTheory(THEORY, values)
 
 
 def _read(evidence: dict[str, Any]) -> tuple[int, int, Integers]:

@@ -7,12 +7,13 @@ import numpy as np
 
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.rocq.definitions import (
-    Instance,
+    FilledTheory,
     NotConfirmableError,
-    Stored,
+    StoredNumbers,
     Theory,
     bound_of,
     evidence_of,
+    theorems,
 )
 from constructive.data.corpus import Text
 from constructive.layers.causal import picks
@@ -25,7 +26,7 @@ _MOST_STEPS = 10**10
 _WHOLE = 2.0**53
 
 
-def confirmed(instance: Instance) -> list[str]:
+def confirmed(instance: FilledTheory) -> list[str]:
     """Return in lines what Rocq has proved where it accepts the files."""
     values = instance.values
     lengths, ((margin,),) = values["lengths"], values["margin"]
@@ -53,25 +54,24 @@ THEORY = Theory(
     },
     confirmed=confirmed,
     conclusion="recites_all",
-    tail="""\
-Definition all_texts : texts := reshape lengths ids.
-Definition least_margin : Z := nth Z0 (nth [::] margin 0%N) 0%N.
-Lemma checked : check_recites d dh H k V window prompt least_margin margin_bits embedding positions
-  query_weights key_weights skip readouts unembedding all_texts = true.
-Proof. vm_cast_no_check (erefl true). Qed.
-Section Decoder.
-Variable R : realType.
+    tail="Definition all_texts : texts := reshape lengths ids.\n"
+    "Definition least_margin : Z := nth Z0 (nth [::] margin 0%N) 0%N.\n"
+    + theorems(
+        "Decoder",
+        """check_recites d dh H k V window prompt least_margin margin_bits embedding positions
+  query_weights key_weights skip readouts unembedding all_texts""",
+        """\
 Let D := stored_decoder R d H dh k V window embedding positions query_weights key_weights skip
   readouts unembedding.
 Let m := stored_margin R least_margin margin_bits.
 Theorem recites_all : 0 < m /\\ forall text, text \\in all_texts -> recites D text prompt m.
 Proof. exact: check_recites_sound checked. Qed.
-End Decoder.
 """,
+    ),
 )
 
 
-def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
+def stored(decoder: Decoder, text: Text, bound: float) -> StoredNumbers:
     """Return the numbers that Rocq has to speak of: all weights, the texts and the least margin.
 
     U is given by its blocks: that of the token itself, and one for each head. Raises
@@ -108,10 +108,10 @@ def stored(decoder: Decoder, text: Text, bound: float) -> Stored:
         "prompt": text.prompt,
         "margin_bits": margin.denominator.bit_length() - 1,
     }
-    return Stored(arrays, sizes, _counted(sizes, text))
+    return StoredNumbers(arrays, sizes, _counted(sizes, text))
 
 
-def known_of(certificate: Certificate, decoder: Decoder, text: Text) -> Stored:
+def known_of(certificate: Certificate, decoder: Decoder, text: Text) -> StoredNumbers:
     """Return the numbers of `stored`, with the margin of the claim *recites* of a certificate."""
     return stored(decoder, text, evidence_of(certificate, "recites", _margin_of, "recite"))
 
@@ -124,10 +124,10 @@ def _margin_of(evidence: dict[str, Any]) -> float:
     return margin
 
 
-def instance_of(certificate: Certificate, decoder: Decoder, text: Text) -> Instance:
+def instance_of(certificate: Certificate, decoder: Decoder, text: Text) -> FilledTheory:
     """Return what Rocq has to check; of the certificate only the margin is taken."""
     known = known_of(certificate, decoder, text)
-    return Instance(THEORY, {**known.sizes, **known.arrays})
+    return FilledTheory(THEORY, {**known.sizes, **known.arrays})
 
 
 def _whole(name: str, array: Array) -> Array:

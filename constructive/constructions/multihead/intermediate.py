@@ -22,7 +22,7 @@ import numpy as np
 from constructive.constructions.multihead.heads import SATURATION_EPS, Head
 from constructive.data.dataset import Dataset, token_numbers
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import attend, examples
+from constructive.layers.attend import Chunk, after_attention, examples
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.progress import report
 
@@ -57,13 +57,17 @@ def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> tuple[Intermediate, A
     representation = np.empty((total, len(heads) * dataset.width))
     saturated = np.zeros(len(heads), dtype=np.int64)
     weights, view = (query_weights, key_weights), examples(dataset.contexts, dataset.queries)
-    for chunk in attend(Floats(np.float64), weights, view):
+
+    def counted(chunk: Chunk[Array]) -> tuple[slice, Integers]:
         rows = chunk.rows
         representation[rows] = chunk.representation.reshape(rows.stop - rows.start, -1)
         on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS
         _add_equal_tokens(on, chunk.attention, dataset, rows)
         on[np.arange(len(on)), owner[rows]] = False
-        saturated += on.sum(axis=0)
+        return rows, on.sum(axis=0)
+
+    for rows, counts in after_attention(counted, Floats(np.float64), weights, view):
+        saturated += counts
         report("evaluate heads", rows.stop, total)
     z = Intermediate(query_weights, key_weights, representation, np.cumsum(sizes))
     return z, saturated / np.maximum(total - sizes, 1)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
+from constructive.support import blocks
 from constructive.support.arrays import Array, Integers
 
 _GRAM_RESIDUAL = 1e-9  # Relative residual up to which the readout from the Gram matrix is kept
@@ -70,11 +71,10 @@ class _Solution(NamedTuple):
 
 def _by_gram(z: Array, targets: Array) -> _Solution | None:
     """Return the readout by Cholesky, or None where the Gram matrix is not positive in float64."""
-    gram = z @ z.T
+    gram = blocks.gram(z)
     norm = np.abs(gram).sum(axis=0).max()
-    # LAPACK reads columns, so the transpose of a symmetric matrix saves a copy.
-    factor, info = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
-    if info != 0 or not np.isfinite(norm):
+    factor = blocks.cholesky(gram)
+    if factor is None or not np.isfinite(norm):
         return None
     reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
     condition = float(np.sqrt(1.0 / reciprocal)) if reciprocal > 0 else float("inf")

@@ -1,9 +1,9 @@
 """What an adapter has to say: how a library is called, and what it promises."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
@@ -19,67 +19,62 @@ GROUPS, WIDTH = "grouped heads", "values of another width than keys"
 # What a problem may need beyond q, k, v and a format, and not every library has.
 ALL = frozenset({SOFT_CAP, SINK, BIAS, MASK, SCALE, GROUPS, WIDTH})
 
-Models = Mapping[str, str]
-Packages = Mapping[str, str]
+Models = dict[str, str]
+# Logits and sums in float32 or more; weights in the format of the inputs; one rounding.
+FLASH: Models = {name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")}
+# Logits are stored in the format of the inputs, too.
+EAGER: Models = FLASH | {"float16": "eager float16", "bfloat16": "eager bfloat16"}
+
+Options = dict[str, Any]
 
 
 class Refused(Exception):  # noqa: N818 - a library that refuses is not at fault
     """The library itself said that it does not compute such a problem."""
 
 
-class Adapter(ABC):
+@dataclass(frozen=True, kw_only=True)
+class Adapter:
     """A problem in the words of one library."""
 
-    name: ClassVar[str]  # of the adapter, a key of `ADAPTERS`
-    # names of distributions by the modules that it imports; the first has the version. {} for a
-    # kernel of your own
-    packages: ClassVar[Packages]
-    library: ClassVar[str]  # whose arrays `attend` gets: "numpy", "torch" or "jax"
-    layout: ClassVar[str]  # of q, k, v and the output: "BHTd", "BTHd" or "packed"
-    # the row of the model of floating point that the library claims, by dtype
-    models: ClassVar[Models]
-    # what a row without a visible key is, if `convention` says nothing else
-    fully_masked: ClassVar[FullyMasked]
-    can: ClassVar[frozenset[str]]  # what the library has of `ALL`
-    devices: ClassVar[tuple[str, ...]] = ("cpu",)  # where it runs
-
-    @abstractmethod
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        """Return the keyword arguments of `attend`: mask, scale, soft cap and so on."""
-
-    @abstractmethod
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        """Return what the library computes."""
+    attend: Callable[..., Any]  # what the library computes, of q, k, v and options
+    options: Callable[[Inputs], Options]  # keyword arguments of `attend`: mask, scale and so on
+    library: str  # whose arrays `attend` gets: "numpy", "torch" or "jax"
+    layout: str  # of q, k, v and the output: "BHTd", "BTHd" or "packed"
+    models: Models  # the row of the model of floating point that the library claims, by dtype
+    fully_masked: FullyMasked  # what a row without a visible key is: "zeros", "nan" or "mean"
+    can: frozenset[str]  # what the library has of `ALL`
+    # names of distributions by the modules that it imports; the first has the version
+    packages: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ("cpu",)  # where it runs
+    # why it cannot compute a problem though its format and features are there, or None
+    excludes: Callable[[Inputs], str | None] = lambda _: None
+    # of a library whose rows without keys depend on the spec
+    convention_of: Callable[[Spec], FullyMasked] | None = None
 
     def refuses(self, problem: Inputs) -> str | None:
         """Return why the library cannot compute a problem, or None."""
+        reason = self.excludes(problem)
+        if reason is not None:
+            return reason
         if problem.spec.dtype not in self.models:
             return f"no {problem.spec.dtype}"
         missing = sorted(needs(problem) - self.can)
         return f"no {', no '.join(missing)}" if missing else None
 
-    def masked(self, problem: Inputs, name: str, *, additive: bool = False) -> dict[str, Any]:
-        """Return the mask as an option; {} if all keys are seen and nothing is added."""
-        if problem.added is None and problem.mask is None:
-            return {}
-        is_added = additive or problem.added is not None
-        return {name: problem.mask_tensor(self.library, additive=is_added)}
-
-    def scaled(self, problem: Inputs) -> dict[str, Any]:
-        """Return the scale as an option; {} where it is the usual one."""
-        return {} if problem.spec.scale is None else {"scale": problem.spec.scale}
-
-    def is_alone(self, problem: Inputs, mask: Mask) -> bool:
-        """Return whether a mask is the only one of a problem, and no numbers are added."""
-        return problem.added is None and problem.spec.masks == (mask,)
-
     def convention(self, spec: Spec) -> FullyMasked:
-        """Return what a row without a visible key is for a spec: "zeros", "nan" or "mean"."""
-        del spec
-        return self.fully_masked
+        """Return what a row without a visible key is for a spec."""
+        return self.fully_masked if self.convention_of is None else self.convention_of(spec)
 
     def run(self, problem: Inputs, device: str = "cpu") -> Array:
         """Return the output in float64 in the layout (B, H, T_q, d_v)."""
+        if self.library != "jax":
+            return self._computed(problem, device)
+        import jax
+
+        with jax.enable_x64(problem.spec.dtype == "float64"):
+            return self._computed(problem, device)
+
+    def _computed(self, problem: Inputs, device: str) -> Array:
         q, k, v = problem.tensors(self.library, layout=self.layout, device=device)
         found = self.options(problem)
         if self.library == "torch":
@@ -87,11 +82,10 @@ class Adapter(ABC):
                 name: value.to(device) if hasattr(value, "to") else value
                 for name, value in found.items()
             }
-        out = self.attend(q, k, v, **found)
-        return from_layout(problem.spec, as_float64(out), self.layout)
+        return from_layout(problem.spec, as_float64(self.attend(q, k, v, **found)), self.layout)
 
     def require_known_names(self) -> None:
-        """Raise ParameterError for a class attribute with a word that nothing knows."""
+        """Raise ParameterError for a field with a word that nothing knows."""
         require_known("library", self.library, ("numpy", "torch", "jax"))
         require_known("layout", self.layout, LAYOUTS)
         require_known("fully_masked", self.fully_masked, get_args(FullyMasked))
@@ -103,7 +97,7 @@ class Adapter(ABC):
 
     def require(self) -> None:
         """Import the library."""
-        require_packages(self.packages, purpose=f"the adapter {self.name}")
+        require_packages(self.packages, purpose="this adapter")
 
     def version(self) -> str:
         """Return the version of the library, or "" where there is none."""
@@ -124,3 +118,22 @@ def needs(problem: Inputs) -> frozenset[str]:
         WIDTH: spec.d_v != spec.head_dim,
     }
     return frozenset(name for name, needed in found.items() if needed)
+
+
+def masked(
+    problem: Inputs, name: str, library: str = "numpy", *, additive: bool = False
+) -> Options:
+    """Return the mask as an option; {} if all keys are seen and nothing is added."""
+    if problem.added is None and problem.mask is None:
+        return {}
+    return {name: problem.mask_tensor(library, additive=additive or problem.added is not None)}
+
+
+def scaled(problem: Inputs) -> Options:
+    """Return the scale as an option; {} where it is the usual one."""
+    return {} if problem.spec.scale is None else {"scale": problem.spec.scale}
+
+
+def is_alone(problem: Inputs, mask: Mask) -> bool:
+    """Return whether a mask is the only one of a problem, and no numbers are added."""
+    return problem.added is None and problem.spec.masks == (mask,)

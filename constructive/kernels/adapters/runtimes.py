@@ -1,12 +1,16 @@
 """Attention of ONNX and onnxruntime, OpenVINO, MLX, Paddle, JAX, Flax and Keras."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from constructive.kernels.adapters.adapter import (
     ALL,
     BIAS,
+    EAGER,
+    FLASH,
     GROUPS,
     MASK,
     SCALE,
@@ -14,10 +18,11 @@ from constructive.kernels.adapters.adapter import (
     SOFT_CAP,
     WIDTH,
     Adapter,
-    Models,
-    Packages,
+    Options,
+    is_alone,
+    masked,
+    scaled,
 )
-from constructive.kernels.adapters.torch_attention import EAGER, FLASH
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import (
     Causal,
@@ -28,7 +33,6 @@ from constructive.kernels.masks import (
     Window,
 )
 from constructive.kernels.spec import Spec, numpy_dtype
-from constructive.support.arrays import Array
 
 # Attention as an operator of ONNX: the reference evaluator, and what several runtimes share.
 
@@ -65,50 +69,51 @@ def graph(
     return content
 
 
-class Reference(Adapter):
-    """The reference evaluator of the onnx package on Attention, opset 23."""
+def _standard_options(problem: Inputs) -> Options:
+    spec, found = problem.spec, scaled(problem)
+    if spec.soft_cap is not None:
+        found["softcap"] = spec.soft_cap
+    if is_alone(problem, Causal("top-left")):
+        return found | {"is_causal": 1}
+    if is_alone(problem, Causal("bottom-right")) and spec.keys > spec.queries:
+        return found | {"is_causal": 1, "past": spec.keys - spec.queries}
+    return found | masked(problem, "attn_mask")
 
-    name = "onnx"
-    packages: ClassVar[Packages] = {"onnx": "onnx"}
-    library = "numpy"
-    layout = "BHTd"
-    models: ClassVar[Models] = EAGER
-    fully_masked = "zeros"
-    can = ALL - {SINK}
 
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        spec, found = problem.spec, self.scaled(problem)
-        if spec.soft_cap is not None:
-            found["softcap"] = spec.soft_cap
-        if self.is_alone(problem, Causal("top-left")):
-            return found | {"is_causal": 1}
-        if self.is_alone(problem, Causal("bottom-right")) and spec.keys > spec.queries:
-            return found | {"is_causal": 1, "past": spec.keys - spec.queries}
-        return found | self.masked(problem, "attn_mask")
+def _standard(q: Any, k: Any, v: Any, options: Options) -> tuple[bytes, dict[str, Any]]:
+    """Return the model of Attention, and its inputs."""
+    mask, past = options.pop("attn_mask", None), options.pop("past", 0)
+    old_k, old_v = (k[:, :, :past], v[:, :, :past]) if past else (None, None)
+    inputs = {
+        "q": q, "k": k[:, :, past:], "v": v[:, :, past:],
+        "mask": mask, "past_key": old_k, "past_value": old_v,
+    }  # fmt: skip
+    return graph("Attention", inputs, options, 3 if past else 1), _given(inputs)
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        mask, past = options.pop("attn_mask", None), options.pop("past", 0)
-        old_k, old_v = (k[:, :, :past], v[:, :, :past]) if past else (None, None)
-        inputs = {
-            "q": q, "k": k[:, :, past:], "v": v[:, :, past:],
-            "mask": mask, "past_key": old_k, "past_value": old_v,
-        }  # fmt: skip
-        content = graph("Attention", inputs, options, 3 if past else 1)
-        return self.evaluated(content, _given(inputs))
 
-    def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:
-        import onnx
-        from onnx.reference import ReferenceEvaluator
+def _reference(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
 
-        found: Any = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
-        return found[0]
+    content, inputs = _standard(q, k, v, options)
+    found: Any = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
+    return found[0]
+
+
+# The reference evaluator of the onnx package.
+_ONNX = Adapter(
+    attend=_reference,
+    options=_standard_options,
+    packages={"onnx": "onnx"},
+    library="numpy",
+    layout="BHTd",
+    models=EAGER,
+    fully_masked="zeros",
+    can=ALL - {SINK},
+)
 
 
 # onnxruntime: its Attention of the ONNX standard, and two operators of its own.
-
-
-_SHORT: Models = {"float32": "flash float32", "float16": "eager float16"}
-_PACKAGES: Packages = {"onnxruntime": "onnxruntime", "onnx": "onnx"}
 
 
 def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:
@@ -121,111 +126,102 @@ def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:
     return session.run(["out_0"], inputs)[0]
 
 
-class Standard(Reference):
-    """Attention, opset 23."""
-
-    name = "onnxruntime"
-    packages = _PACKAGES
-    models = _SHORT
-
-    def evaluated(self, content: bytes, inputs: dict[str, Any]) -> Any:
-        return evaluated(content, inputs)
+def _onnxruntime(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    return evaluated(*_standard(q, k, v, options))
 
 
-class Multihead(Adapter):
-    """com.microsoft.MultiHeadAttention: masks as padding of keys or as numbers that are added."""
-
-    name = "onnxruntime-mha"
-    packages = _PACKAGES
-    library = "numpy"
-    layout = "BTHd"
-    models = {"float32": "flash float32"}
-    fully_masked = "nan"
-    can = frozenset({MASK, BIAS, SCALE, WIDTH})
-
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        spec, found = problem.spec, self.scaled(problem)
-        only = spec.masks[0] if len(spec.masks) == 1 and problem.added is None else None
-        if isinstance(only, Causal) and spec.queries == spec.keys:
-            return found | {"unidirectional": 1}
-        if isinstance(only, (LeftPadding, RightPadding)) and problem.visible.any(-1).all():
-            return found | {"key_padding_mask": problem.visible[:, 0, 0].astype(np.int32)}
-        return found | self.masked(problem, "attention_bias", additive=True)
-
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        heads = q.shape[2]
-        inputs = {
-            "q": _flat(q), "k": _flat(k), "v": _flat(v), "no_bias": None,
-            "padding": options.pop("key_padding_mask", None),
-            "bias": options.pop("attention_bias", None),
-        }  # fmt: skip
-        content = graph("MultiHeadAttention", inputs, options | {"num_heads": heads})
-        out = evaluated(content, _given(inputs))
-        return out.reshape(*out.shape[:2], heads, -1)
+_ONNXRUNTIME = replace(
+    _ONNX,
+    attend=_onnxruntime,
+    packages={"onnxruntime": "onnxruntime", "onnx": "onnx"},
+    models={"float32": "flash float32", "float16": "eager float16"},
+)
 
 
-class Grouped(Adapter):
-    """com.microsoft.GroupQueryAttention: causal, keys of the past are in a cache."""
+# MultiHeadAttention: masks as padding of keys or as numbers that are added.
 
-    name = "onnxruntime-gqa"
-    packages = _PACKAGES
-    library = "numpy"
-    layout = "BTHd"
-    models = {"float32": "flash float32", "float16": "flash float16"}
-    fully_masked = "zeros"
-    can = ALL - {WIDTH}
 
-    def refuses(self, problem: Inputs) -> str | None:
-        spec = problem.spec
-        causal = spec.mask(Causal)
-        if spec.batch > 1 and 1 < spec.queries < spec.keys:
-            return "its cache is for one sequence, or one query each"
-        if causal is None:
-            return "it is always causal"
-        if spec.keys == spec.queries:
-            if causal.alignment == "bottom-right" and spec.mask(RightPadding) is not None:
-                return "its queries begin with the sequence"
-        elif causal.alignment == "top-left" or int(spec.lengths[1].min()) < spec.queries:
-            return "its queries are the last tokens of each sequence"
-        return super().refuses(problem)
+def _multihead_options(problem: Inputs) -> Options:
+    spec, found = problem.spec, scaled(problem)
+    only = spec.masks[0] if len(spec.masks) == 1 and problem.added is None else None
+    if isinstance(only, Causal) and spec.queries == spec.keys:
+        return found | {"unidirectional": 1}
+    if isinstance(only, (LeftPadding, RightPadding)) and problem.visible.any(-1).all():
+        return found | {"key_padding_mask": problem.visible[:, 0, 0].astype(np.int32)}
+    return found | masked(problem, "attention_bias", additive=True)
 
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        spec = problem.spec
-        found: dict[str, Any] = {"lengths": spec.lengths[1]}
-        own: list[Mask] = [m for m in spec.masks if isinstance(m, (Causal, RightPadding))]
-        window = spec.mask(Window)
-        if window is not None and window.left is not None and _follows(spec, window):
-            found["local_window_size"] = window.left + 1
-            own.append(window)
-        found |= self.scaled(problem)
-        found |= {} if spec.soft_cap is None else {"softcap": spec.soft_cap}
-        if problem.sinks is not None:
-            found["head_sink"] = problem.sinks.astype(spec.dtype)
-        if problem.added is not None or len(own) < len(spec.masks):
-            found["attention_bias"] = problem.mask_tensor(additive=True)
-        return found
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        (batch, new, heads, width), total = q.shape, k.shape[1]
-        lengths = options.pop("lengths")
-        old_k = old_v = None
-        if total > new:
-            cache = int(lengths.max()) - new
-            old_k, old_v = (x[:, :cache].transpose(0, 2, 1, 3) for x in (k, v))
-            rows = (lengths - new)[:, None] + np.arange(new)
-            k, v = (np.take_along_axis(x, rows[..., None, None], axis=1) for x in (k, v))
-        longest = int(lengths.max()) if total > new else total
-        bias = options.pop("attention_bias", None)
-        inputs = {
-            "q": _flat(q), "k": _flat(k), "v": _flat(v), "past_key": old_k, "past_value": old_v,
-            "seqlens_k": (lengths - 1).astype(np.int32), "total": np.array(longest, np.int32),
-            "cos": None, "sin": None, "positions": None,
-            "bias": None if bias is None else bias[..., :longest],
-            "sink": options.pop("head_sink", None),
-        }  # fmt: skip
-        attributes = options | {"num_heads": heads, "kv_num_heads": k.shape[2]}
-        content = graph("GroupQueryAttention", inputs, attributes, 3)
-        return evaluated(content, _given(inputs)).reshape(batch, new, heads, width)
+def _multihead(
+    q: Any, k: Any, v: Any, *, key_padding_mask: Any = None, attention_bias: Any = None,
+    **attributes: Any,
+) -> Any:  # fmt: skip
+    heads = q.shape[2]
+    inputs = {
+        "q": _flat(q), "k": _flat(k), "v": _flat(v), "no_bias": None,
+        "padding": key_padding_mask, "bias": attention_bias,
+    }  # fmt: skip
+    content = graph("MultiHeadAttention", inputs, attributes | {"num_heads": heads})
+    out = evaluated(content, _given(inputs))
+    return out.reshape(*out.shape[:2], heads, -1)
+
+
+# GroupQueryAttention: causal, keys of the past are in a cache.
+
+
+def _other_cache(problem: Inputs) -> str | None:
+    spec = problem.spec
+    causal = spec.mask(Causal)
+    if spec.batch > 1 and 1 < spec.queries < spec.keys:
+        return "its cache is for one sequence, or one query each"
+    if causal is None:
+        return "it is always causal"
+    if spec.keys == spec.queries:
+        if causal.alignment == "bottom-right" and spec.mask(RightPadding) is not None:
+            return "its queries begin with the sequence"
+    elif causal.alignment == "top-left" or int(spec.lengths[1].min()) < spec.queries:
+        return "its queries are the last tokens of each sequence"
+    return None
+
+
+def _grouped_options(problem: Inputs) -> Options:
+    spec = problem.spec
+    found: Options = scaled(problem) | {"lengths": spec.lengths[1]}
+    own: list[Mask] = [m for m in spec.masks if isinstance(m, (Causal, RightPadding))]
+    window = spec.mask(Window)
+    if window is not None and window.left is not None and _follows(spec, window):
+        found["local_window_size"] = window.left + 1
+        own.append(window)
+    if spec.soft_cap is not None:
+        found["softcap"] = spec.soft_cap
+    if problem.sinks is not None:
+        found["head_sink"] = problem.sinks.astype(spec.dtype)
+    if problem.added is not None or len(own) < len(spec.masks):
+        found["attention_bias"] = problem.mask_tensor(additive=True)
+    return found
+
+
+def _group_query(
+    q: Any, k: Any, v: Any, *, lengths: Any, attention_bias: Any = None, head_sink: Any = None,
+    **attributes: Any,
+) -> Any:  # fmt: skip
+    (batch, new, heads, width), total = q.shape, k.shape[1]
+    old_k = old_v = None
+    if total > new:
+        cache = int(lengths.max()) - new
+        old_k, old_v = (x[:, :cache].transpose(0, 2, 1, 3) for x in (k, v))
+        rows = (lengths - new)[:, None] + np.arange(new)
+        k, v = (np.take_along_axis(x, rows[..., None, None], axis=1) for x in (k, v))
+    longest = int(lengths.max()) if total > new else total
+    inputs = {
+        "q": _flat(q), "k": _flat(k), "v": _flat(v), "past_key": old_k, "past_value": old_v,
+        "seqlens_k": (lengths - 1).astype(np.int32), "total": np.array(longest, np.int32),
+        "cos": None, "sin": None, "positions": None,
+        "bias": None if attention_bias is None else attention_bias[..., :longest],
+        "sink": head_sink,
+    }  # fmt: skip
+    attributes |= {"num_heads": heads, "kv_num_heads": k.shape[2]}
+    content = graph("GroupQueryAttention", inputs, attributes, 3)
+    return evaluated(content, _given(inputs)).reshape(batch, new, heads, width)
 
 
 def _follows(spec: Spec, window: Window) -> bool:
@@ -246,24 +242,16 @@ def _given(inputs: dict[str, Any]) -> dict[str, Any]:
 # ScaledDotProductAttention of OpenVINO, on CPUs.
 
 
-class OpenVino(Adapter):
-    """A model of one operator, compiled for arithmetic in float32 whatever is stored."""
+def _openvino_options(problem: Inputs) -> Options:
+    if is_alone(problem, Causal("top-left")):
+        return scaled(problem) | {"causal": True}
+    return scaled(problem) | masked(problem, "attention_mask")
 
-    name = "openvino"
-    packages = {"openvino": "openvino"}
-    library = "numpy"
-    layout = "BHTd"
-    models = {"float32": "flash float32", "float16": "flash float16"}
-    fully_masked = "nan"
-    can = frozenset({MASK, BIAS, SCALE, WIDTH})
-    hint = "f32"
 
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        if self.is_alone(problem, Causal("top-left")):
-            return self.scaled(problem) | {"causal": True}
-        return self.scaled(problem) | self.masked(problem, "attention_mask")
+def _openvino(hint: str) -> Callable[..., Any]:
+    """Return the function of a model of one operator, compiled for arithmetic in a format."""
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
+    def attend(q: Any, k: Any, v: Any, **options: Any) -> Any:
         import openvino
         from openvino import opset13
 
@@ -277,51 +265,43 @@ class OpenVino(Adapter):
             constant["attention_mask"] = opset13.constant(0.0, q.dtype)
         node = opset13.scaled_dot_product_attention(**inputs, **constant, **options)
         model = openvino.Model([node], list(inputs.values()))
-        asked = {"INFERENCE_PRECISION_HINT": self.hint}
+        asked = {"INFERENCE_PRECISION_HINT": hint}
         return openvino.compile_model(model, "CPU", asked)(list(given.values()))[0]
 
-
-class OpenVinoShort(OpenVino):
-    """The same, asked for arithmetic in the format of float16."""
-
-    name = "openvino-f16"
-    models = {"float16": "eager float16"}
-    hint = "f16"
+    return attend
 
 
-# mlx.core.fast.scaled_dot_product_attention.
+_OPENVINO = Adapter(
+    attend=_openvino("f32"),
+    options=_openvino_options,
+    packages={"openvino": "openvino"},
+    library="numpy",
+    layout="BHTd",
+    models={"float32": "flash float32", "float16": "flash float16"},
+    fully_masked="nan",
+    can=frozenset({MASK, BIAS, SCALE, WIDTH}),
+)
 
 
-class Mlx(Adapter):
-    """A causal mask by name where it ends at the last key, all others as booleans or numbers."""
+# mlx.core.fast.scaled_dot_product_attention: a causal mask by name where it ends at the last key,
+# all others as booleans or numbers.
 
-    name = "mlx"
-    packages = {"mlx.core": "mlx"}
-    library = "numpy"
-    layout = "BHTd"
-    models = {
-        "float32": "flash float32",
-        "float16": "eager float16",
-        "bfloat16": "eager bfloat16",
-    }
-    fully_masked = "mean"
-    can = ALL - {SOFT_CAP}
 
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        found: dict[str, Any] = {"scale": problem.spec.factor}
-        if problem.sinks is not None:
-            found["sinks"] = _array(problem.sinks.astype(numpy_dtype(problem.spec.dtype)))
-        if self.is_alone(problem, Causal("bottom-right")):
-            return found | {"mask": "causal"}
-        mask = self.masked(problem, "mask")
-        return found | {name: _array(array) for name, array in mask.items()}
+def _mlx_options(problem: Inputs) -> Options:
+    found: Options = {"scale": problem.spec.factor}
+    if problem.sinks is not None:
+        found["sinks"] = _array(problem.sinks.astype(numpy_dtype(problem.spec.dtype)))
+    if is_alone(problem, Causal("bottom-right")):
+        return found | {"mask": "causal"}
+    return found | {name: _array(array) for name, array in masked(problem, "mask").items()}
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        import mlx.core as mx
 
-        q, k, v = (_array(x) for x in (q, k, v))
-        out = mx.fast.scaled_dot_product_attention(q, k, v, **options)
-        return np.asarray(out.astype(mx.float32))
+def _mlx(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import mlx.core as mx
+
+    q, k, v = (_array(x) for x in (q, k, v))
+    out = mx.fast.scaled_dot_product_attention(q, k, v, **options)
+    return np.asarray(out.astype(mx.float32))
 
 
 def _array(array: Any) -> Any:
@@ -333,32 +313,23 @@ def _array(array: Any) -> Any:
     return mx.array(array.astype(np.float32)).astype(getattr(mx, str(array.dtype)))
 
 
-# paddle.nn.functional.scaled_dot_product_attention.
+# paddle.nn.functional.scaled_dot_product_attention: causal masks by flag where it means the same,
+# else booleans or numbers.
 
 
-class Paddle(Adapter):
-    """Causal masks by flag where it means the same, else booleans or numbers."""
+def _paddle_options(problem: Inputs) -> Options:
+    if is_alone(problem, Causal("top-left")):
+        return scaled(problem) | {"is_causal": True}
+    mask = masked(problem, "attn_mask")
+    return scaled(problem) | {name: _tensor(array) for name, array in mask.items()}
 
-    name = "paddle"
-    packages = {"paddle": "paddlepaddle"}
-    library = "numpy"
-    layout = "BTHd"
-    models = {"float32": "flash float32", "float64": "flash float64"}
-    fully_masked = "nan"
-    can = frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH})
 
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        if self.is_alone(problem, Causal("top-left")):
-            return self.scaled(problem) | {"is_causal": True}
-        mask = self.masked(problem, "attn_mask")
-        return self.scaled(problem) | {name: _tensor(array) for name, array in mask.items()}
+def _paddle(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import paddle
 
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        import paddle
-
-        q, k, v = (_tensor(x) for x in (q, k, v))
-        out = paddle.nn.functional.scaled_dot_product_attention(q, k, v, **options)
-        return out.astype("float64").numpy()
+    q, k, v = (_tensor(x) for x in (q, k, v))
+    out = paddle.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+    return out.astype("float64").numpy()
 
 
 def _tensor(array: Any) -> Any:
@@ -367,108 +338,150 @@ def _tensor(array: Any) -> Any:
     return paddle.to_tensor(np.ascontiguousarray(array))
 
 
-# jax.nn.dot_product_attention, and those of Flax and Keras.
+# jax.nn.dot_product_attention, whose softmax is in float32 at most: masks in words where jax has
+# them, else as booleans. Those of Flax: linen's softmax is in the format of the inputs, nnx calls
+# jax. That of Keras, whose arrays are those of jax.
 
 
-class Jax(Adapter):
-    """Masks in words where jax has them, else as booleans. Its softmax is in float32 at most."""
-
-    name = "jax"
-    packages = {"jax": "jax"}
-    library = "jax"
-    layout = "BTHd"
-    models: ClassVar[Models] = {name: model for name, model in FLASH.items() if name != "float64"}
-    fully_masked = "mean"
-    can = frozenset({MASK, BIAS, SCALE, GROUPS})
-    devices = ("cpu", "cuda")
-
-    def run(self, problem: Inputs, device: str = "cpu") -> Array:
-        import jax
-
-        with jax.enable_x64(problem.spec.dtype == "float64"):
-            return super().run(problem, device)
-
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        spec, found = problem.spec, self.scaled(problem)
-        left = []
-        for mask in spec.masks:
-            if mask == Causal("top-left"):
-                found["is_causal"] = True
-            elif (
-                isinstance(mask, Window)
-                and None not in {mask.left, mask.right}
-                and (mask.alignment == "top-left" or spec.queries == spec.keys)
-            ):
-                found["local_window_size"] = (mask.left, mask.right)
-            elif isinstance(mask, (RightPadding, VariableLengths)):
-                found["key_value_seq_lengths"] = spec.lengths[1].astype("int32")
-            else:
-                left.append(mask)
-        return found | _in_words(problem, everything=bool(left))
-
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        import jax
-
-        return jax.nn.dot_product_attention(q, k, v, **options)
+def _jax_options(problem: Inputs) -> Options:
+    spec, found = problem.spec, scaled(problem)
+    left = []
+    for mask in spec.masks:
+        if mask == Causal("top-left"):
+            found["is_causal"] = True
+        elif (
+            isinstance(mask, Window)
+            and None not in {mask.left, mask.right}
+            and (mask.alignment == "top-left" or spec.queries == spec.keys)
+        ):
+            found["local_window_size"] = (mask.left, mask.right)
+        elif isinstance(mask, (RightPadding, VariableLengths)):
+            found["key_value_seq_lengths"] = spec.lengths[1].astype("int32")
+        else:
+            left.append(mask)
+    return found | _in_words(problem, everything=bool(left))
 
 
-class Flax(Jax):
-    """flax.linen.dot_product_attention: softmax in the format of the inputs."""
+def _jax(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import jax
 
-    name = "flax"
-    packages = {"flax": "flax", "jax": "jax"}
-    models = EAGER
-    can = frozenset({MASK, BIAS, WIDTH})
-
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        return _in_words(problem, everything=problem.mask is not None)
-
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        from flax import linen
-
-        return linen.dot_product_attention(q, k, v, **options)
+    return jax.nn.dot_product_attention(q, k, v, **options)
 
 
-class FlaxNnx(Flax):
-    """flax.nnx.dot_product_attention, which calls that of jax."""
-
-    name = "flax-nnx"
-    models = Jax.models
-    can = frozenset({MASK, BIAS})
-
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        from flax import nnx
-
-        return nnx.dot_product_attention(q, k, v, **options)
+def _flax_options(problem: Inputs) -> Options:
+    return _in_words(problem, everything=problem.mask is not None)
 
 
-class Keras(Jax):
-    """keras.ops.dot_product_attention; its arrays are those of jax, so KERAS_BACKEND is jax."""
+def _linen(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    from flax import linen
 
-    name = "keras"
-    packages = {"keras": "keras", "jax": "jax"}
-
-    def refuses(self, problem: Inputs) -> str | None:
-        import keras
-
-        other = keras.backend.backend() != "jax"
-        return "KERAS_BACKEND is not jax" if other else super().refuses(problem)
-
-    def options(self, problem: Inputs) -> dict[str, Any]:
-        spec, found = problem.spec, self.scaled(problem)
-        if spec.masks == (Causal("top-left"),):
-            return found | {"is_causal": True} | _in_words(problem, everything=False)
-        return found | _in_words(problem, everything=problem.mask is not None)
-
-    def attend(self, q: Any, k: Any, v: Any, **options: Any) -> Any:
-        import keras
-
-        return keras.ops.dot_product_attention(q, k, v, **options)
+    return linen.dot_product_attention(q, k, v, **options)
 
 
-def _in_words(problem: Inputs, *, everything: bool) -> dict[str, Any]:
+def _nnx(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    from flax import nnx
+
+    return nnx.dot_product_attention(q, k, v, **options)
+
+
+def _other_backend(_: Inputs) -> str | None:
+    import keras
+
+    return "KERAS_BACKEND is not jax" if keras.backend.backend() != "jax" else None
+
+
+def _keras_options(problem: Inputs) -> Options:
+    causal = problem.spec.masks == (Causal("top-left"),)
+    found = scaled(problem) | ({"is_causal": True} if causal else {})
+    return found | _in_words(problem, everything=problem.mask is not None and not causal)
+
+
+def _keras(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import keras
+
+    return keras.ops.dot_product_attention(q, k, v, **options)
+
+
+def _in_words(problem: Inputs, *, everything: bool) -> Options:
     """Return mask and bias as arrays of numpy."""
-    found: dict[str, Any] = {}
+    found: Options = {}
     if problem.bias is not None:
         found["bias"] = problem.bias.astype(numpy_dtype(problem.spec.output.name))
     return found | ({"mask": problem.mask_tensor()} if everything else {})
+
+
+_JAX = Adapter(
+    attend=_jax,
+    options=_jax_options,
+    packages={"jax": "jax"},
+    library="jax",
+    layout="BTHd",
+    models={name: model for name, model in FLASH.items() if name != "float64"},
+    fully_masked="mean",
+    can=frozenset({MASK, BIAS, SCALE, GROUPS}),
+    devices=("cpu", "cuda"),
+)
+_NNX = replace(
+    _JAX,
+    attend=_nnx,
+    options=_flax_options,
+    packages={"flax": "flax", "jax": "jax"},
+    can=frozenset({MASK, BIAS}),
+)
+
+RUNTIMES: dict[str, Adapter] = {
+    "onnxruntime": _ONNXRUNTIME,
+    "onnxruntime-mha": replace(
+        _ONNXRUNTIME,
+        attend=_multihead,
+        options=_multihead_options,
+        layout="BTHd",
+        models={"float32": "flash float32"},
+        fully_masked="nan",
+        can=frozenset({MASK, BIAS, SCALE, WIDTH}),
+    ),
+    "onnxruntime-gqa": replace(
+        _ONNXRUNTIME,
+        attend=_group_query,
+        options=_grouped_options,
+        excludes=_other_cache,
+        layout="BTHd",
+        models={"float32": "flash float32", "float16": "flash float16"},
+        can=ALL - {WIDTH},
+    ),
+    "onnx": _ONNX,
+    "jax": _JAX,
+    "flax": replace(_NNX, attend=_linen, models=EAGER, can=frozenset({MASK, BIAS, WIDTH})),
+    "flax-nnx": _NNX,
+    "keras": replace(
+        _JAX,
+        attend=_keras,
+        options=_keras_options,
+        excludes=_other_backend,
+        packages={"keras": "keras", "jax": "jax"},
+    ),
+    "mlx": Adapter(
+        attend=_mlx,
+        options=_mlx_options,
+        packages={"mlx.core": "mlx"},
+        library="numpy",
+        layout="BHTd",
+        models={name: model for name, model in EAGER.items() if name != "float64"},
+        fully_masked="mean",
+        can=ALL - {SOFT_CAP},
+    ),
+    "openvino": _OPENVINO,
+    "openvino-f16": replace(
+        _OPENVINO, attend=_openvino("f16"), models={"float16": "eager float16"}
+    ),
+    "paddle": Adapter(
+        attend=_paddle,
+        options=_paddle_options,
+        packages={"paddle": "paddlepaddle"},
+        library="numpy",
+        layout="BTHd",
+        models={"float32": "flash float32", "float64": "flash float64"},
+        fully_masked="nan",
+        can=frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH}),
+    ),
+}

@@ -3,8 +3,8 @@
     python tests/benchmarks/verifiers/run.py [VERIFIER ..] --python /path/to/venv/bin/python
 
 Nothing is installed: a verifier runs in the Python that has it, and others are said to be missing.
-alpha-beta-CROWN is looked for in the folder ALPHA_BETA_CROWN. To add a tool, write a file in
-`adapters/` and a line in `VERIFIERS`.
+alpha-beta-CROWN is looked for in the folder ALPHA_BETA_CROWN. To add a tool, write a function in
+`adapters.py` and a line in its `VERIFIERS`.
 """
 
 import argparse
@@ -19,23 +19,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from adapters import OURS, VERIFIERS
+
 from constructive import instances
 from constructive.instances.scoring import Outcome
 
-ADAPTERS = Path(__file__).resolve().parent / "adapters"
-VERIFIERS = {
-    "interval-form": ("own_interval.py",),
-    "nnv-formula": ("nnv_formula.py",),
-    "lirpa-ibp": ("auto_lirpa.py", "IBP", "float32"),
-    "lirpa-ibp-64": ("auto_lirpa.py", "IBP", "float64"),
-    "lirpa-crown": ("auto_lirpa.py", "CROWN", "float32"),
-    "lirpa-crown-64": ("auto_lirpa.py", "CROWN", "float64"),
-    "marabou": ("marabou.py",),
-    "vibecheck": ("vibecheck_nn.py",),
-    "alpha-beta-crown": ("alpha_beta_crown.py",),
-}
-OURS = {"own_interval.py", "nnv_formula.py"}
-"""Adapters that need this library's dependencies, not a tool."""
+ADAPTERS = Path(__file__).resolve().parent / "adapters.py"
 START = 120.0
 """Seconds in which an adapter has to say its version."""
 GRACE = 60.0
@@ -187,12 +176,9 @@ def main():
     print("| verifier | version | sat right | unsat right | unknown | FALSE | error | time |")
     print("|---|---|---|---|---|---|---|---|")
     for name in options.verifiers or VERIFIERS:
-        file, *arguments = VERIFIERS[name]
-        python = sys.executable if file in OURS else options.python
+        python = sys.executable if name in OURS else options.python
         try:
-            line, errors = judged(
-                name, [python, ADAPTERS / file, *arguments], folder, made, options.timeout
-            )
+            line, errors = judged(name, [python, ADAPTERS, name], folder, made, options.timeout)
         except MissingError:
             print(f"| {name} | not found | | | | | | |")
             continue

@@ -1,0 +1,216 @@
+"""Threads of this process: one rule for all loops and all products of matrices.
+
+- In a build, a proof and a capacity BLAS has one thread (`one_blas_thread`). Hundreds of small
+  products that wake all threads, and wait for the last one, take twice the time of the processor,
+  and many times as long beside a busy neighbour.
+- Their loops run in pieces (`in_pieces`), on threads of ours, whose number is `workers`. Most of
+  the time is spent inside numpy, which releases Python's lock.
+- What a piece is does not depend on the number of workers, and results are taken in the order of
+  the pieces. So results have the same bits for any number.
+
+What is too small for that runs as it is, without threads and without limits.
+
+A piece writes to rows of its own, or returns what it finds. It never sets the precision of balls,
+which is one number for the process (`exact.directed`).
+"""
+
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from constructive.support.errors import ParameterError
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+JOBS = "CONSTRUCTIVE_JOBS"  # The variable that sets the number of workers
+
+# Multiplications of a product below which BLAS takes one thread anyway: 4 * 65,536 in OpenBLAS.
+_SMALL = 1 << 18
+# Multiplications of a loop from which on threads are worth it: some milliseconds on one core.
+_WORTH = 1e7
+_GROUPS = Path("/proc/self/cgroup")
+_LIMITS = Path("/sys/fs/cgroup")
+
+
+def workers() -> int:
+    """Return how many threads loops take.
+
+    That is the variable `CONSTRUCTIVE_JOBS`, or else the number of cores that this process may use.
+    """
+    given = os.environ.get(JOBS, "")
+    if not given:
+        return cores()
+    if not (given.isascii() and given.isdigit() and 0 < len(given) < 5 and int(given)):
+        raise ParameterError(
+            f"{JOBS}={given!r} is not a number of workers",
+            witness=given,
+            suggestion=f"{JOBS}=2, or unset it for all cores",
+        )
+    return int(given)
+
+
+def cores() -> int:
+    """Return how many cores this process may use: by its affinity, and the limit of a container."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(allowed or 1, _share_of_container()))
+
+
+def _share_of_container() -> int:
+    """Return how many cores the control groups of Linux allow, rounded up; else very many."""
+    try:
+        lines = _GROUPS.read_text().splitlines()
+    except OSError:
+        return 1 << 16
+    own = next((line[3:] for line in lines if line.startswith("0::")), "/").strip("/")
+    folders = [_LIMITS, *(_LIMITS / part for part in (Path(own), *Path(own).parents))]
+    quotas = [folder / "cpu.max" for folder in folders]
+    return min(map(_cores_of, [*quotas, _LIMITS / "cpu" / "cpu.cfs_quota_us"]))
+
+
+def _cores_of(file: Path) -> int:
+    """Return how many cores such a file allows, one at least; very many if it sets no limit."""
+    try:
+        words = file.read_text().split()
+        if file.name != "cpu.max":
+            words += file.with_name("cpu.cfs_period_us").read_text().split()
+        quota, period = map(int, words)
+    except (OSError, ValueError):  # it is not there, or says "max"
+        return 1 << 16
+    return max(1, math.ceil(quota / period)) if quota > 0 and period > 0 else 1 << 16
+
+
+# What all threads of the process share: the limit of BLAS, and the pool while one is needed.
+
+
+class _Shared:
+    """How many blocks limit BLAS, what they restore in the end, and the threads they use."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.blocks = 0
+        self.limits: Any = None
+        self.pools: dict[int, ThreadPoolExecutor] = {}
+
+    def pool(self, count: int) -> ThreadPoolExecutor:
+        with self.lock:
+            if count not in self.pools:
+                self.pools[count] = ThreadPoolExecutor(count, "constructive")
+            return self.pools[count]
+
+
+_shared = _Shared()
+_thread = threading.local()  # `alone`: whether this thread is a worker, whose loops stay in it
+
+
+def _after_fork() -> None:
+    """Leave the threads of the parent, which a child does not have; BLAS keeps its limit."""
+    _shared.lock, _shared.pools = threading.Lock(), {}
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def one_blas_thread(operations: float = math.inf) -> Iterator[None]:
+    """Give BLAS one thread in this block, unless all its products are too small to have more.
+
+    operations: multiplications of the largest product of the block, or more
+
+    The limit is one of the process. It ends with the last of the blocks that are open at a time.
+    """
+    if operations <= _SMALL:
+        yield
+        return
+    with _shared.lock:
+        if not _shared.blocks:
+            import threadpoolctl  # type: ignore[import-untyped] # noqa: PLC0415 - it takes 10 ms
+
+            _shared.limits = threadpoolctl.threadpool_limits(1, user_api="blas")
+        _shared.blocks += 1
+    try:
+        yield
+    finally:
+        with _shared.lock:
+            _shared.blocks -= 1
+            pools = []
+            if not _shared.blocks:
+                _shared.limits.restore_original_limits()
+                pools, _shared.pools = list(_shared.pools.values()), {}
+        for pool in pools:
+            pool.shutdown()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep loops in this thread, with one BLAS thread: it is one of several workers itself."""
+    before = getattr(_thread, "alone", False)
+    _thread.alone = True
+    try:
+        with one_blas_thread():
+            yield
+    finally:
+        _thread.alone = before
+
+
+def in_pieces(
+    function: Callable[[Piece], Result], pieces: Iterable[Piece], operations: float = math.inf
+) -> Iterator[Result]:
+    """Yield function(piece) for each piece, in their order, from as many threads as there are.
+
+    Twice as many pieces as threads are begun before the results of the first ones are taken, so
+    that memory is bounded. An error of a piece is raised where its result would be. Then, and after
+    an interrupt, no other piece begins, and those that run are waited for.
+
+    function: what is called with each piece, in any thread, with the caller's `errstate`
+    pieces: the independent pieces of work
+    operations: about how many multiplications all of them are; few are done in this thread
+
+    Example:
+        >>> list(in_pieces(abs, [-3, 2, -1]))
+        [3, 2, 1]
+    """
+    coming = iter(pieces)
+    first = list(islice(coming, 2))
+    coming = chain(first, coming)
+    few = operations < _WORTH or len(first) == 1 or getattr(_thread, "alone", False)
+    count = 1 if few else workers()
+    if count == 1:
+        yield from map(function, coming)
+        return
+    with one_blas_thread(), closing(_elsewhere(function, coming, count)) as results:
+        yield from results
+
+
+def _elsewhere(
+    function: Callable[[Piece], Result], pieces: Iterator[Piece], count: int
+) -> Generator[Result, None, None]:
+    pool, state = _shared.pool(count), np.geterr()
+
+    def work(piece: Piece) -> Result:
+        _thread.alone = True
+        with np.errstate(**state):
+            return function(piece)
+
+    running: deque[Future[Result]] = deque()
+    try:
+        for piece in pieces:
+            if len(running) == 2 * count:
+                yield running.popleft().result()
+            running.append(pool.submit(work, piece))
+        while running:
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
+        wait(running)

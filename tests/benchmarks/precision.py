@@ -1,0 +1,374 @@
+"""How exact builds are, and what they, their proofs and their checks cost: docs/performance.md.
+
+    python tests/benchmarks/precision.py build [--runs 9]
+    python tests/benchmarks/precision.py certify [--runs 5] [--skip-real]
+    python tests/benchmarks/precision.py certify --large 4000 8000
+    python tests/benchmarks/precision.py executed [--skip-large]
+
+build     what a build costs and how exact it is. The yardsticks are one forward pass to Z (all
+          heads, all examples) and one LAPACK LU factorization and solve of a T x T system.
+certify   what certificates cost; with --large elimination modulo p alone, of matrices stored in
+          float32, once for each size and in a process of its own, whose memory is read.
+executed  bounds of |f - y| over all evaluations in float32, against the error of one: that of this
+          machine. And the same on data of small integers, where random heads are built with exact
+          logits, or not. Seconds are those of processors, of this process and of the checker's.
+
+Ratios are taken run by run, in one process, between things measured right after each other; quote
+their medians.
+"""
+
+import argparse
+import contextlib
+import importlib
+import io
+import multiprocessing
+import os
+import re
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.linalg import lu_factor, lu_solve
+
+from constructive import (
+    CapacityError,
+    Dataset,
+    ParameterError,
+    build_memorizer,
+    certify,
+    check,
+    generators,
+)
+from constructive.certificates.check import CHECKER
+from constructive.exact import modular
+from constructive.layers import residues
+from constructive.theory.bounds import group_sizes
+
+PRIME = next(modular.safe_primes())
+LARGE = {"num_examples": 1861, "context_size": 32, "width": 64}
+HEADS, HEAD_DIM = 60, 64
+CONSOLE = Console(width=150)
+
+
+def seconds(work, *arguments, **options):
+    start = time.perf_counter()
+    work(*arguments, **options)
+    return time.perf_counter() - start
+
+
+def table(title, *headings):
+    made = Table(box=None, pad_edge=False, title=title)
+    for heading in headings:
+        made.add_column(heading, justify="left" if heading in {"data", "heads"} else "right")
+    return made
+
+
+def large_build(data: Dataset, runs: int, **options: object) -> list[str]:
+    """One row of the table."""
+    layer = build_memorizer(data, num_heads=HEADS, head_dim=HEAD_DIM, **options).layer
+    square = layer.intermediate(data.contexts, data.queries)[:, : data.num_examples].copy()
+    targets = data.target_matrix
+    forward, solve, build = [], [], []
+    for _ in range(runs):
+        forward.append(seconds(lambda: layer.intermediate(data.contexts, data.queries)))
+        solve.append(seconds(lambda: lu_solve(lu_factor(square, check_finite=False), targets)))
+        build.append(
+            seconds(lambda: build_memorizer(data, num_heads=HEADS, head_dim=HEAD_DIM, **options))
+        )
+    ratio = float(np.median(np.array(build) / (np.array(forward) + np.array(solve))))
+    memorizer = build_memorizer(data, num_heads=HEADS, head_dim=HEAD_DIM, **options)
+    return [
+        f"{np.median(forward):.2f} s",
+        f"{np.median(solve):.2f} s",
+        f"{np.median(build):.2f} s",
+        f"{ratio:.2f}",
+        f"{memorizer.max_error(data):.0e}",
+        f"{memorizer.astype(np.float32).max_error(data):.0e}",
+        f"{memorizer.record.condition:.0e}",
+    ]
+
+
+def shared_context_table() -> Table:
+    """How the condition number of rank-one heads on one shared context grows with n."""
+    title = "rank-one heads, shared context, H=20, d=64"
+    rows = table(title, "n", "T", "condition", "max error")
+    for size in (4, 8, 12, 16, 20, 24):
+        count = 20 * (size - 1) + 1
+        data = generators.shared_context(num_examples=count, context_size=size, width=64)
+        # Any error is let through here: how large it is, is the question.
+        record = build_memorizer(data, num_heads=20, construction="rank_one", tolerance=1e9).record
+        rows.add_row(str(size), str(count), f"{record.condition:.0e}", f"{record.max_error:.0e}")
+    return rows
+
+
+def conditions() -> Table:
+    """The condition of Z by construction, for the same data; "-" where it holds too few."""
+    names = "saturated", "rank_one", "generic"
+    rows = table("condition of Z, n=32, d=64, H=20", "data", "T", *names)
+    for make in (generators.uniform, generators.shared_context):
+        for total in (300, 621, 1261):
+            data = make(num_examples=total, context_size=32, width=64)
+            cells = []
+            for name in names:
+                try:
+                    built = build_memorizer(data, num_heads=20, construction=name, tolerance=1e99)
+                    cells.append(f"{built.record.condition:.0e}")
+                except CapacityError:
+                    cells.append("-")
+            rows.add_row(make.__name__, str(total), *cells)
+    return rows
+
+
+def large(sizes: list[int]) -> None:
+    rows = table(
+        "elimination modulo p in place, one run each",
+        "T", "LAPACK LU", "ours", "ours/LU", "CPU: ours/LU", "matrix", "beside it",
+    )  # fmt: skip
+    for size in sizes:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            rows.add_row(*pool.apply(large_row, (size,)))
+    CONSOLE.print(rows)
+
+
+def large_row(size: int) -> list[str]:
+    rng = np.random.default_rng(0)
+    matrix = np.empty((size, size), np.float32)
+    for row in range(0, size, 64):
+        some = rng.integers(PRIME, size=matrix[row : row + 64].shape).astype(float)
+        matrix[row : row + 64] = modular.reduce(some, PRIME)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    ours = seconds(modular.factor, matrix, PRIME, overwrite=True)
+    our_work = time.process_time() - start
+    beside = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held) / 1e6
+    floats = matrix.astype(np.float64)  # what is left there will do for LAPACK
+    start = time.process_time()
+    lu = seconds(lu_factor, floats, overwrite_a=True, check_finite=False)
+    lu_work = time.process_time() - start
+    return [
+        str(size), f"{lu:.2f} s", f"{ours:.2f} s", f"{ours / lu:.1f}", f"{our_work / lu_work:.1f}",
+        f"{matrix.nbytes / 1e9:.2f} GB", f"{beside:.2f} GB",
+    ]  # fmt: skip
+
+
+def rank_claim(checker, folder: Path, runs: int) -> None:
+    title = "rank claim, T=1861, H=60, n=32, d=64, d_h=64"
+    rows = table(
+        title,
+        "data",
+        "forward + LU mod p",
+        "certify",
+        "ratio",
+        "check/certify",
+        "quick/certify",
+        "kB",
+    )
+    columns = np.concatenate([h * 64 + np.arange(k) for h, k in enumerate(group_sizes(1861, 60))])
+    for name, make in (("own", generators.uniform), ("shared", generators.shared_context)):
+        data = make(**LARGE)
+        memorizer = build_memorizer(data, num_heads=60, head_dim=64)
+        z = residues.intermediate(memorizer.layer, data, residues.Point(PRIME, 12345), columns)
+        paths = saved(data, memorizer, certify(memorizer, data, claims=["rank"]), folder)
+        base, made, checked, quick = [], [], [], []
+        for _ in range(runs):
+            base.append(
+                seconds(memorizer.layer.intermediate, data.contexts, data.queries)
+                + seconds(modular.factor, z, PRIME)
+            )
+            made.append(seconds(certify, memorizer, data, claims=["rank"]))
+            checked.append(seconds(checker.check, paths))
+            quick.append(seconds(checker.check, paths, quick=True))
+        rows.add_row(
+            name,
+            f"{np.median(base):.2f} s",
+            f"{np.median(made):.2f} s",
+            f"{np.median(np.divide(made, base)):.2f}",
+            f"{np.median(np.divide(checked, made)):.2f}",
+            f"{np.median(np.divide(quick, made)):.2f}",
+            f"{Path(paths[0]).stat().st_size / 1000:.0f}",
+        )
+    CONSOLE.print(rows)
+
+
+def real_claims(checker, folder: Path) -> None:
+    rows = table(
+        "claims in real arithmetic, one run each",
+        "case", "error", "error + readout", "check of both / certify", "shown",
+    )  # fmt: skip
+    cases: list[tuple[str, Dataset, dict[str, object]]] = [
+        ("own, T=1861", generators.uniform(**LARGE), {"num_heads": 60, "head_dim": 64}),
+        ("shared, T=1861", generators.shared_context(**LARGE), {"num_heads": 60, "head_dim": 64}),
+    ]
+    for size in (16, 32):
+        count = 20 * (size - 1) + 1
+        data = generators.shared_context(num_examples=count, context_size=size, width=64)
+        options = {"num_heads": 20, "construction": "rank_one", "precision": 160}
+        cases.append((f"rank one, shared, n={size}, T={count}", data, options))
+    for name, data, options in cases:
+        memorizer = build_memorizer(data, **options)
+        alone = seconds(certify, memorizer, data, claims=["error"])
+        start = time.perf_counter()
+        certificate = certify(memorizer, data, claims=["error", "readout"])
+        both = time.perf_counter() - start
+        paths = saved(data, memorizer, certificate, folder)
+        checked = seconds(checker.check, paths)
+        shown = certificate["error"].detail.partition(" (")[0]
+        rows.add_row(
+            name,
+            f"{alone:.1f} s",
+            f"{both:.1f} s",
+            f"{checked / both:.2f}",
+            shown.partition("<= ")[2],
+        )
+    CONSOLE.print(rows)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    CONSOLE.print(f"largest memory of the process so far: {peak:.2f} GB")
+
+
+def saved(data: Dataset, memorizer, certificate, folder: Path) -> list[str]:
+    paths = [str(folder / name) for name in ("c.json", "w.safetensors", "d.npz")]
+    for thing, path in zip((certificate, memorizer, data), paths, strict=True):
+        thing.save(path)
+    return paths
+
+
+CASES = (
+    (7, 3, 5, 3, "saturated", {}),
+    (7, 3, 5, 3, "rank_one", {}),
+    (7, 3, 5, 3, "generic", {}),
+    (61, 8, 16, 4, "rank_one", {}),
+    (61, 8, 16, 4, "generic", {}),
+    (61, 8, 16, 10, "saturated", {}),
+    (61, 8, 16, 10, "saturated", {"saturated_fraction": 0.9}),
+    (61, 8, 16, 10, "saturated", {"saturated_fraction": 0.5}),
+    (61, 8, 16, 20, "saturated", {}),
+    (61, 8, 16, 10, "rank_one", {}),
+    (61, 8, 16, 10, "paired", {}),
+    (61, 8, 16, 10, "generic", {}),
+    (1861, 32, 64, 60, "saturated", {}),
+    (1861, 32, 64, 60, "rank_one", {}),
+    (1861, 32, 64, 60, "generic", {}),
+)
+INTEGERS = tuple(
+    (*sizes, "generic", {"exact_logits": exact, **options})
+    for *sizes, options in (
+        (7, 3, 5, 3, {}),
+        (61, 8, 16, 4, {}),
+        (61, 8, 16, 10, {}),
+        (61, 8, 16, 4, {"head_dim": 16}),
+        (1861, 32, 64, 60, {}),
+    )
+    for exact in (False, True)
+)
+LARGEST = 4
+"""Of integer data."""
+COLUMNS = (
+    "T", "n", "d", "H", "construction", "bound", "by logits", "one evaluation", "certify", "check"
+)  # fmt: skip
+SMALL = 1000
+
+
+def of_uniform(total, size, width):
+    drawn = generators.uniform(num_examples=total, context_size=size, width=width, seed=0)
+    arrays = drawn.contexts, drawn.queries, drawn.targets
+    return Dataset(*(array.astype(np.float32) for array in arrays))
+
+
+def of_integers(total, size, width):
+    rng = np.random.default_rng(0)
+    shapes = (total, size, width), (total, width)
+    inputs = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in shapes)
+    return Dataset(*(x.astype(np.float32) for x in (*inputs, rng.uniform(-1, 1, total))))
+
+
+def work_seconds():
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def show(title, cases, drawn, *, skip):
+    rows = Table(*COLUMNS, title=title)
+    for total, size, width, heads, construction, options in cases:
+        if skip and total > SMALL:
+            continue
+        data = drawn(total, size, width)
+        built = build_memorizer(data, num_heads=heads, construction=construction, **options)
+        single = built.astype("float32")
+        start = work_seconds()
+        certificate = certify(single, data, claims="executed")
+        proved = work_seconds()
+        if not check(certificate, single, data).proved:
+            raise ParameterError("a certificate is not proved", suggestion="look into it")
+        checked = work_seconds()
+        claim = certificate["executed"]
+        named = " ".join([construction, *(f"{name}={value}" for name, value in options.items())])
+        rows.add_row(
+            *map(str, (total, size, width, heads, named)),
+            f"{float.fromhex(claim.evidence['bound']):.1e}"
+            + " (vacuous)" * ("vacuous" in claim.detail),
+            re.search("([0-9]+%|none) of that by logits", claim.detail)[1],
+            f"{single.max_error(data):.1e}",
+            f"{proved - start:.1f} s",
+            f"{checked - proved:.1f} s",
+        )
+    CONSOLE.print(rows)
+
+
+def build(options):
+    rows = table(
+        f"T=1861, H={HEADS}, n=32, d=64, d_h={HEAD_DIM}",
+        "data", "heads", "forward", "LU", "build", "build/(forward+LU)",
+        "max error", "in float32", "condition",
+    )  # fmt: skip
+    for name, make, construction in (
+        ("uniform", generators.uniform, "saturated"),
+        ("gaussian", generators.gaussian, "saturated"),
+        ("bag of tokens", generators.bag_of_tokens, "saturated"),
+        ("shared context", generators.shared_context, "saturated"),
+        ("uniform", generators.uniform, "rank_one"),
+    ):
+        made = large_build(make(**LARGE), options.runs or 9, construction=construction)
+        rows.add_row(name, construction, *made)
+    for each in (rows, shared_context_table(), conditions()):
+        CONSOLE.print(each)
+
+
+def certificates(options):
+    if options.large:
+        large(options.large)
+        return
+    sys.path.insert(0, str(CHECKER))
+    checker = importlib.import_module("command")
+    announced = contextlib.redirect_stderr(io.StringIO())  # what each check needs
+    with tempfile.TemporaryDirectory() as name, announced:
+        folder = Path(name)
+        rank_claim(checker, folder, options.runs or 5)
+        if not options.skip_real:
+            real_claims(checker, folder)
+
+
+def executed(options):
+    skip = options.skip_large
+    show("float32 data and weights, targets of size one", CASES, of_uniform, skip=skip)
+    title = f"the same, contexts and queries of integers up to {LARGEST}"
+    show(title, INTEGERS, of_integers, skip=skip)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["build", "certify", "executed"])
+    parser.add_argument("--runs", type=int, help="counted runs of each measurement")
+    parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
+    parser.add_argument("--large", type=int, nargs="+", help="sizes of elimination, and no more")
+    parser.add_argument("--skip-large", action="store_true", help="no T = 1861")
+    options = parser.parse_args()
+    {"build": build, "certify": certificates, "executed": executed}[options.what](options)
+
+
+if __name__ == "__main__":
+    main()

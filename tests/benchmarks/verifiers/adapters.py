@@ -1,0 +1,319 @@
+"""Verifiers as processes that read problems and answer each in one line, and what they load.
+
+    /path/to/venv/bin/python tests/benchmarks/verifiers/adapters.py NAME
+    /path/to/venv/bin/python tests/benchmarks/verifiers/adapters.py loads FILE.onnx ..
+
+Run it with the Python that has the tool. `run.py` starts the first; problems come in as lines of
+JSON. A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" and "upper" (the box),
+"disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), and "heads": lists [A, b, V] of
+f(x) = sum_h V_h^T softmax(A_h x + b_h). The first line that comes back is a version.
+
+`loads` says which tools load ONNX files with one static input, and bound their outputs near zero.
+Files come from `constructive instances --graph ..`.
+"""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+
+def answer_all(tool_version, answer):
+    """Print the version, and `answer(problem)` for each problem: sat, unsat, ... and a witness."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the tool prints is not an answer
+    print(tool_version, file=replies, flush=True)
+    for line in sys.stdin:
+        try:
+            reply = answer(json.loads(line))
+        except Exception as error:
+            reply = f"error,{type(error).__name__}: {error}".replace("\n", " ")[:300]
+        print(reply, file=replies, flush=True)
+
+
+def by_bounds(problem, upper_bounds):
+    """unsat if in each disjunct the upper bound of an atom's w . Y is below its threshold.
+
+    `upper_bounds` takes the coefficients of all atoms, one row each.
+    """
+    atoms = [atom for disjunct in problem["disjuncts"] for atom in disjunct]
+    bounds = iter(upper_bounds([w for w, _ in atoms]))
+    slacks = [[float(next(bounds)) - c for _, c in disjunct] for disjunct in problem["disjuncts"]]
+    if any(math.isnan(slack) for disjunct in slacks for slack in disjunct):
+        return "error,a bound is NaN"
+    return "unsat" if all(min(disjunct) < 0 for disjunct in slacks) else "unknown"
+
+
+def witness(x):
+    return "sat,(" + " ".join(f"(X_{i} {float(v)!r})" for i, v in enumerate(x)) + ")"
+
+
+def interval_form():
+    """The control: the interval form of this library, which is proved to be sound."""
+    from constructive import __version__
+    from constructive.instances import Box, Head, Network
+    from constructive.instances.refutations import attention_ranges
+
+    def answer(problem):
+        network = Network(tuple(Head(*map(np.array, head)) for head in problem["heads"]))
+        ranges = attention_ranges(network, Box(problem["lower"], problem["upper"]))
+        return by_bounds(problem, lambda rows: [ranges.upper_bound(np.array(row)) for row in rows])
+
+    answer_all(f"constructive {__version__}", answer)
+
+
+def nnv_formula():
+    """The bounds that NNV documents for softmax attention, written anew: NNV itself needs MATLAB.
+
+    Each attention weight is largest where its own logit is largest and the others are smallest, all
+    within their intervals; softmax subtracts the largest logit. With constant values the output is
+    between the sums of the extremes of weight times value.
+    """
+
+    def answer(problem):
+        middle = (np.array(problem["lower"]) + problem["upper"]) / 2
+        radius = (np.array(problem["upper"]) - problem["lower"]) / 2
+
+        def upper_bounds(rows):
+            total = 0.0
+            for slopes, offsets, values in (map(np.array, head) for head in problem["heads"]):
+                logits, reach = slopes @ middle + offsets, np.abs(slopes) @ radius
+                low = corner(logits + reach, logits - reach)
+                high = corner(logits - reach, logits + reach)
+                weighed = np.array(rows) @ values.T
+                total = total + np.maximum(weighed * low, weighed * high).sum(axis=1)
+            return total
+
+        return by_bounds(problem, upper_bounds)
+
+    answer_all("NNV's documented formula, in numpy", answer)
+
+
+def corner(others, own):
+    """softmax of each token, with its own logit and the others' of another vector."""
+    logits = np.where(np.eye(len(own), dtype=bool), own, others)
+    terms = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.diag(terms) / terms.sum(axis=1)
+
+
+def auto_lirpa(method, precision):
+    """auto_LiRPA: bounds of the network as a PyTorch module, by IBP or CROWN, in a format."""
+    import torch
+    from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm, __version__
+    from torch import nn
+
+    dtype = getattr(torch, precision)
+
+    class Network(nn.Module):
+        def __init__(self, heads):
+            super().__init__()
+            self.heads, self.values = nn.ModuleList(), nn.ParameterList()
+            for slopes, offsets, values in heads:
+                linear = nn.Linear(len(slopes[0]), len(slopes), dtype=dtype)
+                linear.weight.data = torch.tensor(slopes, dtype=dtype)
+                linear.bias.data = torch.tensor(offsets, dtype=dtype)
+                self.heads.append(nn.Sequential(linear, nn.Softmax(dim=1)))
+                self.values.append(torch.tensor(values, dtype=dtype))
+
+        def forward(self, x):
+            parts = [head(x) @ each for head, each in zip(self.heads, self.values, strict=True)]
+            return sum(parts[1:], parts[0])
+
+    def answer(problem):
+        low, high = (torch.tensor([problem[k]], dtype=dtype) for k in ("lower", "upper"))
+        box = BoundedTensor((low + high) / 2, PerturbationLpNorm(x_L=low, x_U=high))
+        network = BoundedModule(Network(problem["heads"]), low)
+
+        def upper_bounds(rows):
+            rows = torch.tensor([rows], dtype=dtype)
+            return network.compute_bounds(x=(box,), C=rows, method=method)[1][0].tolist()
+
+        return by_bounds(problem, upper_bounds)
+
+    answer_all(f"auto_LiRPA {__version__}, torch {torch.__version__}", answer)
+
+
+def marabou():
+    """Marabou through maraboupy: one query for each disjunct."""
+    from maraboupy import Marabou
+
+    def answer(problem):
+        end = time.monotonic() + problem["timeout"]
+        said = set()
+        for disjunct in problem["disjuncts"]:
+            network = Marabou.read_onnx(problem["onnx"])
+            inputs = network.inputVars[0].reshape(-1).tolist()
+            outputs = network.outputVars[0].reshape(-1).tolist()
+            for x, low, high in zip(inputs, problem["lower"], problem["upper"], strict=True):
+                network.setLowerBound(x, low)
+                network.setUpperBound(x, high)
+            for weights, threshold in disjunct:
+                used = [(y, -w) for y, w in zip(outputs, weights, strict=True) if w]
+                network.addInequality([y for y, _ in used], [w for _, w in used], -threshold)
+            left = max(1, math.ceil(end - time.monotonic()))
+            options = Marabou.createOptions(timeoutInSeconds=left, verbosity=0)
+            result, values, _ = network.solve(verbose=False, options=options)
+            if result == "sat":
+                return witness(values[x] for x in inputs)
+            said.add(result.lower())
+        return "unsat" if said == {"unsat"} else max(said - {"unsat"})
+
+    answer_all(f"maraboupy {version('maraboupy')}", answer)
+
+
+def vibecheck_nn():
+    """vibecheck-nn with default options, on the CPU."""
+    from vibecheck import verify
+
+    def answer(problem):
+        paths = problem["onnx"], problem["vnnlib"]
+        result = verify(*paths, timeout=problem["timeout"], device="cpu")
+        if result.verdict == "sat":
+            return witness(result.counterexample["X"].reshape(-1))
+        return result.verdict
+
+    answer_all(f"vibecheck-nn {version('vibecheck-nn')}", answer)
+
+
+CROWN_OPTIONS = """\
+general: {device: cpu, save_adv_example: true}
+bab: {branching: {method: naive, input_split: {enable: true}}}
+"""
+
+
+def alpha_beta_crown():
+    """alpha-beta-CROWN with input split: its program, once for each instance.
+
+    The variable ALPHA_BETA_CROWN is the folder of its abcrown.py.
+    """
+    home = Path(os.environ["ALPHA_BETA_CROWN"]).resolve()
+
+    def answer(problem):
+        with tempfile.TemporaryDirectory() as folder:
+            options, results, example = (Path(folder) / n for n in ("o.yaml", "r.txt", "x.txt"))
+            options.write_text(CROWN_OPTIONS)
+            command = [sys.executable, "abcrown.py", f"--config={options}"]
+            command += [f"--onnx_path={problem['onnx']}", f"--vnnlib_path={problem['vnnlib']}"]
+            command += [f"--timeout={problem['timeout']}", f"--results_file={results}"]
+            command += [f"--cex_path={example}"]
+            run = subprocess.run(command, check=False, cwd=home, capture_output=True, text=True)
+            if not results.is_file():
+                lines = run.stderr.strip().splitlines() or ["no result"]
+                return f"error,{lines[-1][:300]}"
+            said = results.read_text().split()[0]
+            values = re.findall(r"X_\d+\s+\S+\)", example.read_text()) if example.is_file() else []
+            return said + (",(" + " ".join(f"({value}" for value in values) + ")" if values else "")
+
+    found = re.search(r"version__ = '([^']+)'", (home / "__init__.py").read_text())
+    answer_all(f"alpha-beta-CROWN {found[1] if found else 'of unknown version'}", answer)
+
+
+VERIFIERS = {
+    "interval-form": interval_form,
+    "nnv-formula": nnv_formula,
+    "lirpa-ibp": partial(auto_lirpa, "IBP", "float32"),
+    "lirpa-ibp-64": partial(auto_lirpa, "IBP", "float64"),
+    "lirpa-crown": partial(auto_lirpa, "CROWN", "float32"),
+    "lirpa-crown-64": partial(auto_lirpa, "CROWN", "float64"),
+    "marabou": marabou,
+    "vibecheck": vibecheck_nn,
+    "alpha-beta-crown": alpha_beta_crown,
+}
+OURS = {"interval-form", "nnv-formula"}
+"""They need this library's dependencies, not a tool."""
+
+RADIUS = 0.1
+"""Of the box around zero in which files are bounded."""
+
+
+def given(path):
+    """The shape of the input, and the output at zero in onnxruntime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path)
+    (start,) = session.get_inputs()
+    return start.shape, session.run(None, {start.name: np.zeros(start.shape, np.float32)})[0]
+
+
+def bounds_of(path, convert, method):
+    import torch
+    from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm
+
+    shape, wanted = given(path)
+    x, module = torch.zeros(shape), convert(path).eval()
+    if np.abs(module(x).detach().numpy() - wanted).max() > 1e-4:
+        raise ValueError("the converted network is another one")
+    box = BoundedTensor(x, PerturbationLpNorm(x_L=x - RADIUS, x_U=x + RADIUS))
+    low, high = BoundedModule(module, x).compute_bounds(x=(box,), method=method)
+    return "bounds" if (low <= high).all() else "NaN"
+
+
+def onnx2pytorch(path):
+    import onnx
+    from onnx2pytorch import ConvertModel
+
+    return ConvertModel(onnx.load(path), experimental=True)
+
+
+def onnx2torch(path):
+    from onnx2torch import convert
+
+    return convert(path)
+
+
+def loaded_by_marabou(path):
+    from maraboupy import Marabou
+
+    Marabou.read_onnx(path)
+    return "loads"
+
+
+def loaded_by_vibecheck(path):
+    from vibecheck import verify
+
+    size = int(np.prod(given(path)[0]))
+    lines = [f"(declare-const X_{i} Real)" for i in range(size)] + ["(declare-const Y_0 Real)"]
+    lines += [f"(assert (<= X_{i} {RADIUS}))\n(assert (>= X_{i} -{RADIUS}))" for i in range(size)]
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder) / "property.vnnlib"
+        wanted.write_text("\n".join([*lines, "(assert (>= Y_0 1000000.0))"]))
+        result = verify(path, str(wanted), timeout=10, device="cpu")
+    reason = result.details.get("error") or result.details.get("reason") or ""
+    return f"{result.verdict} {reason}"[:160]
+
+
+LOADED_BY = {
+    "onnx2pytorch, IBP": partial(bounds_of, convert=onnx2pytorch, method="IBP"),
+    "onnx2pytorch, CROWN": partial(bounds_of, convert=onnx2pytorch, method="CROWN"),
+    "onnx2torch, IBP": partial(bounds_of, convert=onnx2torch, method="IBP"),
+    "onnx2torch, CROWN": partial(bounds_of, convert=onnx2torch, method="CROWN"),
+    "maraboupy": loaded_by_marabou,
+    "vibecheck-nn": loaded_by_vibecheck,
+}
+
+
+def loads(paths):
+    for path in paths:
+        for name, tool in LOADED_BY.items():
+            try:
+                found = tool(path)
+            except Exception as error:
+                found = f"{type(error).__name__}: {error}"[:160].replace("\n", " ")
+            print(f"| {Path(path).stem} | {name} | {found} |", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    asked, *rest = sys.argv[1:]
+    if asked == "loads":
+        loads(rest)
+    else:
+        VERIFIERS[asked]()

@@ -1,0 +1,448 @@
+"""Heads with groups of examples, in pairs or of rank one, and what "auto" takes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constructive import (
+    AssumptionError,
+    CapacityError,
+    Dataset,
+    Memorizer,
+    ParameterError,
+    PrecisionError,
+    Verdict,
+    build_memorizer,
+    certify,
+    check,
+    explain,
+    generators,
+    paired_capacity,
+)
+from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS
+from constructive.theory.grouping import TooNarrow, prove_wide, widths
+from constructive.theory.regrouping import WideGroups
+
+# Own contexts: heads in pairs, and a small system for each.
+
+
+@given(
+    st.integers(2, 9),
+    st.integers(2, 5),
+    st.integers(0, 6),
+    st.booleans(),
+    st.integers(0, 99),
+    st.data(),
+)
+def test_generic_data_up_to_the_capacity_are_memorized(heads, size, extra, wide, seed, data):
+    width = size + 1 + extra
+    bound = paired_capacity(heads, width)
+    count = data.draw(st.sampled_from([bound, data.draw(st.integers(1, bound))]))
+    dataset = generators.gaussian(num_examples=count, context_size=size, width=width, seed=seed)
+    try:
+        memorizer = build_memorizer(
+            dataset,
+            num_heads=heads,
+            head_dim=width + 1 if wide else None,
+            construction="paired",
+            tolerance=1e-4,
+            seed=seed,
+        )
+    except PrecisionError:
+        assert count > (heads // 2) * (width - 2)  # only where no angle is left to choose
+        return
+    assert memorizer.max_error(dataset) < 1e-3
+    assert sorted(memorizer.record.order) == list(range(count))
+
+
+@pytest.mark.parametrize("head_dim", [1, 5, 17])
+@pytest.mark.parametrize("make", [generators.uniform, generators.gaussian])
+def test_the_bound_of_the_theorems_is_reached(make, head_dim):
+    data = make(num_examples=20 * 7 + 1, context_size=8, width=16, target_dim=2, seed=1)
+    memorizer = build_memorizer(data, num_heads=20, head_dim=head_dim, construction="paired")
+    assert memorizer.record.max_error < 1e-8
+    assert memorizer.max_error(data) < 1e-8
+    assert memorizer.record.heads[-1].stop == data.num_examples - 1  # one example is the extra one
+
+
+def test_the_two_heads_of_a_pair_cancel_on_other_examples():
+    data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
+    memorizer = build_memorizer(data, num_heads=12, construction="paired")
+    record, layer = memorizer.record, memorizer.layer
+    order = np.array(record.order)
+    z = layer.intermediate(data.contexts, data.queries).reshape(61, 6, 2, 12)[order]
+    unlike = np.abs(z[:, :, 0] - z[:, :, 1]).max(axis=2) > 1e-12
+    for pair in range(6):
+        own = slice(record.heads[2 * pair].start, record.heads[2 * pair + 1].stop)
+        assert unlike[own, pair].all()
+        unlike[own, pair] = False
+        assert not unlike[own.stop :, pair].any()  # heads saturate on all later examples
+    assert 0 < unlike.sum() <= record.coupled
+    values = layer.effective_readout.reshape(6, 2, 12)
+    assert (values[1:, 0] == -values[1:, 1]).all()
+    assert (values[0, 0] != -values[0, 1]).any()  # the correction for the extra example
+
+
+def test_an_odd_head_stays_idle():
+    data = generators.gaussian(num_examples=40, context_size=4, width=12, seed=4)
+    memorizer = build_memorizer(data, num_heads=9, construction="paired")
+    assert not memorizer.layer.query_weights[8].any()
+    assert memorizer.record.heads[8].start == memorizer.record.heads[8].stop
+    assert memorizer.max_error(data) < 1e-8
+
+
+def test_float32_data_are_memorized_in_float64_weights():
+    data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
+    single = Dataset(
+        data.contexts.astype(np.float32), data.queries.astype(np.float32), data.targets
+    )
+    memorizer = build_memorizer(single, num_heads=12, construction="paired")
+    assert memorizer.layer.query_weights.dtype == np.float64
+    assert memorizer.max_error(single) < 1e-8
+
+
+def test_what_does_not_apply_says_what_to_use():
+    shared = generators.shared_context(num_examples=7, context_size=3, width=5)
+    with pytest.raises(ParameterError, match="needs own contexts") as caught:
+        build_memorizer(shared, num_heads=3, construction="paired")
+    assert "construction='saturated'" in str(caught.value)
+    with pytest.raises(ParameterError, match="n >= 2"):
+        build_memorizer(
+            Dataset([[[1.0, 0.0]]], [[2.0, 1.0]], [3.0]), num_heads=4, construction="paired"
+        )
+    narrow = generators.uniform(num_examples=8, context_size=4, width=4)  # 2(n - 1) > d - 1
+    with pytest.raises(CapacityError, match=r"at most d - 1 = 3") as caught:
+        build_memorizer(narrow, num_heads=4, construction="paired")
+    assert "num_heads=6" in str(caught.value)
+    assert "construction='saturated', which memorizes 13" in str(caught.value)
+    build_memorizer(narrow, num_heads=6, construction="paired")
+    with pytest.raises(CapacityError, match="none: one head is not a pair"):
+        build_memorizer(narrow, num_heads=1, construction="paired")
+
+
+def test_dependent_queries_in_a_pair_are_named():
+    data = generators.gaussian(num_examples=12, context_size=3, width=6, seed=1)
+    queries = data.queries.copy()
+    queries[3:] = queries[:3].T[:, :1].T * np.arange(1, 10)[:, np.newaxis]  # multiples of one
+    with pytest.raises(AssumptionError, match="one pair of heads, have rank") as caught:
+        build_memorizer(
+            Dataset(data.contexts, queries, data.targets), num_heads=6, construction="paired"
+        )
+    assert "construction='saturated'" in str(caught.value)
+
+
+def test_contexts_which_coincide_are_refused():
+    data = generators.gaussian(num_examples=21, context_size=3, width=12, seed=1)
+    same = Dataset(np.repeat(data.contexts[:1], 21, axis=0), data.queries, data.targets)
+    with pytest.raises(PrecisionError, match=r"singular|cannot carry"):
+        build_memorizer(same, num_heads=4, construction="paired")
+
+
+@pytest.mark.parametrize("head_dim", [1, 8])
+@pytest.mark.parametrize("power", [-150, -300, -308])
+def test_a_context_whose_products_underflow_is_told_by_an_error_of_ours(head_dim, power):
+    """A Gram matrix of zeros says nothing of its rank, and is not to be solved with."""
+    data = generators.gaussian(num_examples=17, context_size=3, width=8, seed=0)
+    contexts = data.contexts.copy()
+    contexts[5] *= 10.0**power
+    spoilt = Dataset(contexts, data.queries, data.targets)
+    refused = pytest.raises(PrecisionError, match="too far apart for float64")
+    with refused, np.errstate(all="ignore"):  # numpy warns of the overflow on the way
+        build_memorizer(spoilt, num_heads=8, head_dim=head_dim, construction="paired")
+
+
+# Rank-one heads with groups as large as contexts allow (Theorem 10).
+
+
+def build_rank_one(data, heads, **options):
+    return build_memorizer(data, num_heads=heads, construction="rank_one", **options)
+
+
+@pytest.mark.parametrize("make", [generators.uniform, generators.gaussian])
+@pytest.mark.parametrize(("heads", "size", "width"), [(4, 8, 16), (5, 9, 4), (3, 2, 6), (2, 3, 2)])
+def test_groups_of_d_less_one(make, heads, size, width, tmp_path):
+    total = heads * (width - 1) + 1
+    data = make(num_examples=total, context_size=size, width=width, target_dim=2)
+    memorizer = build_rank_one(data, heads)
+    assert memorizer.layer.head_dim == 1
+    assert memorizer.record.capacity == total
+    assert memorizer.max_error(data) < 1e-9
+    memorizer.save(tmp_path / "m.safetensors")
+    certificate = certify(Memorizer.load(tmp_path / "m.safetensors"), data)
+    assert [claim.name for claim in certificate.claims] == [
+        "wide_grouping", "rank", "error"
+    ]  # fmt: skip
+    assert check(certificate, memorizer, data).proved
+    more = make(num_examples=total + 1, context_size=size, width=width)
+    with pytest.raises(CapacityError, match=r"H\(d - 1\) \+ 1 = ") as caught:
+        build_rank_one(more, heads)
+    assert f"num_heads={heads + 1}" in caught.value.suggestion
+
+
+def test_up_to_theorem_2_nothing_changes():
+    data = generators.uniform(num_examples=7, context_size=3, width=9)
+    memorizer = build_rank_one(data, 3)
+    assert memorizer.record.capacity == 7
+    assert certify(memorizer, data).claims[0].name == "grouping"
+    assert explain(data.take([*range(7)]), num_heads=3, construction="rank_one").plan.capacity == 7
+    shared = generators.shared_context(num_examples=8, context_size=3, width=9)
+    with pytest.raises(CapacityError, match=r"H\(n - 1\) \+ 1 = 7"):
+        build_rank_one(shared, 3)
+
+
+def test_contexts_which_are_too_narrow_are_named():
+    own = generators.gaussian(num_examples=16, context_size=4, width=6)
+    contexts = own.contexts.copy()
+    contexts[6:, :, 2:] = 1.0  # differences in two dimensions, for groups of five
+    data = Dataset(contexts, own.queries, own.targets)
+    assert widths(data, (6, 5, 5), np.random.default_rng(0))[1].examples == (6, 7, 8, 9, 10)
+    with pytest.raises(AssumptionError, match="no order of the examples suits 3") as caught:
+        build_rank_one(data, 3)
+    assert caught.value.witness == tuple(range(6, 16))
+    assert "the contexts of 10 examples span 3 dimensions" in str(caught.value)
+    assert "differences of tokens 2; of these 3 groups take at most 7" in str(caught.value)
+    assert "construction='generic'" in caught.value.suggestion
+    contexts = own.contexts.copy()
+    contexts[:6, :, 3:] = 0.0
+    data = Dataset(contexts, own.queries, own.targets)
+    found = widths(data, (6, 5, 5), np.random.default_rng(0))[1]
+    assert found == TooNarrow((0, 1, 2, 3, 4, 5), 3, tokens=True)
+    memorizer = build_rank_one(data, 3)  # others go first
+    assert memorizer.record.order[:6] != (0, 1, 2, 3, 4, 5)
+    assert certify(memorizer, data).proved
+
+
+def test_parts_of_a_group_count():
+    """Two examples of a group with one direction between them; the others have enough."""
+    rng = np.random.default_rng(0)
+    contexts = rng.integers(-9, 10, (8, 2, 6)).astype(float)
+    contexts[5:7, 1] = contexts[5:7, 0] + [[1.0, 2, 3, 4, 5, 6]]
+    data = Dataset(contexts, rng.standard_normal((8, 6)), np.zeros(8))
+    assert widths(data, (4, 4), rng)[1] == TooNarrow((5, 6), 1, tokens=False)
+    assert widths(data, (6, 2), rng)[1] is None
+    later = TooNarrow(tuple(range(8)), 6, tokens=False)
+    assert widths(data, (0, 8), rng)[1] == later  # an empty first group counts as the first one
+    assert widths(data, (8, 0), rng)[1] == TooNarrow(tuple(range(8)), 6, tokens=True)
+
+
+def test_dependent_queries_of_a_group_are_shared_among_others(tmp_path):
+    data = generators.integers(num_examples=16, context_size=3, width=6)
+    queries = data.queries.copy()
+    queries[8] = queries[6] + queries[7]
+    queries[2] = queries[12] - queries[13]  # an earlier query in the span of a later group
+    data = Dataset(data.contexts, queries, data.targets)
+    memorizer = build_rank_one(data, 3)
+    assert sorted(memorizer.record.order) == list(range(16))
+    assert memorizer.max_error(data) < 1e-9
+    memorizer.save(tmp_path / "m.safetensors")
+    loaded = Memorizer.load(tmp_path / "m.safetensors")
+    assert loaded.record == memorizer.record
+    certificate = certify(loaded, data)
+    assert certificate["wide_grouping"].proved
+    assert check(certificate, loaded, data).proved
+    grouping = certify(loaded, data, claims=["grouping"])["grouping"]
+    assert grouping.verdict is Verdict.UNDECIDED
+    assert "another order" in grouping.detail
+
+
+def test_an_earlier_query_in_one_span_is_decided_exactly():
+    """One of 75 other examples may stay unsaturated, but then Theorem 10 says nothing."""
+    data = generators.integers(num_examples=76, context_size=4, width=16)
+    queries = data.queries.copy()
+    queries[3] = queries[70] + queries[71]
+    data = Dataset(data.contexts, queries, data.targets)
+    memorizer = build_rank_one(data, 5, saturated_fraction=0.9)
+    assert memorizer.record.order
+    assert certify(memorizer, data).proved
+
+
+def test_up_to_theorem_2_another_order_is_found_too():
+    data = generators.integers(num_examples=7, context_size=3, width=5)
+    queries, contexts = data.queries.copy(), data.contexts.copy()
+    queries[2] = queries[0] + queries[1]
+    contexts[5, 2] = contexts[5, 1]  # equal tokens: rank 2, and one direction
+    data = Dataset(contexts, queries, data.targets)
+    memorizer = build_rank_one(data, 3)
+    assert memorizer.record.capacity == 7
+    assert certify(memorizer, data).claims[0].name == "wide_grouping"
+    assert certify(memorizer, data).proved
+
+
+def same_contexts(kinds, heads, size, width, seed=0):
+    """Corollary (v): contexts of a few kinds, those of one kind next to each other."""
+    rng = np.random.default_rng(seed)
+    total = (heads - 1) * min(width - 1, kinds * (size - 1)) + min(width, kinds * size)
+    contexts = rng.standard_normal((kinds, size, width))[np.sort(np.arange(total) % kinds)]
+    return Dataset(contexts, rng.standard_normal((total, width)), rng.standard_normal(total))
+
+
+@pytest.mark.parametrize("kinds", [3, 5])
+def test_repeated_contexts_up_to_what_they_hold(kinds):
+    data = same_contexts(kinds, heads=4, size=3, width=8)
+    memorizer = build_rank_one(data, 4)
+    sizes = [head.stop - head.start for head in memorizer.record.heads]
+    assert sizes == ([8, 7, 7, 7] if kinds == 5 else [8, 6, 6, 6])  # at most 2 of each kind
+    certificate = certify(memorizer, data)
+    assert certificate.proved
+    assert check(certificate, memorizer, data).proved
+    if kinds == 3:
+        one_more = same_contexts(kinds, heads=5, size=3, width=8).take(range(len(data.queries) + 1))
+        with pytest.raises(AssumptionError, match=r"of these 4 groups take at most"):
+            build_rank_one(one_more, 4)
+
+
+def test_differences_in_few_dimensions():
+    """Corollary (vi): the first group has k examples, the others delta; not even ones."""
+    rng = np.random.default_rng(0)
+    directions, places = rng.integers(-4, 5, (3, 12)), rng.integers(-4, 5, (6, 12))
+    total = 4 * 3 + 9  # delta = 3, k = 9
+    contexts = rng.integers(-4, 5, (total, 5, 3)) @ directions + places[np.arange(total) % 6, None]
+    data = Dataset(
+        contexts.astype(float), rng.standard_normal((total, 12)), rng.standard_normal(total)
+    )
+    memorizer = build_rank_one(data, 5)
+    assert [head.stop - head.start for head in memorizer.record.heads] == [9, 3, 3, 3, 3]
+    assert certify(memorizer, data).proved
+
+
+@pytest.mark.parametrize(("size", "width", "total"), [(6, 10, 46), (12, 5, 13), (3, 9, 11)])
+def test_equal_tokens(size, width, total):
+    """Words of a small vocabulary: the most attended word may occur twice."""
+    rng = np.random.default_rng(1)
+    words = rng.standard_normal((14, width))
+    contexts = words[rng.integers(0, 14, (total, size))]
+    contexts[:, -1] = contexts[:, 0]
+    contexts[0] = words[0]  # a context of one word, which the first group may have
+    data = Dataset(contexts, rng.standard_normal((total, width)), rng.standard_normal(total))
+    memorizer = build_rank_one(data, 5)
+    for head in memorizer.record.heads[1:]:
+        assert head.saturated_fraction > 0.98
+    assert certify(memorizer, data).proved
+
+
+def test_what_no_order_mends():
+    data = generators.integers(num_examples=16, context_size=3, width=6)
+    queries = data.queries.copy()
+    queries[11] = -3 * queries[4]
+    with pytest.raises(AssumptionError, match="2 queries span 1 dimensions") as caught:
+        build_rank_one(Dataset(data.contexts, queries, data.targets), 3)
+    assert caught.value.witness == (4, 11)
+    repeated = data.take([*range(15), 3])
+    with pytest.raises(AssumptionError, match="examples 3 and 15 are the same input"):
+        build_rank_one(repeated, 3)
+
+
+def test_where_no_order_is_found(monkeypatch):
+    """That is not a proof, and the refusal says what to try."""
+    data = generators.integers(num_examples=16, context_size=3, width=6)
+    queries = data.queries.copy()
+    queries[8] = queries[6] + queries[7]
+    monkeypatch.setattr(WideGroups, "passes", 0)
+    with pytest.raises(AssumptionError, match="and no other order was found") as caught:
+        build_rank_one(Dataset(data.contexts, queries, data.targets), 3)
+    assert "the queries of examples 6 to 10, one group, have rank 4" in str(caught.value)
+    assert "assumptions.regroup(dataset, 3, construction='rank_one', seed=1)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("groups", "verdict"),
+    [(((0, 2), (2, 2)), Verdict.PROVED), (((0, 0), (0, 2)), Verdict.REFUTED)],
+)
+def test_tokens_count_for_the_first_group_even_if_it_is_empty(groups, verdict):
+    """Differences span one dimension, tokens two: two examples suit the first group only."""
+    same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (2, 1, 1))
+    data = Dataset(same, np.eye(2, 3), np.zeros(2))
+    claim = prove_wide(data, groups, np.arange(2), np.random.default_rng(0))
+    assert claim.verdict is verdict
+    assert claim.witness == (None if verdict is Verdict.PROVED else (0, 1))
+
+
+# What "auto" takes, and why.
+
+
+def shapes(total, size, width, *, shared=False):
+    """Data of these shapes, which take no memory."""
+    tokens = (size, width) if shared else (total, size, width)
+    return Dataset(
+        np.broadcast_to(1.0, tokens),
+        np.broadcast_to(1.0, (total, width)),
+        np.broadcast_to(1.0, total),
+    )
+
+
+@pytest.mark.parametrize(
+    ("total", "heads", "shared", "chosen"),
+    [
+        (1861, 60, False, "saturated"),
+        (1861, 60, True, "saturated"),
+        (6201, 200, False, "paired"),
+    ],
+)
+def test_dense_where_that_is_cheap(total, heads, shared, chosen):
+    found = explain(shapes(total, 32, 64, shared=shared), num_heads=heads)
+    assert found.plan.construction == found.chosen.construction == chosen
+    dense = found.options[0]
+    cheap = dense.operations <= CHEAP_OPERATIONS and dense.memory <= CHEAP_BYTES
+    assert cheap == (chosen == "saturated")
+    assert f"->  {chosen}" in str(found)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [shapes(6201, 32, 40), shapes(6201, 32, 64, shared=True)],  # 2(n - 1) > d - 1; no own contexts
+)
+def test_dense_where_nothing_else_applies(data):
+    assert explain(data, num_heads=200).plan.construction == "saturated"
+
+
+def test_what_no_theorem_of_groups_holds_random_heads_do():
+    assert explain(shapes(8, 3, 9), num_heads=3).plan.construction == "rank_one"
+    assert explain(shapes(25, 3, 9), num_heads=3).plan.construction == "rank_one"
+    assert explain(shapes(26, 3, 9), num_heads=3).plan.construction == "generic"
+    assert explain(shapes(27, 3, 9), num_heads=3).plan.construction == "generic"
+    found = explain(shapes(28, 3, 9), num_heads=3)
+    with pytest.raises(
+        CapacityError, match="28 examples are too many for 3 heads, whatever"
+    ) as caught:
+        _ = found.plan
+    assert caught.value.suggestion == "num_heads=4"
+    assert "too many" in str(found)
+
+
+def test_arguments_which_make_no_sense():
+    data = shapes(7, 3, 5)
+    with pytest.raises(ParameterError, match="unknown construction='fast'") as caught:
+        explain(data, num_heads=3, construction="fast")
+    assert "'generic', 'narrow_values', 'paired'" in str(caught.value)
+    for arguments in ({"num_heads": 0}, {"num_heads": 3, "head_dim": 0}):
+        with pytest.raises(ParameterError, match="not a positive integer"):
+            explain(data, **arguments)
+
+
+def test_a_table_says_what_these_very_contexts_allow():
+    contexts = np.ones((9, 3, 4))
+    contexts[:, :, 0] = np.arange(27).reshape(9, 3)  # k = 2, delta = 1
+    data = Dataset(contexts, np.eye(9, 4) + 1.0, np.zeros(9))
+    assert "Contexts allow 4 of these 9 examples at most" in str(explain(data, num_heads=3))
+    uniform = generators.uniform(num_examples=9, context_size=3, width=4)
+    assert "Contexts allow 9 of these 9 examples" in str(explain(uniform, num_heads=3))
+
+
+@pytest.mark.parametrize(
+    ("construction", "heads"), [("saturated", 7), ("rank_one", 4), ("generic", 4), ("paired", 6)]
+)
+def test_heads_nobody_asked_for_are_those_which_the_construction_needs(construction, heads):
+    data = generators.uniform(num_examples=22, context_size=4, width=8, seed=0)
+    explained = explain(data, construction=construction)
+    assert explained.num_heads == heads
+    memorizer = build_memorizer(data, construction=construction)
+    assert memorizer.layer.num_heads == heads
+    with pytest.raises(CapacityError):
+        build_memorizer(data, construction=construction, num_heads=2)
+
+
+def test_no_heads_hold_what_a_construction_never_does():
+    data = generators.shared_context(num_examples=5, context_size=1, width=4)
+    with pytest.raises(CapacityError):
+        build_memorizer(data, construction="saturated")

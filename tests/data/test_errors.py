@@ -1,0 +1,255 @@
+"""Errors come in three parts, with one cause each, and are sent between processes."""
+
+import copy
+import pickle
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.linalg import LinAlgError
+
+from constructive import (
+    Certificate,
+    ConstructiveError,
+    DataError,
+    Dataset,
+    Decoder,
+    Memorizer,
+    MissingExtraError,
+    OutOfMemoryError,
+    OutputError,
+    ParameterError,
+    PrecisionError,
+    SequenceMemorizer,
+    Text,
+    assumptions,
+    build_decoder,
+    build_memorizer,
+    certify,
+    check,
+    exact_capacity,
+    explain,
+    fewest_heads,
+    generators,
+    token_mixing,
+    upper_bound_certificate,
+)
+from constructive.constructions.multihead import readout
+from constructive.support import errors
+from constructive.support.arguments import as_path
+from constructive.support.errors import as_ours, require, require_packages
+
+# Errors of Python and numpy that a user can cause come in three parts, with one cause each.
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generators.uniform(num_examples=7, context_size=3, width=5)
+
+
+@pytest.fixture(scope="module")
+def memorizer(data):
+    return build_memorizer(data, num_heads=3)
+
+
+READERS = (
+    Memorizer.load, Dataset.load, Dataset.open, Certificate.load, Text.load, Decoder.load,
+    SequenceMemorizer.load,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__qualname__)
+@pytest.mark.parametrize("path", [None, 5, b"x", 2.5, "a\0b", ["data.npz"]], ids=repr)
+def test_what_is_not_a_path_is_not_read(read, path):
+    with pytest.raises(ParameterError, match="not the path of a file"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__qualname__)
+def test_folders_are_not_read_and_missing_files_are_pythons(read, tmp_path):
+    with pytest.raises(ConstructiveError):
+        read(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "none")
+
+
+@pytest.mark.parametrize("path", [None, 5, b"x", "a\0b"], ids=repr)
+def test_what_is_not_a_path_is_not_written(data, memorizer, path):
+    text = Text.words("a rat sat")
+    for write in (data.save, data.save_folder, memorizer.save, memorizer.to_onnx, text.save):
+        with pytest.raises(ParameterError, match="not the path of a file"):
+            write(path)
+    with pytest.raises(ParameterError, match="not the path of a file"):
+        build_memorizer(data, num_heads=4, construction="paired", checkpoint=path or 5)
+
+
+def test_names_that_are_too_long_are_refused(data, memorizer, tmp_path):
+    name = tmp_path / ("x" * 5000)
+    for write in (data.save, data.save_folder, memorizer.save):
+        with pytest.raises(OutputError, match="too long"):
+            write(name)
+    with pytest.raises(ConstructiveError, match="not there"):
+        check(name, name, name)
+
+
+def test_paths_are_strings_or_paths():
+    assert as_path("a/b") == as_path(Path("a/b")) == Path("a/b")
+
+
+# --- memory and linear algebra
+
+
+def test_errors_are_ours_and_pythons():
+    memory, failed = as_ours(MemoryError("9 PiB")), as_ours(LinAlgError("no convergence"))
+    assert isinstance(memory, OutOfMemoryError)
+    assert isinstance(memory, MemoryError)
+    assert isinstance(failed, PrecisionError)
+    for error, witness in ((memory, "9 PiB"), (failed, "no convergence")):
+        assert error.witness == witness
+        assert error.suggestion
+        assert as_ours(error) is error
+    assert as_ours(MemoryError()).witness is None
+
+
+@pytest.mark.parametrize(
+    ("error", "ours"),
+    [(MemoryError("9 PiB"), OutOfMemoryError), (LinAlgError("SVD"), PrecisionError)],
+    ids=["memory", "linear algebra"],
+)
+def test_builds_say_what_numpy_says(data, error, ours, monkeypatch):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(readout, "qr", fail)
+    monkeypatch.setattr(readout.lapack, "dpotrf", fail)
+    with pytest.raises(ours) as caught:
+        build_memorizer(data, num_heads=3)
+    assert caught.value.__cause__ is error
+    assert caught.value.witness == str(error)
+
+
+PUBLIC = (
+    build_memorizer, build_decoder, certify, upper_bound_certificate, exact_capacity, fewest_heads,
+    assumptions.check, assumptions.regroup, token_mixing, generators.uniform, Memorizer.predict,
+    Memorizer.max_error,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", PUBLIC, ids=lambda function: function.__qualname__)
+def test_public_functions_say_it_in_three_parts(function):
+    assert function.__code__.co_name == "called"
+
+
+def test_what_is_not_installed_is_named_with_its_extra():
+    with pytest.raises(MissingExtraError, match="the demo needs no_such_module") as caught:
+        require("no_such_module.part", extra="demo", purpose="the demo")
+    assert caught.value.witness == "no_such_module"
+    assert ".[demo]" in caught.value.suggestion
+    with pytest.raises(MissingExtraError, match="needs such-thing, which is not installed") as it:
+        require_packages({"no_such_module": "such-thing"}, purpose="it")
+    assert it.value.suggestion == "pip install such-thing"
+
+
+def test_targets_beyond_memory_are_refused_before_they_are_drawn():
+    for outputs in (10**14, 10**30):
+        with pytest.raises(ParameterError, match="targets"):
+            generators.uniform(num_examples=7, context_size=3, width=5, target_dim=outputs)
+
+
+# --- other arguments
+
+
+@pytest.mark.parametrize("given", [None, 5, "data.npz", np.zeros((2, 2))], ids=repr)
+def test_what_is_not_a_data_set_is_named(given):
+    for function in (
+        assumptions.check,
+        token_mixing,
+        build_memorizer,
+        fewest_heads,
+        lambda data: assumptions.regroup(data, num_heads=3),
+        lambda data: exact_capacity(data, 2),
+        lambda data: upper_bound_certificate(data, 2),
+        lambda data: explain(data, num_heads=2),
+    ):
+        with pytest.raises(ParameterError, match="not a Dataset"):
+            function(given)
+
+
+def test_arrays_are_not_names(data, memorizer):
+    array = np.zeros(2)
+    for function in (
+        lambda: build_memorizer(data, construction=array),
+        lambda: build_memorizer(data, arithmetic=array),
+        lambda: build_memorizer(data, precision=array),
+        lambda: certify(memorizer, data, claims=[array]),
+        lambda: check(memorizer, memorizer, data, max_memory=array),
+        lambda: check(memorizer, memorizer, data, max_memory=None),
+    ):
+        with pytest.raises(ParameterError):
+            function()
+
+
+def test_single_numbers_are_not_data(data):
+    for value in (3, True, 10**15):
+        with pytest.raises(DataError):
+            Dataset(value, data.queries, data.targets)
+        with pytest.raises(DataError):
+            Dataset(data.contexts, data.queries, value)
+
+
+def test_decoders_take_tokens_and_texts():
+    decoder = build_decoder(Text.words("a rat sat"), width=16)
+    for tokens in (None, 5, [["a"]], np.zeros((2, 2))):
+        with pytest.raises(DataError, match="token"):
+            decoder.ids(tokens)
+    for text in (None, "a rat sat"):
+        with pytest.raises(DataError, match="not a Text"):
+            decoder.recites(text)
+
+
+# --- numbers far from one
+
+
+def scaled(size, every):
+    rng = np.random.default_rng(1)
+    contexts, queries = size * rng.standard_normal((6, 3, 5)), rng.standard_normal((6, 5))
+    contexts[::2] *= every
+    return Dataset(contexts, queries * size, rng.standard_normal(6))
+
+
+@pytest.mark.parametrize("size", [1e-90, 1e90])
+def test_logits_whose_squares_are_no_floats_are_scaled(size):
+    data = scaled(size, 1.0)
+    memorizer = build_memorizer(data, num_heads=6, construction="generic")
+    assert memorizer.max_error(data) < 1e-9
+
+
+@pytest.mark.parametrize("construction", ["saturated", "rank_one", "generic", "paired", "auto"])
+def test_numbers_too_far_apart_are_refused_without_a_warning(construction):
+    data = scaled(1e-90, 1e180)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ConstructiveError):
+            build_memorizer(data, num_heads=6, construction=construction, tolerance=1e-12)
+
+
+# Errors are sent from one process to another, and keep their three parts.
+
+
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.ConstructiveError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_are_pickled_and_copied(kind):
+    error = kind("9 examples do not fit", witness=(9, "x"), suggestion="use 3 heads")
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301
+        assert type(other) is kind
+        assert str(other) == str(error)
+        assert (other.problem, other.witness, other.suggestion) == (
+            error.problem, error.witness, error.suggestion,
+        )  # fmt: skip

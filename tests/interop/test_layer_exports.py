@@ -1,0 +1,564 @@
+"""Layers and sequence memorizers as PyTorch modules and ONNX models, and modules as layers."""
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import onnx
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_decoder_exports import in_onnx
+from torch import nn
+from torch.nn.utils import prune
+
+from constructive import (
+    DataError,
+    Dataset,
+    Memorizer,
+    OutputError,
+    ParameterError,
+    PrecisionError,
+    SequenceDataset,
+    TrainedRecord,
+    Verdict,
+    build_memorizer,
+    build_sequence_memorizer,
+    certify,
+    check,
+    generators,
+    strategies,
+)
+from constructive.interop.pytorch import AttentionModule, MultiheadModule
+from constructive.sequences.examples import expected_outputs
+
+# Layers as PyTorch modules, and modules as layers.
+
+
+def tensors(data):
+    return torch.tensor(data.contexts), torch.tensor(data.queries)
+
+
+def outputs(module, data, dtype=torch.float64):
+    with torch.no_grad():
+        return module(*(tensor.to(dtype) for tensor in tensors(data))).double().numpy()
+
+
+def assert_read(module, data, atol=1e-12):
+    """A module in evaluation mode gives what the layer that it is read as gives."""
+    read = Memorizer.from_torch(module, data)
+    seen = data.with_constant() if read.record.constant else data
+    found = read.predict(seen.contexts, seen.queries)
+    np.testing.assert_allclose(found, outputs(module.eval(), data), atol=atol)
+    return read
+
+
+def make(kind=generators.uniform, **options):
+    return kind(num_examples=22, context_size=4, width=8, seed=3, **options)
+
+
+def multihead(width=8, heads=4, target_dim=3, **options):
+    torch.manual_seed(5)
+    attention = nn.MultiheadAttention(width, heads, batch_first=True, **options)
+    module = MultiheadModule(attention, nn.Linear(width, target_dim)).double()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "bias" in name:  # PyTorch starts with zeros
+                parameter.normal_()
+    return module
+
+
+@pytest.mark.parametrize("construction", ["saturated", "rank_one", "paired"])
+@pytest.mark.parametrize("target_dim", [None, 3])
+def test_a_module_gives_what_numpy_gives(construction, target_dim):
+    data = make(generators.uniform, target_dim=target_dim)
+    memorizer = build_memorizer(data, num_heads=8, construction=construction)
+    module = memorizer.to_torch()
+    assert isinstance(module, AttentionModule)
+    given = outputs(module, data)
+    assert given.shape == data.targets.shape
+    np.testing.assert_allclose(given, memorizer.predict(data.contexts, data.queries), atol=1e-8)
+    assert np.abs(given - data.targets).max() < 1e-7
+
+
+def test_rounded_modules_are_as_good_as_rounded_layers():
+    data = make()
+    memorizer = build_memorizer(data, num_heads=8)
+    narrow = memorizer.to_torch(torch.float32)
+    assert narrow.W_Q.dtype == torch.float32
+    error = np.abs(outputs(narrow, data, torch.float32) - data.targets).max()
+    assert 1e-9 < error < 1e-2
+    assert error < 30 * memorizer.astype(np.float32).max_error(data)
+    brief = memorizer.to_torch(torch.bfloat16)
+    assert outputs(brief, data, torch.bfloat16).shape == data.targets.shape
+    read = Memorizer.from_torch(brief)  # and what is left of the weights is read exactly
+    assert read.layer.query_weights.dtype == np.float32
+    assert (read.layer.query_weights == brief.W_Q.detach().float().numpy()).all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_real_multihead_attention(shared):
+    data = make(generators.shared_context if shared else generators.uniform, target_dim=2)
+    some = data.take(range(13))  # H(n - 1) + 1
+    memorizer = build_memorizer(some, num_heads=4, head_dim=2, value_dim=2)
+    module = memorizer.to_torch(multihead=True)
+    assert type(module.attention) is nn.MultiheadAttention
+    assert type(module.readout) is nn.Linear
+    np.testing.assert_allclose(
+        outputs(module, some), memorizer.predict(some.contexts, some.queries), atol=1e-9
+    )
+    assert np.abs(outputs(module, some) - some.targets).max() < 1e-8
+    again = Memorizer.from_torch(module)
+    assert again.max_error(some) < 1e-8
+    np.testing.assert_allclose(again.layer.query_weights, memorizer.layer.query_weights, rtol=1e-15)
+
+
+def test_shapes_which_multihead_attention_does_not_have():
+    memorizer = build_memorizer(make(), num_heads=8)
+    with pytest.raises(ParameterError, match="H = 8, d = 8, d_h = 4, d_v = 1") as caught:
+        memorizer.to_torch(multihead=True)
+    assert caught.value.witness == (8, 8, 4, 1)
+    assert "head_dim=1, value_dim=1" in caught.value.suggestion
+
+
+def test_a_module_of_ours_comes_back_bit_by_bit():
+    memorizer = build_memorizer(make(), num_heads=8)
+    again = Memorizer.from_torch(memorizer.to_torch())
+    for name, array in memorizer.layer.tensors.items():
+        assert (again.layer.tensors[name] == array).all()
+    assert again.record == TrainedRecord("AttentionModule", scalar_targets=True, constant=False)
+    assert "weights of a AttentionModule" in str(again)
+    assert repr(again).startswith("Memorizer(of a AttentionModule, AttentionLayer(H=8, d=8")
+
+
+def test_readouts_beyond_float64_and_rational_weights_are_no_modules():
+    data = make()
+    for options in ({"precision": 80}, {"arithmetic": "rational"}):
+        exact = data if "precision" in options else generators.integers(
+            num_examples=3, context_size=3, width=4)  # fmt: skip
+        memorizer = build_memorizer(exact, num_heads=8, **options)
+        with pytest.raises(ParameterError, match="hold floats, not the weights of"):
+            memorizer.to_torch()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("heads", [1, 2, 8])
+def test_a_module_with_biases_is_a_layer_for_data_with_a_constant(bias, heads):
+    read = assert_read(multihead(heads=heads, bias=bias), make(target_dim=3))
+    assert read.layer.width == 9  # the readout has a bias in any case
+
+
+def test_a_trained_module_is_certified(tmp_path):
+    """Its Z has full rank; it memorizes within what training reached, and no better."""
+    data = generators.gaussian(num_examples=20, context_size=4, width=8, target_dim=2, seed=1)
+    module = multihead(target_dim=2)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
+    contexts, queries = tensors(data)
+    targets = torch.tensor(data.targets)
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss = ((module(contexts, queries) - targets) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+    reached = np.abs(outputs(module, data) - data.targets).max()
+    certificate = certify(module, data, epsilon=reached * 1.01)
+    assert [claim.name for claim in certificate.claims] == ["rank", "error"]
+    assert certificate["rank"].verdict is Verdict.PROVED
+    assert certificate["error"].verdict is Verdict.PROVED
+    better = certify(module, data, claims=["error"], epsilon=reached * 0.99)
+    assert better.verdict is Verdict.REFUTED
+    read = Memorizer.from_torch(module)
+    read.save(tmp_path / "m.safetensors")
+    data.with_constant().save(tmp_path / "d.npz")
+    certify(module, data, claims=["rank", "error"], epsilon=reached * 1.01).save(
+        tmp_path / "c.json"
+    )
+    paths = (tmp_path / name for name in ("c.json", "m.safetensors", "d.npz"))
+    assert check(*paths).verdict is Verdict.PROVED
+    assert Memorizer.load(tmp_path / "m.safetensors").record == read.record
+
+
+def test_equal_inputs_refute_the_rank_of_a_trained_module():
+    data = make(target_dim=3)
+    twice = np.concatenate([data.contexts, data.contexts[:1]])
+    queries = np.concatenate([data.queries, data.queries[:1]])
+    targets = np.concatenate([data.targets, data.targets[:1] + 1])
+    certificate = certify(multihead(), Dataset(twice, queries, targets), claims=["rank"])
+    assert certificate.verdict is Verdict.REFUTED
+
+
+def test_trained_weights_have_no_groups():
+    with pytest.raises(ParameterError, match="are not claims about trained heads"):
+        certify(multihead(), make(target_dim=3), claims=["grouping"])
+    with pytest.raises(ParameterError, match="were not built here"):
+        _ = Memorizer.from_torch(multihead()).built
+
+
+ATTENTION = nn.MultiheadAttention(8, 2, batch_first=True)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
+        self.head = nn.Linear(8, 1, dtype=torch.float64)
+
+    def forward(self, contexts, queries):
+        mixed, _ = self.attention(queries[:, None], contexts, contexts)
+        return self.head(mixed[:, 0] + queries)
+
+
+class OtherArguments(Residual):
+    def forward(self, tokens):
+        return tokens
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (Residual(), "computes something else than its attention and readout"),
+        (OtherArguments(), r"forward\(contexts, queries\) of a OtherArguments fails"),
+        (nn.Linear(3, 4), "has 0 MultiheadAttention and 1 Linear, not one of each"),
+        (multihead(add_bias_kv=True), "with bias_k or bias_v is not a layer"),
+        (multihead(add_zero_attn=True), "with add_zero_attn is not a layer"),
+        (multihead(kdim=5, vdim=5), "with kdim or vdim is not a layer"),
+        (MultiheadModule(nn.MultiheadAttention(4, 2), nn.Linear(4, 1)), "batch_first=False"),
+        (MultiheadModule(ATTENTION, nn.Linear(8, 3, dtype=torch.complex64)), "torch.complex64"),
+        (MultiheadModule(ATTENTION, nn.LazyLinear(3)), "readout.weight .* is not there yet"),
+        (multihead().to("meta"), "is not there yet"),
+        ("module", "a str is not a torch.nn.Module"),
+    ],
+)
+def test_modules_which_are_something_else(module, message):
+    with pytest.raises(ParameterError, match=message):
+        Memorizer.from_torch(module)
+
+
+def wrapped(change, base=MultiheadModule):
+    class Changed(base):
+        def forward(self, contexts, queries):
+            return change(super().forward, contexts, queries)
+
+    torch.manual_seed(0)
+    module = Changed(nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 1),
+                     scalar_targets=True)  # fmt: skip
+    return module.double()
+
+
+@pytest.mark.parametrize(
+    ("change", "scale"),
+    [
+        (lambda f, c, q: torch.relu(f(c, q)), 1.0),
+        (lambda f, c, q: f(c, q).clamp(-5, 5), 100.0),
+        (lambda f, c, q: f(c.clamp(-80, 80), q), 100.0),
+        (lambda f, c, q: f(c[..., :8, :], q), 1.0),
+    ],
+)
+def test_a_module_which_is_something_else_on_the_data_is_refused(change, scale):
+    """Whether or not random tokens show it, the data to be certified do."""
+    drawn = generators.gaussian(num_examples=300, context_size=12, width=8, seed=1)
+    data = Dataset(scale * drawn.contexts, scale * drawn.queries, drawn.targets)
+    with pytest.raises(ParameterError, match="computes something else than its attention"):
+        certify(wrapped(change), data, claims=["error"])
+
+
+def pruned(module):
+    prune.custom_from_mask(module, "W_D", torch.zeros_like(module.W_D))
+
+
+def hooked(module):
+    module.register_forward_hook(lambda _module, _inputs, outputs: 2 * outputs)
+
+
+def replaced(module):
+    module.forward = lambda contexts, queries: queries.sum(dim=1) + 0 * contexts.sum()
+
+
+def swapped(module):
+    key = module.W_K
+    del module.W_K
+    module.register_parameter("W_K", nn.Parameter(key.detach().clone()))
+
+
+def tied(module):
+    module.W_K = module.W_Q
+
+
+@pytest.mark.parametrize("change", [pruned, hooked, replaced])
+def test_modules_of_ours_which_do_something_else_now_are_refused(change):
+    data = make()
+    module = build_memorizer(data, num_heads=8).to_torch()
+    change(module)
+    with pytest.raises(ParameterError, match=r"computes something else|cannot be copied"):
+        Memorizer.from_torch(module, data)
+
+
+@pytest.mark.parametrize("change", [swapped, tied])
+def test_modules_of_ours_are_read_by_names(change):
+    data = make()
+    module = build_memorizer(data, num_heads=8).to_torch()
+    change(module)
+    assert_read(module, data, atol=1e-8)
+
+
+def test_a_parametrized_readout_is_read():
+    module = multihead()
+    nn.utils.parametrizations.weight_norm(module.readout)
+    assert_read(module, make(target_dim=3))
+
+
+def test_data_of_another_width_are_refused():
+    plain = build_memorizer(
+        generators.gaussian(num_examples=10, context_size=4, width=9), num_heads=5
+    ).to_torch()
+    with pytest.raises(DataError, match=r"AttentionModule takes .* d=9 .* have d=8") as caught:
+        certify(plain, make(), claims=["rank"])  # d = 8, and there are no biases
+    assert caught.value.witness == 8
+    assert "a module of d=8" in caught.value.suggestion
+    wide = generators.gaussian(num_examples=12, context_size=4, width=9, target_dim=3)
+    for far in (wide, make(target_dim=3)[:2].with_constant().with_constant()):
+        with pytest.raises(DataError, match=f"d=8 .* have d={far.width}") as caught:
+            certify(multihead(), far, claims=["rank"])  # biases, but the data are wide already
+        assert "data of d=8 entries as they are" in caught.value.suggestion
+    with pytest.raises(DataError, match=r"or Dataset.with_constant\(\) for weights of a module"):
+        certify(Memorizer.from_torch(multihead()), make(target_dim=3))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        generators.gaussian(num_examples=2, context_size=4, width=9),
+        generators.gaussian(num_examples=2, context_size=4, width=8, target_dim=2),
+    ],
+)
+def test_a_module_of_ours_refuses_data_of_other_shapes(other):
+    module = build_memorizer(make(), num_heads=8).to_torch()
+    assert Memorizer.from_torch(module, make()).layer.width == 8
+    with pytest.raises(DataError):
+        Memorizer.from_torch(module, other)
+
+
+@pytest.mark.parametrize("kind", [torch.int32, np.float32, "float32", torch.complex64])
+def test_dtypes_which_are_none(kind):
+    memorizer = build_memorizer(make(), num_heads=8)
+    with pytest.raises(ParameterError, match=r"is not a torch.dtype of real numbers"):
+        memorizer.to_torch(kind)
+
+
+def test_one_number_a_target_and_several_do_not_go_together():
+    module = multihead()  # three outputs
+    module.scalar_targets = True  # and it hands out the first one
+    with pytest.raises(ParameterError, match=r"gives outputs \(16,\); its attention and readout"):
+        Memorizer.from_torch(module)
+    layer = build_memorizer(make(target_dim=3), num_heads=8).layer
+    with pytest.raises(ParameterError, match="scalar_targets=True, but the layer has d_out=3"):
+        AttentionModule(layer, scalar_targets=True)
+    with pytest.raises(ParameterError, match="scalar_targets=True, but the layer has d_out=3"):
+        Memorizer(layer, TrainedRecord("a", scalar_targets=True, constant=False))
+
+
+def test_logits_too_sharp_to_compare():
+    """A comparison which can say nothing is not a comparison."""
+    module = multihead(bias=False, heads=1)
+    with torch.no_grad():
+        module.attention.in_proj_weight[:16] *= 1e8
+    with pytest.raises(ParameterError, match="are too sharp, by a factor of"):
+        Memorizer.from_torch(module)
+
+
+def test_dropout_is_off_as_in_evaluation_mode():
+    module = multihead(dropout=0.5).train()
+    Memorizer.from_torch(module)
+    assert module.training
+    assert_read(module, make(target_dim=3))
+
+
+def test_safetensors_files_have_the_documented_names(tmp_path):
+    memorizer = build_memorizer(make(), num_heads=8)
+    memorizer.save(tmp_path / "m.safetensors")
+    with safetensors.safe_open(tmp_path / "m.safetensors", framework="pt") as file:
+        assert sorted(file.keys()) == ["W_D", "W_K", "W_O", "W_Q", "W_V"]
+        assert file.get_slice("W_Q").get_shape() == [8, 8, 4]  # (H, d, d_h)
+    module = AttentionModule(
+        build_memorizer(make(), num_heads=8, seed=9).layer, scalar_targets=True
+    )
+    module.load_state_dict(safetensors.torch.load_file(tmp_path / "m.safetensors"))
+    np.testing.assert_allclose(outputs(module, make()), make().targets, atol=1e-9)
+
+
+# Layers as ONNX models, run by onnxruntime.
+
+
+def run(path, data):
+    return in_onnx(path)(contexts=data.contexts, queries=data.queries)
+
+
+@pytest.mark.parametrize("target_dim", [None, 3])
+@pytest.mark.parametrize("shared", [False, True])
+def test_onnxruntime_gives_what_numpy_gives(tmp_path, shared, target_dim):
+    kind = generators.shared_context if shared else generators.uniform
+    data = kind(num_examples=22, context_size=4, width=8, target_dim=target_dim)
+    memorizer = build_memorizer(data, num_heads=8, value_dim=3)
+    memorizer.to_onnx(tmp_path / "m.onnx", shared_context=shared)
+    model = onnx.load(tmp_path / "m.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    assert {tensor.name for tensor in model.graph.initializer} > {"W_Q", "W_K", "W_V", "W_O", "W_D"}
+    outputs = run(tmp_path / "m.onnx", data)
+    assert outputs.dtype == np.float64
+    assert outputs.shape == data.targets.shape
+    np.testing.assert_allclose(outputs, memorizer.predict(data.contexts, data.queries), atol=1e-9)
+    some = run(tmp_path / "m.onnx", data.take(range(5)))  # T is free
+    np.testing.assert_allclose(some, data.targets[:5], atol=1e-9)
+
+
+def test_float32(tmp_path):
+    data = generators.uniform(num_examples=22, context_size=4, width=8)
+    memorizer = build_memorizer(data, num_heads=8).astype(np.float32)
+    memorizer.to_onnx(tmp_path / "m.onnx")
+    narrow = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
+    outputs = run(tmp_path / "m.onnx", narrow)
+    assert outputs.dtype == np.float32
+    assert np.abs(outputs - data.targets).max() < 1e-2
+
+
+def test_what_has_no_onnx_model_leaves_no_file(tmp_path):
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    extended = build_memorizer(data, num_heads=3, precision=80)
+    with pytest.raises(ParameterError, match="ONNX models hold floats, not the weights of"):
+        extended.to_onnx(tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(OutputError, match="no such folder"):
+        build_memorizer(data, num_heads=3).to_onnx(tmp_path / "none" / "m.onnx")
+
+
+# Sequence memorizers in floats, in PyTorch and in ONNX.
+
+
+SAFE = {"construction": "float_power_hash", "max_word_bits": 52}
+
+
+def problem(total=40, size=3, task="next", decimals=100):
+    """Tokens of two decimals, most of which no float holds exactly, and 16 labels."""
+    rng = np.random.default_rng(total)
+    numbers = rng.integers(1000, size=(total, size, 2))
+    tokens = [[[Fraction(int(x), decimals) for x in t] for t in row] for row in numbers]
+    labels = rng.integers(16, size=(total, size) if task == "seq2seq" else total).tolist()
+    return tokens, labels, task
+
+
+@pytest.mark.parametrize("task", ["next", "last", "seq2seq"])
+@pytest.mark.parametrize("construction", ["float_separating_set", "float_power_hash"])
+def test_every_label_in_float64(tmp_path, task, construction):
+    tokens, labels, _ = given = problem(task=task)
+    memorizer = build_sequence_memorizer(
+        *given[:2], task=task, construction=construction, max_word_bits=52
+    )
+    assert memorizer.reproduced(SequenceDataset.of(*given)) == 1.0
+    arrays = memorizer.arrays(tokens)
+    module = memorizer.to_torch()
+    found = module(torch.tensor(arrays)).round().detach().numpy()
+    assert found.tolist() == labels
+    memorizer.to_onnx(tmp_path / "m.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
+    model = in_onnx(tmp_path / "m.onnx")
+    outputs = model(sequences=arrays)
+    assert outputs.dtype == np.float64
+    assert np.rint(outputs).tolist() == labels
+    assert model(sequences=arrays[:3]).shape == np.shape(labels[:3])  # N is free
+
+
+@settings(max_examples=15)
+@given(strategies.sequence_problems(labels=st.integers(0, 1000)))
+def test_small_problems_in_float64(given):
+    memorizer = given.build(**SAFE)
+    dataset = SequenceDataset.of(*given)
+    assert memorizer.reproduced(dataset) == 1.0
+    outputs = memorizer.to_torch()(torch.tensor(memorizer.arrays(given.sequences)))
+    found = outputs.detach().numpy().reshape(-1)
+    known = expected_outputs(memorizer.classes, dataset.classes)
+    assert np.rint(found).tolist() == [known[label] for label in dataset.labels]
+
+
+def test_long_labels_and_means_which_are_rounded():
+    """1/49 is not a float; 49/49 of it is off by a last bit, and labels of 30 bits see that."""
+    rng = np.random.default_rng(9)
+    tokens = rng.integers(100, size=(60, 49))
+    labels = rng.integers(1 << 30, size=60).tolist()
+    memorizer = build_sequence_memorizer(tokens, labels, **SAFE)
+    assert memorizer.reproduced(SequenceDataset.of(tokens, labels)) == 1.0
+    outputs = memorizer.to_torch()(torch.tensor(memorizer.arrays(tokens)))
+    assert outputs.round().tolist() == labels
+
+
+def test_tokens_beyond_all_floats():
+    given = [[0], [10**400]], [1, 2]
+    memorizer = build_sequence_memorizer(*given)
+    assert memorizer.reproduced(SequenceDataset.of(*given)) <= 0.5
+    with pytest.raises(DataError, match="a token is beyond float64"):
+        memorizer.arrays(given[0])
+
+
+def test_attention_which_no_float_holds(tmp_path):
+    memorizer = build_sequence_memorizer(["ab", "cd"], [1, 2], **SAFE)
+    values = (Fraction(1, 3), *memorizer.attention.value_weights[1:])
+    attention = dataclasses.replace(memorizer.attention, value_weights=values)
+    other = dataclasses.replace(memorizer, attention=attention)
+    for export in (other.to_torch, lambda: other.to_onnx(tmp_path / "m.onnx")):
+        with pytest.raises(PrecisionError, match="a weight of 1 bits is not a number of float64"):
+            export()
+
+
+def test_long_words_are_lost_in_floats():
+    tokens, labels, _ = given = problem(total=600)
+    memorizer = build_sequence_memorizer(tokens, labels)
+    assert memorizer.predict(tokens) == labels
+    assert memorizer.largest_bits > 53
+    assert memorizer.reproduced(SequenceDataset.of(*given)) < 0.9
+    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits is not a number of float64"):
+        memorizer.to_torch()
+
+
+def test_few_sequences_fit_float32():
+    given = problem(total=12, decimals=64)  # exact tokens
+    memorizer = build_sequence_memorizer(
+        *given[:2], construction="float_separating_set", max_word_bits=23
+    )
+    dataset = SequenceDataset.of(*given)
+    assert memorizer.reproduced(dataset, np.float32) == 1.0
+    module = memorizer.to_torch(torch.float32)
+    found = module(torch.tensor(memorizer.arrays(given[0], np.float32)))
+    assert found.dtype == torch.float32
+    assert found.round().tolist() == given[1]
+
+
+def test_labels_which_no_float_holds():
+    memorizer = build_sequence_memorizer(["ab", "cd"], [0, 10**400])
+    assert memorizer.reproduced(SequenceDataset.of(["ab", "cd"], [0, 10**400])) < 1
+    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits"):
+        memorizer.to_torch()
+
+
+def test_types_with_too_few_bits(tmp_path):
+    memorizer = build_sequence_memorizer(["ab", "cd"], [1, 2], **SAFE)
+    with pytest.raises(ParameterError, match=r"dtype=torch.bfloat16 has too few bits"):
+        memorizer.to_torch(torch.bfloat16)
+    with pytest.raises(OutputError, match="no such folder"):
+        memorizer.to_onnx(tmp_path / "none" / "m.onnx")
+    with pytest.raises(ParameterError, match=r"dtype=<class 'numpy.int64'> is neither"):
+        memorizer.to_onnx(tmp_path / "m.onnx", np.int64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attention_of_the_module_is_uniform():
+    memorizer = build_sequence_memorizer(["ab", "cd"], [1, 2], **SAFE)
+    module = memorizer.to_torch()
+    assert not module.W_Q.any()
+    assert not module.W_K.any()
+    assert module.W_V.flatten().tolist() == [2.0, 0.0]
+    assert sum(p.count_nonzero().item() for p in module.parameters()) == (
+        memorizer.nonzero_parameters
+    )
+    assert sum(p.numel() for p in module.parameters()) == memorizer.total_parameters

@@ -1,0 +1,296 @@
+"""Threads: the same bits for any number of them, none where work is small, and none left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+from constructive import ParameterError, build_memorizer, certify, exact_capacity, generators
+from constructive.certificates.certificate import Certificate
+from constructive.constructions.multihead import readout
+from constructive.exact import modular
+from constructive.layers import attend
+from constructive.support import blocks, threads
+from constructive.support.threads import alone, cores, in_pieces, one_blas_thread, workers
+
+COUNTS = 1, 2, 3, 8
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Loops have many pieces, and take threads, also where there is little work."""
+    monkeypatch.setattr(threads, "_WORTH", 0)
+    monkeypatch.setattr(blocks, "_BLOCK", 8)
+    monkeypatch.setattr(modular, "_PANEL", 16)
+    monkeypatch.setattr(modular, "_TILE", (16, 16))
+    monkeypatch.setattr(modular, "_COLUMNS_OF_PIECE", 8)
+    monkeypatch.setattr(attend.Own, "chunk_bytes", 1 << 14)
+    monkeypatch.setattr(attend.Shared, "chunk_bytes", 1 << 14)
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if "blas" in
+            pool["user_api"]}  # fmt: skip
+
+
+def contents(certificate: Certificate, folder):
+    certificate.save(folder / "certificate.json")
+    return (folder / "certificate.json").read_bytes()
+
+
+def made(seed, folder):
+    """The bits of weights, of a certificate with all claims and of a capacity, on random data."""
+    rng = np.random.default_rng(seed)
+    size, width, heads = rng.integers(2, 7), rng.integers(8, 20), rng.integers(2, 9)
+    total = int(heads * (size - 1) + 1)
+    make = generators.shared_context if seed % 4 == 3 else generators.uniform
+    data = make(num_examples=total, context_size=int(size), width=int(width), seed=seed)
+    kinds = "saturated", "rank_one", "generic"
+    memorizer = build_memorizer(
+        data, num_heads=int(heads), construction=kinds[seed % 3], seed=seed, precision="auto"
+    )
+    memorizer.save(folder / "memorizer.safetensors")
+    claims = ["rank", "error", "readout"][: 2 + seed % 2]
+    certificate = certify(memorizer, data, claims=claims, seed=seed)
+    found = exact_capacity(data, int(heads), 1, seed=seed)
+    capacity = found.lower, found.upper, found.layer.query_weights.tobytes()
+    return (folder / "memorizer.safetensors").read_bytes(), contents(certificate, folder), capacity
+
+
+def agree(seeds, monkeypatch, folder):
+    for seed in seeds:
+        found = []
+        for count in COUNTS:
+            monkeypatch.setenv(threads.JOBS, str(count))
+            found.append(made(seed, folder))
+        assert found[1:] == found[:1] * (len(COUNTS) - 1), seed
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
+    agree(range(4), monkeypatch, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_pieces")
+def test_bits_of_many_data_sets_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
+    agree(range(4, 200), monkeypatch, tmp_path)
+
+
+@pytest.mark.slow
+def test_bits_of_large_data_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
+    data = generators.uniform(num_examples=621, context_size=32, width=64)
+    found = []
+    for count in COUNTS:
+        monkeypatch.setenv(threads.JOBS, str(count))
+        memorizer = build_memorizer(data, num_heads=20)
+        memorizer.save(tmp_path / "memorizer.safetensors")
+        certificate = contents(certify(memorizer, data), tmp_path)
+        found.append(((tmp_path / "memorizer.safetensors").read_bytes(), certificate))
+    assert found[1:] == found[:1] * (len(COUNTS) - 1)
+
+
+def test_the_threads_are_used(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "3")
+    meeting = threading.Barrier(3, timeout=20)
+
+    def name(_):
+        meeting.wait()
+        return threading.current_thread().name
+
+    names = list(in_pieces(name, range(3)))
+    assert len(set(names)) == 3
+    assert all(each.startswith("constructive") for each in names)
+    assert not [thread for thread in threading.enumerate() if thread.name in names]
+
+
+def test_small_work_takes_neither_threads_nor_limits(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "4")
+
+    def fail(*_args, **_kwargs):
+        raise AssertionError
+
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", fail)
+    monkeypatch.setattr(threadpoolctl, "threadpool_limits", fail)
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer = build_memorizer(data, num_heads=3)
+    assert certify(memorizer, data).proved
+    assert list(in_pieces(abs, [-1, 2], operations=1e6)) == [1, 2]
+    assert list(in_pieces(abs, [-1])) == [1]
+    with pytest.raises(AssertionError):
+        list(in_pieces(abs, [-1, 2], operations=1e9))
+
+
+def test_blas_has_one_thread_while_any_block_is_open():
+    before = blas_threads()
+    outer, inner = one_blas_thread(), one_blas_thread()
+    outer.__enter__()
+    inner.__enter__()
+    assert blas_threads() == {1}
+    outer.__exit__(None, None, None)  # not in the order in which they began, as in two threads
+    assert blas_threads() == {1}
+    inner.__exit__(None, None, None)
+    assert blas_threads() == before
+
+
+def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "2")
+
+    def piece(_):
+        return np.geterr()["divide"], list(in_pieces(lambda _: threading.get_ident(), range(3)))
+
+    with np.errstate(divide="raise"):
+        found = list(in_pieces(piece, range(4)))
+    assert {state for state, _ in found} == {"raise"}
+    assert all(len(set(inner)) == 1 for _, inner in found)
+    with alone():
+        assert set(in_pieces(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
+
+
+def test_an_error_of_a_piece_is_raised_and_the_others_end(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "2")
+    begun = []
+
+    def piece(number):
+        begun.append(number)
+        if number == 1:
+            raise ZeroDivisionError
+        time.sleep(0.01)
+        return number
+
+    results = in_pieces(piece, range(100))
+    assert next(results) == 0
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    count = len(begun)
+    assert count <= 6
+    time.sleep(0.05)
+    assert len(begun) == count
+
+
+def test_few_pieces_are_begun_before_results_are_taken(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "2")
+    taken = []
+    results = in_pieces(abs, (taken.append(k) or k for k in range(50)))
+    next(results)
+    assert len(taken) <= 6
+    results.close()
+
+
+@pytest.mark.parametrize("words", ["0", "two", "-1", "1.5", "10000", "\u0662"])
+def test_a_variable_that_is_no_number_is_refused(words, monkeypatch):
+    monkeypatch.setenv(threads.JOBS, words)
+    with pytest.raises(ParameterError, match="number of workers") as refused:
+        workers()
+    assert refused.value.witness == words
+
+
+def test_the_number_of_cores_is_that_of_the_process_and_its_container(monkeypatch, tmp_path):
+    monkeypatch.delenv(threads.JOBS, raising=False)
+    monkeypatch.setattr(threads, "_LIMITS", tmp_path)
+    monkeypatch.setattr(threads, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    assert workers() == cores() == 12
+    (tmp_path / "cgroup").write_text("4:memory:/x\n0::/outer/inner\n")
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    (tmp_path / "outer" / "inner" / "cpu.max").write_text("max 100000\n")
+    assert cores() == 12
+    (tmp_path / "outer" / "cpu.max").write_text("350000 100000\n")
+    assert cores() == 4
+    (tmp_path / "outer" / "inner" / "cpu.max").write_text("50000 100000\n")
+    assert cores() == 1
+    (tmp_path / "outer" / "inner" / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("200000\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert cores() == 2
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+    assert cores() == 4
+    monkeypatch.setenv(threads.JOBS, "7")
+    assert workers() == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not copied here")
+def test_a_copy_of_the_process_has_threads_of_its_own(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "2")
+    results = in_pieces(abs, range(-9, 0))
+    next(results)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if list(in_pieces(abs, [-1, -2])) == [1, 2] else 1)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.01)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child waits for threads that it does not have")
+    assert status == 0
+    results.close()
+
+
+INTERRUPTED = """
+    import os, signal, sys, threading, time
+    from constructive import build_memorizer, generators
+    from constructive.support.progress import progress_to
+    data = generators.uniform(num_examples=621, context_size=32, width=64)
+    def interrupt(step, done, total):
+        if step == "evaluate heads":
+            print(time.time(), flush=True)
+            os.kill(os.getpid(), signal.SIGINT)
+    try:
+        with progress_to(interrupt):
+            build_memorizer(data, num_heads=20)
+    except KeyboardInterrupt:
+        others = [t for t in threading.enumerate() if t is not threading.main_thread()]
+        print(time.time(), len(others), flush=True)
+"""
+
+
+def test_an_interrupt_ends_all_threads_within_a_second():
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(INTERRUPTED)],
+        capture_output=True, text=True, check=True, timeout=120,
+        env={**os.environ, threads.JOBS: "3"},
+    )  # fmt: skip
+    first, (end, others) = float(run.stdout.split()[0]), run.stdout.split()[-2:]
+    assert float(end) - first < 1.0
+    assert others == "0"
+
+
+@pytest.mark.parametrize("total", [5, 8, 9, 30, 41])
+def test_blocks_are_what_numpy_and_lapack_find(total, monkeypatch):
+    monkeypatch.setattr(blocks, "_BLOCK", 8)
+    monkeypatch.setattr(threads, "_WORTH", 0)
+    monkeypatch.setenv(threads.JOBS, "3")
+    rows = np.random.default_rng(total).standard_normal((total, 50))
+    gram = blocks.gram(rows)
+    assert np.allclose(gram, rows @ rows.T, rtol=1e-13, atol=1e-13)
+    assert (gram == gram.T).all()
+    assert np.allclose(blocks.product(rows, rows.T), gram, rtol=1e-13, atol=1e-13)
+    factor = blocks.cholesky(gram.copy())
+    lower = np.tril(factor)
+    assert np.allclose(lower @ lower.T, gram, rtol=1e-12, atol=1e-12)
+    assert factor.flags.f_contiguous
+    gram[-1] = gram[:, -1] = gram[0]
+    gram[-1, -1] = gram[0, 0] - 1.0  # not positive definite
+    assert blocks.cholesky(gram) is None
+
+
+def test_a_readout_of_many_blocks_solves_its_equations(monkeypatch):
+    monkeypatch.setattr(blocks, "_BLOCK", 16)
+    rng = np.random.default_rng(3)
+    z, targets = rng.standard_normal((70, 90)), rng.standard_normal((70, 2))
+    found = readout.solve(z, targets, np.array([70]))
+    assert found.residuals.max() < 1e-12
+    assert found.ranks == (70,)

@@ -1,0 +1,544 @@
+"""Capacities, numbers of heads, counts of parameters, and the table of published bounds."""
+
+from dataclasses import replace
+from itertools import combinations, pairwise
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructive import (
+    CapacityError,
+    Dataset,
+    ParameterError,
+    RationalDataset,
+    Text,
+    Verdict,
+    assumptions,
+    build_decoder,
+    build_memorizer,
+    capacity_table,
+    certify,
+    check,
+    comparison,
+    exact_capacity,
+    explain,
+    fewest_heads,
+    generators,
+    heads_needed,
+    published_bounds,
+    rank_one_capacity,
+    saturated_capacity,
+    upper_bound_certificate,
+)
+from constructive.exact import dyadic
+from constructive.theory import bounds
+from constructive.theory.bounds import RANK_ONE, SATURATED, nonzero_parameter_count, parameter_count
+from constructive.theory.context_capacity import context_capacity, spans_of
+
+# Exact capacity, the counts of parameters, and the tables.
+
+
+@settings(max_examples=20)
+@given(
+    st.integers(1, 4), st.integers(2, 4), st.integers(0, 3), st.integers(1, 3), st.integers(0, 99)
+)
+def test_generic_data_reach_the_conjectured_capacity(heads, size, more, head_dim, seed):
+    """Own contexts: min(T, Hd); a shared one: H(n - 1) + 1 (theory, section 6)."""
+    width = size + more
+    shared = generators.shared_context(
+        num_examples=heads * width + 1, context_size=size, width=width, seed=seed
+    )
+    found = exact_capacity(shared, heads, head_dim, seed=seed)
+    assert found.exact
+    assert found.lower == rank_one_capacity(heads, size)
+    assert found.lower >= saturated_capacity(heads, size, head_dim)
+    own = generators.uniform(
+        num_examples=heads * width + 1, context_size=size, width=width, seed=seed
+    )
+    assert exact_capacity(own, heads, head_dim, seed=seed).lower == heads * width
+
+
+def test_the_weights_that_are_returned_prove_the_lower_bound():
+    data = generators.uniform(num_examples=12, context_size=3, width=4)
+    found = exact_capacity(data, 3)
+    assert (found.lower, found.upper) == (12, 12)
+    memorizer = build_memorizer(data.take(range(7)), num_heads=3)
+    proof = certify(type(memorizer)(found.layer, memorizer.record), data, claims=["rank"])
+    assert proof.verdict is Verdict.PROVED
+
+
+def test_contexts_in_a_subspace():
+    """Most contexts lie in three dimensions, and a few do not: these are not to blame."""
+    generic = generators.uniform(num_examples=23, context_size=3, width=8)
+    contexts = generic.contexts.copy()
+    contexts[:20, :, 3:] = 0
+    found = exact_capacity(Dataset(contexts, generic.queries, generic.targets), 4)
+    assert (found.lower, found.upper) == (3 * 4 + 3, 3 * 4 + 3)
+    assert found.contexts.blamed.tolist() == list(range(20))
+    assert "|J| = 20 examples of J have tokens of k_J = 3" in found.reason
+
+
+def test_what_is_only_probable_is_said_so():
+    """Translates of one context, with one query: rows lie in d + 1 dimensions (Proposition F)."""
+    rng = np.random.default_rng(0)
+    contexts = rng.integers(-9, 9, (4, 3)) + rng.integers(-9, 9, (9, 1, 3))
+    found = exact_capacity(Dataset(contexts, np.ones((9, 3)), np.zeros(9)), 5)
+    assert (found.lower, found.upper) == (4, 9)
+    assert not found.exact
+    assert "probably, at most" in repr(found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"num_heads": 0},
+        {"head_dim": 0},
+        {"seed": -1},
+        {"seed": 1.5},
+        {"seed": None},
+    ],
+    ids=str,
+)
+def test_arguments_which_make_no_sense(wrong):
+    data = generators.uniform(num_examples=2, context_size=2, width=2)
+    ((name, value),) = wrong.items()
+    with pytest.raises(ParameterError, match=f"{name}={value} is not a") as caught:
+        exact_capacity(data, **{"num_heads": 1} | wrong)
+    assert caught.value.witness == value
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0])
+@pytest.mark.parametrize(
+    ("function", "sizes"),
+    [
+        (heads_needed, ("num_examples", "context_size", "head_dim")),
+        (RANK_ONE.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
+        (SATURATED.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
+        (parameter_count, ("num_heads", "width", "head_dim", "value_dim", "target_dim")),
+        (nonzero_parameter_count, ("num_examples", "width", "target_dim")),
+        (published_bounds, ("num_examples", "context_size", "width")),
+        (capacity_table, ("num_examples", "context_size", "width")),
+        (comparison, ("num_examples", "context_size", "width")),
+    ],
+)
+def test_counts_of_the_statements_are_positive(function, sizes, value):
+    options = dict.fromkeys(sizes, 2)
+    if function is nonzero_parameter_count:
+        options["plan"] = RANK_ONE.plan(num_examples=2, context_size=2, num_heads=2)
+    function(**options)
+    for name in sizes:
+        with pytest.raises(ParameterError) as caught:
+            function(**options | {name: value})
+        assert caught.value.problem == f"{name}={value} is not a positive integer"
+        assert caught.value.witness == value
+
+
+@pytest.mark.parametrize("name", ["num_heads", "head_dim"])
+def test_counts_of_a_plan_are_positive(name):
+    plan = RANK_ONE.plan(num_examples=2, context_size=2, num_heads=2)
+    wrong = replace(plan, **{name: -1})
+    with pytest.raises(ParameterError, match=f"{name}=-1 is not a positive integer"):
+        nonzero_parameter_count(num_examples=2, plan=wrong, width=2, target_dim=1)
+
+
+@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
+@pytest.mark.parametrize(
+    ("total", "heads", "head_dim"), [(7, 3, 3), (5, 3, 4), (9, 4, 3), (3, 2, 2)]
+)
+def test_nonzero_counts_are_those_of_built_weights(construction, total, heads, head_dim):
+    data = generators.gaussian(num_examples=total, context_size=3, width=5, target_dim=2)
+    memorizer = build_memorizer(
+        data, num_heads=heads, head_dim=head_dim, value_dim=3, construction=construction
+    )
+    chosen = explain(data, num_heads=heads, head_dim=head_dim, construction=construction).plan
+    counted = sum(np.count_nonzero(x) for x in memorizer.layer.tensors.values())
+    assert counted == nonzero_parameter_count(
+        num_examples=total, plan=chosen, width=5, target_dim=2
+    ) + heads * (3 - 2)  # W_O copies unused value columns, too
+
+
+# c(E; H) against its definition: the least bound over all sets J of examples.
+
+
+def capacity_of(contexts, heads):
+    """c(E; H) for queries which differ."""
+    queries = np.zeros((len(contexts), contexts.shape[2]))
+    queries[:, 0] = np.arange(len(contexts))
+    data = Dataset(contexts, queries, np.zeros(len(contexts)))
+    return context_capacity(data, heads, np.random.default_rng(0))
+
+
+def dimensions(contexts):
+    """k and delta, by ranks of all tokens and of all differences of integers."""
+    width = contexts.shape[2]
+    differences = (contexts[:, 1:] - contexts[:, :1]).reshape(-1, width)
+    return (
+        dyadic.rank(contexts.reshape(-1, width)),
+        dyadic.rank(differences) if len(differences) else 0,
+    )
+
+
+def by_definition(contexts, heads):
+    total = len(contexts)
+    least = total
+    for size in range(1, total + 1):
+        for chosen in combinations(range(total), size):
+            k, delta = dimensions(contexts[list(chosen)])
+            least = min(least, total - size + k + (heads - 1) * delta)
+    return least
+
+
+@st.composite
+def vocabularies(draw):
+    """Contexts of few words: one-hot, repeated, collinear, translated, dependent."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    words, width = draw(st.integers(2, 5)), draw(st.integers(1, 4))
+    kind = draw(st.sampled_from(["small", "one-hot", "line", "constant", "any"]))
+    if kind == "one-hot":
+        vocabulary = np.eye(words)
+    elif kind == "line":
+        vocabulary = np.outer(np.arange(words), rng.integers(-2, 3, width)) + rng.integers(0, 2)
+    else:
+        high = 2 if kind == "small" else 9
+        vocabulary = rng.integers(-high, high + 1, (words, width))
+    if kind == "constant":
+        vocabulary[:, 0] = 1
+    total, size = draw(st.integers(1, 7)), draw(st.integers(1, 4))
+    return vocabulary[rng.integers(0, words, (total, size))].astype(np.float64)
+
+
+@given(vocabularies(), st.integers(1, 4))
+def test_it_is_the_least_bound(contexts, heads):
+    found = capacity_of(contexts, heads)
+    assert (found.lower, found.upper) == (by_definition(contexts, heads),) * 2
+    assert found.exact
+
+
+@given(vocabularies(), st.integers(-3, 3))
+def test_spans_are_proved_by_vectors(contexts, exponent):
+    contexts = contexts * 2.0**exponent
+    spans = spans_of(contexts)
+    assert (spans.tokens, spans.differences) == dimensions(contexts)
+    width = contexts.shape[2]
+    assert len(spans.orthogonal) == width - spans.differences
+    for index, x in enumerate(spans.orthogonal):
+        values = contexts @ np.array(x, dtype=np.float64)
+        assert (values == values[:, :1]).all()
+        assert index >= width - spans.tokens or not values.any()
+        later = spans.orthogonal[index + 1 :]
+        assert x[spans.pivots[index]] != 0
+        assert all(y[spans.pivots[index]] == 0 for y in later)
+
+
+@pytest.mark.parametrize("tiny", [2.0**-60, 2.0**-900])
+def test_spans_are_those_of_the_floats_as_they_are(tiny):
+    contexts = np.array([[[1.0, 0.0], [1.0, tiny]], [[3.0, 0.0], [3.0, 0.0]]])
+    assert (spans_of(contexts).tokens, spans_of(contexts).differences) == (2, 1)
+    flat = np.array([[[1.0, 1.0], [3.0, 3.0 + 2.0**-51]]])
+    assert spans_of(flat).tokens == 2
+    nearly = np.array([[[1.0, 1.0], [3.0, 3.0]], [[5.0, 5.0], [5.0, 5.0]]])
+    assert spans_of(nearly).tokens == spans_of(nearly).differences == 1
+
+
+def test_some_examples_are_to_blame_and_others_are_not():
+    rng = np.random.default_rng(1)
+    shared = np.repeat(rng.standard_normal((1, 3, 8)), 9, axis=0)  # H(n - 1) + 1 = 5 of them
+    own = rng.standard_normal((4, 3, 8))
+    mixed = np.concatenate([own[:2], shared, own[2:]])
+    found = capacity_of(mixed, 2)
+    assert (found.lower, found.upper) == (9, 9)
+    assert found.blamed.tolist() == list(range(2, 11))
+    assert "|J| = 9 examples of J have tokens of k_J = 3 and differences of delta_J = 2" in str(
+        found
+    )
+
+
+# How many heads data take: exactly, and with room for float64.
+
+
+@pytest.mark.parametrize(
+    ("total", "least", "heads"),
+    [(1, 1, 1), (5, 1, 1), (6, 2, 2), (8, 2, 3), (10, 2, 3), (11, 3, 3)],
+)
+def test_generic_contexts(total, least, heads):
+    """Hd examples; a head more where less than half of one is left."""
+    data = generators.gaussian(num_examples=total, context_size=3, width=5)
+    found = fewest_heads(data)
+    assert (found.least, found.heads) == (least, heads)
+    assert exact_capacity(data, least).lower == total
+    if least > 1:
+        assert upper_bound_certificate(data, least - 1).proved
+        assert f"allow {5 * (least - 1)} of {total} examples with {least - 1} h" in found.reason
+    assert build_memorizer(data).layer.num_heads == heads
+    assert "contexts allow" in str(explain(data))
+
+
+def test_one_context_and_a_vocabulary():
+    shared = generators.shared_context(num_examples=8, context_size=3, width=9)
+    assert fewest_heads(shared).least == 4  # 3 (3 - 1) + 1 = 7
+    rng = np.random.default_rng(0)
+    words = np.eye(4)[np.array([rng.permutation(4)[:3] for _ in range(20)])]
+    data = Dataset(words, np.random.default_rng(1).standard_normal((20, 4)), np.zeros(20))
+    least = fewest_heads(data).least
+    assert exact_capacity(data, least).lower == 20
+    assert exact_capacity(data, least - 1).upper < 20
+
+
+def test_a_part_of_the_examples_may_need_the_heads():
+    own = generators.gaussian(num_examples=12, context_size=3, width=9)
+    contexts = own.contexts.copy()
+    contexts[:9] = contexts[0]
+    data = Dataset(contexts, own.queries, own.targets)
+    found = fewest_heads(data)
+    assert found.least == 4
+    assert found.heads == 5
+    assert found.reason == "contexts allow 7 of 9 examples with 3 heads, and 11 with 5"
+
+
+def test_what_is_there_by_a_hair_is_not_counted_on():
+    """Tokens in three dimensions, but for rounding: exact ranks see eight, and float64 does not."""
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((30, 4, 3)) @ rng.standard_normal((3, 8))
+    data = Dataset(contexts, rng.standard_normal((30, 8)), rng.random(30))
+    found = fewest_heads(data)
+    assert (found.least, found.heads) == (4, 10)
+    assert "float64 sees tokens in 3 dimensions and differences in 3" in found.reason
+    assert build_memorizer(data, num_heads=12).max_error(data) < 1e-6
+
+
+def test_scale_does_not_matter():
+    data = generators.gaussian(num_examples=11, context_size=3, width=5)
+    for factor in (1e-80, 1e80):
+        scaled = Dataset(data.contexts * factor, data.queries, data.targets)
+        assert fewest_heads(scaled) == fewest_heads(data)
+
+
+def test_examples_which_no_heads_hold():
+    rng = np.random.default_rng(0)
+    contexts = np.repeat(rng.standard_normal((6, 1, 4)), 3, axis=1)
+    data = Dataset(contexts, rng.standard_normal((6, 4)), np.zeros(6))
+    with pytest.raises(CapacityError, match="6 have equal tokens in each context") as caught:
+        fewest_heads(data)
+    assert caught.value.witness == (0, 1, 2, 3, 4, 5)
+    with pytest.raises(CapacityError, match="no number of heads"):
+        build_memorizer(data)
+
+
+def test_arguments_which_make_no_sense_of_heads():
+    data = generators.gaussian(num_examples=3, context_size=3, width=5)
+    with pytest.raises(ParameterError, match="seed=-1"):
+        fewest_heads(data, seed=-1)
+    integers = generators.integers(num_examples=3, context_size=2, width=3)
+    exact = RationalDataset(integers.contexts, integers.queries, integers.targets)
+    with pytest.raises(ParameterError, match="known of a Dataset only"):
+        build_memorizer(exact, arithmetic="rational")
+
+
+# Far too many heads: an error that says what they would take, or an answer at once.
+
+
+OWN = generators.uniform(num_examples=7, context_size=3, width=5)
+
+
+SHARED = generators.shared_context(num_examples=8, context_size=3, width=5)
+
+
+ONE = Dataset(np.ones((3, 1, 2)), np.eye(3, 2), np.zeros(3))
+
+
+MANY = [10**6, 10**9, 10**12, 2**63, 10**18, 10**25, 10**400, 10**5000]
+
+
+@pytest.mark.parametrize("heads", MANY, ids=lambda heads: f"{heads.bit_length()} bits")
+@pytest.mark.parametrize("data", [OWN, SHARED, ONE], ids=["own", "shared", "n = 1"])
+def test_builders_say_what_it_would_take(data, heads):
+    for build in (
+        lambda: build_memorizer(data, num_heads=heads),
+        lambda: exact_capacity(data, heads),
+        lambda: assumptions.regroup(data, heads),
+        lambda: assumptions.check(data, heads),
+    ):
+        with pytest.raises(ParameterError, match="GB and") as caught:
+            build()
+        assert f"at most {data.num_examples} heads" in caught.value.suggestion
+
+
+@pytest.mark.parametrize("construction", ["saturated", "rank_one", "generic", "paired"])
+def test_whatever_is_built(construction):
+    with pytest.raises(ParameterError, match="GB"):
+        build_memorizer(OWN, num_heads=10**7, construction=construction)
+    with pytest.raises(ParameterError, match="GB") as caught:
+        build_memorizer(OWN, num_heads=3, head_dim=10**12, construction=construction)
+    assert "smaller dimensions" in caught.value.suggestion
+
+
+def test_memory_counts_and_what_fits_is_built(monkeypatch):
+    assert exact_capacity(OWN, 8).exact  # one more than examples
+    assert build_memorizer(OWN, num_heads=8).max_error(OWN) < 1e-9
+    monkeypatch.setattr(bounds, "physical_memory", lambda: 8 * 4 * 100.0)
+    bounds.require_heads(10, 20, 10)
+    with pytest.raises(ParameterError, match="1 GB") as caught:
+        bounds.require_heads(11, 20, 10)
+    assert caught.value.witness == 11
+    bounds.require_heads(bounds.MOST, 7, 0)
+    bounds.require_heads(bounds.MOST + 1, bounds.MOST + 1, 0)
+    with pytest.raises(ParameterError, match="minutes"):
+        bounds.require_heads(bounds.MOST + 1, bounds.MOST, 0)
+
+
+@pytest.mark.parametrize("heads", [4, 10**6, 10**12, 10**18, 10**25])
+def test_upper_bounds_hold_for_any_number_of_heads(heads):
+    for data in (OWN, SHARED):
+        claim = upper_bound_certificate(data, heads)["impossible"]
+        assert claim.verdict is Verdict.UNDECIDED
+    certificate = upper_bound_certificate(ONE, heads)  # n = 1: all heads agree
+    assert f"H = {heads} heads rank Z <= 1 on 3" in certificate["impossible"].statement
+    assert certificate["impossible"].verdict is Verdict.PROVED
+    assert check(certificate, None, ONE).proved
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_more_heads_than_examples_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    size, width = rng.integers(1, 4, 2).tolist()
+    tokens = rng.integers(-1, 2, (6, size, width)).astype(float)
+    same = rng.random(6) < 0.3
+    tokens[same] = tokens[same, :1]  # contexts of one token
+    data = Dataset(tokens, rng.standard_normal((6, width)), np.zeros(6))
+    found = [context_capacity(data, heads, np.random.default_rng(0)) for heads in (6, 7, 30, 10**9)]
+    assert len({(each.lower, each.upper) for each in found}) == 1
+    assert all(each.exact for each in found)
+
+
+@pytest.mark.parametrize("many", [10**9, 10**12, 10**25, 10**400])
+def test_decoders_say_so(many):
+    text = Text.words("one two three")
+    for sizes in ({"width": many}, {"width": 8, "num_heads": many}):
+        with pytest.raises(ParameterError, match="GB and"):
+            build_decoder(text, **sizes)
+
+
+# The table of published bounds: each count meets the condition of its own paper.
+
+
+SIZES = [(2, 2), (3, 2), (4, 6), (8, 3), (32, 64)]
+
+
+"""n and d; for some n > d, where no context has rank n."""
+
+
+TOTALS = (1, 2, 7, 49, 64, 65, 500)
+
+
+def dense(*widths):
+    """Weights and biases of layers of these widths."""
+    return sum((before + 1) * after for before, after in pairwise(widths))
+
+
+def of(source, total, size, width):
+    """The rows of a source, by the beginning of its name."""
+    rows = published_bounds(num_examples=total, context_size=size, width=width)
+    found = [row for row in rows if row.source.startswith(source)]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(("size", "width"), SIZES)
+@pytest.mark.parametrize("total", TOTALS)
+def test_heads_are_as_many_as_the_theorems_ask_for(total, size, width):
+    (mahdavi,), (second,), (tenth,), (generic,) = (
+        of(source, total, size, width)
+        for source in ("Mahdavi", "Theorem 2", "Theorem 10", "Theorems 9")
+    )
+    for row, head_dim, each in ((mahdavi, size, size), (second, 1, size), (tenth, 1, width)):
+        if row is not tenth and size > width:
+            assert (row.parameters, row.units) == (None, ())
+            continue
+        (heads,) = row.units
+        assert heads * (each - 1) + 1 >= total
+        assert heads == 1 or (heads - 1) * (each - 1) + 1 < total  # no more than that
+        assert row.parameters == parameter_count(
+            num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
+        )
+    (heads,) = generic.units
+    assert (heads - 1) * width < total <= heads * width
+    assert generic.parameters == heads * width + 2 * width + heads
+
+
+@pytest.mark.parametrize(("size", "width"), SIZES)
+@pytest.mark.parametrize("total", TOTALS)
+def test_units_are_as_many_as_the_papers_ask_for(total, size, width):
+    inputs = (size + 1) * width
+    (cover,), (baum,), (bubeck,), (madden,), (yun,) = (
+        of(source, total, size, width)
+        for source in ("Cover", "Baum", "Bubeck", "Madden, Thra", "Yun")
+    )
+    assert (cover.parameters is None) == (total > inputs + 1)
+    for row, each, even in ((baum, 1, 1), (bubeck, 1 / 4, 4), (madden, 1 / 2, 2)):
+        (units,) = row.units
+        assert units % even == 0
+        assert units * each * inputs >= total > (units - even) * each * inputs
+        assert row.parameters == dense(inputs, units, 1) - 1  # the output has no bias
+    first, second = yun.units
+    assert 4 * (first // 4) * (second // 4) >= total
+    assert yun.parameters == dense(inputs, first, second, 1)
+    least = min(
+        dense(inputs, 4 * quarter, 4 * ceil(total / (4 * quarter)), 1)
+        for quarter in range(1, total + 1)
+    )
+    assert least <= yun.parameters <= 1.15 * least  # few weights, of those that will do
+
+
+def test_what_no_theorem_says():
+    """One token, or one dimension: Theorem 10 has nothing for more than one example."""
+    (tenth,) = of("Theorem 10", 5, 3, 1)
+    assert (tenth.parameters, tenth.units) == (None, ())
+    for source in ("Theorem 10", "Theorems 9"):
+        (row,) = of(source, 1, 1, 4)
+        assert row.parameters is None
+
+
+@pytest.mark.parametrize("sizes", [(621, 32, 64), (7, 3, 5), (1, 1, 1), (20000, 8, 4)])
+def test_the_table_prints(sizes):
+    sizes = dict(zip(("num_examples", "context_size", "width"), sizes, strict=True))
+    rows = published_bounds(**sizes)
+    text = comparison(**sizes)
+    assert all(row.model and row.formula and row.data and row.source for row in rows)
+    assert all(row.source.split(",")[0].split()[0] in text for row in rows)
+    for row in rows:
+        assert (row.parameters is None) == (row.units == ())
+        if row.parameters is not None:
+            assert row.parameters > 0
+            assert min(row.units) > 0
+            assert f" {row.parameters:,} " in text
+
+
+def test_what_is_necessary_and_what_is_measured():
+    rows = published_bounds(num_examples=9, context_size=3, width=4)
+    text = comparison(num_examples=9, context_size=3, width=4)
+    known = {"sufficient", "necessary", "sufficient and necessary", "measured"}
+    assert {row.kind for row in rows} == known
+    (vardi,), (kim,) = (of(name, 9, 3, 4) for name in ("Vardi", "Kim, Moon"))
+    assert (vardi.kind, vardi.radius) == ("sufficient and necessary", "")
+    assert "bits" in vardi.bits
+    assert "rho eps" in kim.radius
+    assert "weights of many" in text
+    measured = [row for row in rows if row.kind == "measured"]
+    assert [row.source.split(",")[0] for row in measured] == ["Allen-Zhu", "Morris et al."]
+    assert all(row.parameters is None for row in measured)
+
+
+def test_papers_which_a_reader_will_look_for():
+    sources = " ".join(
+        row.source for row in published_bounds(num_examples=9, context_size=3, width=4)
+    )
+    names = "Cover", "Vershynin", "Rajput", "Park", "Nichani", "Alcalde", "Trans. Inf. Theory"
+    for name in names:
+        assert name in sources
+    one_layer = of("Kajitsuka, Sato, ICLR 2025", 9, 3, 4)[0]
+    assert "one attention layer" in one_layer.model
+    assert "sqrt(n N)" in one_layer.formula
