@@ -315,11 +315,8 @@ def _entries(row: Array) -> str:
 
 
 _LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
-<<<<<<< HEAD
 _MOST_LOG = 60.0  # of what was added, as the logarithm of a number that is told
-=======
 _FEW_VALUES = 2  # of log-sum-exps, which those of other rows may have by chance
->>>>>>> main
 _SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
 
 

@@ -29,7 +29,7 @@ class _Finder:
             raise ImportError(f"{package} is not installed")
         self.root = where.submodule_search_locations[0]
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name, *_):
         if name.split(".")[0] != self.package:
             return None
         file = "/".join([self.root, *name.split(".")[1:]])

@@ -1,9 +1,8 @@
 """The rows of `released.py`: which kernel, in which formats, and what it takes."""
 
 import importlib.util
-import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -36,14 +35,15 @@ class Row:
     heads_first: bool = False  # whether packed log-sum-exps are (H, tokens), not (tokens, H)
     says: dict[str, Any] = field(default_factory=dict)  # of log-sum-exps: base and so on
     models: dict[str, str] | None = field(default_factory=dict)  # of intervals; None: none
-    why_not: Callable[..., str | None] = lambda problem: None  # noqa: E731 - a field
-    only: Callable[[Any], bool] = lambda spec: True  # noqa: E731 - which shapes
+    why_not: Callable[..., str | None] = lambda _: None
+    only: Callable[[Any], bool] = lambda _: True
     d_lse: bool = False  # whether the backward pass takes the gradient of log-sum-exps
     states: int = 4  # that are merged
     forms: tuple[tuple[str, str, str], ...] = ()  # of caches: form, scales of keys and of values
     parts: int = 1  # processes that share its shapes
     patience: float = 1.0  # times the seconds of a row
     prepare_with: Callable[[str], None] | None = None
+    become: Callable[[Any], Any] = lambda problem: problem
 
     def dtypes_on(self, device: str) -> tuple[str, ...]:
         return self.on_cuda if device == "cuda" else self.on_cpu
@@ -78,7 +78,7 @@ class Row:
         found = {n: spec for n, spec in shapes(given, (), takes).items() if self.only(spec)}
         return Battery(found, tuple(CASES), takes, "the kernel does not take it")
 
-    def fixed(self, spec: Any) -> dict[str, Any]:
+    def fixed(self, _: Any) -> dict[str, Any]:
         """Return fields of specs of random inputs."""
         more = {} if self.has_groups else {"heads": (4, 4)}
         return more | {name: self.given[name] for name in self.given if name != "value_dim"}
@@ -98,6 +98,11 @@ class Row:
         if device == "cuda" and name in ("flash bfloat16", "flash float16"):
             return name.replace("flash", "tensor")
         return name
+
+
+def has_keys(problem: Any) -> str | None:
+    """Return why a problem is left out: outputs of such rows are what was in memory."""
+    return "a sequence without keys" if (problem.spec.lengths[1] == 0).any() else None
 
 
 def windows_are_causal(problem: Any) -> str | None:
@@ -128,7 +133,7 @@ def _of_adapters() -> list[Row]:
             more = {} if "grouped heads" in self.adapter.can else {"heads": (4, 4)}
             return more | {"fully_masked": self.adapter.convention(spec)}
 
-        def applies(self, spec: Any) -> bool:
+        def applies(self, _: Any) -> bool:
             return True
 
         def refuses(self, problem: Any) -> str | None:
@@ -136,11 +141,11 @@ def _of_adapters() -> list[Row]:
 
     found = []
     for name in ADAPTERS:
-        adapter = ADAPTERS[name]()
+        adapter = ADAPTERS[name]
         modules = {module.split(".")[0] for module in adapter.packages}
         formats = tuple(adapter.models)
-        if name.startswith(("vllm", "sglang")):
-            continue  # in `of_servers`, without the rest of their packages
+        if name.startswith(("vllm", "sglang")) or name == "torch-flex-compiled":
+            continue  # in `of_servers`, without the rest of their packages; in `of_torch`
         on_cuda = tuple(d for d in formats if d != "float64") if "cuda" in adapter.devices else ()
         row = Adapted(
             name, next(iter(adapter.packages.values())), adapter.run, tuple(modules),

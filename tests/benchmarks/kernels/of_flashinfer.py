@@ -1,8 +1,8 @@
 """FlashInfer on GPUs: it compiles each kernel when it is first called, with nvcc."""
 
-import packed
 from libraries import OF_FLASH, Row, one_query, windows_are_causal
 
+import packed
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 
 _PAGE = 16
@@ -49,7 +49,10 @@ def _single(backend):
             given = _options(problem) | {"causal": packed.is_causal(problem)}
             if not _is_plain(problem):
                 mask = problem.visible[b, 0, :q_size, :k_size]
-                given = {"sm_scale": problem.spec.factor, "custom_mask": torch.tensor(mask).to(device)}
+                given = {
+                    "sm_scale": problem.spec.factor,
+                    "custom_mask": torch.tensor(mask).to(device),
+                }
                 given["logits_soft_cap"] = problem.spec.soft_cap
             out, lse = flashinfer.single_prefill_with_kv_cache(
                 q[q_end - q_size : q_end], k[k_end - k_size : k_end], v[k_end - k_size : k_end],
@@ -60,6 +63,15 @@ def _single(backend):
         return torch.cat(outs), torch.cat(lses)
 
     return run
+
+
+def _of_single(problem):
+    if problem.visible.shape[1] > 1:
+        return "its masks are those of all heads"
+    queries, keys = problem.spec.lengths
+    if _is_plain(problem) and packed.is_causal(problem) and (queries > keys).any():
+        return "causal masks have as many keys as queries, or more"
+    return windows_are_causal(problem)
 
 
 def _decoded_alone(problem, device):
@@ -107,7 +119,7 @@ def _batch(backend):
     return run
 
 
-def _decoded(tensor_cores):
+def _decoded(*, tensor_cores):
     """Return decoding of a batch, keys in pages."""
 
     def run(problem, device):
@@ -128,7 +140,7 @@ def _decoded(tensor_cores):
     return run
 
 
-def _quantized(decode):
+def _quantized(*, decode):
     """Return attention over a cache in float8 with one scale each for keys and values."""
 
     def run(quantized, device):
@@ -191,6 +203,12 @@ def _latent(problem, device):
     return out.reshape(*shape, -1), lse.reshape(shape)
 
 
+def _with_values_inside(problem):
+    from constructive.kernels import Latent
+
+    return Latent.of(problem, filled=False).problem
+
+
 def _merged(how):
     def run(merge, device):
         import flashinfer
@@ -223,27 +241,30 @@ def rows():
     decoding = common | {"only": one_query}
     merges = {
         "modules": ("flashinfer", "tvm_ffi"), "kind": "merge", "says": {"base": "2"},
-        "on_cuda": ("bfloat16", "float16"), "patience": 3.0,
+        "on_cuda": ("bfloat16", "float16"), "patience": 3.0, "given": {"head_dim": 64},
     }  # fmt: skip
     package = "flashinfer-python"
     quantized = {"kind": "quantized", "forms": (("float8_e4m3fn", "tensor", "tensor"),)}
     latent = {"heads": (16, 1), "head_dim": 64, "value_dim": 512, "scale": 192.0**-0.5}
     return [
-        Row("flashinfer batch prefill, lse", package, _batch("fa2"), **common),
-        Row("flashinfer batch decode, lse", package, _decoded(False), **decoding),
+        Row("flashinfer batch prefill, lse", package, _batch("fa2"), parts=3, **common),
+        Row("flashinfer batch decode, lse", package, _decoded(tensor_cores=False), **decoding),
         Row("flashinfer merge_states", package, _merged("states"), **merges),
         Row("flashinfer merge_state", package, _merged("two"), **merges),
         Row("flashinfer merge_state_in_place", package, _merged("in place"), **merges),
-        Row("flashinfer batch prefill, float8 cache", package, _quantized(False),
+        Row("flashinfer batch prefill, float8 cache", package, _quantized(decode=False),
             **common | quantized),
-        Row("flashinfer batch decode, float8 cache", package, _quantized(True),
+        Row("flashinfer batch decode, float8 cache", package, _quantized(decode=True),
             **decoding | quantized),
         Row("flashinfer single prefill, lse", package, _single("fa2"),
-            **common | {"takes": (*OF_FLASH, "soft cap", "top-left", "mask")}),
+            **common | {
+                "takes": (*OF_FLASH, "soft cap", "top-left", "mask"), "why_not": _of_single}),
         Row("flashinfer single decode, lse", package, _decoded_alone, **decoding),
         Row("flashinfer batch MLA, lse", package, _latent,
             **common | {"given": latent, "layout": "BTHd", "has_width": True, "models": None,
-                        "takes": ("bottom-right", "lengths", "scale")}),
-        Row("flashinfer decode by tensor cores, lse", package, _decoded(True), **decoding),
-        Row("flashinfer batch prefill fa3, lse", package, _batch("fa3"), **common),
+                        "takes": ("bottom-right", "lengths", "scale"),
+                        "become": _with_values_inside}),
+        Row("flashinfer decode by tensor cores, lse", package, _decoded(tensor_cores=True),
+            **decoding),
+        Row("flashinfer batch prefill fa3, lse", package, _batch("fa3"), parts=2, **common),
     ]  # fmt: skip

@@ -1,8 +1,8 @@
 """JAX: attention by XLA and by cuDNN, with log-sum-exps and gradients."""
 
-import packed
 from libraries import SHORT, Row
 
+import packed
 from constructive.kernels.masks import Causal, RightPadding, Window
 
 
@@ -76,9 +76,12 @@ def rows():
     common = {"modules": ("jax",), "layout": "BTHd", "takes": ("mask", "top-left", "scale")}
     xla = common | {"on_cuda": SHORT, "on_cpu": ("float32", *SHORT), "models": None}
     cudnn = common | {"on_cuda": SHORT, "has_width": False, "parts": 2}
-    xla["given"] = {"fully_masked": "mean"}
+    for each in (xla, cudnn):
+        each["given"] = {"fully_masked": "mean"}
     return [
-        Row("jax xla, lse", "jax", _forward("xla"), says={"fully_masked_lse": float("-inf")}, **xla),
+        Row(
+            "jax xla, lse", "jax", _forward("xla"), says={"fully_masked_lse": float("-inf")}, **xla
+        ),
         Row("jax xla, gradients", "jax", _backward("xla"), kind="backward", **xla),
         Row("jax cudnn, lse", "jax", _forward("cudnn"), **cudnn),
         Row("jax cudnn, gradients", "jax", _backward("cudnn"), kind="backward", **cudnn),

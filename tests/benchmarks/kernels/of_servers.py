@@ -2,10 +2,10 @@
 
 import math
 
-import packed
 from alone import KVQuantMode, Platform, alone
-from libraries import OF_FLASH, SHORT, Row, as_many_keys, one_query, windows_are_causal
+from libraries import OF_FLASH, SHORT, Row, as_many_keys, has_keys, one_query, windows_are_causal
 
+import packed
 from constructive.kernels.masks import Causal, Window
 
 _OPS = "vllm.v1.attention.ops."
@@ -15,11 +15,7 @@ _PAGE = 16
 _TRITON = ("tf32", *SHORT)  # float32 on GPUs is multiplied as TF32
 
 
-class Refused(Exception):
-    """The library has no such kernel."""
-
-
-def _vllm(device):
+def _vllm(_):
     import triton
     import triton.language as tl
 
@@ -28,8 +24,8 @@ def _vllm(device):
         "triton_decode_attention", "triton_prefill_attention", "prefix_prefill",
         "triton_unified_attention_diffkv", "int4_per_token_head",
     ]  # fmt: skip
-    from triton.language.extra import libdevice
     from triton.language.core import _aggregate
+    from triton.language.extra import libdevice
 
     alone(
         "vllm",
@@ -47,7 +43,13 @@ def _vllm(device):
 
 
 def _sglang(device):
-    modules = ["decode_attention", "extend_attention", "prefill_attention", "merge_state", "score_mod"]
+    modules = [
+        "decode_attention",
+        "extend_attention",
+        "prefill_attention",
+        "merge_state",
+        "score_mod",
+    ]
     no, yes = (lambda *_, **__: False), (lambda *_, **__: device == "cuda")
     utils = {
         "is_cuda": yes, "is_hip": no, "is_gfx95_supported": no, "is_gfx1250_supported": no,
@@ -56,14 +58,16 @@ def _sglang(device):
     alone("sglang", [_SGLANG + name for name in modules], {"sglang.srt.utils": utils})
 
 
-def _lmdeploy(device):
+def _lmdeploy(_):
     import enum
 
     policy = enum.IntEnum("QuantPolicy", {
         "NONE": 0, "INT4": 4, "INT8": 8, "FP8": 16, "FP8_E5M2": 17, "TURBO_QUANT": 42,
     })  # fmt: skip
     names = ["pagedattention", "flashattention", "utils", "turbo_quant"]
-    alone("lmdeploy", [_LMDEPLOY + n for n in names], {"lmdeploy.messages": {"QuantPolicy": policy}})
+    alone(
+        "lmdeploy", [_LMDEPLOY + n for n in names], {"lmdeploy.messages": {"QuantPolicy": policy}}
+    )
 
 
 def _unified(segments):
@@ -104,8 +108,20 @@ def _unified(segments):
     return run
 
 
+def _of_unified(problem):
+    queries, keys = problem.spec.lengths
+    if (queries > keys).any():
+        return "queries are the last tokens of each sequence"
+    if problem.spec.alibi and not packed.is_causal(problem):
+        return "its slopes are for causal masks"
+    return windows_are_causal(problem)
+
+
+def _of_segments(problem):
+    return has_keys(problem) or _of_unified(problem)
+
+
 def _unified_quantized(quantized, device):
-    import torch
 
     from constructive.kernels import Paged
 
@@ -121,7 +137,9 @@ def _unified_quantized(quantized, device):
         is_int = quantized.form == "int8"
         mode = KVQuantMode.INT8_PER_TOKEN_HEAD if is_int else KVQuantMode.FP8_PER_TOKEN_HEAD
         given |= {
-            "kv_quant_mode": mode, "k_scale_cache": paged.k_scale, "v_scale_cache": paged.v_scale
+            "kv_quant_mode": mode,
+            "k_scale_cache": paged.k_scale,
+            "v_scale_cache": paged.v_scale,
         }
     return _unified(0)(quantized.problem, device, **given)
 
@@ -246,7 +264,7 @@ def _of_prefix(problem):
     return windows_are_causal(problem)
 
 
-def _extend(masked):
+def _extend(*, masked):
     """Return SGLang's attention of queries that are the last tokens; with any mask if asked."""
 
     def run(problem, device):
@@ -271,7 +289,7 @@ def _extend(masked):
                 "skip_prefix_custom_mask": False,
             }  # fmt: skip
         window = spec.mask(Window)
-        if window is not None:
+        if window is not None and not masked:
             given["sliding_window_size"] = window.left
         index = torch.tensor(cached, dtype=torch.int64, device=device)
         # Scales are those of the cache alone: powers of two, so that it has the same bits divided
@@ -413,7 +431,7 @@ def rows():
     }  # fmt: skip
     unified = {
         "takes": (*OF_FLASH, "soft cap", "sink", "ALiBi"), "has_width": False,
-        "why_not": windows_are_causal, "parts": 2,
+        "why_not": _of_unified, "parts": 2,
     }  # fmt: skip
     of_cache = {"kind": "quantized", "on_cuda": SHORT, "on_cpu": ("float16",), "models": None}
     tensor = (("float8_e4m3fn", "tensor", "tensor"),)
@@ -423,7 +441,8 @@ def rows():
                "has_width": False, "only": as_many_keys, "why_not": _of_prefill}  # fmt: skip
     return [
         Row("vllm unified_attention", "vllm", _unified(0), **vllm | unified),
-        Row("vllm unified_attention, segments", "vllm", _unified(16), **vllm | unified),
+        Row("vllm unified_attention, segments", "vllm", _unified(16),
+            **vllm | unified | {"why_not": _of_segments}),
         Row("vllm unified_attention, cache by tensor", "vllm", _unified_quantized,
             **vllm | unified | of_cache | {"forms": tensor}),
         Row("vllm unified_attention, cache by token", "vllm", _unified_quantized,
@@ -437,9 +456,9 @@ def rows():
             **vllm | prefill | {"takes": (*prefill["takes"], "window", "sink")}),
         Row("vllm prefix_prefill", "vllm", _vllm_prefix, **vllm | {
             "takes": (*OF_FLASH, "ALiBi", "sink"), "has_width": False, "why_not": _of_prefix}),
-        Row("sglang extend_attention, lse", "sglang", _extend(False),
+        Row("sglang extend_attention, lse", "sglang", _extend(masked=False),
             **sglang | {"takes": (*OF_FLASH, "soft cap", "sink"), "why_not": _of_extend_flags}),
-        Row("sglang extend_attention, any mask, lse", "sglang", _extend(True),
+        Row("sglang extend_attention, any mask, lse", "sglang", _extend(masked=True),
             **sglang | {"takes": ("mask", "lengths", "scale"), "why_not": _of_extend}),
         Row("sglang decode_attention, 1 split", "sglang", _sglang_decode(1),
             **sglang | decode | {"takes": (*decode["takes"], "sink")}),
@@ -451,9 +470,11 @@ def rows():
             "takes": (*OF_FLASH, "soft cap", "sink", "ALiBi"), "why_not": windows_are_causal}),
         Row("lmdeploy paged decoding", "lmdeploy", _lmdeploy_decode, **lmdeploy | {
             "takes": (*OF_FLASH, "soft cap", "sink", "ALiBi"), "only": one_query,
-            "why_not": windows_are_causal}),
+            "why_not": _of_segments}),
         Row("lmdeploy paged decoding, cache by token", "lmdeploy", _lmdeploy_quantized,
-            **lmdeploy | of_cache | decode | {"on_cpu": ()} | {"forms": tokens[:1]}),
+            **lmdeploy | of_cache | decode | {
+                "on_cpu": (), "why_not": has_keys, "forms": tokens[:1]}),
         Row("lmdeploy paged decoding, float8 cache", "lmdeploy", _lmdeploy_quantized,
-            **lmdeploy | of_cache | decode | {"on_cpu": ()} | {"forms": tensor}),
+            **lmdeploy | of_cache | decode | {
+                "on_cpu": (), "why_not": has_keys, "forms": tensor}),
     ]  # fmt: skip

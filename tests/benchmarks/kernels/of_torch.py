@@ -3,16 +3,13 @@
 import contextlib
 import warnings
 
-import packed
 from libraries import OF_FLASH, SHORT, Row
 
+import packed
+from constructive.kernels.adapters.adapter import Refused
 from constructive.kernels.masks import Causal
 
 _ALL = ("float32", *SHORT)
-
-
-class Refused(Exception):
-    """torch has no such kernel."""
 
 
 def _chosen(backend):
@@ -47,7 +44,9 @@ def _flash(problem, device):
     if device == "cpu":
         causal = _is_flag(problem)
         function = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        mask = None if problem.mask is None or causal else problem.mask_tensor("torch", additive=True)
+        mask = (
+            None if problem.mask is None or causal else problem.mask_tensor("torch", additive=True)
+        )
         return tuple(function(q, k, v, 0.0, causal, attn_mask=mask, **given))
     found = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, **given)
     return found[0], found[1]
@@ -61,9 +60,9 @@ def _bias(problem, device):
         return None
     spec = problem.spec
     mask = problem.mask_tensor("torch", additive=True).to(device)
-    wide = torch.zeros(
-        *mask.shape[:3], -(-spec.keys // 16) * 16, dtype=mask.dtype, device=device
-    )[..., : spec.keys]
+    wide = torch.zeros(*mask.shape[:3], -(-spec.keys // 16) * 16, dtype=mask.dtype, device=device)[
+        ..., : spec.keys
+    ]
     wide.copy_(mask)
     return wide.expand(spec.batch, spec.heads[0], spec.queries, spec.keys)
 
@@ -73,7 +72,7 @@ def _efficient(problem, device):
 
     q, k, v = packed.tensors(problem, device, "BHTd")
     found = torch.ops.aten._scaled_dot_product_efficient_attention(
-        q, k, v, _bias(problem, device), True, 0.0, _is_flag(problem),
+        q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
         scale=problem.spec.factor,
     )  # fmt: skip
     return found[0], found[1][..., : problem.spec.queries]
@@ -84,7 +83,7 @@ def _cudnn(problem, device):
 
     q, k, v = packed.tensors(problem, device, "BHTd")
     found = torch.ops.aten._scaled_dot_product_cudnn_attention(
-        q, k, v, _bias(problem, device), True, 0.0, _is_flag(problem), False,
+        q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
         scale=problem.spec.factor,
     )  # fmt: skip
     lse = found[1]
@@ -153,7 +152,7 @@ def _flex_backward(backward, device):
     return torch.autograd.grad((out, lse), (q, k, v), (d_out, d_lse))
 
 
-def _compiling(device):
+def _compiling(_):
     """Compile as many shapes as there are."""
     import torch
 
@@ -247,7 +246,7 @@ def rows():
         Row("torch flash on CPUs, lse", "torch", _flash, on_cuda=(), on_cpu=_ALL,
             says={"fully_masked_lse": 0.0}, has_width=False, **lse),
         Row("torch efficient, lse", "torch", _efficient, on_cuda=_ALL,
-            says={"fully_masked_lse": float("inf")}, **lse),
+            says={"fully_masked_lse": 0.0}, **lse),
         Row("torch cudnn, lse", "torch", _cudnn, **lse, **on_gpu),
         Row("torch flash, gradients", "torch", _backward("FLASH_ATTENTION"), on_cpu=_ALL,
             **gradients | {"has_groups": True}),
@@ -267,4 +266,3 @@ def rows():
         Row("torch _SDPAMerger", "torch", _merged, kind="merge",
             modules=("torch.distributed.tensor.experimental",), on_cuda=_ALL, on_cpu=_ALL),
     ]  # fmt: skip
-

@@ -22,13 +22,18 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
 import numpy as np
 
-from constructive.kernels import Backward, Problem, Quantized, Spec, battery, bounds, examine, merges
+from constructive.kernels import (
+    Backward,
+    Problem,
+    Quantized,
+    Spec,
+    bounds,
+    examine,
+    merges,
+)
+from constructive.kernels.adapters.adapter import Refused
 from constructive.kernels.checking import arranged
 from constructive.kernels.inputs import from_layout
 from constructive.kernels.masks import Boolean, Causal
@@ -47,12 +52,13 @@ RANDOM = {
     "long": Spec(queries=16, keys=1000),
 }
 SIZES = 1.0, 4.0  # standard deviations of entries: with 4, logits are 16 times those of 1
+# One thread for each of many processes, and messages that say what was raised
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_TRACEBACK_FILTERING": "off",
+}  # fmt: skip
 MERGES = 40  # seeds of merges
 KEPT = 12  # reports of a row that are kept in full
-
-
-class Refused(Exception):
-    """The library has no such kernel."""
 
 
 class Result:
@@ -69,21 +75,17 @@ class Result:
     def is_over(self):
         return time.monotonic() > self.end
 
-    def run(self, what, function, *arguments):
+    def run(self, what, function, *arguments, **more):
         """Return what the library computes, or None where it refuses or fails."""
         self.last = what
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return function(*arguments)
+                return function(*arguments, **more)
         except Refused as refusal:
             self.counts["refused"] += 1
             self.refused[str(refusal)[:120]] += 1
         except Exception as error:  # whatever a library raises is an outcome
-            if type(error).__name__ == "Refused":
-                self.counts["refused"] += 1
-                self.refused[str(error)[:120]] += 1
-                return None
             self.counts["error"] += 1
             said = traceback.format_exception_only(error)[-1].strip()[:400]
             if said[:80] not in {each[:80] for each in self.errors}:
@@ -165,11 +167,12 @@ def forward(result, part):
             continue
         out, lse = _parted(row, problem, found)
         has = {"lse": lse, **says} if lse is not None else {}
-        report = result.run(
-            f"{result.where}/{problem.case}", lambda: examine(problem, out, layout=row.layout, **has)
-        )
+        judged = row.become(problem)
+        what = f"{result.where}/{problem.case}"
+        report = result.run(what, examine, judged, out, layout=row.layout, **has)
         if report is not None:
-            result.judged(report, repr(problem))
+            result.judged(report, repr(judged))
+            result.counts["lse alone"] += not report.passed and not report.wrong.any()
             result.counts["with lse"] += lse is not None
     if part[0] == 0:
         inside(result)
@@ -254,7 +257,7 @@ def backward(result, part):
             if found is None:
                 continue
             more = found[3] if len(found) > 3 else {}
-            report = result.run(what, lambda: each.examine(*found[:3], **more))
+            report = result.run(what, each.examine, *found[:3], **more)
             if report is not None:
                 result.judged(report, repr(each))
 
@@ -263,6 +266,8 @@ def merging(result, part):
     row = result.row
     for seed in range(part[0], MERGES, part[1]):
         for shape in ({}, {"tokens": 33, "heads": 3, "value_dim": 64}):
+            if row.given.get("head_dim", shape.get("value_dim")) != shape.get("value_dim"):
+                continue
             given = {"states": row.states, "dtype": result.dtype, "base": row.says.get("base", "e")}
             for merge in merges(seed=seed, **given, **shape):
                 found = result.run(f"seed {seed}", row.run, merge, result.device)
@@ -296,9 +301,8 @@ def quantized(result, part):
             if found is None:
                 continue
             out = found[0] if isinstance(found, tuple) else found
-            report = result.run(
-                what, lambda: examine(each.problem, out, layout=row.layout, memory=each)
-            )
+            given = {"layout": row.layout, "memory": each}
+            report = result.run(what, examine, each.problem, out, **given)
             if report is not None:
                 result.judged(report, repr(each.problem))
 
@@ -401,6 +405,8 @@ def main():
         options.device = "cuda" if _has_cuda() else "cpu"
     if options.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     from libraries import ROWS
 
     rows = [row for row in ROWS if not options.names or any(n in row.name for n in options.names)]
