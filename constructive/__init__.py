@@ -28,7 +28,7 @@ _HOMES = {
     "generators": "data",
     "Text": "data.corpus",
     "Dataset": "data.dataset",
-    "token_mixing": "data.mixing",
+    "token_mixing": "data.dataset",
     "Padded": "data.padded",
     "padded": "data.padded",
     "RationalDataset": "data.rational",
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from constructive.data import generators as generators
     from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
-    from constructive.data.mixing import token_mixing as token_mixing
+    from constructive.data.dataset import token_mixing as token_mixing
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
     from constructive.data.rational import RationalDataset as RationalDataset

@@ -57,7 +57,7 @@ _TRIANGLE = 8
 _RANK_ONE_TOKENS = 8
 
 
-class Problem(NamedTuple):
+class LayerProblem(NamedTuple):
     """A data set with a layer that holds it.
 
     Attributes:
@@ -192,7 +192,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     max_target_dim: int = 3,
     constructions: st.SearchStrategy[Theorem] | None = None,
     at_bound: bool = True,
-) -> Problem:
+) -> LayerProblem:
     """Data sets with H and d_h whose bound holds them: exactly at the bound, or up to it.
 
     Head dimensions go from 1 to n + 1, and contexts are own ones or a shared one.
@@ -230,7 +230,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     )
     return draw(
         _called(
-            Problem,
+            LayerProblem,
             dataset=dataset,
             num_heads=num_heads,
             head_dim=head_dim,

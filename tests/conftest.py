@@ -1,6 +1,7 @@
 """How the tests run, and the checker in their process."""
 
 import contextlib
+import functools
 import importlib
 import io
 import os
@@ -67,6 +68,12 @@ def same_process(checker):
 def own_process(same_process, monkeypatch):
     """Let `check` start a process, as it does for users: for tests of just that."""
     monkeypatch.setattr(check, "_run", same_process)
+
+
+@pytest.fixture
+def one_sieve(checker, monkeypatch):
+    """The moduli of upper bounds, which are the same each time."""
+    monkeypatch.setattr(checker.layers, "primes", functools.cache(checker.layers.primes))
 
 
 @pytest.fixture

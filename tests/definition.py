@@ -42,3 +42,20 @@ def exact_outputs(layer, dataset, examples, digits=60, corrections=()):
                 mixed = mixed + ((weights / weights.sum()) @ context) @ w_v[h] @ output[h]
             found.append(list(mixed @ readout))
     return found
+
+
+def rank_of(rows):
+    """The rank of a matrix of Fractions."""
+    rows, rank = [list(row) for row in rows], 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] / rows[rank][column]
+            if factor:
+                below = zip(rows[i], rows[rank], strict=True)
+                rows[i] = [x - factor * y for x, y in below]
+        rank += 1
+    return rank

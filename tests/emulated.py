@@ -11,25 +11,21 @@ Names of arrays in trees: for logits x, W_K, W_Q and e; for outputs a (attention
 W_D; for decoders z, U and O, or a, x, U and O.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from hypothesis import strategies as st
 
-from constructive.data.dataset import Dataset
 from constructive.exact.float_model import (
     INTEGER_MODELS,
     MODELS,
     FloatModel,
-    Format,
     model_named,
     nearest,
 )
-from constructive.layers.attend import Causal, View, examples
-from constructive.layers.attention import AttentionLayer
-from constructive.layers.causal import CausalLayer
+from constructive.layers.attend import Causal, examples
 from constructive.layers.margins import readout_parts
 from constructive.support.arrays import Array
 
@@ -63,38 +59,38 @@ class Machine:
     # that the model does not allow
     exp_share: float = 1.0
 
-    def directions(self, shape: tuple[int, ...]) -> Array:
+    def directions(self, shape):
         """Draw a direction of errors for each number: 1 or -1."""
         if self.signs:
             return np.full(shape, float(self.signs))
         return self.rng.choice((-1.0, 1.0), shape)
 
-    def load(self, given: Array) -> Array:
+    def load(self, given):
         """Round numbers as they are given."""
         given = given.astype(np.float64)
         return self._rounded(given, self.directions(given.shape), np.inf)
 
-    def add(self, a: Array, b: Array, signs: Array) -> Array:
+    def add(self, a, b, signs):
         """Return a + b."""
         return self._rounded(a + b, signs, np.minimum(np.abs(a), np.abs(b)))
 
-    def multiply(self, a: Array, b: Array, signs: Array) -> Array:
+    def multiply(self, a, b, signs):
         """Return a b, of factors that the model may round first."""
         a, b = self._factor(a), self._factor(b)
         return self._rounded(a * b, signs, np.inf)
 
-    def multiply_add(self, a: Array, b: Array, c: Array, signs: Array) -> Array:
+    def multiply_add(self, a, b, c, signs):
         """Return a b + c, rounded once or twice."""
         if self.fused:
             product = self._factor(a) * self._factor(b)
             return self._rounded(product + c, signs, np.abs(product))
         return self.add(self.multiply(a, b, signs), c, signs)
 
-    def divide(self, a: Array, b: Array, signs: Array) -> Array:
+    def divide(self, a, b, signs):
         """Return a / b."""
         return self._rounded(a / b, signs, np.inf)
 
-    def exp(self, x: Array, signs: Array, *, base_two: bool = False) -> Array:
+    def exp(self, x, signs, *, base_two=False):
         """Compute exponentials, as wrong as the model allows: 1 at 0, and 0 at minus infinity."""
         exact = np.exp2(x) if base_two else np.exp(x)
         tiny = 2.0 * self.model.smallest
@@ -102,15 +98,15 @@ class Machine:
         wrong = self._stepped(np.maximum(exact + signs * self.exp_share * off, 0.0))
         return np.where(np.isneginf(x), 0.0, np.where(x == 0.0, 1.0, wrong))
 
-    def log(self, x: Array, signs: Array, *, base_two: bool = False) -> Array:
+    def log(self, x, signs, *, base_two=False):
         """Compute logarithms, natural or binary ones, as wrong as the model allows."""
         exact = np.log2(x) if base_two else np.log(x)
         off = self._relative * (1.0 + np.abs(exact))
         return self._stepped(exact + signs * self.exp_share * off)
 
-    def store(self, x: Array) -> Array:
+    def store(self, x):
         """Round numbers to the storage format; infinite beyond its range."""
-        kept: Format = self.model.storage
+        kept = self.model.storage
         if not self.model.stored_unit:
             return x
         inside = np.clip(x, -kept.largest, kept.largest)
@@ -122,23 +118,23 @@ class Machine:
             near = np.where(large & (near != x), at_edge, near)
         return near if kept.gradual or not self.flush else np.where(large, near, 0.0)
 
-    def _factor(self, x: Array) -> Array:
+    def _factor(self, x):
         """Round a factor of a product to nearest, where the model says so."""
         return x if self.model.factors is None else nearest(x, self.model.factors)
 
     @property
-    def _relative(self) -> float:
+    def _relative(self):
         """The relative error of exponentials, less what rounding adds."""
         return self.model.exp_error - (0.0 if self.edge else self.model.unit)
 
-    def _stepped(self, exact: Array) -> Array:
+    def _stepped(self, exact):
         """Return numbers of the format, or any at the edge; zeros where that is done."""
         near = exact if self.edge else exact.astype(np.float32).astype(np.float64)
         return np.where(np.abs(near) < self.model.smallest, 0.0, near) if self.flush else near
 
-    def _rounded(self, exact: Array, signs: Array, limit: Array | float) -> Array:
+    def _rounded(self, exact, signs, limit):
         """Round an exact result, which is off by a limit at most."""
-        near: Array = exact.astype(np.float32).astype(np.float64)
+        near = exact.astype(np.float32).astype(np.float64)
         if self.edge:
             size = np.abs(exact)
             off = np.minimum(self.model.unit * size, limit)
@@ -172,13 +168,7 @@ class Order:
     seed: int = 0  # of what is shuffled
 
 
-def summed(
-    machine: Machine,
-    factors: list[Array],
-    order: Order,
-    signs: Array | None = None,
-    start: tuple[Array, Array] | None = None,
-) -> Array:
+def summed(machine, factors, order, signs=None, start=None):
     """Multiply factors (..., k) entry by entry, and sum the products over the last axis: (...).
 
     `signs` are directions of errors of each sum (...), by default drawn. `start` are two factors of
@@ -188,8 +178,8 @@ def summed(
     shape = factors[0].shape
     way = machine.directions(shape[:-1]) if signs is None else signs
     way = np.broadcast_to(way, shape[:-1])
-    left: Array = factors[0]
-    right: Array = np.ones(shape)
+    left = factors[0]
+    right = np.ones(shape)
     for factor in factors[1:]:
         left, right = _product(machine, left, right, way), factor
     if order.name in {"descending", "ascending", "positive"}:
@@ -219,17 +209,17 @@ def summed(
     return np.zeros(shape[:-1]) if total is None else total
 
 
-def _product(machine: Machine, left: Array, right: Array, way: Array) -> Array:
+def _product(machine, left, right, way):
     """Multiply, unless by ones."""
     if (right == 1.0).all():
         return left
     return machine.multiply(left, right, way[..., np.newaxis])
 
 
-def _tree(machine: Machine, left: Array, right: Array, way: Array, order: Order) -> Array:
+def _tree(machine, left, right, way, order):
     """Add neighbours and then their sums, or any two that are there."""
     rng = np.random.default_rng(order.seed)
-    waiting: list[int | Array] = list(range(left.shape[-1]))
+    waiting = list(range(left.shape[-1]))
     while len(waiting) > 1:
         if order.name == "pairwise":
             pairs = len(waiting) // 2
@@ -244,9 +234,7 @@ def _tree(machine: Machine, left: Array, right: Array, way: Array, order: Order)
     return _value(machine, left, right, way, waiting[0])
 
 
-def _node(
-    machine: Machine, left: Array, right: Array, way: Array, pair: tuple[int | Array, int | Array]
-) -> Array:
+def _node(machine, left, right, way, pair):
     """Add two, where a product that was not rounded yet may be fused."""
     one, other = pair if isinstance(pair[0], int) else (pair[1], pair[0])
     known = _value(machine, left, right, way, other)
@@ -255,16 +243,14 @@ def _node(
     return machine.add(one, known, way)
 
 
-def _value(machine: Machine, left: Array, right: Array, way: Array, which: int | Array) -> Array:
+def _value(machine, left, right, way, which):
     """Return a sum that is known, or the product of that number."""
     if isinstance(which, int):
         return machine.multiply(left[..., which], right[..., which], way)
     return which
 
 
-def _greedy(
-    machine: Machine, left: Array, right: Array, way: Array, start: tuple[Array, Array] | None
-) -> Array:
+def _greedy(machine, left, right, way, start):
     """Take the term whose addition is rounded most in the direction of the sum, each time."""
     left, right = left.copy(), right.copy()
     first = machine.multiply(left, right, way[..., np.newaxis])
@@ -299,7 +285,7 @@ class Labelled(NamedTuple):
     indices: str  # a letter for each
 
 
-def leaves(tree: Tree) -> Iterator[str]:
+def leaves(tree):
     """Name the arrays of a tree."""
     if isinstance(tree, str):
         yield tree
@@ -308,11 +294,11 @@ def leaves(tree: Tree) -> Iterator[str]:
             yield from leaves(part)
 
 
-def sums(tree: Tree, indices: dict[str, str], others: str) -> Iterator[set[str]]:
+def sums(tree, indices, others):
     """Yield the indices that each node of a tree sums over; `others` are those of the result."""
     if isinstance(tree, str):
         return
-    inside: set[str] = set()
+    inside = set()
     for place, part in enumerate(tree):
         own = {index for name in leaves(part) for index in indices[name]}
         beside = (name for at, other in enumerate(tree) if at != place for name in leaves(other))
@@ -322,7 +308,7 @@ def sums(tree: Tree, indices: dict[str, str], others: str) -> Iterator[set[str]]
     yield inside - set(others)
 
 
-def contract(machine: Machine, parts: list[Labelled], over: str, order: Order) -> Labelled:
+def contract(machine, parts, over, order):
     """Multiply arrays, and sum over some indices at once."""
     sizes = {
         index: size
@@ -354,7 +340,7 @@ class Contractor:
     # some indices
     average: "Callable[[Labelled, list[Labelled], str], Labelled] | None" = None
 
-    def evaluate(self, tree: Tree, arrays: dict[str, Labelled], others: str) -> Labelled:
+    def evaluate(self, tree, arrays, others):
         """Evaluate a tree; `others` are indices of the result, and of arrays beside the tree."""
         if isinstance(tree, str):
             return arrays[tree]
@@ -372,7 +358,7 @@ class Contractor:
             return self.average(logits, parts, over)
         return self.reduced(parts, over)
 
-    def reduced(self, parts: list[Labelled], over: str) -> Labelled:
+    def reduced(self, parts, over):
         """Multiply arrays, and sum over some indices at once, and over others one by one."""
         later = [index for index in over if index in self.apart]
         if len(later) == len(over):
@@ -428,7 +414,7 @@ class _Part(NamedTuple):
     top: Array
 
 
-def average(machine: Machine, logits: Array, values: Array, form: Softmax, order: Order) -> Array:
+def average(machine, logits, values, form, order):
     """Average values (..., n, k) with the softmax of logits (..., n): (..., k).
 
     A logit of minus infinity hides its value.
@@ -447,7 +433,7 @@ def average(machine: Machine, logits: Array, values: Array, form: Softmax, order
     return machine.store(result) if "averages" in form.stored else result
 
 
-def attention(machine: Machine, logits: Array, form: Softmax, order: Order) -> Array:
+def attention(machine, logits, form, order):
     """Return attention weights (..., n), divided by the sum, or by exp(m + log L)."""
     signs = machine.directions(logits.shape)
     top = logits.max(axis=-1)
@@ -463,11 +449,11 @@ def attention(machine: Machine, logits: Array, form: Softmax, order: Order) -> A
     return _stored(machine, weights, form, "weights")
 
 
-def _stored(machine: Machine, array: Array, form: Softmax, name: str) -> Array:
+def _stored(machine, array, form, name):
     return machine.store(array) if name in form.stored else array
 
 
-def _less(machine: Machine, logits: Array, top: Array) -> Array:
+def _less(machine, logits, top):
     """Return l - m, rounded; minus infinity where l is that."""
     seen = np.where(np.isneginf(top), 0.0, top)[..., np.newaxis]
     hidden = np.isneginf(logits)
@@ -475,15 +461,13 @@ def _less(machine: Machine, logits: Array, top: Array) -> Array:
     return np.where(hidden, -np.inf, apart)
 
 
-def _parts(
-    machine: Machine, logits: Array, turned: Array, form: Softmax, order: Order
-) -> list[_Part]:
+def _parts(machine, logits, turned, form, order):
     """Go through blocks, with the largest logit so far."""
     count = logits.shape[-1]
     starts = [0, *range(form.first, count, form.block)]
     merged = form.division in MERGES
-    parts: list[_Part] = []
-    state: _Part | None = None
+    parts = []
+    state = None
     shape = np.broadcast_shapes((*logits.shape[:-1], 1), turned.shape[:-1])
     way = machine.directions(shape)
     for number, (start, stop) in enumerate(zip(starts, [*starts[1:], count], strict=True)):
@@ -496,15 +480,7 @@ def _parts(
     return parts if state is None else [*parts, state]
 
 
-def _block(
-    machine: Machine,
-    state: _Part | None,
-    logits: Array,
-    turned: Array,
-    form: Softmax,
-    order: Order,
-    way: Array,
-) -> _Part:
+def _block(machine, state, logits, turned, form, order, way):
     """Add a block to what there is."""
     top = logits.max(axis=-1)
     top = top if state is None else np.maximum(state.top, top)
@@ -533,7 +509,7 @@ def _block(
     return _Part(sums, total, top)
 
 
-def _divided(machine: Machine, part: _Part, form: Softmax) -> Array:
+def _divided(machine, part, form):
     """Divide a numerator by its denominator."""
     way = machine.directions(part.sums.shape)
     total = np.where(part.total == 0.0, 1.0, part.total)[..., np.newaxis]  # where all is hidden
@@ -542,7 +518,7 @@ def _divided(machine: Machine, part: _Part, form: Softmax) -> Array:
     return machine.divide(part.sums, total, way)
 
 
-def _lse(machine: Machine, top: Array, total: Array, form: Softmax) -> Array:
+def _lse(machine, top, total, form):
     """Return m + log L; minus infinity where all is hidden."""
     hidden = np.isneginf(top)
     ways = machine.directions(total.shape)
@@ -550,7 +526,7 @@ def _lse(machine: Machine, top: Array, total: Array, form: Softmax) -> Array:
     return np.where(hidden, -np.inf, machine.add(np.where(hidden, 0.0, top), log, ways))
 
 
-def _merged(machine: Machine, parts: list[_Part], form: Softmax, order: Order) -> Array:
+def _merged(machine, parts, form, order):
     """Merge parts by the logarithms of their sums."""
     averages = np.stack([_divided(machine, part, form) for part in parts], axis=-1)
     each = np.stack([_lse(machine, part.top, part.total, form) for part in parts], axis=-1)
@@ -603,13 +579,13 @@ class Program:
     exp_share: float = 1.0  # how much of the allowed error exponentials have
     seed: int = 0  # of directions that are drawn
 
-    def machine(self) -> Machine:
+    def machine(self):
         """Make the machine, with directions from the seed."""
-        model: FloatModel = (MODELS | INTEGER_MODELS)[self.model]
+        model = (MODELS | INTEGER_MODELS)[self.model]
         rng = np.random.default_rng(self.seed)
         return Machine(model, rng, self.fused, self.flush, self.edge, self.signs, self.exp_share)
 
-    def of_layer(self, layer: AttentionLayer, dataset: Dataset) -> Array:
+    def of_layer(self, layer, dataset):
         """Evaluate a layer on all examples: (T, d_out), not finite where sums overflow."""
         with np.errstate(all="ignore"):
             machine = self.machine()
@@ -625,7 +601,7 @@ class Program:
             }
             return _turned(self._contractor(machine).evaluate(self.outputs, arrays, "to"), "to")
 
-    def of_decoder(self, layer: CausalLayer, unembedding: Array, tokens: Array) -> Array:
+    def of_decoder(self, layer, unembedding, tokens):
         """Evaluate the logits of all next tokens, at all positions: (S, N, V)."""
         with np.errstate(all="ignore"):
             machine = self.machine()
@@ -647,9 +623,7 @@ class Program:
                 made = self._contractor(replace(machine, model=whole))
             return self._kept(machine, self._added(made, sources, "tiv"), "logits")
 
-    def _sources(
-        self, made: Contractor, logits: Labelled, x: Labelled, readout: Array, o: Labelled
-    ) -> list[tuple[Tree, dict[str, Labelled]]]:
+    def _sources(self, made, logits, x, readout, o):
         """Trees whose results are added, with their arrays: one of z, or of heads and of x."""
         heads, width = logits.array.shape[2], x.array.shape[2]
         skipped = len(readout) - heads * width
@@ -667,9 +641,7 @@ class Program:
         return found
 
     @staticmethod
-    def _added(
-        made: Contractor, sources: list[tuple[Tree, dict[str, Labelled]]], wanted: str
-    ) -> Array:
+    def _added(made, sources, wanted):
         """Evaluate trees, and add their results."""
         results = [_turned(made.evaluate(tree, arrays, wanted), wanted) for tree, arrays in sources]
         total = results[0]
@@ -677,21 +649,19 @@ class Program:
             total = made.machine.add(total, result, made.machine.directions(total.shape))
         return total
 
-    def _kept(self, machine: Machine, array: Array, name: str) -> Array:
+    def _kept(self, machine, array, name):
         return machine.store(array) if name in self.stored else array
 
-    def _contractor(self, machine: Machine) -> Contractor:
+    def _contractor(self, machine):
         """Evaluate all but logits, with averages in the form of this program."""
         made = Contractor(machine, self.output_order, self.apart)
 
-        def averaged(logits: Labelled, parts: list[Labelled], over: str) -> Labelled:
+        def averaged(logits, parts, over):
             return self._averaged(made, logits, parts, over)
 
         return Contractor(machine, self.output_order, self.apart, averaged)
 
-    def _averaged(
-        self, made: Contractor, logits: Labelled, parts: list[Labelled], over: str
-    ) -> Labelled:
+    def _averaged(self, made, logits, parts, over):
         """Contract arrays with attention; over tokens alone first, if that is the form."""
         others = "".join(index for index in over if index != "n")
         alone = "n" in over and set(others) <= set(self.apart)
@@ -714,9 +684,7 @@ class Program:
         averages = Labelled(result.reshape(shape), logits.indices[:-1] + rest)
         return made.reduced([averages], others) if others else averages
 
-    def _logits(
-        self, machine: Machine, view: View, w_q: Array, w_k: Array
-    ) -> tuple[Labelled, Labelled]:
+    def _logits(self, machine, view, w_q, w_k):
         """Load tokens and queries, and evaluate logits with constants; return them and tokens.
 
         Logits of hidden tokens are -inf. Indices are t of examples or sequences, i of positions,
@@ -745,14 +713,14 @@ class Program:
         return found, x
 
 
-def _times(machine: Machine, array: Labelled, constant: float) -> Labelled:
+def _times(machine, array, constant):
     """Multiply by a constant of the format."""
     rounded = machine.load(np.array(constant))
     signs = machine.directions(array.array.shape)
     return Labelled(machine.multiply(array.array, rounded, signs), array.indices)
 
 
-def _turned(found: Labelled, wanted: str) -> Array:
+def _turned(found, wanted):
     """Return an array with its axes in this order; those that are missing have a length of one."""
     there = [index for index in wanted if index in found.indices]
     turned = found.array.transpose([found.indices.index(index) for index in there])
@@ -791,13 +759,13 @@ _WIDER = (1, 1, 1, 2)  # Blocks are usually as small as they may be
 _CONSTANTS = (1.0, 2.0**0.5, 0.3, 3.7, 64.0)
 
 
-def choices(seed: int) -> Choose:
+def choices(seed):
     """Return a function that takes one of several options, as a seed says."""
     rng = np.random.default_rng(seed)
     return lambda options: options[int(rng.integers(len(options)))]
 
 
-def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Program:
+def drawn(model, choose, *, decoder=False):
     """Draw a program of a model, for layers or for decoders."""
     free = model.contraction.free
     logits = PROJECTED
@@ -848,11 +816,11 @@ def drawn(model: FloatModel, choose: Choose, *, decoder: bool = False) -> Progra
     )
 
 
-def _order(choose: Choose) -> Order:
+def _order(choose):
     return Order(choose(ORDERS), choose(_SEEDS))
 
 
-def _drawn_stored(model: FloatModel, choose: Choose, division: str) -> tuple[str, ...]:
+def _drawn_stored(model, choose, division):
     """Draw which results of softmax are stored in fewer bits."""
     if not model.stored_unit:
         return ()
@@ -861,12 +829,11 @@ def _drawn_stored(model: FloatModel, choose: Choose, division: str) -> tuple[str
     return tuple(filter(None, names))
 
 
-def _drawn_tree(names: tuple[str, ...], choose: Choose, *, free: bool) -> Tree:
+def _drawn_tree(names, choose, *, free):
     """Draw a tree: brackets around pairs of neighbours, or groups of any arrays."""
     if not free:
-        tree: Tree = choose(tuple(brackets(names)))
-        return tree
-    waiting: list[Tree] = list(names)
+        return choose(tuple(brackets(names)))
+    waiting = list(names)
     while len(waiting) > 1:
         size = choose(range(2, len(waiting) + 1))
         group = tuple(waiting.pop(choose(range(len(waiting)))) for _ in range(size))
@@ -874,7 +841,7 @@ def _drawn_tree(names: tuple[str, ...], choose: Choose, *, free: bool) -> Tree:
     return waiting[0]
 
 
-def brackets(names: tuple[str, ...]) -> Iterator[Tree]:
+def brackets(names):
     """Yield all trees of pairs of neighbours, which share an index."""
     if len(names) == 1:
         yield names[0]

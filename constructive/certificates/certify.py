@@ -70,6 +70,10 @@ def certify(
             - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
             - ``"readout"``, if you ask for it: some exact effective readout is within delta of the
               stored one (`claims.readout`)
+            - ``"labels"``: the output of each label is the largest; by default, in the place of
+              rank and error, where labels were fit (`claims.labels`)
+            - ``"inseparable"``, if you ask for it: no readout of these heads gives every example
+              its label (`claims.labels`)
             - ``"executed"``, if you ask for it: a bound of `|f - y|` for every program of a model
               of floating-point evaluation, which says where it is vacuous (`claims.executed`)
 

@@ -23,6 +23,7 @@ from constructive.certificates.claims.executed import DECODER_EXECUTED, EXECUTED
 from constructive.certificates.claims.grouping import GROUPING, WIDE_GROUPING
 from constructive.certificates.claims.impossible import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
+from constructive.certificates.claims.labels import INSEPARABLE, LABELS
 from constructive.certificates.claims.rank import DECODER_RANK, RANK
 from constructive.certificates.claims.readout import READOUT
 from constructive.certificates.claims.recites import RECITES
@@ -53,7 +54,7 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, READOUT, EXECUTED),
+    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, READOUT, LABELS, INSEPARABLE, EXECUTED),
     "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
     "sequences": _by_name(EQUALITY, SIZE),
     "all weights": _by_name(IMPOSSIBLE),

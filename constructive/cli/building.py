@@ -13,7 +13,7 @@ from constructive.cli.outputs import (
     require_predictions,
     save_predictions,
 )
-from constructive.cli.program import app, command, processes, progress_bar
+from constructive.cli.program import app, command, processes, progress_bar, threads
 from constructive.constructions import NAMES as CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
@@ -137,7 +137,7 @@ def build(
     tolerance: float = 1e-6,
     seed: int = 0,
     checkpoint: Path | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     force: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -153,7 +153,8 @@ def build(
         tolerance: Fail if the error exceeds this fraction of the largest target.
         checkpoint: Folder for finished pairs of heads; the same command then resumes after an
             interruption (paired heads only).
-        jobs: Number of processes to run (paired heads only).
+        jobs: Number of threads, or for --construction paired of processes; by default
+            CONSTRUCTIVE_JOBS threads, or one for each core.
 
     Examples:
 
@@ -166,7 +167,8 @@ def build(
     inputs = {"DATA": data}
     output, say = one_output(output, ".safetensors", inputs=inputs, force=force, quiet=quiet)
     dataset = constructive.Dataset.open(data)
-    with processes(jobs) as executor, progress_bar(quiet=quiet):
+    pieces = jobs if jobs and construction == "paired" else 1
+    with threads(jobs), processes(pieces) as executor, progress_bar(quiet=quiet):
         memorizer = constructive.build_memorizer(
             dataset,
             num_heads=heads,

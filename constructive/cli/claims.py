@@ -7,7 +7,15 @@ import typer
 
 import constructive
 from constructive.cli.outputs import one_output, print_json, write_certificate
-from constructive.cli.program import app, command, end, processes, progress_bar, require_rocq
+from constructive.cli.program import (
+    app,
+    command,
+    end,
+    processes,
+    progress_bar,
+    require_rocq,
+    threads,
+)
 from constructive.data import corpus
 from constructive.support.errors import ParameterError
 
@@ -21,7 +29,7 @@ def certify(
     claims: list[str] | None = None,
     epsilon: float | None = None,
     model: str | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     force: bool = False,
     as_json: bool = False,
     quiet: bool = False,
@@ -38,13 +46,14 @@ def certify(
             (`recite`) or of the sequences (`sequence build`).
         output: File to write the certificate to, .json.
         claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
-            wide_grouping, rank, error, readout, executed; by default all that apply but readout
-            and executed, and at most one grouping. About a decoder: rank, recites, executed.
-            About sequences: equality, size.
+            wide_grouping, rank, error, readout, labels, inseparable, executed; by default rank,
+            error and at most one grouping, or labels alone where labels were fit. About a decoder:
+            rank, recites, executed. About sequences: equality, size.
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
             contraction'; by default those of this library.
-        jobs: Number of processes to run (paired heads only).
+        jobs: Number of threads, or for paired heads of processes; by default CONSTRUCTIVE_JOBS
+            threads, or one for each core.
 
     Examples:
 
@@ -60,7 +69,9 @@ def certify(
     )
     loaded, dataset = _read(memorizer, data)
     chosen = None if claims is None else " ".join(claims).replace(",", " ").split()
-    with processes(jobs) as executor, progress_bar(quiet=quiet):
+    paired = getattr(getattr(loaded, "record", None), "construction", None) == "paired"
+    pieces = jobs if jobs and paired else 1
+    with threads(jobs), processes(pieces) as executor, progress_bar(quiet=quiet):
         certificate = constructive.certify(
             loaded, dataset, claims=chosen, epsilon=epsilon, model=model, executor=executor
         )
@@ -117,6 +128,7 @@ def check(
     *,
     quick: bool = False,
     max_memory: float = 8.0,
+    jobs: int | None = None,
     rocq: bool = False,
     folder: Path | None = None,
     as_json: bool = False,
@@ -141,6 +153,7 @@ def check(
             files from `sequence build`.
         quick: Check the rank claim probabilistically, with random vectors (much faster).
         max_memory: Memory in GB that the checker may use; it refuses to start for more.
+        jobs: Number of threads; by default CONSTRUCTIVE_JOBS, or one for each core.
         rocq: Have Rocq prove rank and error, recites of a decoder of integers, or impossible for
             all weights, instead.
         folder: With --rocq: a new folder for a copy of all that Rocq compiled.
@@ -179,7 +192,7 @@ def check(
             )
         proved, text = confirmed.proved, confirmed.report
     else:
-        with progress_bar(quiet=quiet):
+        with threads(jobs), progress_bar(quiet=quiet):
             checked = constructive.check(
                 certificate, weights, files[-1], quick=quick, max_memory=max_memory
             )

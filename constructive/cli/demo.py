@@ -47,7 +47,7 @@ class Digits:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TaskOutcome:
     """One of the three tasks: what was built, in how many seconds, and what it reproduces."""
 
     task: str
@@ -85,7 +85,7 @@ def load_digits(count: int = IMAGES) -> Digits:
     )
 
 
-def memorized(digits: Digits) -> Iterator[Outcome]:
+def memorized(digits: Digits) -> Iterator[TaskOutcome]:
     """Build a memorizer for each task, with the fewest heads that Theorem 1 needs."""
     rng = np.random.default_rng(0)
     count, size = digits.contexts.shape[:2]
@@ -108,7 +108,7 @@ def memorized(digits: Digits) -> Iterator[Outcome]:
             right = outputs.argmax(axis=1) == wanted
         else:
             right = np.abs(outputs - np.asarray(wanted)) <= CLOSE
-        yield Outcome(task, dataset, memorizer, seconds, int(right.sum()))
+        yield TaskOutcome(task, dataset, memorizer, seconds, int(right.sum()))
 
 
 @command(app)

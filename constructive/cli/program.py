@@ -30,10 +30,11 @@ from constructive import DISTRIBUTION, __version__
 from constructive.support.errors import ConstructiveError, ParameterError, as_ours
 from constructive.support.files import way_out
 from constructive.support.progress import progress_to
+from constructive.support.threads import JOBS, cores
 
 _INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
 _THREADS = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+    JOBS, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
 )  # fmt: skip
 _SILENCE = 30.0  # Seconds after which work says how far it is where no bar can be drawn
 
@@ -169,6 +170,23 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any of them
 
 
 # Processes, the end with bad input, progress.
+
+
+@contextmanager
+def threads(jobs: int | None) -> Iterator[None]:
+    """Give loops so many threads, those of the checker as well; None for all cores."""
+    if jobs is None:
+        yield
+        return
+    before = os.environ.get(JOBS)
+    os.environ[JOBS] = str(jobs)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[JOBS]
+        else:
+            os.environ[JOBS] = before
 
 
 @contextmanager
@@ -326,12 +344,11 @@ def info() -> None:
     packages = sorted({_name(line) for line in requires(DISTRIBUTION) or ()} - {DISTRIBUTION})
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     limits = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = {
         "constructive": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": str(cores),
+        "cores": str(cores()),
         "BLAS of numpy": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
         "threads": ", ".join(limits) or "not limited",
         **{name: version_of(name) for name in packages},

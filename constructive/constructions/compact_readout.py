@@ -90,11 +90,6 @@ def nearest_plane(factor: Array, readouts: Array) -> Array:
     """Return integers near readouts (K, m), in the metric |R (q - u)|.
 
     factor: R, upper triangular (K, K)
-
-    Example:
-        >>> factor = np.array([[1.0, 0.9], [0.0, 0.1]])
-        >>> nearest_plane(factor, np.array([[0.4], [0.6]])).tolist()  # 0.4 + 0.9 * 0.6 = 0.94
-        [[0.0], [1.0]]
     """
     rounded = np.empty_like(readouts)
     carried = np.zeros_like(readouts)  # R (q - u) of the entries behind

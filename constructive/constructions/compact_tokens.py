@@ -176,10 +176,6 @@ def order_of(following: Integers, count: int) -> Integers:
 
     Behind it are those that follow about as often together, by the bit length of the number of
     times, and in one such class tokens keep their order: so a few bits a token tell the places.
-
-    Example:
-        >>> order_of(np.array([1, 2, 1, 0, 1, 3, 3]), 4).tolist()
-        [2, 0, 3, 1]
     """
     times = np.bincount(following, minlength=count)
     classes = np.array([int(number).bit_length() for number in times.tolist()])
@@ -188,12 +184,7 @@ def order_of(following: Integers, count: int) -> Integers:
 
 
 def base_of(count: int, outputs: int) -> int:
-    """Return b, the least base in which numbers below count have so many digits.
-
-    Example:
-        >>> base_of(519, 1), base_of(519, 2), base_of(512, 3)
-        (519, 23, 8)
-    """
+    """Return b, the least base in which numbers below count have so many digits."""
     base = max(2, math.floor(math.pow(count, 1 / outputs)))
     while base**outputs < count:
         base += 1

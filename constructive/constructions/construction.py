@@ -42,12 +42,16 @@ FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 WIDE, NARROW = "value_dim= of d_out or more", "value_dim= below d_out"
 LENGTHS = "contexts of different lengths"
 EXACT_LOGITS = "exact_logits="
+FIT = "fit="
+
+# What a readout is fit to: every number of the targets, or only which of them is the largest.
+TARGETS, LABELS = "targets", "labels"
 
 # What a construction in floats takes, or has no use for.
 USUAL = frozenset({WIDE, "value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
 
 # What planning asks for; the others say how a plan is built.
-PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS})
+PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS, FIT})
 
 # What a construction takes that is built in independent pieces.
 PIECES = frozenset({"executor=", "checkpoint="})
@@ -64,6 +68,7 @@ class Options:
     value_dim: int | None = None  # d_v, or None for d_out
     arithmetic: str = FLOAT  # "float" or "rational"
     exact_logits: bool = False  # W_Q and W_K of so few bits that float32 makes no error in logits
+    fit: str = TARGETS  # "targets" or "labels"
     shared_keys: bool = False  # all heads score tokens along one key direction
     # share of the examples off its group on which a head has to saturate
     saturated_fraction: float = 0.99
@@ -79,12 +84,7 @@ class Options:
         return 1 if self.head_dim is None else self.head_dim
 
     def asked(self, target_dim: int) -> dict[str, object]:
-        """Return what is asked for, for targets of d_out, and its values.
-
-        Example:
-            >>> Options(value_dim=2, shared_keys=True).asked(target_dim=3)
-            {'value_dim= below d_out': 2, 'shared_keys=': True}
-        """
+        """Return what is asked for, for targets of d_out, and its values."""
         found: dict[str, object] = {}
         narrow = self.value_dim is not None and self.value_dim < target_dim
         found[NARROW if narrow else WIDE] = self.value_dim
@@ -93,7 +93,7 @@ class Options:
         if self.value_dim is not None and not narrow:
             found["value_dim="] = self.value_dim
         for name in (
-            "exact_logits", "executor", "checkpoint", "shared_keys", "saturated_fraction",
+            "exact_logits", "fit", "executor", "checkpoint", "shared_keys", "saturated_fraction",
             "precision",
         ):  # fmt: skip
             value = getattr(self, name)
@@ -173,6 +173,7 @@ class Built:
     order: tuple[int, ...] = ()
     coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
     fraction: float = 0.0  # share of the examples on which heads had to saturate
+    lead: float = 0.0  # of the output of each label, at least, as measured, if labels were fit
 
 
 # What was built; or what the data do not meet, as a value: "auto" goes on to another construction,
@@ -229,10 +230,6 @@ def unsaturated_heads(stops: Iterable[int], ranks: Iterable[int]) -> tuple[HeadR
 
     stops: (H,), where the groups end, which are consecutive examples
     ranks: (H,), the rank of Z on the examples up to there
-
-    Example:
-        >>> [(head.start, head.stop) for head in unsaturated_heads([2, 3], [2, 3])]
-        [(0, 2), (2, 3)]
     """
     return tuple(
         HeadRecord(start, stop, sharpness=0.0, saturated_fraction=0.0, rank_reached=rank)

@@ -335,11 +335,6 @@ def spread_codes(rng: np.random.Generator, count: int, width: int) -> Array:
     """Return unit vectors (count, width) whose largest inner product is small, as float32 numbers.
 
     Each point moves away from those next to it, a little less in each step.
-
-    Example:
-        >>> codes = spread_codes(np.random.default_rng(0), 4, 2)
-        >>> float(np.sort(codes @ codes.T, axis=1)[:, -2].max()) < 0.1  # nearly a square
-        True
     """
     points = _unit(rng.standard_normal((count, width)))
     steps = max(_FEWEST, min(_STEPS, _PRODUCTS // count**2))

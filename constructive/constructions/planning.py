@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from constructive.constructions.construction import (
     FLOAT,
+    LABELS,
     PLANNED,
     RATIONAL,
     Construction,
@@ -33,6 +34,7 @@ from constructive.support.arguments import refuse, require_known, require_size
 from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
 from constructive.support.progress import report
 from constructive.theory.bounds import Plan
+from constructive.theory.labelings import heads_for_labels
 from constructive.theory.values import heads_for_values
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
@@ -226,6 +228,9 @@ def heads_for(
     require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
     if num_heads is not None:
         return operator.index(num_heads), ""
+    if options.fit == LABELS:
+        heads = heads_for_labels(survey.dataset)
+        return heads, " (random labels of so many examples are attained then, most likely)"
     if construction == AUTO:
         return _fewest(survey, options.value_dim)
     known = CONSTRUCTIONS[construction]

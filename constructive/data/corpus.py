@@ -130,7 +130,7 @@ class Position(NamedTuple):
     token: int
 
 
-class Batch(NamedTuple):
+class TextBatch(NamedTuple):
     """Texts of about one length, side by side."""
 
     ids: Integers  # their tokens (s, n), filled up with the token 0
@@ -340,7 +340,7 @@ class Text:
         prompt = f", prompts of {self.prompt}" if self.prompt > 1 else ""
         return f"Text({several}N={len(self)}, V={len(self.vocabulary)}, {self.unit}{prompt})"
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[TextBatch]:
         """All texts, those of about one length side by side, so that few places are filled up."""
         order = np.argsort(self.lengths, kind="stable")
         begin = 0
@@ -356,7 +356,7 @@ class Text:
         shortest, longest = int(self.lengths[texts[0]]), int(self.lengths[texts[-1]])
         return longest <= 2 * shortest and len(texts) * longest <= _BATCH
 
-    def _batch(self, texts: Integers) -> Batch:
+    def _batch(self, texts: Integers) -> TextBatch:
         lengths = self.lengths[texts][:, np.newaxis]
         place = np.arange(int(lengths.max()))
         inside = place < lengths
@@ -364,7 +364,7 @@ class Text:
         ids = np.where(inside, self.ids[places], 0)
         following = np.where(place + 1 < lengths, np.roll(ids, -1, axis=1), self.end)
         following = np.where(inside & (place >= self.prompt - 1), following, -1)
-        return Batch(ids, places, following)
+        return TextBatch(ids, places, following)
 
     def different(self, window: int | None = None) -> Integers:
         """One place for each different context that something has to follow: (R,), of `ids`."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from constructive.data.labels import Label, one_hot, require_classes, same_classes
 from constructive.data.padded import Padded, as_padded, of_lengths
-from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes
+from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
 from constructive.support.arguments import as_path
 from constructive.support.arrays import (
@@ -22,12 +22,13 @@ from constructive.support.arrays import (
     Integers,
     as_array,
     finite_array,
+    first_place,
     frozen,
     readable_array,
     row_chunks,
     with_one,
 )
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import AssumptionError, DataError, ParameterError, in_three_parts
 from constructive.support.files import replacing
 from constructive.support.stored import fingerprint
 
@@ -350,26 +351,6 @@ class Dataset(ExampleShapes):
         contexts = longer if self.lengths is None else Padded(longer, self.lengths)
         return owning(contexts, with_one(self.queries), self.targets, self.classes)
 
-    def last_token_queries(self) -> "Dataset":
-        """Return the data with the last token of each context as its query, as in a language model.
-
-        Raises:
-            DataError: for a shared context, where all queries would be one
-
-        Example:
-            >>> Dataset([[[1, 0], [1, 1]]], [[2, 3]], [5]).last_token_queries().queries
-            array([[1., 1.]])
-        """
-        if self.shared_context:
-            raise DataError(
-                "all examples share one context, and so its last token",
-                witness=self.contexts.shape,
-                suggestion="contexts of their own",
-            )
-        last = -1 if self.lengths is None else self.lengths - 1
-        queries = self.filled.contexts[np.arange(len(self)), last]
-        return owning(self.contexts, queries, self.targets, self.classes)
-
     @property
     def filled(self) -> "Dataset":
         """The data with contexts of one length: shorter ones repeat their first token.
@@ -664,3 +645,64 @@ def _multiset(dataset: Dataset, example: int) -> bytes:
         context = np.repeat(tokens, counts // np.gcd.reduce(counts), axis=0)
     ordered: bytes = context[np.lexsort(context.T)].tobytes()
     return ordered
+
+
+# Token mixing: a layer before the heads that makes Assumption 1 hold where all queries are equal
+# (Proposition 9.1). Uniform attention with identity values and a skip connection sends each token x
+# of a context E to x + mean(E), and the query e to e + mean(E).
+
+
+@in_three_parts
+def token_mixing(dataset: Dataset) -> Dataset:
+    """Add the mean of its context to every token and query, as one layer of attention does.
+
+    The result is the stored data set: sums are rounded to its floats, and all that is proved of it
+    afterwards (`assumptions.check`, `certify`) is exact for these floats. Targets stay as they are.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d)
+
+    Raises:
+        AssumptionError: for a shared context with equal queries, which no mixing can tell apart
+        DataError: if the sums overflow
+
+    Example:
+        >>> from constructive import build_memorizer, generators
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+        >>> same = Dataset(data.contexts, np.ones((7, 5)), data.targets)  # a class token, say
+        >>> mixed = token_mixing(same)
+        >>> build_memorizer(mixed, num_heads=3).max_error(mixed) < 1e-9
+        True
+    """
+    require_examples(dataset, Dataset)
+    if dataset.shared_context:
+        _, first, counts = np.unique(
+            dataset.queries + 0.0, axis=0, return_index=True, return_counts=True
+        )
+        if (counts > 1).any():
+            example = int(first[counts.argmax()])
+            others = np.flatnonzero((dataset.queries == dataset.queries[example]).all(axis=1))
+            raise AssumptionError(
+                f"{len(others)} examples with the shared context have one query, and stay equal",
+                witness=tuple(others[:8].tolist()),
+                suggestion="own contexts, or one example for each query",
+            )
+    with np.errstate(over="ignore"):
+        means = dataset.contexts.mean(axis=-2, dtype=np.float64)
+        contexts = dataset.contexts + means[..., np.newaxis, :]
+        queries = dataset.queries + means
+    kind = dataset.queries.dtype
+    mixed = _finite(contexts, kind), _finite(queries, kind)
+    return owning(*mixed, dataset.targets, dataset.classes)
+
+
+def _finite(array: Array, kind: np.dtype[np.floating]) -> Array:
+    with np.errstate(over="ignore"):
+        stored: Array = array.astype(kind)
+    if not np.isfinite(stored).all():
+        raise DataError(
+            "sums of tokens leave the range of floats",
+            witness=first_place(~np.isfinite(stored)),
+            suggestion="data scaled to size one",
+        )
+    return stored

@@ -21,7 +21,7 @@ from flint import arb, arb_mat
 
 from constructive.exact.arithmetics import Arithmetic, Hidden, Numbers, PerQuery
 from constructive.exact.directed import working_precision
-from constructive.exact.float_enclosure import Bounded, BoundedLogits, Factors
+from constructive.exact.float_enclosure import Bounded, BoundedLogits, HeadFactors
 from constructive.support.arrays import Array, Booleans
 
 # Matrices in ball arithmetic.
@@ -73,7 +73,7 @@ def largest(matrix: arb_mat) -> arb:
 class BallFactors(NamedTuple):
     """Weights in float64 with bounds, and products of each head in balls."""
 
-    floats: Factors  # for the question which tokens matter
+    floats: HeadFactors  # for the question which tokens matter
     products: tuple[arb_mat, ...]  # W_Q W_K^T of each head (d, d)
 
 

@@ -99,7 +99,7 @@ _GOOD_ENOUGH = 2.0**-44
 _NOTHING = -1e4  # A logit, less the largest, whose exponential is nothing: that of a hidden token
 
 
-class Factors(NamedTuple):
+class HeadFactors(NamedTuple):
     """Weights in float64, and products of all heads."""
 
     query_weights: Array  # W_Q (H, d, d_h)
@@ -113,7 +113,7 @@ class BoundedLogits(NamedTuple):
 
     numbers: Array  # (..., H, n)
     bounds: Array  # of their errors
-    factors: Factors  # of all heads
+    factors: HeadFactors  # of all heads
     queries: Array  # (k, d) or (k, b, d)
     keys: Array  # (k, n, d), or (1, n, d) for all
 
@@ -127,7 +127,7 @@ class Enclosure(NamedTuple):
     errors: Array
 
 
-class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
+class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
     """Float64 with bounds."""
 
     in_threads = True
@@ -150,15 +150,15 @@ class Bounded(Arithmetic[Factors, BoundedLogits, Enclosure]):
         query_weights: Numbers,
         key_weights: Numbers,
         shared: Numbers | None = None,  # noqa: ARG002 - bounds are of each token
-    ) -> Factors:
+    ) -> HeadFactors:
         """Multiply the weights of all heads, and their sizes."""
         w_q, w_k = self.queries(query_weights), self.queries(key_weights)
         turned = w_k.transpose(0, 2, 1)
         with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
             products = side_by_side(w_q @ turned)
-            return Factors(w_q, w_k, products, side_by_side(np.abs(w_q) @ np.abs(turned)))
+            return HeadFactors(w_q, w_k, products, side_by_side(np.abs(w_q) @ np.abs(turned)))
 
-    def logits(self, weights: Factors, queries: Array, keys: Array) -> BoundedLogits:
+    def logits(self, weights: HeadFactors, queries: Array, keys: Array) -> BoundedLogits:
         """Return logits, and bounds of their errors."""
         width, head_dim = weights.query_weights.shape[1:]
         with np.errstate(all="ignore"):

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.exact.upward import LONGEST, UNIT, gamma, up
+from constructive.support import blocks
 from constructive.support.arrays import Array, Booleans
 
 # Dot products and exponentials in float64, vectorized, with proved bounds of their errors.
@@ -231,7 +232,7 @@ def right_inverse_bound(midpoints: Array, error: float) -> float:
         for _ in range(_STEPS):
             if candidate is None:
                 break
-            defect = midpoints @ candidate
+            defect = blocks.product(midpoints, candidate)
             defect[np.diag_indices_from(defect)] -= 1.0
             row_sums = up(np.abs(candidate).sum(axis=1))
             # The diagonal is rounded once more. What underflows in a row of Z R is less than
@@ -242,13 +243,14 @@ def right_inverse_bound(midpoints: Array, error: float) -> float:
             q = float(up(defects.max() + up(error * up(row_sums.sum()))))
             if q < _NEAR:
                 return float(up(row_sums.max() / (1.0 - q)))
-            candidate = candidate - candidate @ defect if q < 1.0 else None  # Newton
+            # Newton
+            candidate = candidate - blocks.product(candidate, defect) if q < 1.0 else None
     return float("inf")
 
 
 def _approximate_right_inverse(matrix: Array) -> Array | None:
     """Return Z^T (Z Z^T)^-1 by Cholesky, or None where that fails."""
-    gram = matrix @ matrix.T
+    gram = blocks.gram(matrix)
     factor, info = lapack.dpotrf(gram, lower=1)
     if info != 0:
         return None
@@ -256,5 +258,4 @@ def _approximate_right_inverse(matrix: Array) -> Array | None:
     if info != 0:
         return None
     inverse = np.tril(inverse) + np.tril(inverse, k=-1).T
-    result: Array = matrix.T @ inverse
-    return result
+    return blocks.product(matrix.T, inverse)

@@ -171,7 +171,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Cost:
+class TokenCost:
     """What a decoder takes for each token of its text."""
 
     kind: str  # which decoder
@@ -182,12 +182,12 @@ class Cost:
     share: float  # of a margin that float32 may take, at most; below 1 every program recites
 
 
-def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[Cost]:
+def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[TokenCost]:
     """Build the decoders of a text, one after the other, and count."""
     for number, kind in enumerate(kinds):
         report("curve", number, len(KINDS))
         decoder, tokens = build_decoder(text, **KINDS[kind]), text.num_positions
-        yield Cost(
+        yield TokenCost(
             kind,
             decoder.layer.num_heads,
             int(np.count_nonzero(decoder.layer.readout_weights)) / tokens,
@@ -215,7 +215,7 @@ def limits_of(text: Text) -> Limits:
     return Limits(math.log2(count + 1), max(1, (count - 1).bit_length()), packed)
 
 
-def render(text: Text, found: list[Cost]) -> str:
+def render(text: Text, found: list[TokenCost]) -> str:
     """Return the table as text."""
     table = tables.new_table(
         "decoder", "heads", "readout numbers", "stored numbers", "stored bits", "proved",
@@ -270,7 +270,7 @@ class Curve(drawing.Figure):
 CURVE = Curve()
 
 
-def draw_curve(figure: Any, text: Text, found: list[Cost]) -> None:  # noqa: ANN401 - of matplotlib
+def draw_curve(figure: Any, text: Text, found: list[TokenCost]) -> None:  # noqa: ANN401 - of matplotlib
     """Draw bits over numbers, and the limits, in an empty figure."""
     axes, known = figure.subplots(), limits_of(text)
     for proved, colour, label in (

@@ -289,7 +289,6 @@ class DecoderModule(nn.Module):
     float_model: str
     window: int | None  # how many tokens a position sees, itself among them; None for all up to it
     longest: int | None  # the most tokens of a text, where positions are periodic
-    factors: str | None  # the format that factors of products are rounded to, as tensor cores do
 
     def __init__(
         self,
@@ -298,10 +297,8 @@ class DecoderModule(nn.Module):
         window: int | None,
         float_model: str,
         longest: int | None = None,
-        factors: str | None = None,
     ) -> None:
         super().__init__()
-        self.factors = factors
         self.float_model, self.window, self.longest = float_model, window, longest
         for name, array in tensors.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
@@ -319,27 +316,15 @@ class DecoderModule(nn.Module):
             seen = None if self.window is None else _seen(ids.shape[1], self.window, ids.device)
             attended = self._attended(tokens.unsqueeze(1), tokens.unsqueeze(1), seen)
         z = torch.cat([tokens.unsqueeze(1), attended], dim=1).transpose(1, 2).flatten(2)
-        if self.factors is None:
-            logits: Tensor = z @ self.U @ self.unembedding.T
-            return logits
-        z = self._factor(z)
-        outputs = torch.stack([z @ self._factor(part) for part in self._parts()]).sum(dim=0)
-        # No product of matrices, which a device may round to fewer bits.
-        columns = zip(outputs.unbind(dim=2), self.unembedding.unbind(dim=1), strict=True)
-        return torch.stack([one.unsqueeze(2) * other for one, other in columns]).sum(dim=0)
+        logits: Tensor = z @ self.U @ self.unembedding.T
+        return logits
 
     def _attended(self, asking: Tensor, tokens: Tensor, seen: Tensor | None) -> Tensor:
         """Averages of tokens (B, 1, n, d) for the queries of others (B, 1, b, d): (B, H, b, d)."""
-        query = self._factor(asking) @ self._factor(self.W_Q)  # (B, H, b, d_h)
-        key = self._factor(tokens) @ self._factor(self.W_K)
-        value = self._factor(tokens).expand(-1, len(self.W_Q), -1, -1)
+        query, key = asking @ self.W_Q, tokens @ self.W_K  # (B, H, b, d_h)
+        value = tokens.expand(-1, len(self.W_Q), -1, -1)
         return scaled_dot_product_attention(
-            self._factor(query),
-            self._factor(key),
-            value,
-            attn_mask=seen,
-            is_causal=seen is None,
-            scale=1.0,
+            query, key, value, attn_mask=seen, is_causal=seen is None, scale=1.0
         )
 
     def _in_blocks(self, tokens: Tensor, window: int) -> Tensor:
@@ -359,22 +344,6 @@ class DecoderModule(nn.Module):
         found = self._attended(asking, keys.unsqueeze(1), seen.repeat(texts, 1, 1, 1))
         by_text = found.reshape(texts, count, -1, window, width).transpose(1, 2)
         return by_text.reshape(texts, -1, count * window, width)[:, :, :length]
-
-    def _factor(self, x: Tensor) -> Tensor:
-        """A factor of a product, rounded to nearest where that is asked for."""
-        if self.factors is None:
-            return x
-        if self.factors == "TF32":
-            bits = x.contiguous().view(torch.int32)
-            return ((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFF).view(torch.float32)
-        return x.to(getattr(torch, self.factors)).to(torch.float32)
-
-    def _parts(self) -> list[Tensor]:
-        """The readout, or two parts where the format of factors does not hold it."""
-        if torch.equal(self._factor(self.U), self.U):
-            return [self.U]
-        high = 128.0 * torch.round(self.U / 128.0)
-        return [high, self.U - high]
 
     def _embedded(self, ids: Tensor) -> Tensor:
         """Return tokens with their positions: (S, N, d)."""

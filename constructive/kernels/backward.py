@@ -272,27 +272,23 @@ def _made(problem: Problem, *, d_lse: bool, keep: float | None) -> Backward:
     of_lse = np.exp2(random.integers(0, 2, used.shape)) * used * d_lse
     kept = None if keep is None else random.random(answer.weights.shape) < keep
     z = ONE if kept is None or keep is None else kept / keep
-    steps = _Steps(Matrices(problem, d_out, of_lse[..., None], z), used)
+    steps = _Steps(Matrices(problem, d_out, of_lse[..., None], z))
     expected, slack = _of_inputs(steps)
     if problem.sinks is not None:
         expected["dsink"], slack["dsink"] = _of_sinks(steps)
-    return Backward(problem, d_out, of_lse, kept, keep or 1.0, steps.out, expected, slack)
+    out = (steps.matrices.weights * z) @ steps.matrices.values
+    return Backward(problem, d_out, of_lse, kept, keep or 1.0, out, expected, slack)
 
 
 class _Steps:
-    """P, O, dP, D and dS by the exact weights of a problem, and how far they may be off."""
+    """How far P, O, dP, D and dS may be off."""
 
-    def __init__(self, matrices: Matrices, used: Booleans) -> None:
+    def __init__(self, matrices: Matrices) -> None:
         problem = matrices.problem
-        spec, answer, draft, z = problem.spec, problem.answer, problem.draft, matrices.z
-        self.matrices, self.used = matrices, used[..., None]
-        self.sink = np.broadcast_to(beside(draft, problem.sinks), used.shape)
-        total = np.where(used, answer.weights.sum(-1) + self.sink, 1.0)
-        self.p = np.where(self.used, answer.weights / total[..., None], 0.0)
-        self.sink = np.where(used, self.sink / total, 0.0)[..., None]
-        self.out = (self.p * z) @ matrices.values
-        self.alone = (matrices.d_out * self.out).sum(-1, keepdims=True)
-        self.scores = self.p * (matrices.rest - self.alone + matrices.d_lse)  # without the slope
+        spec, answer, draft = problem.spec, problem.answer, problem.draft
+        self.matrices, total = matrices, matrices.total[..., 0]
+        sink = np.broadcast_to(beside(draft, problem.sinks), total.shape)[..., None]
+        self.sink = np.where(matrices.used, sink / matrices.total, 0.0)
 
         # A row of one winner is exact, but for a level that is rounded; others are all rounded.
         one = (answer.slack == 0.0).all(-1) | (draft.levels != 0.0)
@@ -311,18 +307,19 @@ class _Steps:
         # A share w / (o + c w) moves by less than w does, as the winner's weight is in o.
         share, self.faint = max(abs(end - part) for end in ends), _FAINT * most_far(spec)
         read = answer.weights > 0.0
-        more = np.where(read, share, self.faint) * self.used
+        more = np.where(read, share, self.faint) * matrices.used
         self.more = (1.0 + self.theta) * more  # how far P of a key may be off by its logit
         most = matrices.rest.max(-1, keepdims=True)
         self.moved = (share + self.faint * (~read).sum(-1, keepdims=True)) * most  # the same of D
         if spec.soft_cap is None:  # at a level the output is off by more than `theta` (Theorem 15)
-            off = (matrices.d_out * answer.slack).sum(-1, keepdims=True) * np.max(z)
+            off = (matrices.d_out * answer.slack).sum(-1, keepdims=True) * np.max(matrices.z)
             self.moved = self.moved + np.where(draft.levels[..., None] != 0.0, off, 0.0)
 
     def off(self, slope: Array, steep: Array | float) -> Array:
         """Return how far dS may be off, (B, H, T_q, T_k), with a slope that is off by `steep`."""
-        p, theta, size = self.p, self.theta, np.abs(self.scores)
-        most = self.matrices.rest + self.alone + self.moved + self.matrices.d_lse
+        matrices, theta = self.matrices, self.theta
+        p, size = matrices.weights, np.abs(matrices.scores)
+        most = matrices.rest + matrices.alone + self.moved + matrices.d_lse
         found = (theta * p * most + self.more * most + (1.0 + theta) * p * self.moved) * (
             slope + steep
         )
@@ -335,8 +332,8 @@ def _of_inputs(steps: _Steps) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return dq, dk, dv and dbias, and how far they may be away."""
     matrices, problem = steps.matrices, steps.matrices.problem
     s, q, k, d_out = problem.spec.factor, problem.q, matrices.keys, matrices.d_out
-    ds, sized = steps.scores * matrices.slope, steps.off(matrices.slope, _steepness(matrices))
-    sums, pz = steps.sums, steps.p * matrices.z
+    p, ds = matrices.weights, matrices.scores * matrices.slope
+    sums, sized = steps.sums, steps.off(matrices.slope, _steepness(matrices))
     # A scale may be applied as its root, twice.
     is_pure = math.frexp(math.sqrt(s))[0] == 0.5  # noqa: PLR2004 - of a power of two
     terms = matrices.summed((ds != 0.0).sum(2)[..., None] * 1.0)  # of each row of dk
@@ -344,10 +341,9 @@ def _of_inputs(steps: _Steps) -> tuple[dict[str, Array], dict[str, Array]]:
     def to_keys(of_heads: Array, x: Array) -> Array:
         return matrices.summed(of_heads.swapaxes(-1, -2) @ x)
 
-    dv = to_keys(pz, d_out)
-    of_weights = (1.0 + steps.common) * (steps.more + 2.0 * steps.theta * steps.p)
-    of_weights = of_weights + steps.common * steps.p
-    expected = {"dq": ds @ k * s, "dk": to_keys(ds, q) * s, "dv": dv, "dbias": steps.scores}
+    dv = to_keys(p * matrices.z, d_out)
+    of_weights = (1.0 + steps.common) * (steps.more + 2.0 * steps.theta * p) + steps.common * p
+    expected = {"dq": ds @ k * s, "dk": to_keys(ds, q) * s, "dv": dv, "dbias": matrices.scores}
     slack = {
         "dq": (sized + (0.0 if is_pure else sums) * np.abs(ds)) @ np.abs(k) * s,
         "dk": (
@@ -355,7 +351,7 @@ def _of_inputs(steps: _Steps) -> tuple[dict[str, Array], dict[str, Array]]:
             + np.where((terms > 1.0) | (not is_pure), sums, 0.0) * to_keys(np.abs(ds), np.abs(q))
         ) * s,
         "dv": to_keys(of_weights * matrices.z, d_out) + (0.0 if steps.exact.all() else sums) * dv,
-        "dbias": steps.off(ONE, 0.0) + sums * np.abs(steps.scores),
+        "dbias": steps.off(ONE, 0.0) + sums * np.abs(matrices.scores),
     }  # fmt: skip
     return expected, slack
 
@@ -365,9 +361,9 @@ def _of_sinks(steps: _Steps) -> tuple[Array, Array]:
     matrices, slack = steps.matrices, steps.matrices.problem.answer.slack
     theta = np.where((slack == 0.0).all(-1, keepdims=True), _OF_SINKS, steps.theta + _OF_SINKS)
     wrong = steps.sink * (theta + steps.common + steps.sums)
-    wrong = np.where(steps.sink > 0.0, wrong, steps.faint) * steps.used
-    found = steps.sink * (matrices.d_lse - steps.alone)
-    off = wrong * (matrices.d_lse + steps.alone) + steps.sink * steps.moved
+    wrong = np.where(steps.sink > 0.0, wrong, steps.faint) * matrices.used
+    found = steps.sink * (matrices.d_lse - matrices.alone)
+    off = wrong * (matrices.d_lse + matrices.alone) + steps.sink * steps.moved
     return found.sum((0, 2, 3)), off.sum((0, 2, 3))
 
 

@@ -233,12 +233,7 @@ class Board:
     digits: Integers  # (B, H, T_q, m) its digits
     number: float  # the number in queries
     key: float  # the number in keys
-    random: np.random.Generator  # for what is drawn
-
-    @property
-    def slots(self) -> Array:
-        """Zeros for queries, (B, H, T_q, m, r)."""
-        return np.zeros((*self.digits.shape, self.encoding.radix))
+    random: "np.random.Generator"  # for what is drawn; numpy imports it when it is asked for
 
     def line(self, position: Integers) -> tuple[Integers, Booleans]:
         """Return the keys that differ from the winner in one digit alone, and which exist."""

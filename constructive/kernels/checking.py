@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -15,88 +14,14 @@ from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.answer import expected_lse, sentence
 from constructive.kernels.describe import Description, LseReport
 from constructive.kernels.encodings import Paged, Quantized
-from constructive.kernels.facts import CLOSE, Facts
+from constructive.kernels.facts import Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
-from constructive.support.arguments import is_integer, require_known
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.errors import ConstructiveError, ParameterError, require
-from constructive.support.files import replacing
-
-# A picture of a head: which key each query should read, and which it read.
-
-
-_HIDDEN, _VISIBLE = 0.82, 1.0
-_INCHES = 6.0
-
-
-def draw(
-    problem: Problem,
-    out: Array,
-    wrong: Booleans,
-    path: str | Path,
-    *,
-    batch: int = 0,
-    head: int | None = None,
-) -> None:
-    """Draw a head: visible keys white, keys to be read as rings, keys that were read as dots.
-
-    Rows that are wrong have a red mark in front of them; what is not a key's code has no dot.
-    """
-    figures = require("matplotlib.figure", extra="demo", purpose="a picture of a report")
-    spec = problem.spec
-    if head is None:
-        heads = np.argwhere(wrong)
-        heads = heads[heads[:, 0] == batch, 1]
-        head = int(heads[0]) if len(heads) else 0
-    for name, value, count in (("batch", batch, spec.batch), ("head", head, spec.heads[0])):
-        if not is_integer(value) or not 0 <= value < count:
-            raise ParameterError(
-                f"{name}={value!r} is not one of {count}", witness=value, suggestion=f"{name}=0"
-            )
-    visible = np.broadcast_to(problem.visible, problem.answer.weights.shape)
-    figure = figures.Figure(figsize=(_INCHES, _INCHES), layout="constrained")
-    axes = figure.add_subplot()
-    axes.imshow(
-        np.where(visible[batch, head], _VISIBLE, _HIDDEN),
-        cmap="gray", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest",
-    )  # fmt: skip
-    rows, keys = np.nonzero(problem.answer.weights[batch, head])
-    axes.scatter(
-        keys, rows, s=24, facecolors="none", edgecolors="tab:blue", label="should be read", zorder=3
-    )
-    bad = np.flatnonzero(wrong[batch, head])
-    there = np.zeros_like(wrong)
-    there[batch, head] = wrong[batch, head]
-    facts = Facts(problem, out, there, most=spec.queries)
-    key, factor = facts.key if len(bad) else (np.zeros(0, int), np.zeros(0))
-    places = np.unravel_index(np.maximum(key, 0), problem.v.shape[:3])[2]
-    is_one = (key >= 0) & (np.abs(factor - 1.0) < CLOSE)
-    read = list(zip(bad[is_one], places[is_one], strict=True))
-    if read:
-        axes.scatter(
-            [key for _, key in read], [row for row, _ in read], s=10, color="tab:red",
-            label="was read", zorder=4,
-        )  # fmt: skip
-    if len(bad):
-        axes.scatter(
-            np.full(len(bad), -0.02), bad, s=14, color="tab:red", marker=">", clip_on=False,
-            transform=axes.get_yaxis_transform(), label="wrong row",
-        )  # fmt: skip
-    axes.tick_params(axis="y", pad=12)
-    axes.set_xlabel("key")
-    axes.set_ylabel("query")
-    axes.set_title(f"{problem.case}, batch {batch}, head {head}: {len(bad)} rows are wrong")
-    axes.legend(loc="upper right", fontsize="small")
-    path = Path(path)
-    with replacing(path) as file:
-        figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=150)
-
-
-# What is wrong with an output: facts on its wrong rows, and mistakes that lead to them.
-
+from constructive.support.errors import ConstructiveError, ParameterError
 
 _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
@@ -180,7 +105,7 @@ class Report:
     @property
     def suggestion(self) -> str:
         """What to look at next, where this is the `report` of an error."""
-        return "error.report.picture(path) draws which key each query read"
+        return "diagnose(reports) compares all problems; examine(problem, out) is a report"
 
     @cached_property
     def description(self) -> Description:
@@ -316,16 +241,6 @@ class Report:
             claimed = KERNEL_MODELS[self.model].describe()
             found.append(f"the kernel claims the model {self.model!r}: {claimed}")
         return tuple(found)
-
-    def picture(self, path: str, *, batch: int = 0, head: int | None = None) -> None:
-        """Draw which key each query of a head should read, and which it read.
-
-        Args:
-            path: of the file, a format that matplotlib writes
-            batch: the sequence
-            head: by default the first one with a wrong row
-        """
-        draw(self.problem, self.out, self.wrong, path, batch=batch, head=head)
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)

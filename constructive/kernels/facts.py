@@ -138,17 +138,16 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Wrong rows of an output, decoded: `most` of them, spread over all."""
+    """Wrong rows of an output, decoded: some of them, spread over all."""
 
     problem: Problem
     out: Array  # (B, H, T_q, d_v)
     wrong: Booleans  # (B, H, T_q)
-    most: int = _DECODED
 
     @cached_property
     def index(self) -> Integers:
         """Sequence, head and query of the rows that are decoded, (W, 3)."""
-        return _some(np.argwhere(self.wrong), self.most)
+        return _some(np.argwhere(self.wrong), _DECODED)
 
     @cached_property
     def rows(self) -> Array:

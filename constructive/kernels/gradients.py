@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from constructive.kernels.answer import beside
 from constructive.kernels.formula import Change, Part, Rows, largest, masked, softmax, summed
 from constructive.kernels.names import mistakes, places_of_rows
 from constructive.kernels.problem import Problem
@@ -78,21 +79,29 @@ class Matrices:
         return rows.reshape(*self.d_out.shape[:3], -1)
 
     @cached_property
+    def used(self) -> Booleans:
+        """Rows whose output has a gradient, and which see a key, (B, H, T_q, 1)."""
+        answer = self.problem.answer
+        return (self.d_out.any(-1) & answer.checked & ~answer.empty)[..., None]
+
+    @cached_property
     def total(self) -> Array:
-        """Sums of weights less the largest logit, (B, H, T_q, 1)."""
-        return self.whole(self.rows.softmax[1])
+        """Sums of weights where a winner has 1, (B, H, T_q, 1); 1 in rows that are not used."""
+        problem = self.problem
+        found = problem.answer.weights.sum(-1) + beside(problem.draft, problem.sinks)
+        return np.where(self.used, found[..., None], 1.0)
 
     @cached_property
     def weights(self) -> Array:
-        """P, (B, H, T_q, T_k)."""
-        return self.whole(self.rows.softmax[0]) / np.where(self.total > 0.0, self.total, 1.0)
+        """P, (B, H, T_q, T_k), exactly: 0 for keys that are far below, and in rows not used."""
+        return np.where(self.used, self.problem.answer.weights / self.total, 0.0)
 
     @cached_property
     def lse(self) -> Array:
         """Log-sum-exps, (B, H, T_q, 1); infinite for rows without keys, which have no weights."""
-        top = self.whole(largest(self.rows, self.rows.logits))
+        top, total = largest(self.rows, self.rows.logits), self.rows.softmax[1]
         with np.errstate(divide="ignore"):
-            return np.where(self.total > 0.0, top + np.log(self.total), np.inf)
+            return self.whole(np.where(total > 0.0, top + np.log(total), np.inf))
 
     @cached_property
     def rest(self) -> Array:
@@ -108,14 +117,14 @@ class Matrices:
 
     @cached_property
     def scores(self) -> Array:
-        """dS, (B, H, T_q, T_k)."""
-        found: Array = self.weights * (self.rest + self.d_lse - self.alone) * self.slope
-        return found
+        """The gradient of what is added to logits: dS but for the slope of a soft cap."""
+        return self.weights * (self.rest - self.alone + self.d_lse)
 
     @cached_property
     def right(self) -> Three:
         """Dq, dk and dv."""
-        return self.made(self.scores @ self.keys, self.scores, self.weights * self.z)
+        scores = self.scores * self.slope
+        return self.made(scores @ self.keys, scores, self.weights * self.z)
 
     def made(self, dq: Array, scores: Array, weights: Array) -> Three:
         """Return gradients from dq before the scale, dS and Z P."""
@@ -256,7 +265,8 @@ def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
         for words, way in ways.items():
             yield f"{name} {words}", (*right[:index], way(right[index]), *right[index + 1 :])  # type: ignore[misc]
     q, d_out, shape = matrices.problem.q, matrices.d_out, (spec.batch, spec.heads[1], spec.group)
-    scores, p = matrices.scores * spec.factor, matrices.weights * matrices.z
+    scores = matrices.scores * matrices.slope * spec.factor
+    p = matrices.weights * matrices.z
     if spec.group == 1:
         return
     heads = [x.swapaxes(-1, -2) @ y for x, y in ((scores, q), (p, d_out))]

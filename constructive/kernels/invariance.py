@@ -24,23 +24,23 @@ _MOST_KEYS = 80  # Hidden keys that are added
 _EXACT = 2.0**-40  # Slack of log-sum-exps that are known bit for bit
 
 
-def _again(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _again(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     del random
     return given, lambda x: x
 
 
-def _order(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _order(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     count = len(given["q"])
     order = np.roll(np.arange(count), int(random.integers(1, max(2, count))))  # none stays
     return {n: x[order] for n, x in given.items()}, lambda x: x[order]
 
 
-def _alone(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _alone(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     own = slice(first := int(random.integers(len(given["q"]))), first + 1)
     return {n: x[own] for n, x in given.items()}, lambda x: x[own]
 
 
-def _batch(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _batch(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     del random
 
     def twice(x: Any) -> Any:  # noqa: ANN401 - an array of any numbers
@@ -49,7 +49,7 @@ def _batch(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
     return {n: twice(x) for n, x in given.items()}, twice
 
 
-def _head(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _head(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     kv = given["k"].shape[1]
     group, own = given["q"].shape[1] // kv, int(random.integers(kv))
     heads, alone = slice(own * group, (own + 1) * group), slice(own, own + 1)
@@ -57,12 +57,12 @@ def _head(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
     return {n: x[:, cut[n]] for n, x in given.items()}, lambda x: x[:, heads]
 
 
-def _query(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _query(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     own = slice(first := int(random.integers(given["q"].shape[2])), first + 1)
     return given | {n: given[n][:, :, own] for n in ("q", "mask")}, lambda x: x[:, :, own]
 
 
-def _queries(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _queries(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     del random
 
     def more(x: Any) -> Any:  # noqa: ANN401 - likewise
@@ -71,7 +71,7 @@ def _queries(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
     return given | {n: more(given[n]) for n in ("q", "mask")}, more
 
 
-def _keys(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
+def _keys(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     extra = int(random.integers(1, _MOST_KEYS))
     behind = [(0, 0), (0, 0), (0, extra), (0, 0)]
     found = given | {n: np.pad(given[n], behind, constant_values=3.0) for n in "kv"}
@@ -80,7 +80,7 @@ def _keys(given: Given, random: np.random.Generator) -> tuple[Given, Rows]:
 
 
 # What is changed beside a row.
-CLAIMS: dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]] = {
+CLAIMS: "dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]]" = {
     "again": _again,
     "order": _order,  # of sequences
     "alone": _alone,  # one sequence

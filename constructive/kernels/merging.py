@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from constructive.exact.float_model import nearest
 from constructive.kernels.answer import BASES, LN2, LOG_ERROR, UNIT
 from constructive.kernels.checking import KernelError
 from constructive.kernels.inputs import converted
@@ -241,11 +242,14 @@ class MergeReport:
         """Rows whose output is wrong, and whose log-sum-exp is, (T, H) each."""
         merge = self.merge
         with np.errstate(invalid="ignore"):
-            out = np.asarray((np.abs(self.out - merge.out) <= merge.out_slack).all(-1))
+            # Of an output of more bits than the format, the nearest numbers count.
+            rounded = nearest(self.out, output_of(merge.dtype))
+            near = [np.abs(each - merge.out) <= merge.out_slack for each in (self.out, rounded)]
+            out = np.asarray((near[0] | near[1]).all(-1))
             if self.lse is None:
                 return ~out, np.zeros_like(out)
-            near = np.abs(self.lse - merge.lse) <= merge.lse_slack
-        return ~out, np.asarray(~(near | (self.lse == merge.lse)))
+            right = np.abs(self.lse - merge.lse) <= merge.lse_slack
+        return ~out, np.asarray(~(right | (self.lse == merge.lse)))
 
     @property
     def passed(self) -> bool:

@@ -163,16 +163,7 @@ def export(
     file_format: str = "safetensors",
     cases: Iterable[str] | None = None,
 ) -> int:
-    """Write the problems of several specs into a folder, whole or not at all.
-
-    Example:
-        >>> import tempfile
-        >>> where = Path(tempfile.mkdtemp()) / "problems"
-        >>> export(where, {"tiny": Spec(queries=3, keys=5, head_dim=16)}, cases=["last", "ties"])
-        2
-        >>> sorted(file.name for file in where.iterdir())
-        ['problems.json', 'tiny-last-0.safetensors', 'tiny-ties-0.safetensors']
-    """
+    """Write the problems of several specs into a folder, whole or not at all."""
     require_known("file_format", file_format, ("safetensors", "npz"))
     chosen = None if cases is None else tuple(cases)
     entries: list[dict[str, Any]] = []

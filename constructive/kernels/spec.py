@@ -252,22 +252,20 @@ class Spec:
     @property
     def diagonal(self) -> Integers:
         """The key on the diagonal of each query, (B, 1, T_q, 1); bottom-right without a mask."""
-        masks = self.mask(Causal), self.mask(Window)
-        alignment = next((mask.alignment for mask in masks if mask is not None), "bottom-right")
-        return self.grid.diagonal(alignment)
+        mask = self.mask(Causal) or self.mask(Window)
+        return self.grid.diagonal("bottom-right" if mask is None else mask.alignment)
 
-    def visible(self, but: Mask | None = None, instead: Mask | None = None) -> Booleans:
+    def visible(self, but: Mask | None = None) -> Booleans:
         """Return which keys each query may see, (B, 1 or H, T_q, T_k).
 
         Args:
-            but: a mask that is left out
-            instead: a mask that takes its place; the grid stays as it is
+            but: a mask that is left out; the grid stays as it is
 
         Example:
             >>> Spec(batch=2, queries=3, keys=4).visible().shape
             (2, 1, 3, 4)
         """
-        masks = [mask for mask in (*self.masks, instead) if mask is not None and mask is not but]
+        masks = [mask for mask in self.masks if mask is not but]
         every: Booleans = np.ones((self.batch, 1, 1, 1), dtype=np.bool_)
         return every & self.grid.visible(masks)
 

@@ -40,15 +40,7 @@ def specs(
     max_keys: int = 40, masks: tuple[str, ...] = _KINDS, dtypes: tuple[str, ...] = ("float32",),
     **fixed: Any,  # noqa: ANN401
 ) -> Spec:  # fmt: skip
-    """Specs of small problems.
-
-    Example:
-        >>> from hypothesis import given, settings
-        >>> @given(specs(max_keys=9, masks=("causal",)))
-        ... def test_shapes(spec):
-        ...     assert spec.visible().shape[-1] <= 9
-        >>> test_shapes()
-    """
+    """Specs of small problems."""
     unknown = [name for name in masks if name not in _KINDS]
     if unknown or max_keys > _MOST_KEYS:
         raise ParameterError(

@@ -33,6 +33,7 @@ from constructive.support.arrays import (
     Integers,
     Rebuilt,
     as_array,
+    finite_array,
     first_place,
     private,
 )
@@ -473,6 +474,11 @@ class AttentionLayer(HeadShapes):
         given, queries = as_padded(contexts), as_array(queries)
         read = given if isinstance(given, Padded) else as_array(given)
         self._require_fit(read.shape, queries.shape)
+        for name, array in (("contexts", read), ("queries", queries)):
+            checked = isinstance(array, Padded) or array.dtype.kind != "f" or not array.size
+            # Without an array of Booleans, as contexts may fill the memory.
+            if not (checked or np.isfinite([array.max(), array.min()]).all()):
+                finite_array(name, array, copy=False)  # raises, with the place
         return read, queries
 
     def _require_fit(self, contexts: tuple[int, ...], queries: tuple[int, ...]) -> None:

@@ -29,7 +29,7 @@ from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, require, shown
 from constructive.support.files import replacing, unpacked
-from constructive.support.stored import Form, load_tensors, require_only, serialized
+from constructive.support.stored import FileForm, load_tensors, require_only, serialized
 from constructive.support.tables import Sheet, Shown
 
 # What the parts of a decoder have to be, and what it is given. Each check raises what it says.
@@ -114,7 +114,7 @@ def require_text(text: object, vocabulary: tuple[Token, ...], unit: str, positio
 
 Made = TypeVar("Made")
 
-FORM = Form(
+FORM = FileForm(
     "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
 )
 PACKED = "constructive decoder 2"  # The format of packed files
@@ -489,29 +489,20 @@ class Decoder(Rebuilt, Shown):
         """
         return read(path, cls)
 
-    def to_torch(self, *, factors: str | None = None) -> "torch.nn.Module":
+    def to_torch(self) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.
-
-        Args:
-            factors: "TF32", "bfloat16" or "float16", for a decoder of integers: round factors of
-                products to this format first, as tensor cores do. `certify` with
-                model="float32, TF32 products" and so on proves that it recites.
 
         Raises:
             MissingExtraError: without torch
-            ParameterError: for another format
         """
         require("torch", extra="torch", purpose="Decoder.to_torch")
         from constructive.interop import pytorch  # noqa: PLC0415 - torch is optional
 
-        name = self.float_model if factors is None else f"float32, {factors} products"
-        model = model_named(name, self.record.storage, decoder=True)
         return pytorch.DecoderModule(
             self.tensors,
             window=self.layer.window,
-            float_model=model.name,
+            float_model=self.float_model,
             longest=self.longest,
-            factors=None if model.factors is None else model.factors.name,
         )
 
     def to_onnx(self, path: str | Path) -> None:

@@ -35,13 +35,13 @@ from constructive.layers.record import (
 from constructive.support.arrays import UNREADABLE, Array, as_array
 from constructive.support.errors import DataError, ParameterError, in_three_parts, require
 from constructive.support.files import replacing
-from constructive.support.stored import Form, load_tensors, require_only, serialized
+from constructive.support.stored import FileForm, load_tensors, require_only, serialized
 from constructive.support.tables import Sheet, Shown
 
 # The file of a memorizer: tensors of a layer, and its record as JSON in the metadata.
 
 
-FORM = Form(
+FORM = FileForm(
     "constructive memorizer 1", "record", "a memorizer", "Memorizer.save or `constructive build`"
 )
 

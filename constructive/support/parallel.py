@@ -27,6 +27,7 @@ from constructive.support.errors import FormatError, OutputError, ParameterError
 from constructive.support.files import is_temporary, replacing
 from constructive.support.progress import report
 from constructive.support.stored import fingerprint
+from constructive.support.threads import alone
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -84,7 +85,7 @@ def _elsewhere(
     try:
         with suppress(BrokenExecutor):
             for index, task in enumerate(tasks):
-                futures[executor.submit(function, task)] = index
+                futures[executor.submit(_of_many, function, task)] = index
         for future in as_completed(futures):
             try:
                 result = future.result()
@@ -100,6 +101,12 @@ def _elsewhere(
     finally:
         for future in futures:
             future.cancel()
+
+
+def _of_many(function: Callable[[Task], Result], task: Task) -> Result:
+    """Return function(task), in a worker that is one of several: with one thread."""
+    with alone():
+        return function(task)
 
 
 def require_executor(executor: object) -> None:

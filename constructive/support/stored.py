@@ -201,7 +201,7 @@ def serialized(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> byt
     return len(encoded).to_bytes(_LENGTH, "little") + encoded + content[stop:]
 
 
-class Form(NamedTuple):
+class FileForm(NamedTuple):
     """What a kind of file is."""
 
     name: str  # its format, as the metadata have it
@@ -219,7 +219,7 @@ def require_only(found: Mapping[str, Array], known: Mapping[str, Array]) -> None
 
 def load_tensors(
     path: str | Path,
-    form: Form,
+    form: FileForm,
     make: Callable[[dict[str, Array], Any], Made],
     others: Mapping[str, Callable[[dict[str, Array], Any], Made]] | None = None,
 ) -> Made:

@@ -175,10 +175,6 @@ def in_pieces(
     function: what is called with each piece, in any thread, with the caller's `errstate`
     pieces: the independent pieces of work
     operations: about how many multiplications all of them are; few are done in this thread
-
-    Example:
-        >>> list(in_pieces(abs, [-3, 2, -1]))
-        [3, 2, 1]
     """
     coming = iter(pieces)
     first = list(islice(coming, 2))

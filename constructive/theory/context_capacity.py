@@ -1,23 +1,14 @@
 """What contexts hold, whatever queries and weights are: c(E; H), and the examples to blame.
 
-For a set J of examples let R_J be the span of their tokens, D_J the span of differences of tokens
-of one context, k_J and delta_J their dimensions.
+For a set J of examples let k_J and delta_J be the dimensions that their tokens span, and that
+differences of tokens of one context span. c(E; H) is the least of T - |J| + k_J + (H - 1) delta_J
+over all J (0 for T = 0 examples). No weights have a rank of Z above it (Theorem 8), and for almost
+all queries almost all weights reach it (Theorem 9, proofs/15-contexts.md).
 
-*Theorem 8.* For all weights of H heads and all queries,
-
-    rank Z <= T - |J| + k_J + (H - 1) delta_J     for every set J of examples.
-
-*Proof.* The part of head h in row t of Z is an average of tokens of E_t, with weights that add up
-to one. So the first part is in R_t, and the difference of another part and the first is in D_t. The
-rows of J are in {(r, r + v_2, ..., r + v_H): r in R_J, v_h in D_J}, of dimension
-k_J + (H - 1) delta_J, and there are T - |J| other rows. QED
-
-Let c(E; H) be the least of these bounds (0 for T = 0 examples). *Theorem 9* (proofs/15) says that
-almost all queries and weights reach it. *The minimizer* costs one elimination: draw y_t from
-L_t = {(r, r + v_2, ..., r + v_H): r in R_t, v_h in D_t}, and let J be the rows that take part in
-some linear dependency. Rows outside of J add one to the rank each. A row y_t of J is a combination
-of other rows of J for almost all choices of y_t, so all of L_t lies in the span of the rows of J.
-Hence these rows span sum L_t, and the rank of all is T - |J| + k_J + (H - 1) delta_J.
+*The minimizer* costs one elimination: draw y_t from L_t = {(r, r + v_2, ..., r + v_H)} for r in the
+span of the tokens and v_h in that of the differences, and let J be the rows that take part in some
+linear dependency. Rows outside of J add one to the rank each, and those of J span the sum of all
+L_t, for almost all choices.
 
 Here that is computed modulo a prime, where chance may fail. So nothing is taken from it but J: k_J
 and delta_J are those over the rational numbers, and the rank modulo a prime is a lower bound of
@@ -83,13 +74,7 @@ def dimensions(contexts: Array) -> tuple[int, int]:
 
 
 def subset_dimensions(contexts: Array) -> tuple[Integers, Integers]:
-    """Return k_J and delta_J of every set J of a few contexts (C, n, d): entry sum 2^j, j in J.
-
-    Example:
-        >>> contexts = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
-        >>> [part.tolist() for part in subset_dimensions(contexts)]
-        [[0, 2, 1, 2], [0, 1, 0, 1]]
-    """
+    """Return k_J and delta_J of every set J of a few contexts (C, n, d): entry sum 2^j, j in J."""
     size = contexts.shape[1]
     return (
         _subset_ranks([[_tokens.exact(c, row) for row in range(size)] for c in contexts]),

@@ -3,29 +3,18 @@
 To compute it is hard in general (it is the distance of a linear code, less one). So a report has
 three parts, each with its own kind of truth:
 
-- A *proved lower bound*: the best of these arguments.
-
-  - enumeration: every k at a time, as far as a budget allows
-  - blocks: a dependent set without dependent parts lies in one block of vectors that share no
-    nonzero coordinate with the others; independent blocks hold none
-  - moment curve: rows (a, a x, a x^2, ...) with distinct x, exactly or modulo a prime: Vandermonde,
-    every d independent
-  - coherence: unit vectors whose k - 1 largest products with any one of them add up to less than 1
-    have a diagonally dominant Gram matrix (Gershgorin); after whitening, with a-priori bounds of
-    all rounding
-
+- A *proved lower bound*: by enumeration as far as a budget allows, by blocks of vectors that share
+  no nonzero coordinate with others, or by coherence after whitening, with a-priori bounds of all
+  rounding (Lemma 1.3, proofs/1-assumptions.md).
 - A *proved upper bound*: a dependent subset of size k + 1 with its exact coefficients.
 - An *estimate*: the share of random subsets that are dependent (`assumptions`).
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import comb
 
-import flint
 import numpy as np
 
 from constructive.data.dataset import Dataset
@@ -531,8 +520,6 @@ def _of_block(
         if found is not None:
             return KruskalRank(lower, argument, found, None, count, width)
         lower += 1
-    if 2 <= lower < wanted <= width and _on_moment_curve(vectors):
-        lower, argument = wanted, "moment curve"
     if lower < wanted:
         bound = _coherence_bound(vectors, wanted, search_budget)
         if bound > lower:
@@ -571,40 +558,6 @@ def _too_few_dimensions(vectors: Array, wanted: int) -> Dependency | None:
     if dimensions >= wanted or dimensions >= len(vectors):
         return None
     return dyadic.dependency(vectors, np.arange(dimensions + 1))
-
-
-def _on_moment_curve(vectors: Array) -> bool:
-    """Return whether all rows are (a, a x, a x^2, ...) with distinct x, also modulo a prime.
-
-    A prime modulo which they are divides all minors of the two columns next to each other with the
-    first two; so it divides their greatest common divisor, which is 1 for other vectors.
-    """
-    common = 0
-    for part in row_chunks(len(vectors), 1, _ROWS_AT_ONCE):
-        for row in dyadic.integers(vectors[part])[0].tolist():
-            entries = [int(x) for x in row]
-            if not any(entries):
-                return False
-            size = math.gcd(*entries)
-            a, b, *rest = (x // size for x in entries)
-            for x, y in pairwise((b, *rest)):
-                common = math.gcd(common, y * a - x * b)
-            if common == 1:
-                return False
-    if common.bit_length() > _FACTORED:
-        return False
-    primes = [int(p) for p, _ in flint.fmpz(common).factor()] if common else [None]
-    rows = [(int(row[0]), int(row[1])) for row in dyadic.integers(vectors[:, :2])[0].tolist()]
-    return any(_distinct_nodes(rows, prime) for prime in primes)
-
-
-def _distinct_nodes(rows: list[tuple[int, int]], prime: int | None) -> bool:
-    """Return whether the x of (a, a x) are defined and distinct, modulo a prime or as fractions."""
-    if not all(a if prime is None else a % prime for a, _ in rows):
-        return False
-    if prime is None:
-        return len({Fraction(b, a) for a, b in rows}) == len(rows)
-    return len({b * pow(a, -1, prime) % prime for a, b in rows}) == len(rows)
 
 
 def _coherence_bound(vectors: Array, wanted: int, budget: float) -> int:

@@ -12,6 +12,7 @@ is Cover's number 2 sum_{k < N} C(T - 1, k): so it is for generic contexts with 
 shared context with N = H(n - 1) + 1. Proofs: proofs/23-labels.md.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
@@ -20,6 +21,7 @@ from typing import overload
 import numpy as np
 
 from constructive.data.dataset import Dataset, different_inputs
+from constructive.data.shapes import ExampleShapes
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import Integers
 from constructive.support.errors import CapacityError, ParameterError, in_three_parts, shown
@@ -29,7 +31,7 @@ from constructive.theory.context_capacity import (
     dimensions,
     subset_dimensions,
 )
-from constructive.theory.values import sized_spans
+from constructive.theory.values import generic_spans, sized_spans
 
 # Examples in dependencies up to which all sets of them are looked at: a minute at most.
 _MOST = 18
@@ -192,13 +194,35 @@ def _columns(num_heads: int, width: int, context_size: int, shared_context: bool
 
 
 def cover(total: int, columns: int) -> int:
-    """Return Cover's number for T rows of which every N are independent, in N dimensions.
-
-    Example:
-        >>> [cover(4, columns) for columns in (0, 1, 2, 3, 4, 5)]
-        [0, 2, 8, 14, 16, 16]
-    """
+    """Return Cover's number for T rows of which every N are independent, in N dimensions."""
     return 2 * sum(comb(total - 1, k) for k in range(min(columns, total)))
+
+
+# Of shapes, to plan with.
+
+_LIKELY = Fraction(99, 100)  # Chance of random labels with as many heads as nobody asked for
+
+
+def room_for_labels(shapes: ExampleShapes, num_heads: int) -> int:
+    """Return the T above which less than half of all labelings are attained.
+
+    For more than two classes it is an upper bound (Proposition 31). Labels of data that are not
+    like random ones may be attained beyond.
+    """
+    tokens, differences = generic_spans(shapes)
+    return 2 * max(shapes.target_dim - 1, 1) * (tokens + (num_heads - 1) * differences)
+
+
+def heads_for_labels(shapes: ExampleShapes) -> int:
+    """Return the fewest H with which random signs of so many examples are attained most likely."""
+    total = shapes.num_examples
+    tokens, differences = generic_spans(shapes)
+
+    def likely(num_heads: int) -> bool:
+        columns = tokens + (num_heads - 1) * differences
+        return Fraction(cover(total, columns), 1 << total) >= _LIKELY
+
+    return 1 + bisect_left(range(1, total), 1, key=likely)
 
 
 # Of a data set: examples in no dependency have any sign, whatever the others have, and double the

@@ -1,19 +1,8 @@
 """How many examples heads hold whose values have fewer entries than targets, d_v < d_out.
 
 An effective readout U (H d, d_out) has rank d_v at most for each head then, so that rank Z = T is
-not enough. Let tokens span k dimensions, differences of tokens within contexts delta, and
-v = min(d_v, k).
-
-*Proposition 18.1 (what is built).* All labels of T examples are reached by random values and a free
-W_O, if T <= min(H v, k + (H - 1) min(v, delta)); and by an output of its own for each entry of a
-value, if T <= k + (g - 1) delta with g = floor(H v / d_out) >= 1.
-
-*Proposition 18.2 (what is impossible).* The values of H heads have rank
-r = min(H v, k + (H - 1) min(v, delta)) at most. So labels of rank r + 1 are out of reach. And
-weights have H (v (k + d_out - v) + w (delta + d - w)) dimensions, w = min(d_h, delta), as far as
-outputs depend on them: with T d_out above that almost no labels are reached (Sard).
-
-Both are proved in proofs/18-narrow-values.md.
+not enough. Proposition 18.1 (what is built) and Proposition 18.2 (what is impossible) are proved in
+proofs/18-narrow-values.md.
 """
 
 from bisect import bisect_left

@@ -14,20 +14,29 @@ radii     around memorized examples, by the interval form and by weighted means;
 """
 
 import argparse
+import math
 import time
 
 import numpy as np
 
 from constructive import build_memorizer, generators
 from constructive.instances import FAMILIES, Answer
-from constructive.instances.memorized import (
-    STEPS,
-    largest_proved,
-    leaves,
-    nearest_witness,
-    search,
-)
+from constructive.instances.difficulty import STEPS, search
+from constructive.instances.memorized import largest_proved, leaves, nearest_witness
 from constructive.instances.network import network_of
+
+
+def normalised():
+    """Steps along gradients, of one length each."""
+
+    def step(gradient, _):
+        lengths = np.linalg.norm(gradient, axis=1, keepdims=True)
+        return math.sqrt(gradient.shape[1]) * gradient / (lengths + 1e-300)
+
+    return step
+
+
+STEPS["normalised"] = normalised
 
 
 def promised(share, budget):

@@ -23,7 +23,7 @@ from rich.table import Table
 CONSTRUCTIVE = [sys.executable, "-m", "constructive"]
 
 
-def usual_heads(examples: int, width: int) -> int:
+def usual_heads(examples, width):
     """The least even H with (H / 2)(d - 2) + 1 >= T.
 
     Pairs hold one example more than d - 2 each, but then w has no angle to be chosen by, and has to
@@ -32,7 +32,7 @@ def usual_heads(examples: int, width: int) -> int:
     return 2 * -(-(examples - 1) // (width - 2))
 
 
-def measured(command: list[str], log: Path) -> tuple[float, float, float]:
+def measured(command, log):
     """Seconds, seconds of the processor, and the peak memory in GB of a command."""
     start = time.perf_counter()
     with log.open("w") as file:
@@ -45,7 +45,7 @@ def measured(command: list[str], log: Path) -> tuple[float, float, float]:
     return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9
 
 
-def steps(arguments: argparse.Namespace, folder: Path) -> dict[str, tuple[Path, list[str]]]:
+def steps(arguments, folder):
     """What each step writes, and its command."""
     data, weights, proof = (
         folder / name for name in ("data", "memorizer.safetensors", "certificate.json")
@@ -66,7 +66,7 @@ def steps(arguments: argparse.Namespace, folder: Path) -> dict[str, tuple[Path, 
     }
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-T", type=int, default=1_000_000, help="examples")
     parser.add_argument("-n", type=int, default=32, help="tokens of a context")

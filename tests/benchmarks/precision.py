@@ -68,7 +68,7 @@ def table(title, *headings):
     return made
 
 
-def large_build(data: Dataset, runs: int, **options: object) -> list[str]:
+def large_build(data, runs, **options):
     """One row of the table."""
     layer = build_memorizer(data, num_heads=HEADS, head_dim=HEAD_DIM, **options).layer
     square = layer.intermediate(data.contexts, data.queries)[:, : data.num_examples].copy()
@@ -93,7 +93,7 @@ def large_build(data: Dataset, runs: int, **options: object) -> list[str]:
     ]
 
 
-def shared_context_table() -> Table:
+def shared_context_table():
     """How the condition number of rank-one heads on one shared context grows with n."""
     title = "rank-one heads, shared context, H=20, d=64"
     rows = table(title, "n", "T", "condition", "max error")
@@ -106,7 +106,7 @@ def shared_context_table() -> Table:
     return rows
 
 
-def conditions() -> Table:
+def conditions():
     """The condition of Z by construction, for the same data; "-" where it holds too few."""
     names = "saturated", "rank_one", "generic"
     rows = table("condition of Z, n=32, d=64, H=20", "data", "T", *names)
@@ -124,7 +124,7 @@ def conditions() -> Table:
     return rows
 
 
-def large(sizes: list[int]) -> None:
+def large(sizes):
     rows = table(
         "elimination modulo p in place, one run each",
         "T", "LAPACK LU", "ours", "ours/LU", "CPU: ours/LU", "matrix", "beside it",
@@ -135,7 +135,7 @@ def large(sizes: list[int]) -> None:
     CONSOLE.print(rows)
 
 
-def large_row(size: int) -> list[str]:
+def large_row(size):
     rng = np.random.default_rng(0)
     matrix = np.empty((size, size), np.float32)
     for row in range(0, size, 64):
@@ -156,7 +156,7 @@ def large_row(size: int) -> list[str]:
     ]  # fmt: skip
 
 
-def rank_claim(checker, folder: Path, runs: int) -> None:
+def rank_claim(checker, folder, runs):
     title = "rank claim, T=1861, H=60, n=32, d=64, d_h=64"
     rows = table(
         title,
@@ -195,12 +195,12 @@ def rank_claim(checker, folder: Path, runs: int) -> None:
     CONSOLE.print(rows)
 
 
-def real_claims(checker, folder: Path) -> None:
+def real_claims(checker, folder):
     rows = table(
         "claims in real arithmetic, one run each",
         "case", "error", "error + readout", "check of both / certify", "shown",
     )  # fmt: skip
-    cases: list[tuple[str, Dataset, dict[str, object]]] = [
+    cases = [
         ("own, T=1861", generators.uniform(**LARGE), {"num_heads": 60, "head_dim": 64}),
         ("shared, T=1861", generators.shared_context(**LARGE), {"num_heads": 60, "head_dim": 64}),
     ]
@@ -230,7 +230,7 @@ def real_claims(checker, folder: Path) -> None:
     CONSOLE.print(f"largest memory of the process so far: {peak:.2f} GB")
 
 
-def saved(data: Dataset, memorizer, certificate, folder: Path) -> list[str]:
+def saved(data, memorizer, certificate, folder):
     paths = [str(folder / name) for name in ("c.json", "w.safetensors", "d.npz")]
     for thing, path in zip((certificate, memorizer, data), paths, strict=True):
         thing.save(path)

@@ -84,7 +84,7 @@ def over_the_edge(model, *, decoder):
     return len(found_shares), sum(found > 1.0 for found in found_shares)
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=50_000)
     parser.add_argument("--search", type=int, default=0, help="steps of a search")

@@ -21,6 +21,7 @@ from fractions import Fraction
 
 import mpmath
 import numpy as np
+from definition import rank_of
 from scipy.optimize import linprog
 
 PRIME = 2**127 - 1
@@ -303,23 +304,6 @@ def readout_holds(weights, data, delta):
 
 
 # Exact statements about the data.
-
-
-def rank_of(rows):
-    """The rank of a matrix of Fractions."""
-    rows, rank = [list(row) for row in rows], 0
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
-        if pivot is None:
-            continue
-        rows[rank], rows[pivot] = rows[pivot], rows[rank]
-        for i in range(rank + 1, len(rows)):
-            factor = rows[i][column] / rows[rank][column]
-            if factor:
-                below = zip(rows[i], rows[rank], strict=True)
-                rows[i] = [x - factor * y for x, y in below]
-        rank += 1
-    return rank
 
 
 def grouping_holds(data, groups):

@@ -1,384 +1,335 @@
-"""Mutation testing of the checker and of what certify proves with, by hand; it takes hours.
+"""Mutation testing of the checker and of what certify proves with, by hand; it takes a while.
 
-    python -m pip install mutmut
-    python tests/campaign/mutants.py constructive/certificates/checker --processes 2
+    python tests/campaign/mutants.py constructive/certificates/checker --sample 40
 
-Every mutant is one change in one place, by the operators of mutmut: numbers, operators, keywords,
-names, branches. (Its other operators put None or nothing in the place of arguments and of what is
-assigned, which any run of the code sees, or alter the words of messages.) For each a process is
-forked, which puts the mutant in the place of the module and runs the tests of that module until one
-fails: those first which killed most mutants before. What survives is written down with its line,
-and has to be killed by a new test, or explained. Counts and survivors of each module go into
-mutants.json beside this file, and its table into mutants.md. A mutant with which one
-test takes longer than SECONDS counts as killed. With --brief 8 the longest tests are left out, and
-no test is begun after eight seconds of processor time, however busy the machine is: what survives
-has yet to meet the rest, by --only REPORT.
+A mutant is one change in one place of a function: a comparison, an operator, a number, a name such
+as min or floor, a requirement or a rounding that is left out. Tests are collected once, and run
+once to see which functions each of them calls. For each mutant a process is forked that runs the
+tests which call its function, those first that killed most of its file and take least, until one
+fails or so many seconds of processor time are over. A test that takes longer than a minute kills.
+
+Functions are changed where they are in memory, so that processes which tests start see nothing of
+it, nor are numbers beside functions changed. What survives has to be killed by a new test, or
+explained: counts and survivors go into mutants.json beside this file, its table into mutants.md.
 """
 
 import argparse
+import ast
 import gc
-import importlib
-import math
+import json
 import os
-import re
-import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
+from types import CodeType, FunctionType
 
-import libcst as cst
-import mutant_records
 import numpy as np
 import pytest
-from libcst.metadata import MetadataWrapper, PositionProvider
-from mutmut.mutation.mutators import mutation_operators
 
-ROOT = Path(__file__).parent.parent.parent
-CHECKER = ROOT / "constructive" / "certificates" / "checker"
-LEFT_OUT = {"operator_string", "operator_arg_removal", "operator_assignment"}
-UNCHANGED = "the module as it is, which has to pass"
-SECONDS = 60
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "constructive"
+CHECKER = PACKAGE / "certificates" / "checker"
+RECORDS, PAGE = (Path(__file__).parent / f"mutants.{kind}" for kind in ("json", "md"))
+HEAD = ["| module | mutants | survive | run on | why |", "|---|---|---|---|---|"]
+OF_CHECKER = ["tests/checker", "tests/campaign", "tests/instances"]
+OF_CERTIFY = ["tests/checker", "tests/campaign", "tests/layer", "tests/exact", "tests/sequences"]
+LONGEST, UNFIT = 60, 7
+"""Seconds of a test; the status of a process in which a mutant cannot be put in place."""
 
-LOADED = "hypothesis", "hypothesis.extra.numpy", "flint", "mpmath", "scipy.linalg"
-"""What the tests import, imported once and not by every fork."""
+# Operators.
 
-CAMPAIGN = "tests/campaign/test_campaign.py"
-HONEST = f"{CAMPAIGN}::test_honest_triples_stay_true_at_any_scale"
-HOSTILE = f"{CAMPAIGN}::test_nothing_false_is_accepted"
-IMPOSSIBLE = "tests/campaign/test_impossible.py"
-NEEDS = "tests/campaign/test_needs.py"
-LONGEST = {HONEST, HOSTILE, NEEDS}
-TOO_LONG = [
-    "tests/checker/test_paired.py::test_thirty_thousand_examples_are_proved_and_checked",
-    "tests/exact/test_extended.py::test_rank_one_heads_on_a_shared_context_of_32_tokens",
-    "tests/sequences/test_sequences.py::test_parameters_grow_as_the_square_root",
-]
-"""Tests which no mutant meets. It does meet all others which pytest leaves out as slow."""
-
-
-def checks(names: str) -> list[str]:
-    return [f"tests/checker/test_{name}.py" for name in names.split()]
-
-
-LAYERS = "checker claim_conformance upper_bounds"
-PAIRS = checks("soundness paired_steps layers paired")
-PAIRS += [HONEST, HOSTILE]
-SEQUENCES = [*checks("sequence_checker soundness"), HOSTILE]
-DECODERS = checks("soundness decoder_checker decoder_claims")
-INTEGERS = checks("integer_claims decoder_checker decoder_claims")
-PACKED = checks("packed")
-FOLDERS = [f"tests/instances/test_{name}.py" for name in ("checking", "flat_graph")]
-GRAPHS = [*checks("graphs"), *FOLDERS]
-BOUNDS = [*checks("softmaxes"), *FOLDERS]
-FLOATS = "real arithmetic checker"
-REAL = checks(f"{FLOATS} arithmetic layers soundness {LAYERS}")
-TESTS = {
-    "certificates/checker/paired": PAIRS,
-    "certificates/checker/sequences": SEQUENCES,
-    "certificates/checker/decoders": [*DECODERS, *INTEGERS],
-    "certificates/checker/margins": [*checks("margin_steps"), *DECODERS],
-    "certificates/checker/integers": INTEGERS,
-    "certificates/checker/packed": [*PACKED, *INTEGERS],
-    "certificates/checker/graphs": GRAPHS,
-    "certificates/checker/operators": [*GRAPHS, *BOUNDS],
-    "certificates/checker/softmaxes": [*BOUNDS, *checks("graphs")],
-    "certificates/checker/folder": FOLDERS,
-    "certificates/checker/properties": [*checks("graphs"), *FOLDERS],
-    "certificates/checker/floating": [*REAL, *DECODERS, HONEST, HOSTILE, NEEDS],
-    "certificates/checker/real": [*REAL, HONEST, HOSTILE, NEEDS],
-    "certificates/checker/attend": [
-        *checks(f"arithmetic {LAYERS} decoder_checker paired"), HOSTILE
-    ],
-    "certificates/checker/executed": checks("executed claim_conformance integer_claims"),
-    "certificates/checker/float_model": [
-        *checks("executed"), *DECODERS, "tests/exact/test_float_model.py"
-    ],
-    "certificates/checker/files": [
-        *checks(f"files {LAYERS} sequence_checker paired"), HONEST, HOSTILE
-    ],
-    "certificates/checker/command": [*checks(f"files {LAYERS} sequence_checker paired"), HOSTILE],
-    "certificates/checker/bounds": [
-        *checks(f"arithmetic paired_steps paired {LAYERS}"), HONEST, HOSTILE
-    ],
-    "certificates/checker/modular": [
-        *checks(f"arithmetic layers {LAYERS} decoder_checker"), HONEST, HOSTILE
-    ],
-    "certificates/checker/claim": checks("checker layers executed"),
-    "certificates/checker/rank": [
-        *checks(f"checker layers decoder_claims {LAYERS} soundness"), HOSTILE
-    ],
-    "certificates/checker/layers": [
-        *checks(f"soundness layers {LAYERS}"), IMPOSSIBLE, NEEDS
-    ],
-    "certificates/claims/recites": checks("decoder_claims decoder_checker"),
-    "certificates/claims/sequences": [*checks("claims sequence_checker"), "tests/sequences"],
-    "certificates/claims/impossible": [*checks("claims upper_bounds"), "tests/theorem", HOSTILE],
-    "theory/context": [*checks("upper_bounds"), "tests/theorem", IMPOSSIBLE],
-    "certificates/claims/paired": [*checks("paired_steps paired soundness"), HOSTILE],
-    "certificates/claims/pairs": [*checks("paired_steps paired soundness"), HOSTILE],
-    "certificates/claims": [*checks(f"claims {LAYERS} soundness"), HOSTILE],
-    "layers/exact_logits": [
-        "tests/layer/test_logit_errors.py", *checks("executed"), "tests/layer",
-        "tests/programs",
-    ],
-    "layers/causal": ["tests/layer/test_causal.py", *checks("decoder_claims"), *DECODERS],
-    "layers": ["tests/layer", *checks(f"claims {LAYERS}")],
-    "exact/directed": ["tests/exact/test_directed.py", *checks("arithmetic claims paired_steps")],
-    "exact/verified": checks("claims arithmetic"),
-    "exact/arithmetics": ["tests/layer", *checks(f"claims executed {LAYERS}")],
-    "exact/float_model": [
-        "tests/exact/test_float_model.py", *checks("executed decoder_claims decoder_checker"),
-        "tests/exact",
-    ],
-    "instances": [
-        *(f"tests/instances/test_{name}.py" for name in ("interval_form", "network_bounds")),
-        *FOLDERS, "tests/instances",
-    ],
-    "exact": ["tests/exact", *checks(f"claims arithmetic paired_steps {LAYERS}"), HOSTILE],
+COMPARED = {
+    ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,),
 }  # fmt: skip
-"""Which tests look at which modules, quick ones first: the longest match."""
+OPERATED = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
+    ast.USub: ast.UAdd,
+}  # fmt: skip
+OPPOSITE = {"min": "max", "any": "all", "minimum": "maximum", "above": "below", "floor": "ceil",
+            "argmin": "argmax"}  # fmt: skip
+OPPOSITE |= {other: name for name, other in OPPOSITE.items()}
+LEFT_OUT = "up", "abs"
+"""Functions that only make a number larger."""
 
 
-class Mutations(cst.CSTVisitor):
-    """All mutants of a module: node, replacement, operator, line."""
-
-    METADATA_DEPENDENCIES = (PositionProvider,)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[cst.CSTNode, cst.CSTNode, str, int]] = []
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.Annotation | cst.ImportFrom | cst.Import) or says_why(node):
-            return False
-        for kind, operator in mutation_operators:
-            if isinstance(node, kind) and operator.__name__ not in LEFT_OUT:
-                line = self.get_metadata(PositionProvider, node).start.line
-                self.found += [(node, new, operator.__name__, line) for new in operator(node)]
-        return True
+def changes(node):
+    """What may become of a node: a word for it, and how to change the node."""
+    for kind, of in CHANGED.items():
+        if isinstance(node, kind):
+            yield from of(node)
 
 
-def says_why(node: cst.CSTNode) -> bool:
-    """Whether this is a docstring, an error, or the reason of a requirement."""
-    if isinstance(node, cst.Raise):
-        return True
-    if isinstance(node, cst.Expr):
-        return isinstance(node.value, cst.SimpleString)
-    return isinstance(node, cst.FormattedString)
+def compared(node):
+    for place, old in enumerate(node.ops):
+        for new in COMPARED[type(old)]:
+            yield new.__name__, lambda n, k=place, new=new: n.ops.__setitem__(k, new())
 
 
-def without_reasons(node: cst.CSTNode, new: cst.CSTNode) -> bool:
-    """Whether a mutant of a call to `require` alters more than the reason it gives."""
-    called = isinstance(node, cst.Call) and isinstance(node.func, cst.Name)
-    if not called or node.func.value != "require":
-        return True
-    return len(new.args) == len(node.args) and new.args[0] is not node.args[0]
+def operated(node):
+    if type(node.op) in OPERATED:
+        new = OPERATED[type(node.op)]
+        yield new.__name__, lambda n: setattr(n, "op", new())
 
 
-def mutants(path: Path) -> Iterator[tuple[str, str]]:
-    """Descriptions and sources of all mutants of a file."""
-    wrapper = MetadataWrapper(cst.parse_module(path.read_text()))
-    visitor = Mutations()
-    wrapper.visit(visitor)
-    for node, new, operator, line in visitor.found:
-        if not without_reasons(node, new):
-            continue
-        source = wrapper.module.deep_replace(node, new).code
-        before, after = wrapper.module.code_for_node(node), wrapper.module.code_for_node(new)
-        told = f"{path.relative_to(ROOT)}:{line} {operator[9:]}: {before} -> {after}"
-        yield " ".join(told.split()), source
-
-
-def tests_of(path: Path, brief: float | None) -> list[str]:
-    name = path.relative_to(ROOT / "constructive").with_suffix("").as_posix()
-    best = max((key for key in TESTS if name.startswith(key)), key=len)
-    return [test for test in TESTS[best] if not (brief and test in LONGEST)]
-
-
-def overlaid(path: Path, source: str, folder: Path) -> Path:
-    """A package of links to the real one, but for this file."""
-    package = folder / "constructive"
-    package.mkdir()
-    inside = path.relative_to(ROOT / "constructive").parts
-    real, made = ROOT / "constructive", package
-    for depth in range(len(inside)):
-        for entry in real.iterdir():
-            if entry.name not in (inside[depth], "__pycache__"):
-                (made / entry.name).symlink_to(entry)
-        real, made = real / inside[depth], made / inside[depth]
-        if depth < len(inside) - 1:
-            made.mkdir()
-    made.write_text(source)
-    return folder
-
-
-def spent() -> float:
-    """Seconds of processors that this process and the programs it ran have taken."""
-    return sum(os.times()[:4])
-
-
-class Killers:
-    """A plugin of pytest: the best tests first, an end to brief runs, and which test failed."""
-
-    def __init__(self, kills: Counter, seconds: float) -> None:
-        self.kills, self.end = kills, spent() + seconds
-        self.killer = ""
-        self.over = False
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: -self.kills[item.nodeid])
-
-    def pytest_runtest_logstart(self) -> None:
-        signal.alarm(SECONDS)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.killer = report.nodeid if report.failed else self.killer
-
-    def pytest_runtest_logfinish(self) -> None:
-        if not self.killer and spent() > self.end:
-            self.over = True
-            raise KeyboardInterrupt
-
-
-def run_tests(path: Path, source: str, kills: Counter, told: int, brief: float | None) -> None:
-    """In a process of its own: leave with status 0 if no test fails, else tell which."""
-    folder = Path(tempfile.mkdtemp(prefix="mutant-"))
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
-    signal.alarm(SECONDS)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    if path.parent == CHECKER:
-        copied = folder / "checker"
-        shutil.copytree(CHECKER, copied, ignore=shutil.ignore_patterns("__pycache__"))
-        (copied / path.name).write_text(source)
-        from constructive.certificates import check
-
-        check.CHECKER = copied
-    else:
-        sys.path.insert(0, str(overlaid(path, source, folder)))
-        os.environ["PYTHONPATH"] = str(folder)
-    loaded = "ignore::pytest.PytestAssertRewriteWarning"  # by the process which was forked
-    killers = Killers(kills, brief or math.inf)
-    options = [
-        "-x",
-        "-q",
-        "--assert=plain",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "",
-        *(f"--deselect={test}" for test in TOO_LONG),
-        "-W",
-        loaded,
-    ]
-    try:
-        tests = [str(ROOT / test) for test in tests_of(path, brief)]
-        status = pytest.main([*options, *tests], plugins=[killers])
-    except BaseException:  # a mutant may end the run
-        status = 1
-    shutil.rmtree(folder, ignore_errors=True)
-    os.write(told, killers.killer.encode())
-    os._exit(0 if status == 0 or killers.over else 1)
-
-
-def without_line(told: str) -> str:
-    """What a report says of a mutant, wherever its line has moved to."""
-    return re.sub(r":[0-9]+ ", " ", told, count=1)
-
-
-def chosen(path: Path, options: argparse.Namespace) -> list[tuple[str, str]]:
-    """All mutants, or those which a report names, or so many at random."""
-    listed = list(mutants(path))
-    if options.only:
-        named = {without_line(told) for told in options.only.read_text().splitlines()}
-        listed = [mutant for mutant in listed if without_line(mutant[0]) in named]
-    some = np.random.default_rng(options.seed).permutation(len(listed))[: options.sample]
-    return [listed[k] for k in sorted(some)]
-
-
-def load(path: Path, tests: list[str]) -> None:
-    """Import what the tests of a file import, and make what they all need, once."""
-    for name in LOADED:
-        importlib.import_module(name)
-    if path.parent != CHECKER:
+def other_numbers(node):
+    value = node.value
+    if type(value) not in (int, float, bool):
         return
-    import constructive  # these mutants do not change the package
-
-    for name in constructive.__all__:
-        getattr(constructive, name)
-    if any("campaign" in test for test in tests):
-        sys.path.insert(0, str(ROOT / "tests" / "campaign"))
-        import triples
-
-        for honest in (triples.honest_layers, triples.honest_pairs, triples.honest_bounds):
-            honest()
-        triples.honest_sequences()
+    others = (not value,) if type(value) is bool else (value + 1, value - 1)
+    if type(value) is float:
+        others = 2.0 * value or 1.0, 0.5 * value or -1.0
+    for other in others:
+        yield repr(other), lambda n, other=other: setattr(n, "value", other)
 
 
-def survivors(path: Path, options: argparse.Namespace) -> tuple[Counter, list[str]]:
-    """Run all mutants of a file, and write down those which no test kills."""
-    load(path, tests_of(path, options.brief))
-    gc.freeze()  # forks need not look through what is here already
-    counts, kills, running, left = Counter(), Counter(), {}, []
-    waiting = [*chosen(path, options)[::-1], (UNCHANGED, path.read_text())]  # from the end
-    while waiting or running:
-        while waiting and len(running) < options.processes:
-            told, source = waiting.pop()
-            reading, writing = os.pipe()
-            child = os.fork()
-            if child == 0:
-                run_tests(path, source, kills, writing, options.brief)
-            os.close(writing)
-            running[child] = told, reading
-        child, status = os.wait()
-        told, reading = running.pop(child)
-        with os.fdopen(reading) as file:
-            kills[file.read()] += 1
-        survived = os.waitstatus_to_exitcode(status) == 0
-        if told == UNCHANGED:
-            if not survived:
-                raise SystemExit(f"the tests of {path} fail without any mutant")
-            continue
-        counts["survived" if survived else "killed"] += 1
-        if survived:
-            left.append(told)
-            with options.report.open("a") as file:
-                file.write(told + "\n")
-    return counts, left
+def not_done(node):
+    if len(node.body) == 1:
+        yield "left out", lambda n: n.body.__setitem__(0, ast.Pass())
 
 
-def main() -> None:
+def changed_calls(node):
+    called = getattr(node.func, "id", getattr(node.func, "attr", None))
+    if called in OPPOSITE:
+        field = "id" if isinstance(node.func, ast.Name) else "attr"
+        yield OPPOSITE[called], lambda n: setattr(n.func, field, OPPOSITE[called])
+    if called == "require":
+        yield "left out", lambda n: n.args.__setitem__(0, ast.Constant(value=True))
+    if called in LEFT_OUT and len(node.args) == 1:
+        yield "left out", lambda n: setattr(n, "func", ast.parse("lambda x: x").body[0].value)
+
+
+CHANGED = {
+    ast.Compare: compared,
+    ast.BinOp | ast.BoolOp | ast.UnaryOp: operated,
+    ast.Constant: other_numbers,
+    ast.Call: changed_calls,
+    ast.If: not_done,
+}
+
+
+def said(node):
+    """Nodes of what is only said: reasons of errors and of requirements, and texts."""
+    if isinstance(node, ast.Raise | ast.JoinedStr):
+        return ast.walk(node)
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "require":
+        return (each for reason in node.args[1:] for each in ast.walk(reason))
+    return ()
+
+
+class Mutant:
+    """One change of a file: the node by its place in the walk through the tree."""
+
+    def __init__(self, path, place, number, told, line):
+        self.path, self.place, self.number, self.line = path, place, number, line
+        self.told = f"{path.relative_to(ROOT)}:{line} {told}"
+
+    def code(self):
+        """The compiled file with it."""
+        tree = ast.parse(self.path.read_text())
+        node = list(ast.walk(tree))[self.place]
+        list(changes(node))[self.number][1](node)
+        return compile(ast.fix_missing_locations(tree), str(self.path), "exec")
+
+
+def functions(code):
+    """All code objects of functions within a code object, by name and first line."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield (each.co_qualname, each.co_firstlineno), each
+            yield from functions(each)
+
+
+def mutants(path):
+    tree = ast.parse(path.read_text())
+    walked = list(ast.walk(tree))
+    inside = {id(n) for f in walked if isinstance(f, ast.FunctionDef) for part in f.body
+              for n in ast.walk(part)}  # fmt: skip
+    left_out = {id(n) for node in walked for n in said(node)}
+    for place, node in enumerate(walked):
+        if id(node) in inside and id(node) not in left_out:
+            for number, (word, _) in enumerate(changes(node)):
+                told = " ".join(f"{ast.unparse(node)[:100]} -> {word}".split())
+                yield Mutant(path, place, number, told, node.lineno)
+
+
+# Running tests.
+
+
+class Runner:
+    """A plugin of pytest, whose loop runs the tests for each mutant in a process of its own."""
+
+    def __init__(self, listed, options):
+        self.listed, self.options = listed, options
+        self.failed, self.seconds = set(), Counter()
+        self.kills, self.counts = Counter(), defaultdict(Counter)
+        self.left = defaultdict(list)
+
+    def pytest_runtest_logreport(self, report):
+        self.seconds[report.nodeid] += report.duration
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+    def pytest_runtestloop(self, session):
+        calls = self.calls_of(session.items)
+        if self.failed:
+            raise SystemExit(f"tests fail without any mutant: {sorted(self.failed)[:3]}")
+        gc.freeze()  # forks need not look through what is here already
+        for mutant in self.listed:
+            killer = self.killer_of(mutant, session.items, calls)
+            if killer is None:
+                continue
+            name = mutant.path
+            self.counts[name]["killed" if killer else "survived"] += 1
+            self.kills[name, killer] += 1
+            if not killer:
+                self.left[name].append(mutant.told)
+            print(f"{killer or 'SURVIVES':60.60} {mutant.told}", flush=True)
+        return True
+
+    def calls_of(self, items):
+        """For each test the functions it calls in files with mutants, by a run of all tests."""
+        files, calls = {str(mutant.path) for mutant in self.listed}, {}
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            seen = calls[item.nodeid] = set()
+
+            def traced(frame, event, _, seen=seen):
+                code = frame.f_code
+                if event == "call" and code.co_filename in files:
+                    seen.add((code.co_filename, code.co_qualname, code.co_firstlineno))
+
+            sys.settrace(traced)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            sys.settrace(None)
+        return calls
+
+    def killer_of(self, mutant, items, calls):
+        """The test that fails with it, in a fork; or "". None if it cannot be put in place."""
+        new = dict(functions(mutant.code()))
+        old = dict(functions(compile(mutant.path.read_text(), str(mutant.path), "exec")))
+        changed = [(str(mutant.path), *key) for key in new if new[key] != old.get(key)]
+        chosen = [item for item in items if calls[item.nodeid] & set(changed)]
+
+        def order(item):
+            kills = self.kills[mutant.path, item.nodeid]
+            return -(kills + 0.05) / (self.seconds[item.nodeid] + 0.02)
+
+        chosen.sort(key=order)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                put_in_place(mutant.path, new)
+                self.run(chosen, writing)
+            finally:
+                os._exit(UNFIT)
+        os.close(writing)
+        _, status = os.waitpid(child, 0)
+        with os.fdopen(reading) as told:
+            last = told.read().split("\n")[-2:][0]
+        code = os.waitstatus_to_exitcode(status)
+        return None if code == UNFIT else last if code else ""
+
+    def run(self, chosen, writing):
+        """Tests until one fails; leave the process with a status."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
+        start = time.process_time()
+        for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+            os.write(writing, f"{item.nodeid}\n".encode())
+            signal.alarm(LONGEST)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if item.nodeid in self.failed:
+                os._exit(1)
+            if time.process_time() - start > self.options.seconds:
+                break
+        os._exit(0)
+
+
+def put_in_place(path, codes):
+    """Let functions of a file that are in memory do what these code objects say."""
+    gc.unfreeze()
+    for function in [each for each in gc.get_objects() if type(each) is FunctionType]:
+        code = function.__code__
+        key = code.co_qualname, code.co_firstlineno
+        if code.co_filename == str(path) and key in codes:
+            function.__code__ = codes[key]
+
+
+# Records, of which `why` is written by hand in mutants.json.
+
+
+def add(path, counts, left, *, sampled):
+    """Record a run of all mutants of a module, or of a sample, and write the page.
+
+    Records of modules that are not there any more are dropped.
+    """
+    records = json.loads(RECORDS.read_text())
+    records = {name: kept for name, kept in records.items() if (PACKAGE / f"{name}.py").exists()}
+    name = path.relative_to(PACKAGE).with_suffix("").as_posix()
+    records[name] = {
+        "day": str(datetime.now(tz=UTC).date()),
+        "mutants": counts.total(),
+        "survived": counts["survived"],
+        "tested_since": 0,
+        "sampled": sampled,
+        "why": records.get(name, {}).get("why", ""),
+        "survivors": left,
+    }
+    RECORDS.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), records))
+
+
+def table(records):
+    """The lines of the table: a star where mutants are a sample."""
+    rows = []
+    for name, found in sorted(records.items()):
+        count = f"{found['mutants']}{'*' * found['sampled']}"
+        since = f" ({found['tested_since']})" if found["tested_since"] else ""
+        cells = f"`{name}`", count, f"{found['survived']}{since}", found["day"], found["why"]
+        rows.append(f"| {' | '.join(cells)} |")
+    return [*HEAD, *rows]
+
+
+def page(text, records):
+    """The page with its table written anew."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| module |"))
+    stop = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
+    return "\n".join([*lines[:start], *table(records), *lines[stop:]]) + "\n"
+
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="+", type=Path, help="modules, or folders of them")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--report", type=Path, default=Path("survivors.txt"))
-    parser.add_argument("--only", type=Path, help="a report: run the mutants it names again")
-    parser.add_argument("--brief", type=float, help="seconds of tests, without the longest ones")
+    parser.add_argument("--tests", nargs="+", help="other tests than usual: nothing is recorded")
     parser.add_argument("--sample", type=int, help="so many mutants of each file at most")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--seconds", type=float, default=30, help="for the tests of a mutant")
+    parser.add_argument("--slow", action="store_true", help="run slow tests, too")
     options = parser.parse_args()
-    listed = [path.resolve() for path in options.paths]
-    files = [f for p in listed for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p])]
-    for path in files:
-        if path.name in ("__init__.py", "__main__.py"):
-            continue
-        start = time.time()
-        counts, left = survivors(path, options)
-        some = options.sample is not None or options.only is not None
-        mutant_records.add(path, counts, left, sampled=some)
-        name = path.relative_to(ROOT)
-        minutes = (time.time() - start) / 60
-        print(
-            f"{name}: {counts['killed']} killed, {counts['survived']} survived, {minutes:.0f} min"
-        )
-        sys.stdout.flush()
+    given = [path.resolve() for path in options.paths]
+    files = [f for path in given for f in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    listed = []
+    for file in files:
+        if file.name not in ("__init__.py", "__main__.py"):
+            every = list(mutants(file))
+            count = min(len(every), options.sample or len(every))
+            some = np.random.default_rng(options.seed).permutation(len(every))[:count]
+            listed += [every[k] for k in sorted(some)]
+    of_checker = all(CHECKER in file.parents for file in files)
+    tests = options.tests or (OF_CHECKER if of_checker else OF_CERTIFY)
+    runner = Runner(listed, options)
+    os.chdir(ROOT)
+    quiet = ["-q", "-n", "0", "-p", "no:cacheprovider", *(["-m", ""] if options.slow else [])]
+    pytest.main([*quiet, *tests], plugins=[runner])
+    for file, counts in runner.counts.items() if not options.tests else ():
+        add(file, counts, runner.left[file], sampled=options.sample is not None)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import triples
 from constructive import CausalLayer, Decoder, Text
 from constructive.layers.record import DecoderRecord
 
+pytestmark = pytest.mark.usefixtures("one_sieve")
 QUICK = [
     ("mutations", 1, 12),
     ("false claims", 10, 20),
@@ -79,18 +80,23 @@ def believe(command):
     return 0
 
 
-@pytest.mark.parametrize("build", [build for build, _ in forgeries.FALSE], ids=lambda f: f.__name__)
-def test_a_checker_which_believes_everything_is_found_out(runner, monkeypatch, build):
-    monkeypatch.setattr(runner.checker, "main", believe)
+def require_found_out(runner, believing, forge, most=60):
+    """One of so many forgeries that are false is accepted, and counted as that."""
     rng = np.random.default_rng(0)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner.checker, "main", believing)
         warnings.simplefilter("ignore")
-        for _ in range(40):
-            runner.case("all", build(rng))
+        for _ in range(most):
+            runner.case("all", forge(rng))
             if runner.counts["all"]["accepted, false"]:
                 break
     assert runner.counts["all"]["accepted, false"] > 0
-    assert list((runner.keep).rglob("why.txt"))
+    assert list(runner.keep.rglob("why.txt"))
+
+
+@pytest.mark.parametrize("build", [build for build, _ in forgeries.FALSE], ids=lambda f: f.__name__)
+def test_a_checker_which_believes_everything_is_found_out(runner, build):
+    require_found_out(runner, believe, build)
 
 
 TRUE = decoder_forgeries.nothing, decoder_forgeries.fewer_claims
@@ -99,16 +105,8 @@ WAYS = [way for way, _ in decoder_forgeries.WAYS if way not in TRUE]
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_a_checker_which_believes_decoders_is_found_out(runner, monkeypatch, way):
-    monkeypatch.setattr(runner.checker, "main", believe)
     monkeypatch.setattr(decoder_forgeries, "WAYS", ((way, 1),))
-    rng = np.random.default_rng(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(60):
-            runner.case("all", decoder_forgeries.forgery(rng))
-            if runner.counts["all"]["accepted, false"]:
-                break
-    assert runner.counts["all"]["accepted, false"] > 0
+    require_found_out(runner, believe, decoder_forgeries.forgery)
 
 
 def believe_instances(command):
@@ -116,10 +114,14 @@ def believe_instances(command):
     root, lines = Path(command[1]), []
     for row in csv.DictReader((root / "expected.csv").read_text().splitlines()):
         proof = json.loads((root / f"proofs/{row['instance']}.json").read_text())
-        lines.append(
-            f"{row['instance']} {proof['answer']}: as it says, by a margin of {row['margin']}; "
-            f"float32 is off by at most {row['rounding']} ({proof['model']})"
-        )
+        line = f"{row['instance']} {proof['answer']}: as it says, by a margin of "
+        if "float32" in proof:
+            near = f"{0.9 * float(row['margin']):.4g}"
+            line += f"{near}; {proof['float32']['answer']} in every float32 evaluation, by a margin"
+            lines.append(f"{line} of {near} ({proof['model']})")
+            continue
+        line += f"{row['margin']}; float32 is off by at most {row['rounding']}"
+        lines.append(f"{line} ({proof['model']})")
     lines += [f"{len(lines)} of {len(lines)} answers are proved", "PROVED", ""]
     sys.stdout.write("\n".join(lines))
     return 0
@@ -135,16 +137,8 @@ HARMLESS = (instance_forgeries.numbers,)
     ids=lambda way: way.__name__,
 )
 def test_a_checker_which_believes_instances_is_found_out(runner, monkeypatch, way):
-    monkeypatch.setattr(runner.checker, "main", believe_instances)
     monkeypatch.setattr(instance_forgeries, "FORGERIES", (way,))
-    rng = np.random.default_rng(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(60):
-            runner.case("all", instance_forgeries.forgery(rng))
-            if runner.counts["all"]["accepted, false"]:
-                break
-    assert runner.counts["all"]["accepted, false"] > 0
+    require_found_out(runner, believe_instances, instance_forgeries.forgery)
 
 
 def test_the_judge_of_instances_believes_honest_folders(runner):
@@ -258,9 +252,9 @@ def test_the_judge_of_distances_needs_no_square_matrix():
 )
 def test_honest_triples_stay_true_at_any_scale(runner, scale):
     rng, found = np.random.default_rng(scale), 0
-    for triple in (*triples.honest_layers(), *triples.honest_pairs()):
+    for triple in (*triples.honest_layers(), *triples.honest_pairs())[:: 1 if scale else 2]:
         files = triple.scaled(rng).write(runner.work)
         status, printed, *_ = runner.check(files)
         assert status == 0, printed
         found += 1
-    assert found > 40
+    assert found > 20

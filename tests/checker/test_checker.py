@@ -71,13 +71,6 @@ def test_the_test_of_loaded_modules_can_fail(proved, tmp_path):
     assert modules_loaded_by(traitor, paths(proved[3])) == "status 0 loaded ['flint']"
 
 
-def test_it_is_short_enough_to_be_read():
-    lengths = [len(path.read_text().splitlines()) for path in SOURCES.values()]
-    assert sum(lengths) <= 6300
-    assert max(lengths) <= 600
-    assert len(lengths) <= 24
-
-
 # It proves what is true.
 
 

@@ -1,29 +1,497 @@
-"""Every claim passes the same suites: of the checker, on every kind of data, and of certify."""
+"""What the checker asks of every claim, on every kind of data, and what is asked of certify.
 
+A new claim, or a known one of another view, is a line of `KINDS`.
+"""
+
+import base64
 import contextlib
+import copy
 import dataclasses
+import json
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
-from checker_parts import FOLDER, modules_loaded_by
-from checker_suite import KINDS, Files, check_checker_claim, check_claim, check_mutants
+from checker_parts import FILES_OF, FOLDER, modules_loaded_by, said
+from compact_parts import changed, compact
+from mutations import EVIL, mutate_bytes, mutate_json
 
 from constructive import (
+    Certificate,
     Claim,
     Dataset,
     ParameterError,
+    SequenceDataset,
+    Text,
     Verdict,
+    build_decoder,
     build_memorizer,
+    build_sequence_memorizer,
     certify,
     check,
     generators,
+    padded,
+    upper_bound_certificate,
 )
 from constructive.certificates import check as checking
 from constructive.certificates.claims.impossible import AllWeights
-from constructive.certificates.claims.kind import ClaimKind
-from constructive.certificates.families import CLAIMS
+from constructive.certificates.claims.kind import CertifyOptions, ClaimKind
+from constructive.certificates.families import ALL_WEIGHTS, CLAIMS, family_of
 from constructive.support.progress import report
+
+UNREAD = {"retries"}
+"""Fields which are for people."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """Weights (or none) and data, the claims which hold of them, and what they need beside them.
+
+    spoil: for each claim (weights, data) of which it is false
+    beside: a claim which has to be there, too
+    options: of certify
+    """
+
+    weights: object
+    data: object
+    spoil: dict
+    beside: dict = dataclasses.field(default_factory=dict)
+    options: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def claims(self):
+        return tuple(self.spoil)
+
+    def certificate(self, weights, data):
+        if weights is None:
+            return upper_bound_certificate(data, **self.options)
+        return certify(weights, data, claims=list(self.claims), **self.options)
+
+
+def layers(data, claims, heads=3, **options):
+    """Claims about one layer, and data for which each of them is false."""
+    memorizer = build_memorizer(data, num_heads=heads, **options)
+    moved = Dataset(data.contexts, data.queries, data.targets + 1)
+    index = np.arange(data.num_examples)
+    index[1] = 0
+    twice = data.take(index)
+    false = {"error": moved, "readout": moved, "executed": moved}
+    return memorizer, {name: (memorizer, false.get(name, twice)) for name in claims}
+
+
+ASKED = ("grouping", "rank", "error", "readout")
+
+
+def own_contexts():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer, spoilt = layers(data, ASKED)
+    return Kind(memorizer, data, spoilt)
+
+
+def lengths():
+    drawn = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    contexts = padded(drawn.contexts, np.arange(3) <= np.arange(7)[:, np.newaxis] % 3)
+    data = Dataset(contexts, drawn.queries, drawn.targets)
+    memorizer, spoilt = layers(data, ("rank", "error", "readout", "executed"))
+    return Kind(memorizer, data, spoilt)
+
+
+def shared_context():
+    data = generators.shared_context(num_examples=7, context_size=3, width=5, target_dim=2, seed=1)
+    memorizer, spoilt = layers(data, ASKED)
+    return Kind(memorizer, data, spoilt)
+
+
+def extended():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer, spoilt = layers(data, ("rank", "error", "readout"), precision=120)
+    return Kind(memorizer, data, spoilt)
+
+
+def wide_groups():
+    data = generators.integers(num_examples=10, context_size=5, width=4, seed=3)
+    memorizer, spoilt = layers(data, ("wide_grouping", "rank"), construction="rank_one")
+    return Kind(memorizer, data, spoilt)
+
+
+def executed(model="float32, pairwise", **more):
+    data = generators.integers(num_examples=7, context_size=3, width=5, seed=4)
+    memorizer, spoilt = layers(data, ("executed",), heads=4, construction="generic", **more)
+    return Kind(memorizer, data, spoilt, options={"model": model})
+
+
+def with_labels(total, seed):
+    """Random labels of three classes."""
+    drawn = generators.uniform(num_examples=total, context_size=3, width=4, seed=seed)
+    labels = np.random.default_rng(seed).integers(0, 3, total)
+    return Dataset.of_classes(drawn.contexts, drawn.queries, labels)
+
+
+def labels():
+    data = with_labels(12, 1)
+    memorizer = build_memorizer(data, num_heads=2, fit="labels")
+    turned = Dataset(data.contexts, data.queries, np.roll(data.targets, 1, axis=1))
+    return Kind(memorizer, data, {"labels": (memorizer, turned)})
+
+
+def inseparable():
+    few = with_labels(12, 1)
+    memorizer = build_memorizer(few, num_heads=2, fit="labels")
+    return Kind(memorizer, with_labels(40, 2), {"inseparable": (memorizer, few)})
+
+
+def pairs():
+    data = generators.gaussian(num_examples=31, context_size=3, width=8, seed=4)
+    claims = "rank", "error", "readout"
+    memorizer, spoilt = layers(data, claims, heads=12, construction="paired")
+    return Kind(memorizer, data, spoilt, beside={"readout": "rank"})
+
+
+def decoder(storage="float32", model=None, **options):
+    text = Text.words("a rat sat, a cat sat")
+    built = build_decoder(text, width=16, **options).stored_as(storage)
+    turned = dataclasses.replace(built, unembedding=built.unembedding[::-1].copy())
+    same = dataclasses.replace(
+        built, embedding=0 * built.embedding + 1, positions=0 * built.positions
+    )
+    spoilt = {"rank": (same, text), "recites": (turned, text), "executed": (turned, text)}
+    return Kind(built, text, spoilt, options={"model": model} if model else {})
+
+
+def decoder_of_integers():
+    built, text = compact()
+    flipped = changed(built, "unembedding", array=-built.unembedding)
+    return Kind(built, text, dict.fromkeys(("recites", "executed"), (flipped, text)))
+
+
+def several_texts():
+    text = Text.bytes("abracadabra", "acrylic", "xyz", prompt=2)
+    built = build_decoder(text, width=24)
+    turned = dataclasses.replace(built, unembedding=built.unembedding[::-1].copy())
+    false = dict.fromkeys(("recites", "executed"), (turned, text))
+    return Kind(built, text, {"rank": None} | false)
+
+
+def sequences(task):
+    tokens = [[(1, 2), (3, 4), (1, 2)], [(1, 2), (3, 4), (3, 4)], [(5, 0)] * 3]
+    labels = [[7, 8, 7], [9, 7, 7], [11, 11, 11]] if task == "seq2seq" else [7, 8, 9]
+    memorizer = build_sequence_memorizer(tokens, labels, task=task)
+    other = SequenceDataset.of(tokens, (np.array(labels) + 1).tolist(), task)
+    spoilt = {"equality": (memorizer, other), "size": None}
+    return Kind(memorizer, SequenceDataset.of(tokens, labels, task), spoilt)
+
+
+def upper_bound(make):
+    data = make(num_examples=30, context_size=2, width=4, seed=0)
+    contexts = data.contexts.copy()
+    contexts[..., -1] = 0.25
+    known = Dataset(contexts, data.queries, data.targets)
+    return Kind(None, known, {"impossible": (None, data)}, options={"num_heads": 7})
+
+
+KINDS = {
+    "own contexts": own_contexts,
+    "contexts of different lengths": lengths,
+    "a shared context": shared_context,
+    "corrections": extended,
+    "wide groups": wide_groups,
+    "executed": executed,
+    "executed, exact": lambda: executed(exact_logits=True),
+    "executed, any contraction": lambda: executed("float32, any contraction", exact_logits=True),
+    "executed, scaled": lambda: executed("float32, scaled"),
+    "labels": labels,
+    "inseparable": inseparable,
+    "pairs": pairs,
+    "decoder": decoder,
+    "decoder, window": lambda: decoder(window=3),
+    "decoder, bfloat16": lambda: decoder("bfloat16"),
+    "decoder, scaled": lambda: decoder(model="float32, scaled"),
+    "decoder of integers": decoder_of_integers,
+    "several texts": several_texts,
+    "next": lambda: sequences("next"),
+    "last": lambda: sequences("last"),
+    "seq2seq": lambda: sequences("seq2seq"),
+    "upper bound": lambda: upper_bound(generators.uniform),
+}
+
+
+class Files:
+    """Files of a certificate, in a folder, and what the checker says of others in their place."""
+
+    def __init__(self, kind, folder, checker):
+        self.kind, self.folder, self.checker = kind, folder, checker
+        self.names = [
+            name
+            for name, there in zip(
+                FILES_OF[type(kind.data)], (True, kind.weights is not None, True), strict=True
+            )
+            if there
+        ]
+        self.certificate = kind.certificate(kind.weights, kind.data)
+        assert self.certificate.proved, str(self.certificate)
+        self.save(self.certificate, kind.weights, kind.data)
+        self.contents = [self.path(name).read_bytes() for name in self.names]
+
+    def path(self, name):
+        return self.folder / name
+
+    @property
+    def paths(self):
+        return [self.path(name) for name in self.names]
+
+    def save(self, *things):
+        kept = [thing for thing in things if thing is not None]
+        for name, thing in zip(self.names, kept, strict=True):
+            thing.save(self.path(name))
+
+    def restore(self):
+        for name, content in zip(self.names, self.contents, strict=True):
+            self.path(name).write_bytes(content)
+
+    @property
+    def content(self):
+        """The certificate as JSON, anew."""
+        return json.loads(self.contents[0])
+
+    def said(self, content=None, *options):
+        """The status of the checker, and what it prints, of another certificate."""
+        if content is not None:
+            self.path(self.names[0]).write_text(json.dumps(content))
+        return said(self.checker, self.paths, *options)
+
+    def only(self, *names):
+        """A certificate of some of its claims, which are true by themselves."""
+        content = self.content
+        content["claims"] = {name: content["claims"][name] for name in names}
+        return content
+
+    def require_honest(self, status, printed):
+        """What is proved is what was proved before, word by word."""
+        lines = printed.splitlines()
+        assert lines[-1].startswith("PROVED" if status == 0 else "NOT PROVED: ")
+        if status == 0:
+            true = {claim.statement for claim in self.certificate.claims}
+            assert {line.split(maxsplit=1)[1] for line in lines[:-1]} <= true, printed
+
+
+def refused(said, *words):
+    status, printed = said
+    assert status == 1, printed
+    assert printed.startswith("NOT PROVED: ")
+    assert any(word in printed for word in words or [""]), printed
+
+
+def check_checker_claim(files, name):
+    """A claim is proved if it is true, and refused in whatever way it is forged."""
+    files.restore()
+    names = sorted({name, files.kind.beside.get(name, name)})
+    check_honest(files, name, names)
+    check_words(files, name, names)
+    check_evidence(files, name, names)
+    check_bound(files, name, names)
+    if files.kind.spoil[name]:
+        check_false(files, name, names)
+
+
+def check_honest(files, name, names):
+    status, printed = files.said(files.only(*names), "--claims", name)
+    assert status == 0, printed
+    assert files.certificate[name].statement in printed
+    files.require_honest(status, printed)
+    refused(files.said(None, "--claims", "beauty"), "does not claim all that is asked")
+    refused(files.said(None, "--max-memory", "1e-6"), "--max-memory")
+
+
+def check_words(files, name, names):
+    """Verdicts, statements, and what it is about."""
+    changes = [
+        (lambda c: c["claims"][name].update(statement="all"), "does not state"),
+        (
+            lambda c: c["claims"][name].update(verdict="UNDECIDED"),
+            f"not all claims are PROVED: {name}",
+        ),
+        (lambda c: c["claims"][name].pop("evidence"), "evidence"),
+        (lambda c: c["claims"].update(beauty=c["claims"][name]), "nothing known"),
+        (lambda c: c.update(claims={}), "claims nothing"),
+        (lambda c: c.update(verdict="REFUTED"), "its verdict is not PROVED"),
+        (lambda c: c.update(format="constructive certificate 0"), "format"),
+        (lambda c: c["data"].update(sha256="0" * 64), "other data"),
+        (lambda c: c["data"].update(more=1), "other data", "something else"),
+    ]
+    if files.kind.weights is not None:
+        changes.append((lambda c: c["weights"].update(sha256="0" * 64), "other weights"))
+    for change, *words in changes:
+        content = files.only(*names)
+        change(content)
+        refused(files.said(content), *words)
+
+
+def packed(text):
+    """Integers which a certificate packs, or None."""
+    with contextlib.suppress(ValueError, TypeError):
+        values = np.frombuffer(base64.b64decode(text, validate=True), "<u4")
+        return values if len(values) > 1 else None
+    return None
+
+
+def check_evidence(files, name, names):
+    """Each field dropped, of another kind, or off: refused, or the same is stated."""
+    evidence = files.content["claims"][name]["evidence"] or {}
+    for place, (field, value) in enumerate(evidence.items()):
+        if field not in UNREAD:
+            content = files.only(*names)
+            del content["claims"][name]["evidence"][field]
+            refused(files.said(content))
+        some = EVIL[(place + len(name)) % 6 :: 6]  # each of them, for some field of some claim
+        others = [x for x in some if x != value or type(x) is not type(value)]
+        numbers = packed(value)
+        if numbers is not None:
+            changes = numbers[::-1], np.roll(numbers, 1), numbers[:-1], 0 * numbers, numbers + 1
+            others += [base64.b64encode(x.astype("<u4").tobytes()).decode() for x in changes]
+        if type(value) is int:
+            others += [value + 1, value - 1, 2 * value, float(value)]
+        for other in others:
+            content = files.only(*names)
+            content["claims"][name]["evidence"][field] = copy.deepcopy(other)
+            files.require_honest(*files.said(content))
+
+
+def check_bound(files, name, names):
+    """A bound which is far too good, with the statement which it would prove."""
+    evidence = files.content["claims"][name]["evidence"] or {}
+    if "bound" not in evidence:
+        return
+    bound = float.fromhex(evidence["bound"])
+    far = 1e9 if name in ("recites", "labels") else 1e-60
+    for better in (bound * far, bound * far**2):
+        content = files.only(*names)
+        claim = content["claims"][name]
+        claim["evidence"]["bound"] = float(better).hex()
+        assert repr(bound) in claim["statement"]
+        claim["statement"] = claim["statement"].replace(repr(bound), repr(float(better)))
+        refused(files.said(content), f"{name}: ", "not shown")
+    for none in ("nan", "inf", "-0x1p-9"):
+        content = files.only(*names)
+        content["claims"][name]["evidence"]["bound"] = none
+        refused(files.said(content), f"bound of {name} is not a number")
+
+
+def check_false(files, name, names):
+    """Other weights or data, of which the claim is false, though the certificate is about them."""
+    weights, data = files.kind.spoil[name]
+    files.save(files.certificate, weights, data)
+    refused(files.said(files.only(*names)), "the certificate is about other")
+    about = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(
+        files.kind.certificate(weights, data), claims=()
+    )), default=str))  # fmt: skip
+    content = files.only(*names) | {part: about[part] for part in ("data", "weights")}
+    for quick in ((), ("--quick",)):
+        status, printed = files.said(content, *quick)
+        refused((status, printed))
+        assert "about other" not in printed
+    files.restore()
+
+
+def check_mutants(files, seed, count=24):
+    """Random changes of a field or of bytes: what is proved is what was proved before."""
+    rng, proved = np.random.default_rng(seed), 0
+    for step in range(count):
+        files.restore()
+        which = 0 if step % 2 else int(rng.integers(len(files.names)))
+        path = Path(files.path(files.names[which]))
+        if step % 2:
+            content = files.content
+            mutate_json(rng, content)
+            path.write_text(json.dumps(content))
+        else:
+            path.write_bytes(mutate_bytes(rng, files.contents[which]))
+        status, printed = files.said()
+        files.require_honest(status, printed)
+        proved += status == 0
+    files.restore()
+    assert proved < count  # the mutants are seen
+
+
+# `check_claim`: what every kind of claim has to do, whatever it claims.
+
+OPTIONS = {field.name for field in dataclasses.fields(CertifyOptions)}
+FORGED = "123456789"
+
+
+def family(weights):
+    """The family of weights, or of all weights."""
+    return ALL_WEIGHTS if isinstance(weights, AllWeights) else family_of(weights)
+
+
+def certified(name, subject, **options):
+    """A certificate with that claim (and those that it brings with it)."""
+    weights, data = subject
+    return family(weights).prove(weights, data, (name,), CertifyOptions(**options))
+
+
+def checked(certificate, subject):
+    """What the independent checker says of a certificate about these weights and data."""
+    weights, data = subject
+    return check(certificate, None if isinstance(weights, AllWeights) else weights, data)
+
+
+def altered(certificate, name, **changes):
+    """The certificate with another claim of that name, which is called PROVED."""
+    claims = tuple(
+        dataclasses.replace(claim, **changes) if claim.name == name else claim
+        for claim in certificate.claims
+    )
+    return dataclasses.replace(certificate, claims=claims)
+
+
+def check_claim(kind, holds, fails, *, statements, folder):
+    """Look at all that is asked of a kind of claim.
+
+    Args:
+        kind: the `ClaimKind`
+        holds: weights and data of which it can be proved
+        fails: other weights and data, of which it is false or cannot be proved
+        statements: the sentences of the checker
+        folder: for files
+    """
+    name = kind.name
+    # What it says of itself.
+    assert family(holds[0]).available(holds[0])[name] is kind
+    assert kind.options <= OPTIONS
+    assert kind.statement in statements.values()
+    # What holds is proved, in the words of its sentence, twice the same, and survives a file.
+    certificate = certified(name, holds)
+    claim = certificate[name]
+    assert (claim.name, claim.verdict, claim.witness) == (name, Verdict.PROVED, None)
+    places = re.sub(r"\\\{(!r)?\\\}", ".*", re.escape(kind.statement))
+    assert re.fullmatch(places, claim.statement)
+    assert claim.detail
+    assert json.loads(json.dumps(claim.evidence)) == claim.evidence
+    assert certified(name, holds) == certificate
+    if "seed" in kind.options:
+        assert certified(name, holds, seed=5)[name].proved
+    certificate.save(folder / "c.json")
+    assert Certificate.load(folder / "c.json") == certificate
+    # What does not hold is not proved: a witness refutes it, or words say what to try.
+    failing = certified(name, fails)
+    assert failing[name].verdict is not Verdict.PROVED, "it is PROVED where it is false"
+    assert failing[name].verdict is not Verdict.REFUTED or failing[name].witness is not None
+    assert failing[name].detail
+    # Whoever checks it needs no trust in it.
+    assert checked(certificate, holds).proved, "the checker refuses what holds"
+    statement = re.sub(r"\d+", FORGED, claim.statement, count=1)
+    assert statement != claim.statement
+    assert not checked(altered(certificate, name, statement=statement), holds).proved
+    if claim.evidence:
+        assert not checked(altered(certificate, name, evidence={}), holds).proved
+    forged = dataclasses.replace(failing, claims=certificate.claims, format=certificate.format)
+    assert not checked(forged, fails).proved
+
+
+# Every claim passes the same suites: of the checker, on every kind of data, and of certify.
+
 
 OF_KIND = {
     "own contexts": ("grouping", "rank", "error", "readout"),
@@ -31,6 +499,8 @@ OF_KIND = {
     "a shared context": ("grouping", "rank", "error", "readout"),
     "corrections": ("rank", "error", "readout"),
     "wide groups": ("wide_grouping", "rank"),
+    "labels": ("labels",),
+    "inseparable": ("inseparable",),
     "pairs": ("rank", "error", "readout"),
     "several texts": ("rank", "recites", "executed"),
     "decoder of integers": ("recites", "executed"),
@@ -118,6 +588,8 @@ CASES = {
     ("layer", "rank"): ("own contexts", None),
     ("layer", "error"): ("own contexts", None),
     ("layer", "readout"): ("own contexts", blind),
+    ("layer", "labels"): ("labels", None),
+    ("layer", "inseparable"): ("inseparable", None),
     ("layer", "executed"): ("executed", scaled),
     ("layer", "rank", "paired"): ("pairs", None),
     ("layer", "error", "paired"): ("pairs", None),

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -153,6 +154,16 @@ def test_an_error_of_zero_is_an_error(checker):
         claim = checker.executed.Executed({"evidence": {"real": real}})
         with pytest.raises(ValueError, match="not a number"):
             claim.real  # noqa: B018
+
+
+def test_alone_it_needs_what_an_error_does(checker):
+    claim, needs = checker.executed.Executed({"evidence": {}}), []
+    for names in (("executed",), ("error", "executed")):
+        about = SimpleNamespace(names=names, shapes=(7, 3, 5, 1, 3, 3, 1, 3))
+        about.real_needs = lambda: (10**9, 10**15)
+        needs.append(claim.needs(about))
+    assert needs[0] == (10**9, needs[1][1] + 10**15)
+    assert needs[1][0] < 10**9
 
 
 # Certificates.

@@ -478,10 +478,12 @@ def test_only_a_process_of_its_own_is_confined(checker, calls, certificate, monk
     monkeypatch.setattr(checker.command, "confine", confined.append)
     checker.main([certificate, "data", "--max-memory", "2"])
     assert not confined
-    monkeypatch.setattr(sys, "argv", ["checker", certificate, "data", "--max-memory", "2"])
-    assert checker.main() == 0
-    assert confined == [2e9]
-    assert len(calls) == 2
+    for jobs in "13":
+        words = ["checker", certificate, "data", "--max-memory", "2", "--jobs", jobs]
+        monkeypatch.setattr(sys, "argv", words)
+        assert checker.main() == 0
+    assert confined == [2e9, 2e9 + 2 * 2.0**28]  # and addresses of two threads
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("size", ["0", "-0", "-1", "inf", "nan", "much", "1e400"])

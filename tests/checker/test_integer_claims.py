@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from checker_parts import FILES_OF, refused, saved
+from checker_parts import FILES_OF, decoder_of, refused, saved
 from compact_parts import WINDOW, changed, compact
 
 from constructive import PrecisionError, Text, Verdict, certify, check
@@ -39,12 +39,7 @@ def by_integers(decoder, text, model="float32, pairwise"):
 
 def in_checker(checker, decoder, text, model="float32, pairwise"):
     """The same in the checker, of no files: the least margin, and the largest share."""
-    on = object.__new__(checker.decoders.Decoder)
-    on.weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
-    on.texts, on.prompt, on.window = [text.ids], text.prompt, decoder.layer.window
-    on.period = None if decoder.longest is None else len(decoder.positions)
-    known = checker.float_model.MODELS | checker.float_model.INTEGER_MODELS
-    on.storage, on.model = decoder.record.storage, known[model]
+    on = decoder_of(checker, decoder, text, model)
     if not checker.integers.are_integers(on.weights):
         raise ValueError("not integers")
     return checker.integers.integer_margins(on)

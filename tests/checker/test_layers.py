@@ -14,6 +14,7 @@ from flint import fmpz
 from constructive import generators, upper_bound_certificate
 from constructive.support.verdict import pack
 
+pytestmark = pytest.mark.usefixtures("one_sieve")
 PRIME = 4194287
 DATA = {"contexts": (6, 3, 4), "queries": (6, 4), "targets": (6, 2)}
 """T = 6, n = 3, d = 4, d_out = 2."""

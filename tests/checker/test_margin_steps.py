@@ -10,7 +10,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from checker_parts import COARSE, TWO, by_hand, coarse_models, refused, small, two_tokens
+from checker_parts import (
+    COARSE,
+    TWO,
+    by_hand,
+    coarse_models,
+    decoder_of,
+    refused,
+    small,
+    two_tokens,
+)
 
 from constructive import Text
 from constructive.layers.margins import recital
@@ -40,15 +49,6 @@ def attended_of(checker, sizes, heads, **others):
     about = {"seen": np.full(len(sizes), 5.0), "large": np.full(shape, 2.0)}
     about |= {"rest": np.full(shape, 2.0**-6), "most": 3.0, "grows": 0.25} | others
     return checker.margins.Attended(sizes=np.array(sizes, float), **about)
-
-
-def decoder_of(checker, decoder, text, model, prompt=None):
-    """A decoder as the checker has it, of no files."""
-    made = object.__new__(checker.decoders.Decoder)
-    made.weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
-    made.texts, made.window, made.period = [text.ids], decoder.layer.window, None
-    made.prompt, made.storage, made.model = prompt or text.prompt, model.kept, model
-    return made
 
 
 def drawn_decoder(seed, size=1.0):

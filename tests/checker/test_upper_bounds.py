@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from definition import rank_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,8 @@ from constructive.data.dataset import different_inputs
 from constructive.layers import residues
 from constructive.support.verdict import pack
 from constructive.theory.context_capacity import least_heads, spans_of
+
+pytestmark = pytest.mark.usefixtures("one_sieve")
 
 
 def random_layer(rng, heads, width, head_dim):
@@ -232,31 +235,14 @@ def test_examples_which_are_too_many_are_found_beside_multiples_of_a_prime():
 # Against the definition: the least bound over all sets of examples.
 
 
-class Rows:
-    """Rational rows in echelon form, and so the dimension which they span."""
-
-    def __init__(self):
-        self.basis = []
-
-    def add(self, row):
-        row = list(row)
-        for pivot, other in self.basis:
-            if row[pivot]:
-                factor = row[pivot] / other[pivot]
-                row = [x - factor * y for x, y in zip(row, other, strict=True)]
-        pivot = next((j for j, x in enumerate(row) if x), None)
-        if pivot is not None:
-            self.basis.append((pivot, row))
-
-
 def dimensions(contexts):
     """k and delta of lists of tokens, which are lists of Fractions."""
-    tokens, differences = Rows(), Rows()
-    for context in contexts:
-        for token in context:
-            tokens.add(token)
-            differences.add([x - y for x, y in zip(token, context[0], strict=True)])
-    return len(tokens.basis), len(differences.basis)
+    apart = [
+        [x - y for x, y in zip(token, context[0], strict=True)]
+        for context in contexts
+        for token in context
+    ]
+    return rank_of([token for context in contexts for token in context]), rank_of(apart)
 
 
 def inputs_of(data):

@@ -24,7 +24,7 @@ from constructive import (
     build_memorizer,
     generators,
 )
-from constructive.cli import demo, sequences
+from constructive.cli import demo
 from constructive.figures import gallery
 from constructive.figures.gallery import figures
 from constructive.support.progress import progress_to
@@ -210,9 +210,22 @@ def test_more_processes_build_and_prove_the_same(program, tmp_path):
     for ending in ("safetensors", "json"):
         files = [(tmp_path / f"{jobs}.{ending}").read_bytes() for jobs in ("1", "2")]
         assert files[0] == files[1]
-    refused = program("build", "data", "--construction", "rank_one", "--jobs", 2, "-o", "3.st")
+
+
+def test_threads_build_prove_and_check_the_same(program, tmp_path):
+    sizes = ("-T", 311, "-n", 32, "-d", 64, "-o", "data.npz")
+    assert program("generate", "uniform", *sizes).returncode == 0
+    for jobs in ("1", "3"):
+        files = f"{jobs}.safetensors", "data.npz"
+        given = ("-H", 11, "--construction", "rank_one", "--jobs", jobs)
+        assert program("build", "data.npz", *given, "-o", files[0]).returncode == 0
+        assert program("certify", *files, "-j", jobs, "-o", f"{jobs}.json").returncode == 0
+        assert program("check", f"{jobs}.json", *files, "-j", jobs).returncode == 0
+    for ending in ("safetensors", "json"):
+        found = [(tmp_path / f"{jobs}.{ending}").read_bytes() for jobs in ("1", "3")]
+        assert found[0] == found[1]
+    refused = program("check", "1.json", "1.safetensors", "data.npz", "-j", 0)
     assert refused.returncode == 2
-    assert "executor is the option --jobs" in refused.stderr
 
 
 # What a newcomer's first attempts are told.
@@ -441,14 +454,6 @@ def test_the_way_of_a_folder_through_the_commands(run, tmp_path):
     assert run("check", "bound.json", "data").endswith("PROVED\n")
 
 
-def test_an_archive_and_a_folder_have_the_same_numbers(run, tmp_path):
-    for output in ("data", "data.npz"):
-        run(*GENERATE, "--float32", "--seed", 3, "-o", output)
-    first, second = (Dataset.open(tmp_path / output) for output in ("data", "data.npz"))
-    assert first.fingerprint() == second.fingerprint()
-    assert second.contexts.dtype == np.float32
-
-
 def test_a_folder_which_exists_is_kept_unless_forced(run, tmp_path):
     run(*GENERATE, "-o", "data")
     before = (tmp_path / "data" / "targets.npy").read_bytes()
@@ -471,13 +476,6 @@ def test_other_folders_and_links_are_kept(run, tmp_path, force):
     assert "it is a folder" in run(*GENERATE, "-o", "link", *force, status=2)
     assert "no such folder" in run(*GENERATE, "-o", "missing/data", *force, status=2)
     assert names(tmp_path) == ["link", "notes"]
-
-
-def test_a_file_without_an_ending_is_one(run, tmp_path):
-    (tmp_path / "old").write_text("precious")
-    assert "it exists already" in run(*GENERATE, "-o", "old", status=2)
-    run(*GENERATE, "-o", "old", "--force")
-    assert Dataset.load(tmp_path / "old").num_examples == 61
 
 
 @pytest.mark.parametrize("output", [f"data/{name}" for name in FILES] + ["link", "hard"])
@@ -747,15 +745,6 @@ def test_the_demo_misses_extras_before_it_computes(module, monkeypatch, tmp_path
     with pytest.raises(MissingExtraError, match=r'pip install "\.\[demo\]" in a'):
         demo.demo()
     assert not list(tmp_path.iterdir())
-
-
-def test_a_picture_of_sequences_misses_matplotlib_before_the_text_is_read(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.chdir(tmp_path)
-    Path("text.txt").write_text("a cat and a dog")
-    with pytest.raises(MissingExtraError, match="a picture needs matplotlib"):
-        sequences.build(Path("text.txt"), picture=Path("growth.png"))
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_the_proofs_miss_sympy_before_the_first_page(monkeypatch):

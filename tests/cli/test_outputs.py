@@ -40,8 +40,7 @@ SLOW = {"demo", "figures", "recite"}
 FOLDER_FIRST = {"kernels export", "instances make"}
 
 
-"""Commands that write a folder of their own; test_kernel_commands and test_instance_commands look
-at these."""
+"""Commands that write a folder of their own; test_tool_commands looks at these."""
 
 
 WORK = {("check", "folder"), ("prove", "folder"), ("build", "checkpoint")}
@@ -492,18 +491,6 @@ def test_an_ending_of_another_format_is_refused(run, tmp_path):
     for name in ("right.onnx", "plain", "own.model"):
         run("export", "memorizer.safetensors", "-o", name)
         assert (tmp_path / name).exists()
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["predict", ".", "data.npz"], ["export", "."], ["sequence", "ask", ".", "a"],
-     ["sequence", "build", "."], ["continue", ".", "a"]],
-)  # fmt: skip
-@pytest.mark.usefixtures("data")
-def test_a_folder_in_the_place_of_a_file(run, command):
-    text = run(*command, status=2)
-    assert "FormatError: . is a folder" in text
-    assert "try: " in text
 
 
 @pytest.mark.parametrize(

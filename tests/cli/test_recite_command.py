@@ -3,7 +3,6 @@
 import dataclasses
 import lzma
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -101,17 +100,6 @@ def test_few_parameters_have_options_of_their_own(run, folder, options):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_limit_is_of_tokens(run, folder):
-    printed = run("recite", "cat.txt", "--limit", 4, "--width", 32)
-    assert "words and what is between them, from its start: N = 4 tokens, V = 3" in printed
-    assert "the first 8 of 49 bytes are those of the file" in printed
-    text = Text.load(folder / "text.json")
-    assert text.joined(text.tokens) == "the cat "
-    printed = run("recite", "cat.txt", "--limit", 1000, "--width", 32, "--force")
-    assert "N = 26 tokens" in printed
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_one_token_and_any_bytes(run, folder):
     (folder / "one.txt").write_text("a")
     assert "all 1 bytes" in run("recite", "one.txt", "--width", 16)
@@ -182,20 +170,6 @@ def test_margins_of_another_text(run, monkeypatch):
     printed = run("recite", "cat.txt", "--width", 64, status=1)
     assert "recites   PROVED" in printed
     assert "NOT PROVED: " in printed
-
-
-@pytest.mark.usefixtures("folder")
-def test_margins_are_bounded_once(monkeypatch, run):
-    steps = []
-
-    @contextmanager
-    def told(**_quiet):
-        with progress_to(lambda step, _done, _total: steps.append(step)):
-            yield
-
-    monkeypatch.setattr(recite, "progress_bar", told)
-    run("recite", "cat.txt", "--width", 64)
-    assert steps.count("bound the rounding") == 1
 
 
 @pytest.mark.usefixtures("undrawn")

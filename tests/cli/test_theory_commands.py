@@ -203,7 +203,7 @@ def test_blanks_separate_claims_as_commas_do(built, tmp_path):
     ("given", "named"),
     [
         (("--epsilon", "1e-20"), "epsilon"),
-        (("--jobs", 2), "executor"),
+        (("--model", "float32, pairwise"), "model"),
     ],
 )
 def test_options_that_no_claim_takes_are_refused(built, tmp_path, given, named):
@@ -296,7 +296,7 @@ def test_figures(run, tmp_path):
     assert "figure-3-saturation.png: it exists already" in run(*arguments, status=2)
     assert "Figure 3" in run(*arguments, "--quick", "-o", "a/new folder")
     assert len(list((tmp_path / "a" / "new folder").iterdir())) == 2
-    assert "Figure 3: softmax saturation" in run(*arguments, "--force")
+    assert "Figure 3: softmax saturation" in run(*arguments, "--quick", "--force")
     found = sorted(tmp_path.glob("*.*"))
     assert [path.name for path in found] == ["figure-3-saturation.png", "figure-3-saturation.svg"]
     assert all(path.stat().st_size > 1000 for path in found)
@@ -333,11 +333,10 @@ def test_the_installed_program_and_its_version():
     assert done.stdout + done.stderr == f"constructive {constructive.__version__}\n"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_the_commands(shell, tmp_path):
+def test_completion_knows_the_commands(tmp_path):
     """What a shell asks for after `constructive cap`: typer's protocol."""
     environment = {
-        "_CONSTRUCTIVE_COMPLETE": f"complete_{shell}",
+        "_CONSTRUCTIVE_COMPLETE": "complete_bash",
         "COMP_WORDS": "constructive cap", "COMP_CWORD": "1",
         "_TYPER_COMPLETE_ARGS": "constructive cap", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         "PATH": "/usr/bin:/bin",

@@ -300,14 +300,6 @@ def test_float32_gives_the_tokens_bit_for_bit(window):
     assert np.array_equal(read(tokens, picked.tokens)[:, WIDTH:], wanted.reshape(LENGTH, -1))
 
 
-def test_positions_see_their_window_only():
-    tokens, queries, keys = drawn()
-    places = np.arange(LENGTH)[:, np.newaxis]
-    found = picks(tokens, queries, keys, WINDOW).tokens
-    assert ((found <= places) & (found > places - WINDOW)).all()
-    assert (found[WINDOW:] != places[WINDOW:]).any()
-
-
 def test_several_sequences_are_read_one_by_one():
     tokens, queries, keys = drawn(sequences=3)
     together = picks(tokens, queries, keys, WINDOW)

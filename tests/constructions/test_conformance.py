@@ -25,6 +25,7 @@ from constructive import (
 from constructive.constructions import NAMES
 from constructive.constructions.construction import (
     EXACT_LOGITS,
+    FIT,
     FLOAT,
     LENGTHS,
     NARROW,
@@ -123,7 +124,7 @@ def check_facts(problem):
     assert known.name == problem.asked["construction"]
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
-    every = USUAL | PIECES | {NARROW, EXACT_LOGITS, LENGTHS}
+    every = USUAL | PIECES | {NARROW, EXACT_LOGITS, LENGTHS, FIT}
     assert set(known.options) <= {FLOAT, RATIONAL}
     assert all(names <= every for names in known.options.values())
     assert known.is_parallel == bool(PIECES & known.options[FLOAT])

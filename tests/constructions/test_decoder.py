@@ -122,14 +122,6 @@ def test_many_first_positions_need_a_width():
         build_decoder(text)
 
 
-@pytest.mark.parametrize("width", [4, 8, 16])
-def test_short_outputs_recite(width):
-    text = Text.words(LONGER)
-    decoder = build_decoder(text, width=32, code_width=width)
-    assert decoder.layer.target_dim == width
-    assert decoder.recites(text)
-
-
 def test_code_widths_are_looked_at():
     for options in ({"code_width": 0}, {"code_width": 2.5}):
         with pytest.raises(ParameterError, match="code_width"):
@@ -186,13 +178,6 @@ def test_texts_which_a_prompt_tells_apart():
     assert_recites(decoder, text)
     with pytest.raises(DataError, match="goes on with 'three' after token 3, and text 1 with"):
         build_decoder(Text.words("one two three", "one two four"), width=WIDTH)
-
-
-def test_a_window_which_does_not_tell_texts_apart():
-    text = Text.of([1, 5, 5, 6], [2, 5, 5, 7])
-    assert_recites(build_decoder(text, width=WIDTH, window=3), text)
-    with pytest.raises(DataError, match="text 0 goes on with 6 after token 2, and text 1 with 7"):
-        build_decoder(text, width=WIDTH, window=2)
 
 
 # --- refusals

@@ -59,27 +59,6 @@ def test_nothing_is_asked_of_sizes(size, width, heads, total):
     assert ("n >= 2" in caught.value.suggestion) == needs_tokens
 
 
-def test_one_query_for_all():
-    own = generators.gaussian(num_examples=20, context_size=3, width=4)
-    data = Dataset(own.contexts, np.ones((20, 4)), own.targets)
-    memorizer = build(data, 5)
-    assert memorizer.max_error(data) < 1e-8
-    assert certify(memorizer, data, claims=["rank"]).proved
-
-
-def test_the_last_token_as_query_over_a_vocabulary():
-    rng = np.random.default_rng(0)
-    words = rng.standard_normal((12, 6))
-    ids = np.unique(rng.integers(0, 12, (40, 3)), axis=0)[:30]
-    _, first = np.unique(
-        np.column_stack([np.sort(ids, axis=1), ids[:, -1]]), axis=0, return_index=True
-    )
-    ids = ids[np.sort(first)][:24]
-    data = Dataset(words[ids], words[ids[:, -1]], rng.random(24))
-    memorizer = build(data, 5)
-    assert certify(memorizer, data, claims=["rank"]).proved
-
-
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
 def test_what_is_built_is_proved_and_what_is_not_says_why(seed, heads, size, width):

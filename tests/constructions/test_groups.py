@@ -92,16 +92,6 @@ def test_an_odd_head_stays_idle():
     assert memorizer.max_error(data) < 1e-8
 
 
-def test_float32_data_are_memorized_in_float64_weights():
-    data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
-    single = Dataset(
-        data.contexts.astype(np.float32), data.queries.astype(np.float32), data.targets
-    )
-    memorizer = build_memorizer(single, num_heads=12, construction="paired")
-    assert memorizer.layer.query_weights.dtype == np.float64
-    assert memorizer.max_error(single) < 1e-8
-
-
 def test_what_does_not_apply_says_what_to_use():
     shared = generators.shared_context(num_examples=7, context_size=3, width=5)
     with pytest.raises(ParameterError, match="needs own contexts") as caught:

@@ -417,23 +417,6 @@ def test_bfloat16_is_taken_everywhere(values, grad):
     assert np.array_equal(outputs, layer(exact[:, :, :3], exact[:, 0, :3]))
 
 
-def test_bfloat16_of_other_libraries():
-    """JAX has the one of ml_dtypes."""
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    values = np.arange(24.0).reshape(2, 3, 4) / 8
-    data = Dataset(values.astype(ml_dtypes.bfloat16), values[:, 0], [1, 2])
-    assert data.contexts.dtype == np.float32
-    assert np.array_equal(data.contexts, values)
-
-
-def test_a_number_that_is_none_is_found_after_the_conversion():
-    contexts = torch.ones((2, 3, 4)).bfloat16()
-    contexts[1, 2, 0] = torch.inf
-    with pytest.raises(DataError) as caught:
-        Dataset(contexts, contexts[:, 0], [1, 2])
-    assert caught.value.witness == (1, 2, 0)
-
-
 def tensors():
     rng = torch.Generator().manual_seed(3)
     contexts = torch.randn((6, 3, 5), generator=rng, dtype=torch.float64)
@@ -679,7 +662,6 @@ def test_classes_stay_with_the_examples(labelled):
         labelled[:3],
         labelled.take([1]),
         labelled.with_constant(),
-        labelled.last_token_queries(),
     ):
         assert some.classes == labelled.classes
     assert token_mixing(labelled).classes == labelled.classes

@@ -179,14 +179,11 @@ def test_folders_do_not_hold_lengths(data, tmp_path):
         Dataset.open(tmp_path / "folder")
 
 
-def test_more_entries_and_last_tokens_are_those_of_each_context(parts, data):
-    contexts, queries, _ = parts
+def test_more_entries_are_those_of_each_context(parts, data):
+    contexts, _, _ = parts
     longer = data.with_constant()
     for example, tokens in zip(longer, contexts, strict=True):
         assert (example.context == np.hstack([tokens, np.ones((len(tokens), 1))])).all()
-    last = data.last_token_queries().queries
-    assert (last == np.array([tokens[-1] for tokens in contexts])).all()
-    assert not (last == queries).any()
 
 
 def test_inputs_are_equal_where_tokens_have_the_same_shares():

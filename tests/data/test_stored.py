@@ -167,16 +167,6 @@ def test_copies_read_the_same_file(stored, again, rows_read):
     same(made, stored)
 
 
-def test_it_is_frozen(stored):
-    for name in ARRAYS:
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(stored, name, None)
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        stored.targets.flags.writeable = True
-    with pytest.raises(ValueError, match="read-only"):
-        stored.contexts[0] = 1.0
-
-
 # Builds and certificates are the same, and pairs never hold the contexts.
 
 

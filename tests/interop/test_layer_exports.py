@@ -158,7 +158,7 @@ def test_a_trained_module_is_certified(tmp_path):
     optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
     contexts, queries = tensors(data)
     targets = torch.tensor(data.targets)
-    for _ in range(300):
+    for _ in range(60):
         optimizer.zero_grad()
         loss = ((module(contexts, queries) - targets) ** 2).mean()
         loss.backward()

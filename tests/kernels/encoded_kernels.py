@@ -1,8 +1,7 @@
 """Right kernels for encoded problems in float32, in variants, and specs to run them on."""
 
-import math
-
 import numpy as np
+from kernels_of_tests import SINGLE, Flash
 
 from constructive.exact.float_model import nearest
 from constructive.kernels import Spec
@@ -18,59 +17,47 @@ from constructive.kernels.masks import (
 from constructive.kernels.spec import format_of
 
 # Blocks of keys, weights stored in 16 bits, exponents fused in base 2, the scale in queries.
-SINGLE = 24  # Bits of float32, whose kernels store weights in it
+BITS = 24  # Of float32, whose kernels store weights in it
+LOG2E = SINGLE(np.log2(np.e))
 VARIANTS = [
     {"block": 1000}, {"block": 16}, {"block": 7, "stored": True}, {"block": 32, "base2": True},
     {"block": 16, "base2": True, "stored": True}, {"block": 13, "prescaled": True},
 ]  # fmt: skip
 
 
-def attend(q, k, v, problem, *, factor=1.0, after=1.0, visible=None, block=16, stored=False,
-           base2=False, prescaled=False, scale=None):  # fmt: skip
-    """Online softmax; `factor` multiplies products of each key, `after` the output of each head."""
-    spec, single = problem.spec, np.float32
-    visible = problem.visible if visible is None else visible
-    scale = single(spec.factor if scale is None else scale)
-    group = q.shape[1] // k.shape[1]
-    q, k, v = (np.asarray(x, np.float64).astype(single) for x in (q, k, v))
-    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
-    log2e = single(math.log2(math.e)) if base2 else single(1)
-    if prescaled:
-        products = (q * scale) @ k.swapaxes(-1, -2) * np.asarray(factor, single)
-    else:
-        products = q @ k.swapaxes(-1, -2) * np.asarray(factor, single) * scale
-    if spec.soft_cap is not None:
-        products = single(spec.soft_cap) * np.tanh(products / single(spec.soft_cap))
-    if problem.bias is not None:
-        products = products + problem.bias.astype(single)
-    scores = np.where(visible, products, single(-np.inf))
-    rows = scores.shape[:3]
-    top, total = np.full((*rows, 1), -np.inf, single), np.zeros((*rows, 1), single)
-    if problem.sinks is not None:
-        top = np.broadcast_to(problem.sinks.astype(single)[:, None, None], (*rows, 1))
-        total = np.ones((*rows, 1), single)
-    out = np.zeros((*rows, v.shape[-1]), single)
+class Encoded(Flash):
+    """Products of each key are multiplied by `factor`, outputs of each head by `after`."""
 
-    def exp(x, m):
-        if not base2:
-            return np.exp(x - m)
+    factor, after, own_scale = 1.0, 1.0, None
+    stored = base2 = prescaled = False
+
+    def scale(self):
+        return Flash.scale(self) if self.own_scale is None else SINGLE(self.own_scale)
+
+    def scores(self, j):
+        factor = np.asarray(self.factor, SINGLE) + np.zeros((1, 1, 1, self.k.shape[2]), SINGLE)
+        q, scale = (self.q * self.scale(), 1) if self.prescaled else (self.q, self.scale())
+        logits = self.capped(q @ self.keys(j).swapaxes(-1, -2) * factor[..., j] * scale)
+        return logits if self.problem.bias is None else logits + self.bias(j)
+
+    def exp(self, scores, base):
+        if not self.base2:
+            return np.exp(scores - base)
         # a fused multiply-add: float64 has room for the product
-        fused = x.astype(float) * float(log2e) - (m * log2e).astype(float)
-        return np.exp2(fused.astype(single))
+        fused = scores.astype(float) * float(LOG2E) - (base * LOG2E).astype(float)
+        return np.exp2(fused.astype(SINGLE))
 
-    for first in range(0, scores.shape[-1], block):
-        part = scores[..., first : first + block]
-        new = np.maximum(top, part.max(-1, keepdims=True))
-        base = np.where(np.isfinite(new), new, single(0))
-        with np.errstate(invalid="ignore"):
-            shrink, weights = exp(top, base), exp(part, base)
-        total = total * shrink + weights.sum(-1, keepdims=True, dtype=single)
-        if stored and spec.output.digits < SINGLE:
+    def added(self, out, fade, weights, j):
+        if self.stored and self.spec.output.digits < BITS:
             weights = rounded(weights, "bfloat16")
-        out = out * shrink + weights @ v[:, :, first : first + block]
-        top = new
-    out = out / np.where(total > 0, total, single(1)) * np.asarray(after, single)
-    return rounded(out, spec.output.name)
+        return Flash.added(self, out, fade, weights, j)
+
+    def written(self, out):
+        return rounded(out * np.asarray(self.after, SINGLE), self.spec.output.name)
+
+
+def attend(q, k, v, problem, **how):
+    return Encoded(problem, q=q, k=k, v=v, **how).output()
 
 
 def rounded(x, name):

@@ -45,14 +45,18 @@ class Flash:
     real, block, splits, lag = SINGLE, 16, 1, 0.0
 
     def __init__(self, problem, **steps):
-        for name, step in steps.items():
+        given = {name: getattr(problem, name) for name in ("q", "k", "v", "visible")}
+        for name, step in (given | steps).items():
             setattr(self, name, step)
         self.problem, self.spec = problem, problem.spec
-        spec = problem.spec
-        self.b, self.h, self.i, _ = np.ogrid[: spec.batch, : spec.heads[0], : spec.queries, :1]
-        self.group, self.lengths = spec.group, spec.lengths[1][:, None, None, None]
-        self.at = self.i + self.lengths - spec.lengths[0][:, None, None, None]  # bottom-right
-        self.q, self.k, self.v = (x.astype(self.real) for x in (problem.q, problem.k, problem.v))
+        self.q, self.k, self.v = (
+            np.asarray(x, float).astype(self.real) for x in (self.q, self.k, self.v)
+        )
+        batch, heads, queries, _ = self.q.shape
+        self.b, self.h, self.i, _ = np.ogrid[:batch, :heads, :queries, :1]
+        lengths = [each[:, None, None, None] for each in self.spec.lengths]
+        self.group, self.lengths = heads // self.k.shape[1], lengths[1]
+        self.at = np.arange(self.spec.queries)[:, None] + lengths[1] - lengths[0]  # bottom-right
 
     def output(self):
         with np.errstate(all="ignore"):
@@ -60,22 +64,26 @@ class Flash:
             return self.written(self.merged(*map(np.stack, zip(*parts, strict=True))))
 
     def bounds(self):
-        blocks = -(-self.spec.keys // self.block)
+        keys = self.k.shape[2]
+        blocks = -(-keys // self.block)
         size = -(-blocks // self.splits) * self.block
-        return [(size * n, min(size * (n + 1), self.spec.keys)) for n in range(self.splits)]
+        return [(size * n, min(size * (n + 1), keys)) for n in range(self.splits)]
 
     def part(self, low, high):
-        shape = self.problem.expected.shape
+        shape = (*self.q.shape[:3], self.v.shape[3])
         top = self.first(np.full((*shape[:3], 1), -np.inf, self.real))
         total, out = np.zeros_like(top), np.zeros(shape, self.real)
         for j in self.blocks(low, high):
             scores = self.hidden(self.scores(j), self.seen(j), j)
             new = self.top(top, scores, j)
             base = np.where(np.isneginf(new), 0, new)
-            weights, fade = np.exp(scores - base), np.exp(top - base)
+            weights, fade = self.exp(scores, base), self.exp(top, base)
             total = self.summed(total, fade, weights, j)
             out, top = self.added(out, fade, weights, j), new
         return self.divided(top, total, out)
+
+    def exp(self, scores, base):
+        return np.exp(scores - base)
 
     def blocks(self, low, high):
         return [np.arange(j, min(j + self.block, high)) for j in range(low, high, self.block)]
@@ -113,7 +121,7 @@ class Flash:
         return logits if cap is None else self.real(cap) * np.tanh(logits / self.real(cap))
 
     def seen(self, j):
-        return self.problem.visible[..., j]
+        return self.visible[..., j]
 
     def hidden(self, scores, seen, j):
         return np.where(seen, scores, self.real(-np.inf))

@@ -420,7 +420,7 @@ LATENT = {
     "the last tile is not read": lambda x: unread(x, 448, 512),
     "the first tile is not read": lambda x: unread(x, 0, 128),
     "half a tile is not read": lambda x: unread(x, 288, 320),
-    "the scale of 576 entries": lambda _: {"scale": 576**-0.5},
+    "the scale of 576 entries": lambda _: {"own_scale": 576**-0.5},
     "heads and queries are exchanged": lambda _: {
         "out": lambda out: out.swapaxes(1, 2).reshape(out.shape)},
     "all queries see the end": lambda x: {

@@ -271,30 +271,23 @@ def test_gradients_are_right(case, dtype):
     assert backward.dq.any() == (case in {"ties", "uniform", "scale"})
 
 
-def textbook(backward, operand=lambda numbers: numbers):
-    """Gradients by the textbook, without cancellation; what products are made of is rounded."""
-    spec, d_out, scale = backward.problem.spec, backward.d_out, backward.problem.spec.factor
-    logits = logits_of(backward.problem)
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    weights = operand(weights / weights.sum(-1, keepdims=True))
-    rest = d_out @ values_of(backward.problem).swapaxes(-1, -2)
-    rest = ((rest[..., None] - rest[..., None, :]) * weights[..., None, :]).sum(-1)
-    scores = operand(weights * rest)
-    keys = np.repeat(backward.problem.k, spec.group, 1)
+class Operands(Steps):
+    """What products are made of is rounded to TF32."""
 
-    def summed(heads):
-        return heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:]).sum(2)
+    def weights(self, lse):
+        return nearest(Steps.weights(self, lse), TF32)
 
-    of_keys = scores.swapaxes(-1, -2) @ backward.problem.q * scale
-    return scores @ keys * scale, summed(of_keys), summed(weights.swapaxes(-1, -2) @ d_out)
+    def scores(self, p, rest, alone):
+        return nearest(Steps.scores(self, p, rest, alone), TF32)
 
 
 @pytest.mark.parametrize("case", ["last", "ties", "uniform", "scale"])
 def test_gradients_may_be_made_of_operands_in_tf32(case):
     spec = Spec(heads=(4, 2), queries=20, keys=20, head_dim=16, masks=(Causal(),), dtype="tf32")
     backward = Backward.of(Problem.build(spec, case))
-    dq, dk, dv = textbook(backward, lambda numbers: nearest(numbers, TF32))
-    backward.check(dq, dk, dv)
+    report = Operands(backward).report()
+    assert report.passed, str(report)
+    dq, dk, dv = (report.found[name] for name in ("dq", "dk", "dv"))
     with pytest.raises(AssertionError, match="dv"):
         backward.check(dq, dk, 1.25 * dv)
 
@@ -312,9 +305,10 @@ def test_gradients_under_a_soft_cap_are_compared(case):
 def test_gradients_of_one_winner_vanish_but_for_faint_weights(power):
     spec = Spec(queries=4, keys=16, head_dim=16, heads=(1, 1), scale=2.0**power)
     backward = Backward.of(Problem.build(spec, "last"))
-    dq, dk, dv = textbook(backward)
+    report = Steps(backward).report()
+    assert report.passed, str(report)
+    dq, dk, dv = (report.found[name] for name in ("dq", "dk", "dv"))
     assert dq.any()
-    backward.check(dq, dk, dv)
     with pytest.raises(AssertionError, match="dq"):
         backward.check(dq + 2.0**-20 * spec.factor * backward.problem.k.max(), dk, dv)
 

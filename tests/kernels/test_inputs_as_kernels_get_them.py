@@ -1,6 +1,5 @@
-"""Layouts, memory, pages and pictures."""
+"""Layouts, memory and pages."""
 
-import re
 import subprocess
 import sys
 
@@ -22,7 +21,7 @@ from constructive.kernels import (
 from constructive.kernels.inputs import PLACES
 from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
 from constructive.strategies import problems, specs
-from constructive.support.errors import OutputError, ParameterError
+from constructive.support.errors import ParameterError
 
 SPEC = Spec(batch=2, heads=(4, 2), queries=9, keys=21)
 
@@ -102,28 +101,6 @@ def test_the_memory_of_a_report_can_be_given_back():
     for memory in (Paged.of(problem, page_size=4), "spread", None):
         report = examine(problem, problem.expected, memory=memory)
         assert examine(problem, problem.expected, memory=report.memory).memory is report.memory
-
-
-def require_what_is_suggested(error):
-    """Find the attribute of the report that an error suggests."""
-    name = re.search(r"error\.report\.(\w+)", error.suggestion)[1]
-    assert hasattr(error.report, name)
-
-
-def test_a_picture_of_a_wrong_head(tmp_path):
-    problem = Problem.build(Spec(queries=9, keys=21, masks=(Causal("bottom-right"),)))
-    with pytest.raises(KernelError, match="picture") as caught:
-        check(problem, shifted_diagonal(problem, 1))
-    require_what_is_suggested(caught.value)
-    report = caught.value.report
-    report.picture(tmp_path / "head.png")
-    assert (tmp_path / "head.png").read_bytes().startswith(b"\x89PNG")
-    report.picture(tmp_path / "head.svg", head=1)
-    assert b"<svg" in (tmp_path / "head.svg").read_bytes()
-    with pytest.raises(ParameterError, match="head=7"):
-        report.picture(tmp_path / "head.png", head=7)
-    with pytest.raises(OutputError, match="folder"):
-        report.picture(tmp_path / "nowhere" / "head.png")
 
 
 @given(problems(specs(max_keys=20)))

@@ -28,21 +28,28 @@ from constructive.strategies import memorizable
 # The layer against its definition, written out example by example.
 
 
-def random_layer(rng, heads=3, width=5, head_dim=2, value_dim=4, target_dim=2):
+def random_layer(rng, heads=3, width=5, head_dim=2, value_dim=4, between=4, target_dim=2):
     draw = rng.standard_normal
     return AttentionLayer(
         draw((heads, width, head_dim)),
         draw((heads, width, head_dim)),
         draw((heads, width, value_dim)),
-        draw((heads * value_dim, value_dim)),
-        draw((value_dim, target_dim)),
+        draw((heads * value_dim, between)),
+        draw((between, target_dim)),
     )
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.booleans(), st.sampled_from([1, 4 << 20]))
-def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes):
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 9), st.booleans(), st.sampled_from([1, 4 << 20]),
+    st.sampled_from([(4, 4, 2), (1, 7, 3), (2, 3, 4)]),
+)  # fmt: skip
+def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes, shape):
+    """Values may be narrower than targets, too."""
     rng = np.random.default_rng(seed)
-    layer = random_layer(rng)
+    value_dim, between, target_dim = shape
+    layer = random_layer(rng, value_dim=value_dim, between=between, target_dim=target_dim)
+    heads = layer.effective_readout.reshape(3, 5, target_dim)
+    assert (np.linalg.matrix_rank(heads) <= value_dim).all()
     contexts = rng.standard_normal((4, 5) if shared else (examples, 4, 5))
     queries = rng.standard_normal((examples, 5))
     outputs = layer(contexts, queries, chunk_bytes=chunk_bytes)
@@ -55,25 +62,6 @@ def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes):
         np.testing.assert_allclose(outputs[index], wanted, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(attention[index], alpha, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(representation[index], z.ravel(), rtol=1e-9, atol=1e-10)
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 2), st.integers(3, 7), st.integers(3, 4))
-def test_values_may_be_narrower_than_targets(seed, value_dim, between, target_dim):
-    rng = np.random.default_rng(seed)
-    draw = rng.standard_normal
-    layer = AttentionLayer(
-        *draw((2, 3, 5, 2)),
-        draw((3, 5, value_dim)),
-        draw((3 * value_dim, between)),
-        draw((between, target_dim)),
-    )
-    contexts, queries = draw((4, 6, 5)), draw((4, 5))
-    wanted = [
-        output(layer, context, query) for context, query in zip(contexts, queries, strict=True)
-    ]
-    np.testing.assert_allclose(layer(contexts, queries), wanted, rtol=1e-9, atol=1e-9)
-    heads = layer.effective_readout.reshape(3, 5, target_dim)
-    assert (np.linalg.matrix_rank(heads) <= value_dim).all()
 
 
 def test_float32_weights_compute_in_float32():
@@ -206,6 +194,17 @@ def test_tensors_with_gradients(data):
     nested = [[tensor(token) for token in context] for context in data.contexts]
     with pytest.raises(DataError, match=r"(?s)contexts cannot be read.*torch.stack"):
         Dataset(nested, data.queries, data.targets)
+
+
+def test_what_is_not_finite_is_refused_with_its_place(data):
+    layer = build_memorizer(data, num_heads=3).layer
+    for value in (np.nan, np.inf, -np.inf):
+        contexts, queries = data.contexts.copy(), data.queries.copy()
+        contexts[(1,) * contexts.ndim] = queries[2, 3] = value
+        with pytest.raises(DataError, match=rf"contexts\[1, 1(, 1)?\] is {value}"):
+            layer.attention(contexts, data.queries)
+        with pytest.raises(DataError, match=rf"queries\[2, 3\] is {value}"):
+            layer(data.contexts, queries)
 
 
 def test_pandas(data):

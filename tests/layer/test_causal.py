@@ -63,15 +63,6 @@ def test_forward_pass_is_the_definition(seed, count, length, window, skip, block
     assert layer.inner_dim == z.shape[2]
 
 
-def test_later_tokens_change_nothing():
-    rng = np.random.default_rng(0)
-    layer, sequences = random_layer(rng), rng.standard_normal((1, 8, 3))
-    changed = sequences.copy()
-    changed[:, 5:] = 7.0
-    assert (layer(sequences)[:, :5] == layer(changed)[:, :5]).all()
-    assert (layer(sequences)[:, 5:] != layer(changed)[:, 5:]).any()
-
-
 def test_huge_logits_do_not_overflow():
     ones = np.ones((1, 1, 1))
     layer = CausalLayer(1e150 * ones, 1e150 * ones, np.ones((1, 1)), skip=False)

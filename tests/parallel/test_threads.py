@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from constructive.constructions.multihead import readout
 from constructive.exact import modular
 from constructive.layers import attend
 from constructive.support import blocks, threads
+from constructive.support.parallel import ordered_map
 from constructive.support.threads import alone, cores, in_pieces, one_blas_thread, workers
 
 COUNTS = 1, 2, 3, 8
@@ -152,6 +154,19 @@ def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypat
     assert all(len(set(inner)) == 1 for _, inner in found)
     with alone():
         assert set(in_pieces(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
+
+
+def test_workers_of_an_executor_have_one_thread_each(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "3")
+    before = blas_threads()
+
+    def task(_):
+        return blas_threads(), set(in_pieces(lambda _: threading.get_ident(), range(6)))
+
+    with ThreadPoolExecutor(2) as pool:
+        found = ordered_map(task, range(4), executor=pool, step=None)
+    assert all(limits == {1} and len(names) == 1 for limits, names in found)
+    assert blas_threads() == before
 
 
 def test_an_error_of_a_piece_is_raised_and_the_others_end(monkeypatch):

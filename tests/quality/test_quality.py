@@ -130,10 +130,9 @@ def test_the_file_is_smaller_than_the_text_and_all_is_proved(name, tmp_path):
         names = "certificate.json", "decoder.safetensors", "text.json"
         assert check(*(tmp_path / name for name in names)).proved
     right = np.append(text.ids[1:], text.end)
-    for factors in (None, "TF32", "float16"):
-        with torch.no_grad():
-            logits = read.to_torch(factors=factors)(torch.tensor(text.ids[None]))[0].numpy()
-        assert (logits.argmax(axis=1) == right).all()
+    with torch.no_grad():
+        logits = read.to_torch()(torch.tensor(text.ids[None]))[0].numpy()
+    assert (logits.argmax(axis=1) == right).all()
     read.to_onnx(tmp_path / "decoder.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "decoder.onnx")
     logits = session.run(None, {"ids": text.ids[None]})[0][0]

@@ -323,13 +323,6 @@ def test_what_a_dictionary_costs(comparison):
         assert network.width <= 5
 
 
-@settings(max_examples=30)
-@given(st.integers(1, 50), st.integers(1, 400), COMPARISONS)
-def test_remainders(modulus, below, comparison):
-    found = left_by(comparison.remainder("r", modulus, below), range(below))
-    assert found == [r % modulus for r in range(below)]
-
-
 @pytest.mark.parametrize("shift", [0, Fraction(1, 3)])
 def test_rounding(shift):
     inputs = [z + shift for z in range(21)]
@@ -351,16 +344,6 @@ def test_products(factors, prime, comparison):
         for z in range(1 << len(factors))
     ]
     assert found == [x if prime is None else x % prime for x in expected]
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 10), st.integers(-3, 13), COMPARISONS)
-def test_comparisons(threshold, coefficient, comparison):
-    steps = comparison.where_at_least(
-        "r", threshold, {"s": coefficient}, start={"s": Affine({}, 100)}
-    )
-    found = left_by(steps, range(12), "s", {"r": Affine({"x": 1})})
-    assert found == [100 + coefficient * (r >= threshold) for r in range(12)]
 
 
 def test_fractions_are_exact():

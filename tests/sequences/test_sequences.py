@@ -21,7 +21,7 @@ from constructive import (
 )
 from constructive.sequences import constructions, examples, storage
 from constructive.sequences.attention import UniformAttention
-from constructive.sequences.constructions import CONSTRUCTIONS, separating_weights
+from constructive.sequences.constructions import CONSTRUCTIONS
 from constructive.sequences.memorizer import fewest_weights
 
 
@@ -126,20 +126,6 @@ def test_predictions_for_other_sequences():
         with pytest.raises(DataError, match="the tokens are not vectors of 1 numbers"):
             numbers.predict(other)
     assert repr(numbers).startswith("SequenceMemorizer(next, n=2, ")
-
-
-def test_off_the_data_there_is_some_answer():
-    memorizer = build_sequence_memorizer([[1], [2], [5], [9]], list("abcd"))
-    for x in (0.5, 1.5, 4.9, 9.5):
-        (found,) = memorizer.predict([[x]])
-        assert found in [*"abcd", None]
-
-
-def test_long_residues_do_not_overflow():
-    rows = np.random.default_rng(1).integers(0, 2**60, (300, 3))
-    weights = separating_weights(rows, np.random.default_rng(0))
-    sums = {sum(weights.get(z, 0) for z in row) for row in rows.tolist()}
-    assert len(sums) == 300
 
 
 DAYS = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")

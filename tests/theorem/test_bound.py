@@ -107,18 +107,6 @@ def test_permuting_examples_changes_nothing_but_their_order(problem, random):
     )
 
 
-@settings(max_examples=30)
-@given(memorizable(), st.integers(-30, 30))
-def test_scaling_targets_scales_the_readout(problem, exponent):
-    dataset = problem.dataset
-    factor = 2.0**exponent
-    scaled = Dataset(dataset.contexts, dataset.queries, dataset.targets * factor)
-    layer, other = problem.build().layer, problem._replace(dataset=scaled).build().layer
-    assert (other.effective_readout == factor * layer.effective_readout).all()
-    assert (other.query_weights == layer.query_weights).all()
-    assert (other.key_weights == layer.key_weights).all()
-
-
 @given(memorizable(), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
 def test_heads_saturate_on_the_fraction_asked_for(problem, fraction):
     memorizer = build_memorizer(
@@ -324,13 +312,6 @@ def test_each_entry_of_the_targets_has_to_be_within_its_own_tolerance():
     assert (np.abs(errors).max(axis=0) <= 1e-6 * factors).all()
     with pytest.raises(PrecisionError):
         build_memorizer(mixed, num_heads=20, construction="rank_one", tolerance=1e-12)
-
-
-@pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1.0), (np.float64, 1e300)])
-def test_a_tolerance_beyond_all_numbers_allows_any_error(data, dtype, size):
-    arrays = (array.astype(dtype) for array in (data.contexts, data.queries, size * data.targets))
-    memorizer = build_memorizer(Dataset(*arrays), num_heads=3, tolerance=1e99)
-    assert memorizer.record.max_error < 1e-9 * size
 
 
 @pytest.mark.parametrize("seed", range(15, 22))

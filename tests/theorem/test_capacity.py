@@ -1,6 +1,5 @@
 """Capacities, numbers of heads, counts of parameters, and the table of published bounds."""
 
-from dataclasses import replace
 from itertools import combinations, pairwise
 from math import ceil
 
@@ -134,14 +133,6 @@ def test_counts_of_the_statements_are_positive(function, sizes, value):
             function(**options | {name: value})
         assert caught.value.problem == f"{name}={value} is not a positive integer"
         assert caught.value.witness == value
-
-
-@pytest.mark.parametrize("name", ["num_heads", "head_dim"])
-def test_counts_of_a_plan_are_positive(name):
-    plan = RANK_ONE.plan(num_examples=2, context_size=2, num_heads=2)
-    wrong = replace(plan, **{name: -1})
-    with pytest.raises(ParameterError, match=f"{name}=-1 is not a positive integer"):
-        nonzero_parameter_count(num_examples=2, plan=wrong, width=2, target_dim=1)
 
 
 @pytest.mark.parametrize("construction", ["saturated", "rank_one"])
@@ -493,15 +484,6 @@ def test_units_are_as_many_as_the_papers_ask_for(total, size, width):
     assert least <= yun.parameters <= 1.15 * least  # few weights, of those that will do
 
 
-def test_what_no_theorem_says():
-    """One token, or one dimension: Theorem 10 has nothing for more than one example."""
-    (tenth,) = of("Theorem 10", 5, 3, 1)
-    assert (tenth.parameters, tenth.units) == (None, ())
-    for source in ("Theorem 10", "Theorems 9"):
-        (row,) = of(source, 1, 1, 4)
-        assert row.parameters is None
-
-
 @pytest.mark.parametrize("sizes", [(621, 32, 64), (7, 3, 5), (1, 1, 1), (20000, 8, 4)])
 def test_the_table_prints(sizes):
     sizes = dict(zip(("num_examples", "context_size", "width"), sizes, strict=True))
@@ -530,15 +512,3 @@ def test_what_is_necessary_and_what_is_measured():
     measured = [row for row in rows if row.kind == "measured"]
     assert [row.source.split(",")[0] for row in measured] == ["Allen-Zhu", "Morris et al."]
     assert all(row.parameters is None for row in measured)
-
-
-def test_papers_which_a_reader_will_look_for():
-    sources = " ".join(
-        row.source for row in published_bounds(num_examples=9, context_size=3, width=4)
-    )
-    names = "Cover", "Vershynin", "Rajput", "Park", "Nichani", "Alcalde", "Trans. Inf. Theory"
-    for name in names:
-        assert name in sources
-    one_layer = of("Kajitsuka, Sato, ICLR 2025", 9, 3, 4)[0]
-    assert "one attention layer" in one_layer.model
-    assert "sqrt(n N)" in one_layer.formula

@@ -1,7 +1,8 @@
 """Check a certificate without trusting the program which made it.
 
     python -I constructive/certificates/checker CERTIFICATE [WEIGHTS] DATA
-              [--quick] [--claims rank error] [--epsilon 1e-9] [--max-memory 8] [--progress]
+              [--quick] [--claims rank error] [--epsilon 1e-9]
+              [--jobs 2] [--max-memory 8] [--progress]
     python -I constructive/certificates/checker instances FOLDER
               [--jobs 2] [--max-memory 8] [--progress]
 
@@ -18,11 +19,14 @@ around it. It reads the files itself and has its own arithmetic and its own forw
       modular         integers modulo a prime
       floating        float64 with bounds; digits of 20 bits with an integer bound; a table of
                       exponentials, for logits which are short integers
+    pieces          pieces of work on several threads
     bounds          what rounding does to float64, and numbers of many digits
     float_model     programs in floating point, and what they make of logits
 
     layers          certificates of one layer, and the claim impossible
-    rank, real, executed      its claims: rank and grouping, error and readout, executed
+    rank, real, labels, executed
+                    its claims: rank and grouping, error and readout, labels and that there is no
+                    readout for them, executed
     paired          certificates of paired heads
     decoders        certificates of decoders: rank, recites, executed
     margins, integers, packed      their margins, those of integers, and weights of few bits
@@ -37,7 +41,12 @@ It says on stderr what it needs, and refuses what is more than --max-memory. It 
 and PROVED, with status 0, or why not, with status 1. docs/certificates.md says why it holds.
 """
 
+import os
 import sys
+
+# Before numpy reads them: pieces of work have the cores, and products in them one each.
+for library in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "VECLIB_MAXIMUM"):
+    os.environ.setdefault(f"{library}_THREADS", "1")
 
 try:
     from command import main

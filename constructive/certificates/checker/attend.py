@@ -37,6 +37,10 @@ class View(ABC):
     def groups(self):
         """Queries in an order, with the tokens they see: a Group at a time."""
 
+    @abstractmethod
+    def parts(self):
+        """Views of some queries each, which are all of them together."""
+
 
 class Examples(View):
     """Each query sees a context of its own (T, n, d), or one which all share (n, d).
@@ -56,6 +60,12 @@ class Examples(View):
                 hidden = beyond(self.lengths[rows], tokens.shape[1])[:, None]
                 blocks = [Block(slice(None), slice(None), hidden)]
             yield Group(rows, self.queries[rows], [tokens], blocks)
+
+    def parts(self):
+        data = {"contexts": self.tokens, "queries": self.queries}
+        if self.lengths is not None:
+            data["lengths"] = self.lengths
+        return [Examples(data, [rows]) for rows in self.rows]
 
 
 def beyond(lengths, size):
@@ -100,6 +110,9 @@ class Causal(View):
             blocks = causal_blocks(len(ids), self.heads, self.window, self.entries)
             yield Group(slice(start, start + len(ids)), None, tokens, blocks)
             start += len(ids)
+
+    def parts(self):
+        return [self]
 
 
 def rows_of_positions(places, period):
@@ -212,9 +225,9 @@ class HeadOfEach:
 
     count = 1
 
-    def __init__(self, numbers, weights, which):
-        self.w_q = numbers.weights(weights["W_Q"][which])
-        self.w_k = numbers.weights(weights["W_K"][which].transpose(0, 2, 1))
+    def __init__(self, numbers, w_q, w_k, which):
+        self.w_q = numbers.arranged(w_q, lambda x: x[which])
+        self.w_k = numbers.arranged(w_k, lambda x: x[which].transpose(0, 2, 1))
 
     def absorbed(self, numbers, queries):
         """(B, 1, d) for queries (B, d)."""

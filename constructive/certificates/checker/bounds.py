@@ -46,12 +46,17 @@ def lengths(x):
 
 
 def exponentials(x):
-    """exp(x) for x < 700, with relative errors below 2^-46, or absolute ones below 1e-26."""
+    """exp(x) for x < 700, with relative errors below 2^-50, or absolute ones below 1e-26.
+
+    In units of 2^-53: a step is off by 0.35 of the one before, and by 0.5 + 1.42 + 1 for a product,
+    a sum and a coefficient, so all by 4.5, of 0.707 or more; and y by 0.36. The series ends with
+    0.35^15 / 15! < 2^-62.
+    """
     cut = np.clip(np.nan_to_num(x), -60.0, 700.0)
     half = np.rint(cut / LN2[0])
     y = cut - half * LN2[0] - half * LN2[1]  # the first difference is exact
     out = np.full_like(x, 1.0 / math.factorial(14))
-    for k in range(13, -1, -1):  # off by 28 roundings, and by 0.35^15 / 15! < 2^-62
+    for k in range(13, -1, -1):
         out = out * y + 1.0 / math.factorial(k)
     out = np.ldexp(out, half.astype(np.int64))
     return np.where(x < -60.0, 0.0, np.where(x < 700.0, out, np.nan))

@@ -12,6 +12,7 @@ A sum of k products is off by gamma_k times the sum of their sizes. Attention of
 
 import math
 from collections import namedtuple
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -34,6 +35,7 @@ from bounds import (
     up,
 )
 from files import require
+from pieces import in_pieces
 
 # Attention in fixed point, by exponentials of Python's integers.
 
@@ -111,6 +113,52 @@ def softmax(logits, count, work, hidden=None):
     return Fixed(digits, -unit, lost)
 
 
+class Sharp(Digits):
+    """Logits in fixed point, and attention in float64, with a bound of the sum of its errors."""
+
+    def softmax(self, logits, hidden):
+        """Attention (B, H, n) of differences of logits, which are exact, as sums of two floats.
+
+        Exponentials e^x (1 + y), |y| < 2^-46, are off by a part of 2^-50, two roundings and y^2, or
+        by 1e-26, and by what logits are off, twice: by less than delta. The largest is one, so that
+        shares are off by 2 delta / (1 - delta) in all; sums and quotients are rounded as well.
+        """
+        tokens = logits.digits.shape[-1]
+        off = Fraction(logits.error) * Fraction(2) ** logits.last
+        if off >= NEAR:
+            raise OverflowError("logits need more digits")
+        top = logits.last + BITS * len(logits.digits)
+        rough = np.ldexp(floats(logits, top)[0], top)
+        if hidden is not None:
+            rough = np.where(hidden, -np.inf, rough)
+        for _ in range(2):  # less what is nearly the largest, and then less the largest
+            large = rough.argmax(axis=-1)[..., None]
+            less = arranged(logits, lambda x, at=large: x - np.take_along_axis(x, at, axis=-1))
+            high, low = two_floats(carried(less.digits), logits.last)
+            rough = high if hidden is None else np.where(hidden, -np.inf, high)
+        if not (rough < 1.0).all():
+            raise OverflowError("logits need more digits")
+        weight = exponentials(high) * (1.0 + low)
+        if hidden is not None:
+            weight = np.where(hidden, 0.0, weight)
+        attention = weight / weight.sum(axis=-1, keepdims=True)
+        delta = 2.0**-50 + 2.0**-51 + 2.1 * float(off)
+        return attention, up(2.1 * delta + gamma(tokens + 3) + tokens * 1e-25)
+
+
+def two_floats(digits, last):
+    """Numbers whose digits are given, as high + low, which is off by less than 2^-90 of high."""
+    high = low = np.zeros(digits.shape[1:])
+    for k, digit in enumerate(digits):
+        x = np.ldexp(digit, last + BITS * (len(digits) - 1 - k))
+        added = high + x
+        other = added - high
+        low = low + ((high - (added - other)) + (x - other))
+        high = added
+    added = high + low
+    return added, low - (added - high)
+
+
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 NATS, LEFT = 45.0, 3e-20  # more than exp(-NATS)
 LIMIT = 1e6  # errors of logits beyond which nothing is known of them
@@ -178,39 +226,45 @@ class Bounded(Floats):
         return attention, error, ~(alone | (off <= NEAR))
 
 
-def attended(weights, view, most, work):
-    """For each group of a view: it, tokens, attention (B, H, n), and bounds (B, H) of its errors.
+def attended(weights, view, most, then=lambda *found: found):
+    """What some thread makes of each group of a view: by default it, tokens, attention and errors.
+
+    Attention is (B, H, n), and bounds of its errors are (B, H).
 
     most: how many heads on examples may be had in fixed point
     """
     numbers = Bounded(weights)
-    for group, block, tokens, (attention, error, unknown) in attend(
-        numbers, Heads(numbers, weights), view
-    ):
-        examples, heads = np.nonzero(unknown)
+    heads, parts, left = Heads(numbers, weights), view.parts(), most
+    exact = [fixed([weights[name]], DIGITS) for name in ("W_Q", "W_K")]
+
+    def one(part, most=most):
+        ((group, block, tokens, (attention, error, unknown)),) = attend(numbers, heads, part)
+        examples, which = np.nonzero(unknown)
         if len(examples) <= most:
-            most -= len(examples)
             units = tokens.shape[2] * max(tokens.shape[1], weights["W_Q"].shape[2])
-            for part in chunks(len(examples), units, CHUNK):
-                at = examples[part], heads[part]
-                found = in_fixed_point(weights, group, block.hidden, at, work)
-                attention[at], error[at] = found
-        yield group, tokens, attention, error
+            for some in chunks(len(examples), units, CHUNK):
+                at = examples[some], which[some]
+                attention[at], error[at] = in_fixed_point(exact, group, block.hidden, at)
+        return len(examples), then(group, tokens, attention, error)
+
+    for part, (count, found) in zip(parts, in_pieces(one, parts), strict=True):
+        fits = count <= left
+        left -= count * fits
+        yield found if fits or count > most else one(part, -1)[1]
 
 
-def in_fixed_point(weights, group, hidden, at, work):
-    """The same (k, n), (k,) of some heads, each on one example."""
+def in_fixed_point(exact, group, hidden, at):
+    """The same (k, n), (k,) of some heads, each on one example, from logits in fixed point."""
     (examples, which), (tokens,) = at, group.tokens
     own = tokens[examples if len(tokens) > 1 else np.zeros_like(examples)]
     data = {"contexts": own, "queries": group.queries[examples]}
     if hidden is not None:
         data["lengths"] = (~hidden[examples, 0]).sum(axis=1)
     view = Examples(data, [slice(None)])
-    numbers = Digits(DIGITS, work)
-    (*_, found), = attend(numbers, HeadOfEach(numbers, weights, which), view)  # fmt: skip
-    attention, error = floats(found)
-    size = attention.shape[2]
-    return attention[:, 0], up(size * error + gamma(size + 4))
+    numbers = Sharp(DIGITS, None)
+    (*_, found), = attend(numbers, HeadOfEach(numbers, *exact, which), view)  # fmt: skip
+    attention, error = found
+    return attention[:, 0], error
 
 
 # Attention of exact logits: short integers times a unit, with exponentials from a table.

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 
+import pieces
 from attend import of_lengths
+from bounds import entries
 from claim import About, Claim
 from files import (
     ARRAYS,
@@ -20,9 +22,10 @@ from files import (
     weights_shapes,
 )
 from modular import reduce, residues, times
-from rank import examples, looks_singular
+from rank import CHUNK, examples, looks_singular
 from real import check_real, first_needs
 
+ARRAYS_OF_PIECE = 64  # which a thread may hold, of so many entries as a piece of work has
 PARTS = 128  # arrays which W_V may be a sum of
 
 
@@ -43,6 +46,7 @@ class Layer(About):
         filled = 8 * math.prod(self.contexts) * (LENGTHS in arrays)  # a copy
         read = bytes_of(arrays) + bytes_of(tensors) + filled
         held, operations = self.needs(claims)
+        held += self.take_threads(options.most - read - held)
         announce(read + held, operations, options.most)
         self.left, self.quick, self.tell = options.most - read, options.quick, options.tell
         for name, claim in claims.items():
@@ -61,6 +65,15 @@ class Layer(About):
         """Bytes and operations of all claims, one after the other, from shapes alone."""
         each = [claim.needs(self) for claim in claims.values()]
         return max(held for held, _ in each), sum(operations for _, operations in each)
+
+    def take_threads(self, left):
+        """Take as many threads as there are pieces, and as memory allows: bytes for them."""
+        total, size, width, _, heads, inner, *_ = self.shapes
+        units = entries(size, width, heads, inner)
+        each = 8 * ARRAYS_OF_PIECE * max(CHUNK, units)
+        parts = -(-total // max(1, CHUNK // units))
+        pieces.take(min(pieces.jobs, parts, 1 + int(min(max(left / each, 0), pieces.jobs))))
+        return (pieces.jobs - 1) * each
 
     def real_needs(self):
         return first_needs(self.shapes, keep=False)

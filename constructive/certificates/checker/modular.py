@@ -5,9 +5,13 @@ import math
 import numpy as np
 
 from attend import Heads, Numbers, attend
+from bounds import chunks
 from files import require, silent
+from pieces import in_pieces
 
-MANY = 1 << 14  # entries which are reduced at a time
+MANY = 1 << 15  # entries which are reduced at a time
+BLOCK, SMALL = 256, 16  # rows of a matrix which are eliminated together, and one by one
+LARGE = 64  # rows of matrices which are not eliminated all at once
 ATTEMPTS = 8  # random mixtures which may show a rank
 
 
@@ -67,25 +71,74 @@ def inverses(x, p):
 
 
 def require_nonsingular(a, p, tell=silent):
-    """Eliminate a square matrix modulo p from the right, in blocks of rows; a is used up."""
-    for first in range(0, len(a), 64):
-        last = min(first + 64, len(a))
+    """Eliminate a square matrix modulo p, a block of rows at a time; a is used up.
+
+    With V the inverse of a block of its first columns, what is left of the others is singular if
+    and only if the matrix is: A_ij - A_i V A_j.
+    """
+    for first in range(0, len(a), BLOCK):
+        last = min(first + BLOCK, len(a))
         tell("eliminate Z modulo p", first, len(a))
-        for k in range(first, last):  # entries of the rows below are sums of 64 products: < 2^49
-            reduce(a[k, k:], p)
-            pivot = k + int((a[k, k:] != 0).argmax())
-            require(a[k, pivot] != 0, "Z is singular modulo p at this point")
-            if pivot != k:
-                a[:, [k, pivot]] = a[:, [pivot, k]]
-            a[k + 1 : last, k] = reduce(a[k + 1 : last, k].copy(), p)
-            a[k, k + 1 :] = reduce(a[k, k + 1 :] * float(pow(int(a[k, k]), -1, p)), p)
-            a[k + 1 : last, k + 1 :] -= a[k + 1 : last, k : k + 1] * a[k, k + 1 :]
-        for k in range(first + 1, last):
-            a[last:, k] = reduce(a[last:, k] - a[last:, first:k] @ a[first:k, k], p)
-        for start in range(last, len(a), 1024):
-            rows = slice(start, start + 1024)
-            rest = a[rows, last:] - a[rows, first:last] @ a[first:last, last:]
-            a[rows, last:] = reduce(rest, p)
+        inverse = inverse_of(a[first:last, first:last], p)
+        if inverse is None:  # other columns stand first, in which it has one
+            order = first + order_of(a[first:last, first:].copy(), p)
+            for rows in chunks(len(a), len(a), 1 << 22):
+                a[rows, first:] = a[rows, order]
+            inverse = inverse_of(a[first:last, first:last], p)
+        right = np.empty((last - first, len(a) - last))
+
+        def multiply(columns, rows=a[first:last, last:], inverse=inverse, right=right):
+            right[:, columns] = times(inverse, rows[:, columns], p)
+
+        def subtract(rows, left=a[last:, first:last], rest=a[last:, last:], right=right):
+            rest[rows] = reduce(rest[rows] - left[rows] @ right, p)
+
+        for step in (multiply, subtract):
+            for _ in in_pieces(step, chunks(len(a) - last, 1, BLOCK)):
+                pass
+
+
+def inverse_of(a, p):
+    """The inverse modulo p, or None where a square at the upper left corner is singular."""
+    size = len(a)
+    if size <= SMALL:
+        both = np.concatenate([a, np.eye(size)], axis=1)
+        for k in range(size):
+            if not both[k, k]:
+                return None
+            both[k] = reduce(both[k] * float(pow(int(both[k, k]), -1, p)), p)
+            column = both[:, k].copy()
+            column[k] = 0.0
+            both -= column[:, None] * both[k]
+            reduce(both, p)
+        return both[:, size:]
+    half = size // 2
+    corner = inverse_of(a[:half, :half], p)
+    if corner is None:
+        return None
+    left, above = times(a[half:, :half], corner, p), a[:half, half:]
+    other = inverse_of(reduce(a[half:, half:] - times(left, above, p), p), p)
+    if other is None:
+        return None
+    out = np.empty_like(a)
+    out[half:, half:], out[half:, :half] = other, -times(other, left, p)
+    out[:half, half:] = -times(times(corner, above, p), other, p)
+    out[:half, :half] = reduce(corner - times(out[:half, half:], left, p), p)
+    return out
+
+
+def order_of(rows, p):
+    """An order of columns, in which no square at the left of these rows is singular."""
+    order = np.arange(rows.shape[1])
+    for k in range(len(rows)):  # entries below are sums of at most 256 products: < 2^51
+        reduce(rows[k, k:], p)
+        pivot = k + int((rows[k, k:] != 0).argmax())
+        require(rows[k, pivot] != 0, "Z is singular modulo p at this point")
+        rows[:, [k, pivot]], order[[k, pivot]] = rows[:, [pivot, k]], order[[pivot, k]]
+        rows[k + 1 :, k] = reduce(rows[k + 1 :, k].copy(), p)
+        rows[k, k + 1 :] = reduce(rows[k, k + 1 :] * float(pow(int(rows[k, k]), -1, p)), p)
+        rows[k + 1 :, k + 1 :] -= rows[k + 1 :, k : k + 1] * rows[k, k + 1 :]
+    return order
 
 
 def full_rank(batch, p):
@@ -97,7 +150,9 @@ def full_rank(batch, p):
     for _ in range(ATTEMPTS):
         mixing = reduce(rng.integers(p, size=batch.shape[:0:-1]).astype(np.float64), p)
         a, full = times(batch[pending], mixing, p), np.ones(len(pending), dtype=bool)
-        for k in range(a.shape[1]):
+        if a.shape[1] > LARGE:
+            full[:] = [inverse_of(each, p) is not None for each in a]
+        for k in range(a.shape[1] if a.shape[1] <= LARGE else 0):
             pivot = np.arange(len(a)), k + (a[:, k:, k] != 0).argmax(axis=1)
             row = a[pivot]
             a[pivot] = a[:, k]
@@ -182,13 +237,18 @@ def representation(weights, view, wanted, point, columns, tell=silent):
     point: the prime p, and what exp(1) stands for
     """
     numbers = Residues(view, *point)
-    out, done = np.empty((len(wanted), len(columns))), 0
-    for group, block, tokens, attention in attend(numbers, Heads(numbers, weights), view):
-        first = group.rows.start + (block.rows.start or 0)
-        tell("rank: Z modulo p", first, view.total)
-        own = None if group.queries is not None else tokens[0, block.rows]
-        part = numbers.averages(attention, tokens[:, block.seen], own, columns)
-        chosen = wanted[(wanted >= first) & (wanted < first + len(part))] - first
-        out[done : done + len(chosen)] = part[chosen]
-        done += len(chosen)
+    heads, out = Heads(numbers, weights), np.empty((len(wanted), len(columns)))
+    total = view.total
+
+    def one(view):
+        for group, block, tokens, attention in attend(numbers, heads, view):
+            first = group.rows.start + (block.rows.start or 0)
+            tell("rank: Z modulo p", first, total)
+            own = None if group.queries is not None else tokens[0, block.rows]
+            part = numbers.averages(attention, tokens[:, block.seen], own, columns)
+            start, stop = np.searchsorted(wanted, [first, first + len(part)])
+            out[start:stop] = part[wanted[start:stop] - first]
+
+    for _ in in_pieces(one, view.parts()):
+        pass
     return out

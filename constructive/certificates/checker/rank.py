@@ -24,6 +24,7 @@ from modular import (
     residues,
     times,
 )
+from pieces import in_pieces
 
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 
@@ -50,9 +51,12 @@ class Grouping(Claim):
         require(small, "the groups are not partition")
         contexts = contexts.reshape(-1, size, width)
         of_contexts = residues(contexts, p)
-        for rows in chunks(len(contexts), size * width, CHUNK):
-            full = size <= width and full_rank(of_contexts(contexts[rows])[0], p)
-            require(full, "a context is not shown to have rank n")
+
+        def full(rows):
+            return size <= width and full_rank(of_contexts(contexts[rows])[0], p)
+
+        for shown in in_pieces(full, chunks(len(contexts), size * width, CHUNK)):
+            require(shown, "a context is not shown to have rank n")
         check_spans(evidence, groups, about.data["queries"], p, lambda _: slice(None))
         return size, len(groups)
 
@@ -82,14 +86,18 @@ class WideGrouping(Claim):
         check_spans(evidence, groups, queries[order], p, slice)
         contexts = about.data["contexts"]
         contexts = contexts.reshape(-1, *contexts.shape[-2:])
-        of_contexts, rng = residues(contexts, p), np.random.default_rng(total)
-        for head, (start, stop) in enumerate(groups):
+        of_contexts = residues(contexts, p)
+
+        def wide(head):
+            (start, stop), rng = groups[head], np.random.default_rng([total, head])
             members = order[start:stop] % len(contexts)
-            wide = start == stop or any(
+            return start == stop or any(
                 full_rank(mixtures(of_contexts, contexts, members, head == 0, p, rng)[None], p)
                 for _ in range(ATTEMPTS)
             )
-            require(wide, f"the contexts of group {head} are not shown to be wide")
+
+        for head, shown in enumerate(in_pieces(wide, range(len(groups)))):
+            require(shown, f"the contexts of group {head} are not shown to be wide")
         return (len(groups),)
 
 
@@ -125,16 +133,20 @@ def check_spans(evidence, groups, queries, p, others):
     width = queries.shape[1]
     normals = unpack(evidence["normals"], (len(groups), width), p).astype(np.float64)
     queries = residues(queries, p)(queries)[0]
-    for head, (start, stop) in enumerate(groups):
+
+    def look(head):
+        start, stop = groups[head]
         if start == stop:
-            continue
+            return True, True
         independent = stop - start <= width and full_rank(queries[None, start:stop], p)
-        require(independent, f"group {head} is dependent modulo p")
         normal = reduce(normals[head, :, None].copy(), p)
         zero = times(queries, normal, p)[:, 0] == 0
         own = zero[start:stop].all()
         zero[start:stop] = False
-        alone = head == 0 or (own and not zero[others(start)].any())
+        return independent, head == 0 or (own and not zero[others(start)].any())
+
+    for head, (independent, alone) in enumerate(in_pieces(look, range(len(groups)))):
+        require(independent, f"group {head} is dependent modulo p")
         require(alone, f"a query is not shown to be outside of the span of group {head}")
 
 

@@ -258,25 +258,30 @@ def residuals_in_floats(weights, data, readout, keep, work):
     u_sizes = np.abs(u)
     per_head = up(u_sizes.sum(axis=1))
     bounds, scales = np.empty(targets.shape), np.empty(total, np.int64)
-    z_all, z_error, few = [], 0.0, FEW * total * heads
+    few, found = FEW * total * heads, []
     tokens_of_one = size * width * (contexts.ndim == 3)
     units = max(tokens_of_one, heads * max(size, width, inner, targets.shape[1]))
     view = Examples(data, chunks(total, units, CHUNK))
-    for (rows, *_), tokens, attention, off in attended(weights, view, few, work):
-        work.tell("outputs in float64", rows.start, total)
+
+    def then(group, tokens, attention, off):
+        rows = group.rows
         scale = np.frexp(np.abs(tokens).max(axis=(1, 2)))[1]
         z = (attention @ np.ldexp(tokens, -scale[:, None, None])).transpose(1, 0, 2)
         scales[rows] = scale
         goal = np.ldexp(targets[rows], -scales[rows, None])
-        found, sizes = added(z @ u), up(added(np.abs(z) @ u_sizes))
+        out, sizes = added(z @ u), up(added(np.abs(z) @ u_sizes))
         error = gamma(width + heads.bit_length() + 4) * sizes + up(off @ per_head)
         read = up(np.abs(z).sum(axis=(0, 2)) + width * up(off.sum(axis=1)))
         error = up(error + up(read * u_error)[:, None])
-        bounds[rows] = up(np.abs(found - goal) + error)
-        if keep:
-            z_all.append(z.transpose(1, 0, 2).reshape(-1, columns))
-            z_error = max(z_error, float(off.max()))
-    return bounds, scales, np.concatenate(z_all) if keep else None, z_error
+        bounds[rows] = up(np.abs(out - goal) + error)
+        z = z.transpose(1, 0, 2).reshape(-1, columns) if keep else None
+        return rows.start, z, float(off.max())
+
+    for start, *kept in attended(weights, view, few, then):
+        work.tell("outputs in float64", start, total)
+        found.append(kept)
+    z_all, errors = zip(*found, strict=True)
+    return bounds, scales, np.concatenate(z_all) if keep else None, max(errors)
 
 
 def added(parts):

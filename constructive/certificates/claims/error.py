@@ -24,7 +24,7 @@ from constructive.layers.attend import Chunk, after_attention, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import BallLayer, effective_readout, enclose
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
+from constructive.layers.record import FloatLayer, floats_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
@@ -118,6 +118,12 @@ def _residuals(outputs: Enclosure, exponents: Integers, targets: Array) -> list[
         spread = up(np.ldexp(outputs.errors, scale) + UNIT * np.abs(middle))
     pairs = zip(middle.ravel().tolist(), spread.ravel().tolist(), strict=True)
     return [arb(m, r) for m, r in pairs]
+
+
+def nearest_readout(layer: FloatLayer, shape: tuple[int, int, int]) -> BoundedReadout:
+    """Return the effective readout as floats of another shape, with bounds."""
+    with working_precision(_READOUT_BITS):
+        return _nearest(effective_readout(layer), shape)
 
 
 def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> BoundedReadout:
@@ -277,6 +283,10 @@ class Error(ClaimKind):
     name = "error"
     statement = STATEMENT
     options = frozenset({"epsilon", "max_prec", "executor"})
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether outputs are to be near the targets, and not labels alone."""
+        return not weights.record.lead
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Compare every residual with epsilon, with as many bits as that takes."""

@@ -120,6 +120,10 @@ class LayerRank(Rank):
     options = frozenset({"seed", "executor"})
     advice = "fewer examples or more heads"
 
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether readouts are to have any targets, and not some labels alone."""
+        return not weights.record.lead
+
     def rows(self, subject: Subject[Memorizer, Dataset]) -> Rows:
         """Return the rows of all examples."""
         layer, dataset = floats_of(subject.weights.layer).leading, subject.data

@@ -19,6 +19,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, refusal, repeated_inputs
 from constructive.support.arrays import Array, unit_rows
 from constructive.support.errors import AssumptionError, DataError
+from constructive.support.threads import in_pieces
 from constructive.theory.kruskal import dependency, describe_dependency
 
 # A Gram matrix loses half the digits, so distances below this are decided by singular values.
@@ -84,8 +85,10 @@ def _check_scale(name: str, largest: float) -> None:
 def context_ranks(dataset: Dataset) -> Assumptions | AssumptionError:
     """Return how independent the tokens of all contexts are, or which context has rank below n."""
     least = float("inf")
-    for rows, contexts in dataset.context_chunks():
-        found = least_distance(rows, contexts)
+    operations = float(dataset.contexts.size) * dataset.context_size
+    for found in in_pieces(
+        lambda chunk: least_distance(*chunk), dataset.context_chunks(), operations
+    ):
         if isinstance(found, AssumptionError):
             return found
         least = min(least, found)

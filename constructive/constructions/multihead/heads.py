@@ -53,6 +53,7 @@ from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset, token_numbers
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import AssumptionError
+from constructive.support.threads import in_pieces
 from constructive.theory.bounds import Plan
 from constructive.theory.kruskal import RANK_TOLERANCE
 
@@ -210,7 +211,8 @@ def _all_gaps(dataset: Dataset, vectors: Array) -> tuple[Array, Array]:
     if dataset.context_size == 1:
         infinite = np.full((1, vectors.shape[1]), np.inf)
         return infinite, infinite
-    parts = [gaps(contexts, vectors) for _, contexts in dataset.context_chunks()]
+    operations = float(dataset.contexts.size) * vectors.shape[1]
+    parts = in_pieces(lambda chunk: gaps(chunk[1], vectors), dataset.context_chunks(), operations)
     top, bottom = map(np.concatenate, zip(*parts, strict=True))
     return top, bottom
 
@@ -299,7 +301,9 @@ def construct(
     turns = [directions[index % len(directions)] for index in range(len(groups))]
     if not plan.rank_one:
         vectors_of_all = key_vectors(dataset, assumed, groups, turns, rng)
-        radius = np.concatenate([token_radius(tokens) for _, tokens in dataset.context_chunks()])
+        radius = np.concatenate(
+            [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
+        )
     query_lengths = _row_lengths(dataset.queries)
     built = []
     with np.errstate(divide="ignore"):  # an example orthogonal to w needs an infinite sharpness
@@ -399,10 +403,15 @@ def key_vectors(
     own_direction = np.repeat(np.stack([each.vector for each in directions]), sizes, axis=0)
     jitter = _JITTER * rng.standard_normal((dataset.num_examples, size))
     vectors = np.empty((dataset.num_examples, dataset.width))
-    for rows, contexts in dataset.context_chunks():
+
+    def solve(chunk: tuple[slice, Array]) -> None:
+        rows, contexts = chunk
         vectors[rows] = attended_vectors(
             contexts, own_direction[rows], rank[rows], jitter[rows], assumed
         )
+
+    for _ in in_pieces(solve, dataset.context_chunks()):
+        pass
     return vectors
 
 

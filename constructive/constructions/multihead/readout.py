@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from constructive.support import blocks
-from constructive.support.arrays import Array, Integers
+from constructive.support.arrays import Array, Integers, row_chunks
 
 _GRAM_RESIDUAL = 1e-9  # Relative residual up to which the readout from the Gram matrix is kept
 
@@ -72,17 +72,22 @@ class _Solution(NamedTuple):
 def _by_gram(z: Array, targets: Array) -> _Solution | None:
     """Return the readout by Cholesky, or None where the Gram matrix is not positive in float64."""
     gram = blocks.gram(z)
-    norm = np.abs(gram).sum(axis=0).max()
+    norm = max(np.abs(gram[rows]).sum(axis=1).max() for rows in row_chunks(len(gram), 1, 256))
     factor = blocks.cholesky(gram)
     if factor is None or not np.isfinite(norm):
         return None
     reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
-    condition = float(np.sqrt(1.0 / reciprocal)) if reciprocal > 0 else float("inf")
+    condition = _estimate(np.sqrt(1.0 / reciprocal)) if reciprocal > 0 else float("inf")
     effective = z.T @ lapack.dpotrs(factor, targets, lower=1)[0]
     effective += z.T @ lapack.dpotrs(factor, targets - z @ effective, lower=1)[0]
     return _Solution(
         effective, np.diagonal(factor).copy(), condition, largest(z @ effective - targets)
     )
+
+
+def _estimate(condition: float) -> float:
+    """Round to six digits: LAPACK's sums of sizes depend on where arrays lie in memory."""
+    return float(f"{condition:.6g}")
 
 
 def _by_qr(z: Array, targets: Array) -> _Solution:
@@ -92,7 +97,7 @@ def _by_qr(z: Array, targets: Array) -> _Solution:
         nothing = np.zeros((z.shape[1], targets.shape[1]))
         return _Solution(nothing, distances, float("inf"), largest(z @ nothing - targets))
     reciprocal, _ = lapack.dtrcon(triangle, norm="1", uplo="U")
-    condition = float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
+    condition = _estimate(1.0 / reciprocal) if reciprocal > 0 else float("inf")
     effective = basis @ solve_triangular(triangle, targets, trans="T", check_finite=False)
     correction = targets - z @ effective
     effective += basis @ solve_triangular(triangle, correction, trans="T", check_finite=False)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
@@ -103,6 +102,8 @@ class Adapter:
 
     def version(self) -> str:
         """Return the version of the library, or "" where there is none."""
+        from importlib.metadata import version
+
         first = next(iter(self.packages.values()), None)
         return "" if first is None else version(first)
 

@@ -1,0 +1,219 @@
+"""The claims *labels* and *inseparable*: the largest output is that of the label; or never is.
+
+*labels*. Let rows of Z be scaled by powers of two that bring contexts to size one, which scales
+outputs by positive numbers. In float64 z is within a radius of Z, entry by entry, and u near the
+effective readout U. So f = Z U is within gamma |z| |u| + radius sum |u| + |z| |u - U| (and terms of
+second order) of z u, and that bounds by how much each label leads.
+
+*inseparable*. These heads have no readout at all for the labels, whatever W_V, W_O and W_D are
+(Proposition 32, proofs/23-labels.md). The certificate carries positive integers m_tj for each
+example t and each class j but its own. With B_tj = -m_tj, and rows that sum to zero, let rho bound
+the entries of Z^T B, and kappa the norm of a right inverse of Z^T as for *readout*: if all m_tj are
+above kappa rho, then some B' with the same signs has Z^T B' = 0 exactly, and that is impossible
+where labels lead.
+"""
+
+from abc import abstractmethod
+
+import numpy as np
+from flint import arb
+
+from constructive.certificates.claims.error import Evaluation, Evaluations, nearest_readout
+from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.constructions.separation import separate
+from constructive.data.dataset import Dataset
+from constructive.exact import verified
+from constructive.exact.directed import at_least
+from constructive.exact.float_enclosure import BoundedReadout
+from constructive.exact.upward import LONGEST, UNIT, gamma, up
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
+from constructive.support.arrays import Array, Integers
+from constructive.support.progress import report
+from constructive.support.verdict import Claim, Verdict, pack
+
+LABELS_STATEMENT = (
+    "targets are one-hot, and the output of each label is larger than any other by {!r} or more"
+)
+# The statement where no lead is shown.
+LEADS = "targets are one-hot, and the output of each label is larger than any other"
+INSEPARABLE_STATEMENT = (
+    "targets are one-hot, and no readout of these heads, the stored W_Q and W_K, makes the output "
+    "of the label the largest one at all of {} examples"
+)
+_ROOM = 2.0  # What is claimed is this much less than what is shown, as a checker has other bounds
+_MOST = (1 << 32) - 1  # Largest of the integers m_tj
+
+
+def leads(
+    z: Array, radius: float, readout: BoundedReadout, labels: Integers
+) -> tuple[Array, Array]:
+    """Bound by how much each label leads, below and above: (T,), in units of the rows of z.
+
+    z: (T, H d), within `radius` of the true rows;  readout: U (1, H d, C)
+    """
+    numbers, errors = readout.numbers[0], readout.errors[0]
+    rows = np.arange(len(z))
+    with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
+        outputs = z @ numbers
+        sizes = np.abs(z)
+        off = gamma(z.shape[1] + 2) * up(sizes @ np.abs(numbers))
+        off += up(radius * up((np.abs(numbers) + errors).sum(axis=0))) + up(sizes @ errors)
+        off = up(off + 4.0 * UNIT * np.abs(outputs))  # and the differences
+        if max(z.shape) > LONGEST:
+            off = np.full_like(off, np.inf)
+        own, own_off = outputs[rows, labels][:, np.newaxis], off[rows, labels][:, np.newaxis]
+        least, most = own - outputs - up(own_off + off), own - outputs + up(own_off + off)
+    least[rows, labels] = most[rows, labels] = np.inf
+    return least.min(axis=1), most.min(axis=1)
+
+
+def _first(subject: Subject[Memorizer, Dataset]) -> tuple[Evaluation, Array, BoundedReadout]:
+    """Return the layer on all examples in float64, with Z and the readout."""
+    evaluation = next(iter(Evaluations.of(subject)))
+    if evaluation.midpoints is None:
+        raise TypeError("the evaluation did not keep Z")
+    layer = floats_of(subject.weights.layer)
+    shape = 1, layer.leading.num_heads * layer.leading.width, layer.leading.target_dim
+    return evaluation, evaluation.midpoints, nearest_readout(layer, shape)
+
+
+def _not_one_hot(targets: Array) -> int | None:
+    """Return the first example whose target is not the unit vector of a class, or None."""
+    one_hot = ((targets == 0.0) | (targets == 1.0)).all(axis=1) & (targets.sum(axis=1) == 1.0)
+    return None if one_hot.all() else int(np.argmin(one_hot))
+
+
+class _OfLabels(ClaimKind):
+    """A claim about labels, of data with one-hot targets."""
+
+    needs_rows = True
+
+    def applies(self, weights: Memorizer) -> bool:
+        """Return whether there are several outputs."""
+        return weights.layer.target_dim > 1
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Refute it where targets are no classes, else look at Z in float64."""
+        targets = subject.data.target_matrix
+        wrong = _not_one_hot(targets)
+        if wrong is not None:
+            detail = f"the target of example {wrong} is not one-hot"
+            statement = self._unshown.format(len(targets))
+            return Claim(self.name, statement, Verdict.REFUTED, detail, wrong)
+        return self._judged(*_first(subject), targets.argmax(axis=1))
+
+    _unshown: str
+
+    @abstractmethod
+    def _judged(
+        self, evaluation: Evaluation, z: Array, readout: BoundedReadout, labels: Integers
+    ) -> Claim:
+        """Judge it from Z, the stored readout, and the place of each label."""
+
+
+class Labels(_OfLabels):
+    """The claim *labels*."""
+
+    name = "labels"
+    statement = LABELS_STATEMENT
+    _unshown = LEADS
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether labels are what was fit."""
+        return weights.record.lead > 0.0
+
+    def _judged(
+        self, evaluation: Evaluation, z: Array, readout: BoundedReadout, labels: Integers
+    ) -> Claim:
+        report("bound the leads of labels", 0, 1)
+        least, most = leads(z, evaluation.radius, readout, labels)
+        wrong = np.flatnonzero(most < 0.0)
+        if len(wrong):
+            example = int(wrong[0])
+            detail = f"at example {example} another output is larger than that of its label"
+            return Claim(self.name, LEADS, Verdict.REFUTED, detail, example)
+        with np.errstate(over="ignore"):
+            shown = float(np.ldexp(least, evaluation.exponents).min())
+        claimed = float(f"{shown / _ROOM:.1e}") if 0.0 < shown < np.inf else 0.0
+        if not claimed > 0.0:
+            example = int(np.argmin(least))
+            detail = (
+                f"at example {example} float64 does not show that the label leads; where outputs "
+                "are near the targets, the claim error with an epsilon below 1/2 proves labels"
+            )
+            return Claim(self.name, LEADS, Verdict.UNDECIDED, detail)
+        detail = f"labels lead by {at_least(arb(shown), claimed)} or more ({evaluation.how}, "
+        detail += f"{len(labels)} examples)"
+        evidence = {"bound": claimed.hex()}
+        statement = LABELS_STATEMENT.format(claimed)
+        return Claim(self.name, statement, Verdict.PROVED, detail, evidence=evidence)
+
+
+class Inseparable(_OfLabels):
+    """The claim *inseparable*."""
+
+    name = "inseparable"
+    statement = _unshown = INSEPARABLE_STATEMENT
+    usual = False
+
+    def _judged(
+        self, evaluation: Evaluation, z: Array, readout: BoundedReadout, labels: Integers
+    ) -> Claim:
+        statement = self.statement.format(len(labels))
+
+        def said(verdict: Verdict, detail: str, **more: object) -> Claim:
+            return Claim(self.name, statement, verdict, detail, **more)  # type: ignore[arg-type]
+
+        classes = readout.numbers.shape[2]
+        found = separate(z, labels, classes)
+        if found.effective is not None:
+            exact = BoundedReadout(found.effective[None], 0.0 * found.effective[None])
+            least = leads(z, evaluation.radius, exact, labels)[0].min()
+            if least > 0.0:
+                detail = "another readout of these heads has the labels; fit='labels' builds one"
+                return said(Verdict.REFUTED, detail, witness={"lead": float(least)})
+        if found.combination is None:
+            return said(Verdict.UNDECIDED, "float64 finds no combination that shows it")
+        multipliers = _integers(found.combination, labels)
+        report("a right inverse of Z^T", 0, 1)
+        kappa = verified.right_inverse_bound(z.T, evaluation.radius)
+        allowed = up(kappa * rest(z, evaluation.radius, combination(multipliers, labels)))
+        others = multipliers > 0
+        if not (others.sum(axis=1) == classes - 1).all() or not (
+            _ROOM * allowed < multipliers[others].min()
+        ):
+            detail = f"float64 shows no combination: {allowed:.1e} of 2^32 may be lost, and the "
+            detail += f"least coefficient is {multipliers.max(where=others, initial=0):.1e}"
+            return said(Verdict.UNDECIDED, detail)
+        detail = "a combination of leads with positive coefficients is zero for every readout, by "
+        detail += f"Gordan; kappa <= {kappa:.1e}"
+        return said(Verdict.PROVED, detail, evidence={"multipliers": pack(multipliers)})
+
+
+def _integers(found: Array, labels: Integers) -> Integers:
+    """Return -B as integers of 32 bits, and zeros at labels."""
+    sizes = -found
+    sizes[np.arange(len(labels)), labels] = 0.0
+    rounded: Integers = np.rint(sizes * (_MOST / sizes.max())).astype(np.int64)
+    return rounded
+
+
+def combination(multipliers: Integers, labels: Integers) -> Array:
+    """Return B (T, C): integers, with rows that sum to zero."""
+    whole = -multipliers.astype(np.float64)
+    whole[np.arange(len(labels)), labels] = multipliers.sum(axis=1)
+    return whole
+
+
+def rest(z: Array, radius: float, whole: Array) -> Array:
+    """Bound all entries of Z^T B, for Z within `radius` of z."""
+    with np.errstate(all="ignore"):
+        sizes = np.abs(whole)
+        off = gamma(len(z) + 2) * up(np.abs(z).T @ sizes)
+        off += up(radius * up(sizes.sum(axis=0)))
+        bound: Array = up(np.abs(z.T @ whole) + off).max()
+    return bound
+
+
+LABELS, INSEPARABLE = Labels(), Inseparable()

@@ -1,0 +1,202 @@
+"""Labels that are attained, and labels that no readout of some heads attains: both are proved."""
+
+import dataclasses
+from itertools import product
+
+import numpy as np
+import pytest
+from checker_parts import said
+
+from constructive import (
+    AttentionLayer,
+    Certificate,
+    Claim,
+    Dataset,
+    Verdict,
+    build_memorizer,
+    certify,
+    generators,
+)
+from constructive.certificates.claims.labels import INSEPARABLE_STATEMENT, LABELS_STATEMENT
+from constructive.certificates.families import LAYERS, made_by
+from constructive.constructions.separation import separate
+from constructive.support.verdict import pack
+from constructive.theory.labelings import cover
+
+TOTAL, WIDTH = 7, 3
+
+
+def with_labels(data, labels, classes=2):
+    """The data with one-hot targets, also where not all classes occur."""
+    return Dataset(data.contexts, data.queries, np.eye(classes)[np.asarray(labels)])
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return generators.gaussian(num_examples=TOTAL, context_size=2, width=WIDTH, seed=2)
+
+
+@pytest.fixture(scope="module")
+def heads(drawn):
+    """One head, with a readout for four examples."""
+    labels = Dataset.of_classes(drawn.contexts, drawn.queries, [0, 1, 1, 0, 1, 1, 1]).take(range(4))
+    return build_memorizer(labels, num_heads=1, fit="labels")
+
+
+def reading(memorizer, effective):
+    """The same heads with another readout."""
+    layer = memorizer.layer
+    weights = layer.query_weights, layer.key_weights
+    return dataclasses.replace(
+        memorizer, layer=AttentionLayer.from_effective_readout(*weights, effective)
+    )
+
+
+def z_of(memorizer, data):
+    return memorizer.layer.intermediate(data.contexts, data.queries)
+
+
+def test_every_labeling_is_attained_or_refuted_and_as_many_as_counted(drawn, heads):
+    z, attained = z_of(heads, drawn), 0
+    for labels in product((0, 1), repeat=TOTAL):
+        data = with_labels(drawn, labels)
+        verdict = certify(heads, data, claims=["inseparable"])["inseparable"].verdict
+        found = separate(z, data.target_matrix.argmax(axis=1), 2)
+        if verdict is Verdict.REFUTED:
+            attained += 1
+            assert certify(reading(heads, found.effective), data, claims=["labels"]).proved
+        else:
+            assert verdict is Verdict.PROVED
+            assert found.effective is None
+    assert attained == cover(TOTAL, WIDTH)
+
+
+def forged(name, evidence, memorizer, data):
+    """A certificate about these very files, which claims what it likes."""
+    if name == "labels":
+        statement = LABELS_STATEMENT.format(float.fromhex(evidence["bound"]))
+    else:
+        statement = INSEPARABLE_STATEMENT.format(len(data))
+    claim = Claim(name, statement, Verdict.PROVED, "forged", evidence=evidence)
+    return Certificate((claim,), *LAYERS.describe(memorizer, data), made_by())
+
+
+def refused(checker, folder, certificate, memorizer, data):
+    files = folder / "c.json", folder / "m.safetensors", folder / "d.npz"
+    for thing, file in zip((certificate, memorizer, data), files, strict=True):
+        thing.save(file)
+    status, printed = said(checker, files)
+    assert (status == 1) == printed.startswith("NOT PROVED: ")
+    return status == 1
+
+
+def forge(rng, drawn, heads):
+    """A false certificate with its files, of either claim."""
+    z = z_of(heads, drawn)
+    labels = rng.integers(0, 2, TOTAL)
+    data, found = with_labels(drawn, labels), separate(z, labels, 2)
+    others = np.arange(2) != labels[:, None]
+    if found.effective is None:  # not attained: so no readout is right, such as that of neighbours
+        near = labels.copy()
+        near[rng.integers(TOTAL)] ^= 1
+        guess = separate(z, near, 2).effective
+        guess = rng.standard_normal((WIDTH, 2)) if guess is None else guess
+        guess += rng.choice([0.0, 1e-9, 0.1]) * rng.standard_normal((WIDTH, 2))
+        bound = float(rng.choice([5e-324, 1e-300, 1e-16, 0.5]))
+        memorizer = reading(heads, guess * 10.0 ** rng.integers(-9, 9))
+        return forged("labels", {"bound": bound.hex()}, memorizer, data), memorizer, data
+    kind = rng.integers(4)  # attained: so no combination is zero
+    if kind == 0:
+        sizes = rng.integers(1, 1 << 32, TOTAL)
+    elif kind == 1:
+        sizes = np.full(TOTAL, 1 << rng.integers(32))
+    else:  # as near to zero as positive ones get
+        signed = np.where(labels, 1.0, -1.0)[:, None] * z
+        best = np.linalg.svd(signed)[0][:, -1]
+        sizes = np.maximum(np.rint(np.abs(best) * 4e9), 1 if kind == 2 else 0).astype(np.int64)
+    return (
+        forged("inseparable", {"multipliers": pack(sizes[:, None] * others)}, heads, data),
+        heads,
+        data,
+    )
+
+
+@pytest.mark.parametrize(
+    "tries", [60, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_no_forged_certificate_is_proved(drawn, heads, checker, tmp_path, tries):
+    rng, seen = np.random.default_rng(tries), set()
+    for _ in range(tries):
+        certificate, memorizer, data = forge(rng, drawn, heads)
+        seen.add(certificate.claims[0].name)
+        assert refused(checker, tmp_path, certificate, memorizer, data)
+    assert seen == {"labels", "inseparable"}
+
+
+def test_true_certificates_written_so_are_proved(drawn, heads, checker, tmp_path):
+    """What is refused above is refused for what it says, not for how it is written."""
+    z, told = z_of(heads, drawn), set()
+    for last in product((0, 1), repeat=4):
+        labels = np.array([0, 1, 0, *last])
+        data, found = with_labels(drawn, labels), separate(z, labels, 2)
+        if found.effective is None:
+            name, memorizer = "inseparable", heads
+            honest = certify(heads, data, claims=[name])[name].evidence
+        else:
+            name, honest = "labels", {"bound": (0.25).hex()}
+            memorizer = reading(heads, found.effective)
+        told.add(name)
+        assert not refused(
+            checker, tmp_path, forged(name, honest, memorizer, data), memorizer, data
+        )
+    assert told == {"labels", "inseparable"}
+
+
+@pytest.mark.parametrize("power", [-300, -40, 0, 40, 300])
+def test_the_scale_of_contexts_does_not_matter(drawn, checker, tmp_path, power):
+    contexts, queries = drawn.contexts * 2.0**power, drawn.queries * 2.0**-power
+    data = Dataset.of_classes(contexts, queries, [0, 1, 1, 0, 1, 0, 1])
+    memorizer = build_memorizer(data, num_heads=2, fit="labels")
+    certificate = certify(memorizer, data)
+    assert certificate.proved
+    assert not refused(checker, tmp_path, certificate, memorizer, data)
+
+
+def test_what_is_claimed_by_default(drawn, heads):
+    data = with_labels(drawn, [0, 1, 1, 0, 1, 1, 1]).take(range(4))
+    assert [claim.name for claim in certify(heads, data).claims] == ["labels"]
+    exact = build_memorizer(data, num_heads=2)
+    assert "labels" not in [claim.name for claim in certify(exact, data).claims]
+    proved = certify(exact, data, claims=["labels"])["labels"]
+    assert proved.statement == LABELS_STATEMENT.format(0.5)
+
+
+def test_who_is_to_blame(drawn, heads):
+    """The first example whose label does not lead, or whose target is no class."""
+    right = heads.layer(drawn.contexts, drawn.queries).argmax(axis=1)
+    wrong = right.copy()
+    wrong[4:] ^= 1
+    refuted = certify(heads, with_labels(drawn, wrong), claims=["labels"])["labels"]
+    assert (refuted.verdict, refuted.witness) == (Verdict.REFUTED, 4)
+    targets = np.eye(2)[right]
+    targets[3] = 0.5
+    data = Dataset(drawn.contexts, drawn.queries, targets)
+    for claim in certify(heads, data, claims=["labels", "inseparable"]).claims:
+        assert (claim.verdict, claim.witness) == (Verdict.REFUTED, 3)
+
+
+def test_equal_outputs_are_not_decided(drawn, heads):
+    nothing = reading(heads, np.zeros((WIDTH, 2)))
+    data = with_labels(drawn, [0] * TOTAL)
+    assert certify(nothing, data, claims=["labels"])["labels"].verdict is Verdict.UNDECIDED
+
+
+def test_what_is_not_of_full_rank_is_not_decided():
+    """On one shared context columns of Z are dependent, and Z^T has no right inverse."""
+    shared = generators.shared_context(num_examples=30, context_size=2, width=4, seed=0)
+    labels = np.random.default_rng(0).integers(0, 2, 30)
+    data = Dataset.of_classes(shared.contexts, shared.queries, labels)
+    few = build_memorizer(data.take(range(3)), num_heads=2, fit="labels")
+    found = certify(few, data, claims=["inseparable"])["inseparable"]
+    assert found.verdict is Verdict.UNDECIDED
+    assert "float64" in found.detail

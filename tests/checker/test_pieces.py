@@ -1,0 +1,154 @@
+"""Threads of the checker: its verdicts and its arrays do not depend on their number."""
+
+import threading
+
+import mpmath
+import numpy as np
+import pytest
+
+from constructive import build_memorizer, certify, generators
+
+PRIME = 4194287
+
+
+@pytest.fixture
+def jobs(checker):
+    """How many threads are taken; one in the end."""
+    yield checker.pieces.take
+    checker.pieces.take(1)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    data = generators.uniform(num_examples=91, context_size=4, width=8)
+    memorizer = build_memorizer(data, num_heads=30)
+    certificate = certify(memorizer, data)
+    assert certificate.proved
+    paths = [str(folder / name) for name in ("certificate.json", "m.safetensors", "data.npz")]
+    for thing, path in zip((certificate, memorizer, data), paths, strict=True):
+        thing.save(path)
+    return paths
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_the_verdict_does_not_depend_on_threads(checker, files, count, jobs, monkeypatch, capsys):
+    for part in (checker.rank, checker.floating, checker.layers, checker.real):
+        monkeypatch.setattr(part, "CHUNK", 1 << 12)
+    monkeypatch.setattr(checker.modular, "BLOCK", 16)
+    taken, take = [], checker.pieces.take
+    monkeypatch.setattr(checker.pieces, "take", lambda given: taken.append(given) or take(given))
+    del jobs
+    assert checker.main([*files, "--jobs", str(count)]) == 0
+    assert taken == [count, min(count, 6)]  # there are six pieces
+    output = capsys.readouterr()
+    assert output.out.count("\n") == 4
+    assert "PROVED" in output.out
+
+
+def test_threads_are_as_many_as_pieces_and_memory_allow(checker, files, capsys):
+    assert checker.main([*files, "--jobs", "8"]) == 0
+    assert checker.pieces.jobs == 1  # all examples are one piece
+    alone = capsys.readouterr().err
+    assert checker.main([*files, "--jobs", "1"]) == 0
+    assert capsys.readouterr().err == alone
+
+
+def test_pieces_come_in_their_order_from_several_threads(checker, jobs):
+    jobs(3)
+    meeting = threading.Barrier(3, timeout=20)
+
+    def piece(number):
+        meeting.wait()
+        return number, threading.get_ident(), np.geterr()["divide"]
+
+    with np.errstate(divide="raise"):
+        found = list(checker.pieces.in_pieces(piece, range(6)))
+    assert [number for number, *_ in found] == list(range(6))
+    assert len({thread for _, thread, _ in found}) == 3
+    assert {state for *_, state in found} == {"raise"}
+
+
+def test_what_a_piece_refuses_is_refused(checker, jobs):
+    jobs(2)
+    begun = []
+
+    def piece(number):
+        begun.append(number)
+        checker.files.require(number != 1, "one is refused")
+
+    with pytest.raises(ValueError, match="one is refused"):
+        list(checker.pieces.in_pieces(piece, range(100)))
+    assert len(begun) <= 6
+
+
+@pytest.mark.parametrize(("words", "count"), [("3", 3), ("0", None), ("99", 64), ("x", None)])
+def test_the_usual_number_of_threads(checker, words, count, monkeypatch):
+    monkeypatch.setenv(checker.pieces.VARIABLE, words)
+    monkeypatch.setattr(checker.pieces.os, "sched_getaffinity", lambda _: {1, 2}, raising=False)
+    assert checker.pieces.usual() == (count or 2)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_elimination_in_pieces(checker, count, jobs, monkeypatch):
+    monkeypatch.setattr(checker.modular, "BLOCK", 24)
+    jobs(count)
+    rng = np.random.default_rng(count)
+    part = checker.modular
+    for total in (23, 24, 100, 131):
+        matrix = part.reduce(rng.integers(PRIME, size=(total, total)).astype(float), PRIME)
+        matrix[:, :5] = 0.0
+        matrix[-5:, :5] = np.eye(5)  # the first columns have no pivots in the first rows
+        part.require_nonsingular(matrix.copy(), PRIME)
+        matrix[total // 2] = part.reduce(3 * matrix[0] - 5 * matrix[-1], PRIME)
+        with pytest.raises(ValueError, match="singular modulo p"):
+            part.require_nonsingular(matrix, PRIME)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 16, 17, 40, 100])
+def test_inverses(checker, size):
+    part, rng = checker.modular, np.random.default_rng(size)
+    matrix = part.reduce(rng.integers(PRIME, size=(size, size)).astype(float), PRIME)
+    found = part.inverse_of(matrix, PRIME)
+    assert (part.times(matrix, found, PRIME) == np.eye(size)).all()
+    matrix[:, 0] = 0.0
+    assert part.inverse_of(matrix, PRIME) is None
+
+
+def test_full_rank_of_large_matrices(checker):
+    part, rng = checker.modular, np.random.default_rng(0)
+    batch = part.reduce(rng.integers(PRIME, size=(2, 70, 90)).astype(float), PRIME)
+    assert part.full_rank(batch, PRIME)
+    batch[1, 69] = part.reduce(batch[1, 3] + 2 * batch[1, 5], PRIME)
+    assert not part.full_rank(batch, PRIME)
+
+
+def test_exponentials_are_as_near_as_they_say(checker):
+    rng = np.random.default_rng(0)
+    half = np.log(2.0) / 2
+    edges = [0.0, -60.0, -1e-300, 1e-17, *(half * np.arange(-170, 3))]
+    x = np.concatenate([rng.uniform(-60, 1, 3000), rng.uniform(1, 700, 500), edges])
+    found = checker.bounds.exponentials(x)
+    with mpmath.workdps(40):
+        off = [
+            abs(mpmath.mpf(y) / mpmath.exp(mpmath.mpf(z)) - 1)
+            for y, z in zip(found.tolist(), x.tolist(), strict=True)
+        ]
+    assert max(off) < mpmath.mpf(2) ** -50
+    assert max(off) > mpmath.mpf(2) ** -54
+    below = checker.bounds.exponentials(np.array([-61.0, -1e4, -np.inf]))
+    assert (below == 0.0).all()
+
+
+@pytest.mark.parametrize("scale", [-40, 0, 300])
+def test_digits_as_two_floats(checker, scale):
+    rng = np.random.default_rng(3)
+    digits = rng.integers(-(1 << 19), 1 << 19, (5, 40)).astype(float)
+    digits[0, ::3] = digits[1, ::6] = 0.0
+    high, low = checker.floating.two_floats(digits.copy(), scale)
+    for k in range(40):
+        exact = sum(int(digit) << (20 * (4 - i)) for i, digit in enumerate(digits[:, k]))
+        with mpmath.workprec(300):
+            truth = mpmath.ldexp(mpmath.mpf(exact), scale)
+            off = abs(mpmath.mpf(float(high[k])) + mpmath.mpf(float(low[k])) - truth)
+            assert off <= mpmath.mpf(2) ** -90 * abs(truth)
