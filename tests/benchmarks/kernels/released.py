@@ -407,9 +407,11 @@ def main():
         os.environ["TRITON_INTERPRET"] = "1"
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    from libraries import ROWS
+    from libraries import every_row
 
-    rows = [row for row in ROWS if not options.names or any(n in row.name for n in options.names)]
+    rows = [
+        row for row in every_row() if not options.names or any(n in row.name for n in options.names)
+    ]
     there = []
     for row in rows:
         missing = row.missing(options.device)
