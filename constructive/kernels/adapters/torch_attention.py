@@ -210,7 +210,7 @@ def _flex_compiled(q: Any, k: Any, v: Any, **options: Any) -> Any:
 
     # beyond a number of shapes torch would call the kernel that is not compiled
     limits = {"recompile_limit": 2**16, "accumulated_recompile_limit": 2**16}
-    with torch.compiler.config.patch(**limits):
+    with torch.compiler.config.patch(**limits):  # type: ignore[attr-defined] # made by torch
         return torch.compile(flex_attention, fullgraph=True)(q, k, v, **options)
 
 
