@@ -96,9 +96,7 @@ _SDPA = Adapter(
     options=_by_flag,
     packages={"torch": "torch"},
     library="torch",
-    layout="BHTd",
     models=FLASH,
-    fully_masked="zeros",
     can=ALL - {SOFT_CAP, SINK},
     devices=_BOTH,
 )
@@ -142,16 +140,12 @@ def _with_weights(problem: Inputs) -> Options:
     return _multihead_options(problem) | flag | {"need_weights": True}
 
 
-_MULTIHEAD = Adapter(
+_MULTIHEAD = replace(
+    _SDPA,
     attend=_multihead,
     options=_multihead_options,
-    packages={"torch": "torch"},
-    library="torch",
     layout="BTHd",
-    models=FLASH,
-    fully_masked="zeros",
     can=frozenset({MASK, BIAS}),
-    devices=_BOTH,
 )
 
 
