@@ -57,7 +57,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Point:
+class CapacityPoint:
     """The largest rank of Z over all weights at some sizes, and what the theorems promise there."""
 
     num_heads: int  # H
@@ -81,7 +81,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Memorized:
+class Reproduced:
     """Of how many examples of a goal built weights reproduce both the number and the class."""
 
     goal: Goal
@@ -163,18 +163,18 @@ GENERAL_POSITION = Capacity(
 )
 
 
-def measure(task: tuple[int, int, int, int, bool]) -> tuple[Point, tuple[Memorized, ...]]:
+def measure(task: tuple[int, int, int, int, bool]) -> tuple[CapacityPoint, tuple[Reproduced, ...]]:
     """Measure the capacity at H, n, d_h and d, and what was built there."""
     heads, size, inner, width, shared = task
     total = heads * (size - 1) + 2 if shared else heads * width + 1
     draw = generators.shared_context if shared else generators.uniform
     found = exact_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
     theorems = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
-    point = Point(*task, *theorems, found.lower, found.upper)
+    point = CapacityPoint(*task, *theorems, found.lower, found.upper)
     return point, tuple(built_at(point, goal) for goal in goals(point))
 
 
-def goals(point: Point) -> tuple[Goal, ...]:
+def goals(point: CapacityPoint) -> tuple[Goal, ...]:
     """Return what theorems promise at these sizes."""
     first = Goal("Theorem 1", "saturated", point.theorem_1)
     if point.shared_context:
@@ -185,7 +185,7 @@ def goals(point: Point) -> tuple[Goal, ...]:
     return (*found, Goal("generic", "generic", point.lower))
 
 
-def built_at(point: Point, goal: Goal) -> Memorized:
+def built_at(point: CapacityPoint, goal: Goal) -> Reproduced:
     """Build weights of the sizes of a point, and run them on both tasks."""
     kind = generators.shared_context if point.shared_context else generators.uniform
     data = kind(num_examples=goal.total, context_size=point.context_size, width=point.width)
@@ -200,16 +200,16 @@ def built_at(point: Point, goal: Goal) -> Memorized:
             construction=goal.construction,
         )
     except PrecisionError:
-        return Memorized(goal, 0)
+        return Reproduced(goal, 0)
     outputs = np.asarray(memorizer.predict(both.contexts, both.queries), dtype=np.float64)
     close = np.abs(outputs[:, 0] - data.targets) <= CLOSE
-    return Memorized(goal, int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum()))
+    return Reproduced(goal, int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum()))
 
 
 def _panel(
     axes: Any,  # noqa: ANN401
     values: tuple[int, ...],
-    measured: list[tuple[Point, tuple[Memorized, ...]]],
+    measured: list[tuple[CapacityPoint, tuple[Reproduced, ...]]],
 ) -> None:
     points = [point for point, _ in measured]
     lines = [

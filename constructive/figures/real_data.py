@@ -29,7 +29,7 @@ from constructive.support import tables
 from constructive.support.arrays import Array
 from constructive.support.files import replacing
 from constructive.theory import assumptions
-from constructive.theory.assumptions import Estimate, Report, dependent_share
+from constructive.theory.assumptions import AssumptionReport, Estimate, dependent_share
 
 WIDTH, HEADS = 64, 4
 WINDOWS, WINDOW = 1797, 16
@@ -230,7 +230,7 @@ class AssumptionTable(drawing.Figure):
 ASSUMPTIONS = AssumptionTable()
 
 
-def render(found: list[tuple[Stage, Report]]) -> str:
+def render(found: list[tuple[Stage, AssumptionReport]]) -> str:
     """Return the table of stages, with what is known of each, as text."""
     table = tables.new_table(
         "data", "stage", "Assumption 2", "Assumption 1", "Kruskal rank",

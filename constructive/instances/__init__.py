@@ -10,7 +10,6 @@ True
 
 from constructive.instances.family import Family
 from constructive.instances.folder import check, save
-from constructive.instances.graphs import GRAPHS
 from constructive.instances.instance import Answer, Hardness, Instance, Refutations, Twins, Witness
 from constructive.instances.making import FAMILIES, make, planted
 from constructive.instances.memorized import robust
@@ -21,7 +20,6 @@ from constructive.instances.scoring import Score, score
 
 __all__ = [
     "FAMILIES",
-    "GRAPHS",
     "Answer",
     "Atom",
     "Box",

@@ -5,10 +5,11 @@
     onnx/NETWORK.onnx            a network, which twins share
     vnnlib/NAME.vnnlib           a property, VNN-LIB 1.0
     vnnlib2/NAME.vnnlib          the same, VNN-LIB 2.0
-    instances.csv                network, property, timeout in seconds; no header
-    expected.csv                 answers, families, margins, hardness
+    instances.csv                network, property, time limit in seconds; no header
+    expected.csv                 answers, families, margins, difficulty
     proofs/NAME.json             the proof of an answer, and the hashes of what it is about
     README.md                    what all that is, licence, versions
+    generate_properties.py       makes them anew from another seed, as the competition asks
 
 Tools see `onnx`, `vnnlib`, `vnnlib2` and `instances.csv`, which say nothing of the answers.
 """
@@ -25,12 +26,13 @@ from typing import Any, NamedTuple
 
 from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
-from constructive.instances.graphs import GRAPHS, IR_VERSION, OPSET
+from constructive.instances.difficulty import difficulty
+from constructive.instances.graphs import IR_VERSION, OPSET, written
 from constructive.instances.instance import Instance
+from constructive.instances.network import Network
 from constructive.instances.properties import text_of, version_1, version_2
 from constructive.instances.rounding import MODEL
 from constructive.support.arguments import require_positive
-from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError, shown
 from constructive.support.files import regular_file, replacing_folder
 from constructive.support.progress import report
@@ -38,29 +40,58 @@ from constructive.support.progress import report
 FORMAT = "constructive instance 1"  # In proof files
 # The columns of expected.csv.
 EXPECTED = (
-    "instance", "answer", "family", "network", "inputs", "margin", "rounding",
-    "found by a random point", "found by a step along signs",
+    "instance", "answer", "float32", "family", "network", "inputs", "margin", "rounding",
+    "found by a random point", "found by a step along signs", "gap", "bound",
 )  # fmt: skip
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SECONDS = 1e-6, 999_999  # The least and the largest timeout that `instances.csv` can have
+# Slopes of a network that a bound goes through in the time that it takes to start: time limits grow
+# with that. Measured: bounds of auto_LiRPA 0.7.1 take 10 ms and 58 ns for each slope.
+_SLOPES = 170_000
+_SCRIPT = '''"""Make these instances anew: python generate_properties.py SEED
+
+It needs `pip install "{distribution}[instances]"`.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COMMAND = {command}
+
+with tempfile.TemporaryDirectory() as place:
+    made = Path(place) / "instances"
+    words = [sys.executable, "-m", "constructive", *COMMAND, "--seed", sys.argv[1], "-o", str(made)]
+    subprocess.run(words, check=True)
+    for part in ("onnx", "vnnlib", "vnnlib2", "proofs"):
+        shutil.rmtree(HERE / part, ignore_errors=True)
+    shutil.copytree(made, HERE, dirs_exist_ok=True)
+'''
 _README = """# Instances for verifiers of neural networks, with proved answers
 
-Made by {distribution} {version}, with the graph `{graph}`: {count} instances, {sat} of them sat.
+Made by {distribution} {version}: {count} instances, {sat} of them sat.
 Families: {families}.
 
 - `onnx/`: networks, sums of softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h). ONNX opset
-  {opset}, IR version {ir}; one input X, one output Y, batch 1; operators {operators}.
+  {opset}, IR version {ir}; one input X, one output Y, batch 1; operators Gemm, Softmax, MatMul and
+  Add, and Relu where there is a readout.
 - {properties}: the property of each instance. It is
   *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
-- `instances.csv`: network, property and timeout in seconds.
-- `expected.csv`: the answer of each instance, the margin by which it holds, a bound of what float32
-  rounds, and bounds of the probability that one evaluation of a search finds a witness (empty where
-  no theorem applies).
+- `instances.csv`: network, property and time limit in seconds.
+- `expected.csv`: the answer of each instance in real arithmetic and of float32 programs, the margin
+  by which the first holds, a bound of what float32 rounds, and how hard it is. For *sat*: bounds of
+  the probability that one evaluation of a search finds a witness (empty where no theorem applies).
+  For *unsat*: the gap between the maximum that is proved and the best point that is known, and the
+  first bound that proves it: interval, linear, or none (the box has to be split).
 - `proofs/`: a proof of each answer. `constructive instances check FOLDER` checks them.
 
-Each answer holds in real arithmetic, by the margin in `expected.csv`. The margin is at least twice
-the bound of rounding, so the answer also holds for every float32 evaluation of this model:
+Each answer holds in real arithmetic, by the margin in `expected.csv`. The answer in the column
+`float32` holds for every float32 evaluation of this model. Where it is the same, the margin is at
+least twice the bound of rounding; the family `rounding` has others, with proofs of their own.
 
 {model}
 
@@ -110,22 +141,22 @@ def save(
     folder: str | Path,
     instances: Sequence[Instance],
     *,
-    graph: str = "split",
-    timeout: float = 60.0,
+    timeout: float = 30.0,
+    command: Sequence[str] = (),
 ) -> None:
     """Write a folder of instances, whole or not at all. The same instances give the same bytes.
 
     Args:
         folder: its path; an old one with these files is replaced
         instances: with different names
-        graph: the name of a graph, as in `graphs.GRAPHS`
-        timeout: in seconds, from 1e-6 to 999,999, for instances.csv
+        timeout: of small networks, in seconds from 1e-6 to 999,999; larger ones have more, as far
+            as a bound takes longer
+        command: words of `constructive` that make these instances; for `generate_properties.py`
 
     Raises:
         MissingExtraError: without onnx
         OutputError: where the folder cannot be written
-        ParameterError: for no instances, names that do not fit, another graph, and a timeout
-            that is out of its range
+        ParameterError: for no instances, names that do not fit, and a timeout out of its range
 
     Example:
         >>> import tempfile
@@ -135,14 +166,8 @@ def save(
         >>> sorted(file.name for file in folder.iterdir())[:3]
         ['README.md', 'expected.csv', 'instances.csv']
     """
-    names = file_names(instances)
+    names = [*file_names(instances), *["generate_properties.py"] * bool(command)]
     require_positive(instances=len(instances))
-    if graph not in GRAPHS:
-        raise ParameterError(
-            f"graph={shown(graph)} is not a graph",
-            witness=shown(graph),
-            suggestion=" or ".join(map(repr, GRAPHS)),
-        )
     number = isinstance(timeout, Real) and not isinstance(timeout, bool)
     if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
         raise ParameterError(
@@ -150,67 +175,71 @@ def save(
             witness=shown(timeout),
             suggestion="timeout=60; from 0.000001 to 999999",
         )
-    seconds = f"{timeout:.6f}".rstrip("0").rstrip(".")
-    way = GRAPHS[graph]()
     networks: dict[str, bytes] = {}
     with replacing_folder(folder, names) as new:
         for done, instance in enumerate(instances):
             report("write instances", done, len(instances))
             name, model = instance.network_name, networks.get(instance.network_name)
-            way.check(instance.network, instance.property.box)
-            fixed = way.fixed(instance.network)
             if model is None:
-                model = networks[name] = way.written(instance.network)
+                model = networks[name] = written(instance.network)
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
-            for kind, (_, written) in _VERSIONS.items():
-                text = written(instance.property.after(fixed)).encode()
+            for kind, (_, in_version) in _VERSIONS.items():
+                text = in_version(instance.property).encode()
                 (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
                 hashes[kind] = _hash(text)
-            proof = json.dumps(proof_document(instance, hashes, fixed), indent=None)
+            proof = json.dumps(proof_document(instance, hashes), indent=None)
             (new / f"proofs/{instance.name}.json").write_text(proof + "\n", encoding="utf-8")
         report("write instances", len(instances), len(instances))
         rows: list[tuple[str, ...]] = [
-            (f"onnx/{each.network_name}.onnx", f"vnnlib/{each.name}.vnnlib", seconds)
+            (
+                f"onnx/{each.network_name}.onnx",
+                f"vnnlib/{each.name}.vnnlib",
+                _seconds(timeout, each.network),
+            )
             for each in instances
         ]
         (new / "instances.csv").write_text(_table(rows), encoding="utf-8")
         rows = [EXPECTED, *map(_expected, instances)]
         (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
         sat = sum(each.answer == "sat" for each in instances)
-        clauses = filter(None, [*MODEL.of_networks().split("; "), way.exception])
         about = _README.format(
             distribution=DISTRIBUTION,
             version=__version__,
-            graph=graph,
             count=len(instances),
             sat=sat,
             families=", ".join(sorted({each.family for each in instances})),
             opset=OPSET,
             ir=IR_VERSION,
-            operators=way.operators,
             properties=" and ".join(
                 f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
             ),
-            model="\n".join(f"- {clause}" for clause in clauses),
+            model="\n".join(f"- {clause}" for clause in MODEL.of_networks().split("; ")),
         )
         (new / "README.md").write_text(about, encoding="utf-8")
+        if command:
+            script = _SCRIPT.format(distribution=DISTRIBUTION, command=[*command])
+            (new / "generate_properties.py").write_text(script, encoding="utf-8")
 
 
-def proof_document(instance: Instance, hashes: dict[str, str], fixed: Array) -> dict[str, Any]:
-    """Return what the proof file of an instance says.
-
-    `hashes` are the SHA-256 of the files of its network and property, `fixed` values of the inputs
-    of the graph that come before those of the network (m,).
-    """
+def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:
+    """Return what the proof file says; `hashes` are the SHA-256 of the other files."""
     return {
         "format": FORMAT,
         "answer": str(instance.answer),
         **hashes,
         "model": MODEL.name,
         "rounding": text_of(instance.rounding),
-        **instance.proof.after(fixed).document(),
+        **instance.proof.document(),
+        **({"float32": instance.float32.document()} if instance.float32 else {}),
     }
+
+
+def _seconds(timeout: float, network: Network) -> str:
+    """The time limit of an instance."""
+    slopes = sum(head.slopes.size for head in network.heads)
+    limit = min(timeout * round(1.0 + slopes / _SLOPES, 1), _SECONDS[1])
+    return f"{limit:.6f}".rstrip("0").rstrip(".")
 
 
 def _hash(content: bytes) -> str:
@@ -218,11 +247,12 @@ def _hash(content: bytes) -> str:
 
 
 def _expected(instance: Instance) -> tuple[str, ...]:
-    hardness = ("" if each is None else f"{each:.2e}" for each in instance.hardness)
+    gap, bound = difficulty(instance)
+    hardness = ("" if each is None else f"{each:.2e}" for each in (*instance.hardness, gap))
     return (
-        instance.name, str(instance.answer), instance.family, instance.network_name,
-        str(instance.network.input_dim), f"{instance.margin:.4g}", f"{instance.rounding:.2g}",
-        *hardness,
+        instance.name, str(instance.answer), str(instance.deployed), instance.family,
+        instance.network_name, str(instance.network.input_dim), f"{instance.margin:.4g}",
+        f"{instance.rounding:.2g}", *hardness, bound,
     )  # fmt: skip
 
 
@@ -240,7 +270,8 @@ class Expected(NamedTuple):
 
     Attributes:
         name: of the instance
-        answer: "sat" or "unsat"
+        answer: "sat" or "unsat", in real arithmetic
+        float32: the same, of float32 programs
         family: its kind
         network: the name of its network, which twins share
         random: a bound of the probability that a random point is a witness, or None
@@ -248,6 +279,7 @@ class Expected(NamedTuple):
 
     name: str
     answer: str
+    float32: str
     family: str
     network: str
     random: float | None
@@ -261,8 +293,8 @@ def expected_rows(folder: str | Path) -> dict[str, Expected]:
         with regular_file(path).open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file, strict=True):
                 random = float(row[_HARDNESS]) if row.get(_HARDNESS) else None
-                name = row["instance"]
-                rows[name] = Expected(name, row["answer"], row["family"], row["network"], random)
+                name, answers = row["instance"], (row["answer"], row["float32"])
+                rows[name] = Expected(name, *answers, row["family"], row["network"], random)
     except (OSError, KeyError, ValueError, csv.Error) as error:
         raise FormatError(
             f"{path} cannot be read as the answers of instances",

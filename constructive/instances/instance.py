@@ -4,6 +4,7 @@
 """
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from flint import arb, fmpq
 
 from constructive.exact.directed import lower
 from constructive.instances.network import Network
-from constructive.instances.properties import Atom, Box, Property, text_of
+from constructive.instances.properties import Box, Linear, Property, text_of
 from constructive.instances.rounding import property_rounding
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
@@ -41,33 +42,21 @@ class Witness:
         """Return a lower bound of how far w . f(x) is above c, for the best disjunct.
 
         It is negative or minus infinity where the point proves nothing.
-
-        Args:
-            network: f
-            wanted: the property
         """
-        in_float32 = all(Fraction(float(np.float32(x))) == x for x in self.point)
-        if not (in_float32 and wanted.box.contains(self.point)):
+        if not self.is_in(wanted.box):
             return -float("inf")
         outputs = network.enclosed(self.point)
 
-        def slack(atom: Atom) -> float:
+        def slack(atom: Linear) -> float:
             pairs = zip(atom.coefficients.tolist(), outputs, strict=True)
             return lower(sum((each * w for w, each in pairs), arb(-atom.threshold)))
 
         return max(min(slack(atom) for atom in atoms) for atoms in wanted.disjuncts)
 
-    def after(self, fixed: Array) -> "Witness":
-        """Return the witness of a graph with more inputs, which come first and have one value.
-
-        Args:
-            fixed: their values (m,)
-
-        Example:
-            >>> Witness((Fraction(1, 2),)).after(np.array([0.25])).point
-            (Fraction(1, 4), Fraction(1, 2))
-        """
-        return Witness((*map(Fraction, fixed.tolist()), *self.point))
+    def is_in(self, box: Box) -> bool:
+        """Whether the point is in a box, and made of float32 numbers."""
+        in_float32 = all(Fraction(float(np.float32(x))) == x for x in self.point)
+        return in_float32 and box.contains(self.point)
 
     def document(self) -> dict[str, Any]:
         """Return the entries of a proof file."""
@@ -86,25 +75,8 @@ class Refutation(ABC):
     atom: int
 
     @abstractmethod
-    def margin(self, network: Network, box: Box, atom: Atom) -> float:
-        """Return a lower bound of c - w . f on the box, as far as this proves it.
-
-        It is minus infinity where nothing is proved.
-
-        Args:
-            network: f
-            box: of inputs
-            atom: w . f >= c, which is refuted if the margin is positive
-        """
-
-    def after(self, fixed: Array) -> "Refutation":
-        """Return the proof for a graph with more inputs, which come first and have one value.
-
-        Args:
-            fixed: their values (m,)
-        """
-        del fixed
-        return self
+    def margin(self, network: Network, box: Box, atom: Linear) -> float:
+        """Return a lower bound of c - w . f on the box; minus infinity where nothing is proved."""
 
     def evidence(self) -> Mapping[str, Any]:
         """Return what proof files say of it beside its kind and its atom."""
@@ -128,24 +100,16 @@ class Refutations:
     def margin(self, network: Network, wanted: Property) -> float:
         """Return a lower bound of c - w . f on the box, the least over all disjuncts.
 
-        Args:
-            network: f
-            wanted: the property
+        These are the disjuncts of the sum of heads that the network is on the box.
         """
+        heads, wanted, error = network.reduced(wanted)
         if len(self.parts) != len(wanted.disjuncts):
             return -float("inf")
         pairs = list(zip(self.parts, wanted.disjuncts, strict=True))
         if any(not 0 <= part.atom < len(atoms) for part, atoms in pairs):
             return -float("inf")
-        return min(part.margin(network, wanted.box, atoms[part.atom]) for part, atoms in pairs)
-
-    def after(self, fixed: Array) -> "Refutations":
-        """Return the proofs for a graph with more inputs, which come first and have one value.
-
-        Args:
-            fixed: their values (m,)
-        """
-        return Refutations(tuple(part.after(fixed) for part in self.parts))
+        least = min(part.margin(heads, wanted.box, atoms[part.atom]) for part, atoms in pairs)
+        return math.nextafter(least - error, -math.inf) if error else least
 
     def document(self) -> dict[str, Any]:
         """Return the entries of a proof file."""
@@ -179,6 +143,24 @@ class Hardness(NamedTuple):
 UNKNOWN = Hardness()  # Nothing is known of how hard an instance is
 
 
+class InFloat32(ABC):
+    """The answer that float32 programs give to an instance, with its proof (`deployed`)."""
+
+    answer: Answer
+
+    @abstractmethod
+    def check(self, instance: "Instance") -> None:
+        """Raise ParameterError unless both answers of the instance are proved."""
+
+    @abstractmethod
+    def rounding(self, instance: "Instance") -> float:
+        """Bound what programs round beside logits."""
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Return its entry in a proof file."""
+
+
 @dataclass(frozen=True, eq=False)
 class Instance:
     """A network and a property, with a proved answer.
@@ -191,6 +173,9 @@ class Instance:
         proof: a witness, or refutations
         family: the name of the family that it is from
         hardness: of finding a witness
+        float32: the answer of float32 programs and its proof, where it does not follow from a
+            margin of twice the bound of rounding
+        near: points of the box whose outputs are near the threshold, as far as is known
 
     Raises:
         ParameterError: if the property is not about the inputs and outputs of the network, the
@@ -204,6 +189,8 @@ class Instance:
     proof: Witness | Refutations
     family: str
     hardness: Hardness = UNKNOWN
+    float32: InFloat32 | None = None
+    near: tuple[Array, ...] = ()
 
     def __post_init__(self) -> None:
         shape = self.network.input_dim, self.network.output_dim
@@ -219,7 +206,9 @@ class Instance:
                 witness=type(self.proof).__name__,
                 suggestion="Witness for SAT, Refutations for UNSAT",
             )
-        if not self.margin >= 2.0 * self.rounding:
+        if self.float32 is not None:
+            self.float32.check(self)
+        elif not self.margin >= 2.0 * self.rounding:
             raise ParameterError(
                 f"{self.name} has no proof with a margin of twice the bound of rounding",
                 witness={"margin": self.margin, "rounding": self.rounding},
@@ -234,7 +223,14 @@ class Instance:
     @cached_property
     def rounding(self) -> float:
         """A bound of what float32 evaluations of its atoms are off by (`rounding.MODEL`)."""
+        if self.float32 is not None:
+            return self.float32.rounding(self)
         return property_rounding(self.network, self.property)
+
+    @cached_property
+    def deployed(self) -> Answer:
+        """The answer of float32 programs of the model."""
+        return self.answer if self.float32 is None else self.float32.answer
 
     @cached_property
     def network_name(self) -> str:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from constructive.instances.deployed import Rounding
 from constructive.instances.family import DIM, Family, Option
 from constructive.instances.instance import Instance, Twins
-from constructive.instances.memorized import Classes, Robust, Token
-from constructive.instances.planting import Corner, Needle, Planted, Shadow
+from constructive.instances.memorized import Classes, Deviation, Robust, Token
+from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
 from constructive.support.arguments import require_pair, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
 from constructive.support.parallel import ordered_map
@@ -18,10 +19,15 @@ from constructive.support.parallel import ordered_map
 _SEEDS = 2**31
 # As `--kind` takes them. A new family is a class, and a name here.
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Needle, Corner, Shadow, Robust, Token, Classes)
+    family.name: family
+    for family in (
+        *(Needle, Corner, Shadow, TwoLayers),
+        *(Robust, Token, Classes, Deviation),
+        Rounding,
+    )
 }
-# The families of twins with a planted maximum.
-KINDS = tuple(name for name, family in FAMILIES.items() if issubclass(family, Planted))
+# The families that are made by default: twins with a planted maximum, of one layer.
+KINDS = tuple(family.name for family in (Needle, Corner, Shadow))
 
 
 class _Task(NamedTuple):

@@ -5,8 +5,6 @@ bad is that its output leaves what the example asks for. The *unsat* instance ha
 that was proved, the *sat* instance a larger one in which a search found a witness. Between them
 nothing is known, and nothing is made.
 
-Boxes around a point: the largest one that is proved, and one beyond it with a witness.
-
 Boxes have float32 bounds. `around(x, r)` is the least such box that contains all points within r of
 x in each entry. Radii are float32 numbers, found by bisection of their bit patterns, which are in
 the order of the numbers.
@@ -15,10 +13,8 @@ Scorers accept witnesses that are up to 1e-4 outside of the box. So the bound is
 margin of 1e-3 on the box that is wider by 1e-4 on every side.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
@@ -29,6 +25,7 @@ import numpy as np
 from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
+from constructive.instances.difficulty import search
 from constructive.instances.family import Family, Option
 from constructive.instances.instance import (
     Answer,
@@ -38,12 +35,12 @@ from constructive.instances.instance import (
     Twins,
     Witness,
 )
-from constructive.instances.network import Network, network_of, network_of_token
-from constructive.instances.properties import TOLERANCE, Atom, Box, Property
+from constructive.instances.network import Network, Rectified, network_of, network_of_token
+from constructive.instances.properties import TOLERANCE, Atom, Box, Linear, Property
 from constructive.instances.refutations import Interval, attention_ranges, refute_by_heads
 from constructive.instances.rounding import property_rounding
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import Array, Rebuilt
+from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError, shown
 
 Found = TypeVar("Found")
@@ -92,9 +89,10 @@ def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refuta
     needed = max(CLEARANCE, 2.0 * property_rounding(network, wide))
     if not needed < np.inf:
         return None
+    network, wide, _ = network.reduced(wide)
     ranges = attention_ranges(network, wide.box)
 
-    def shown(atoms: tuple[Atom, ...]) -> Refutation | None:
+    def shown(atoms: tuple[Linear, ...]) -> Refutation | None:
         for index, atom in enumerate(atoms):
             if atom.threshold - ranges.upper_bound(atom.coefficients) >= needed:
                 return Interval(index)
@@ -157,7 +155,8 @@ def nearest_witness(
     A witness is a float32 point; balls show that it meets the property with a margin. There is none
     within the radius `beyond`.
     """
-    conceivable = max(min(_highest(network, atom) for atom in atoms) for atoms in disjuncts)
+    heads, known, _ = network.reduced(Property(around(point, beyond), disjuncts))
+    conceivable = max(min(_highest(heads, atom) for atom in atoms) for atoms in known.disjuncts)
 
     def at(radius: float) -> tuple[Property, Witness] | None:
         wanted = Property(around(point, radius), disjuncts)
@@ -182,7 +181,7 @@ def nearest_witness(
     return _nearest(at, found, _bits(high), _bits(low), _COARSE)[0]
 
 
-def _highest(network: Network, atom: Atom) -> float:
+def _highest(network: Network, atom: Linear) -> float:
     """About the largest w . f - c that any input could have."""
     tops = [(head.values @ atom.coefficients).max() for head in network.heads]
     return float(sum(tops)) - atom.threshold
@@ -197,157 +196,8 @@ def _number(bits: int) -> float:
     return float(np.uint32(bits).view(np.float32))
 
 
-# Searches for a witness: random points, and ascent along gradients in four ways, in float64.
-#
-# Each search has a budget of evaluations of f, restarts included. All of its starts walk together,
-# so numpy evaluates them at once. A search that finds nothing proves nothing.
-#
-# A new way to step is a function and one line in `STEPS`.
-
-
-# From gradients (N, d) and the number of the step to directions (N, d), of sizes about one.
-Step = Callable[[Array, int], Array]
-
-_STARTS = 1000  # Points that walk together
-_WALK = 100  # Of a walk. The first is a tenth of the box long, and each is shorter by this factor.
-_FIRST, _SHRINK = 0.1, 0.955
-_NOTHING = 1e-300
-
-
-def _signs() -> Step:
-    return lambda gradient, _: np.sign(gradient)
-
-
-def _normalised() -> Step:
-    def step(gradient: Array, _: int) -> Array:
-        lengths = np.linalg.norm(gradient, axis=1, keepdims=True)
-        direction: Array = math.sqrt(gradient.shape[1]) * gradient / (lengths + _NOTHING)
-        return direction
-
-    return step
-
-
-def _adam() -> Step:
-    first: Array = np.zeros(())
-    second: Array = np.zeros(())
-
-    def step(gradient: Array, number: int) -> Array:
-        nonlocal first, second
-        first = 0.9 * first + 0.1 * gradient
-        second = 0.99 * second + 0.01 * gradient * gradient
-        mean = first / (1.0 - 0.9 ** (number + 1))
-        size = np.sqrt(second / (1.0 - 0.99 ** (number + 1)))
-        direction: Array = mean / (size + _NOTHING)
-        return direction
-
-    return step
-
-
-# The searches by name. Each walk has a step function of its own; random points do not walk.
-STEPS: dict[str, Callable[[], Step] | None] = {
-    "random": None,
-    "sign": _signs,
-    "normalised": _normalised,
-    "adam": _adam,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Attempt(Rebuilt):
-    """The best point that a search has seen."""
-
-    point: Array  # x (d,), in float64
-    # how far the outputs at x are inside of the best disjunct, as float64 evaluates them; negative
-    # if outside
-    slack: float
-    evaluations: int  # of f, until a witness was found or the budget was spent
-
-
-def search(
-    network: Network,
-    wanted: Property,
-    method: str,
-    *,
-    budget: int = 20_000,
-    seed: int = 0,
-    enough: float = 0.0,
-) -> Attempt:
-    """Search for a point of the box that meets a property, by one of `STEPS`.
-
-    The budget is of evaluations of f. The search ends at the slack `enough`; infinity is for the
-    best point of the budget.
-    """
-    if method not in STEPS or budget < 1:
-        raise ParameterError(
-            f"there is no search {method!r} with a budget of {budget}",
-            witness=shown((method, budget)),
-            suggestion=f"one of {', '.join(STEPS)}, and a budget of 1 or more",
-        )
-    rng = np.random.default_rng(seed)
-    box, ascent = wanted.box, _Ascent(network, wanted)
-    walk = STEPS[method]
-    best, slack, used = box.lower, -math.inf, 0
-    while used < budget and slack < enough:
-        inputs = rng.uniform(box.lower, box.upper, (min(_STARTS, budget - used), len(box.lower)))
-        step = walk() if walk else None
-        for number in range(_WALK):
-            rows = inputs[: budget - used]
-            slacks, gradients = ascent(rows, gradients=step is not None)
-            used += len(rows)
-            top = int(np.argmax(slacks))
-            if slacks[top] > slack:
-                best, slack = rows[top].copy(), float(slacks[top])
-            if step is None or used >= budget or slack >= enough:
-                break
-            moved = _FIRST * _SHRINK**number * box.widths * step(gradients, number)
-            inputs = np.clip(inputs + moved, box.lower, box.upper)
-    return Attempt(best, slack, used)
-
-
-class _Ascent:
-    """Slacks of points, and gradients of the atom that each point has to raise.
-
-    Point i raises the disjunct i modulo their number; in it the atom with the least slack.
-    """
-
-    def __init__(self, network: Network, wanted: Property) -> None:
-        self._wanted = wanted
-        self._slopes = np.concatenate([head.slopes for head in network.heads])
-        self._offsets = np.concatenate([head.offsets for head in network.heads])
-        self._values = np.stack([head.values for head in network.heads])
-        self._heads = len(network.heads)
-
-    def __call__(self, inputs: Array, *, gradients: bool) -> tuple[Array, Array]:
-        """Return slacks (N,) and gradients (N, d), which are zeros unless wanted."""
-        logits = (inputs @ self._slopes.T + self._offsets).reshape(len(inputs), self._heads, -1)
-        weights = np.exp(logits - logits.max(axis=2, keepdims=True))
-        weights /= weights.sum(axis=2, keepdims=True)
-        averages = np.einsum("xhn,hnk->xhk", weights, self._values)
-        outputs = averages.sum(axis=1)
-        slacks = self._wanted.least_slack(outputs)
-        if not gradients:
-            return slacks, np.zeros_like(inputs)
-        raised = self._raised(outputs)
-        values = np.einsum("hnk,xk->xhn", self._values, raised)
-        means = np.einsum("xhk,xk->xh", averages, raised)
-        pulls = weights * (values - means[:, :, np.newaxis])
-        return slacks, pulls.reshape(len(inputs), -1) @ self._slopes
-
-    def _raised(self, outputs: Array) -> Array:
-        """Return the coefficients that each point raises: (N, k)."""
-        raised = np.empty_like(outputs)
-        disjuncts = self._wanted.disjuncts
-        for first, atoms in enumerate(disjuncts):
-            rows = outputs[first :: len(disjuncts)]
-            coefficients = np.stack([atom.coefficients for atom in atoms])
-            slacks = rows @ coefficients.T - np.array([atom.threshold for atom in atoms])
-            raised[first :: len(disjuncts)] = coefficients[slacks.argmin(axis=1)]
-        return raised
-
-
 TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken", whole=True)
 HEADS = Option(4, 1, 64, "heads", whole=True)
-DUAL = Option(1, 0, 1, "1: also widen the proved box by weighted means of each head", whole=True)
 CONSTRUCTIONS = ("generic", "saturated", "rank_one")
 _TRIES = 12
 
@@ -360,16 +210,14 @@ def twins_around(
     name: str,
     family: str,
     seed: int,
-    dual: bool = True,
     swapped: bool = False,
 ) -> Twins | None:
     """Make twins around a point: the largest box that is proved, and a box with a witness.
 
-    `dual` says whether to widen the proved box by weighted means of each head, `swapped` whether
-    the instance called NAME_a is the unsat one. Return None where no box is proved, or no witness
-    is found.
+    `swapped` says whether the instance called NAME_a is the unsat one. Return None where no box is
+    proved, or no witness is found.
     """
-    proved = largest_proved(network, point, disjuncts, dual=dual)
+    proved = largest_proved(network, point, disjuncts, dual=True)
     if proved is None:
         return None
     radius = float(proved[0].box.widths.max()) / 2.0
@@ -377,9 +225,13 @@ def twins_around(
     if found is None:
         return None
     first, second = ("b", "a") if swapped else ("a", "b")
+    box = proved[0].box
+    near = np.clip(np.array([float(x) for x in found[1].point]), box.lower, box.upper)
     return Twins(
         Instance(f"{name}_{first}", network, found[0], Answer.SAT, found[1], family),
-        Instance(f"{name}_{second}", network, proved[0], Answer.UNSAT, proved[1], family),
+        Instance(
+            f"{name}_{second}", network, proved[0], Answer.UNSAT, proved[1], family, near=(near,)
+        ),
     )
 
 
@@ -389,7 +241,7 @@ class Memorized(Family):
     The construction is drawn, too. Networks that are too steep for a proof in float32 are replaced.
     """
 
-    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS, "dual": DUAL})
+    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS})
 
     @abstractmethod
     def data(
@@ -451,7 +303,7 @@ class Memorized(Family):
             return None
         return twins_around(
             network, point, self.bad(data, options),
-            name=name, family=self.name, seed=seed, dual=bool(options["dual"]), swapped=swapped,
+            name=name, family=self.name, seed=seed, swapped=swapped,
         )  # fmt: skip
 
 
@@ -612,3 +464,41 @@ class Token(Robust):
                 suggestion="other data, or another construction",
             )
         return network, np.zeros(network.input_dim)
+
+
+# A readout: two outputs, and units of ReLU that add up how far both are from their targets.
+
+
+_FEATURES = 2
+_FINE_TARGETS = (
+    256.0  # Targets are multiples of its inverse, so that thresholds of pieces are exact
+)
+
+
+class Deviation(Memorized):
+    """Boxes around a memorized example, in which two outputs together stay near its targets."""
+
+    name = "readout"
+    purpose = "a ReLU block after attention: the sum of |f_k - y_k|, whose pieces are all proved"
+    options = MappingProxyType({**Memorized.options, "epsilon": EPSILON})
+
+    def data(
+        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Dataset:
+        """Return the contexts and queries with two random numbers of few bits each."""
+        del options
+        half = int(_FINE_TARGETS) // 2
+        targets = random.integers(-half, half + 1, (drawn.num_examples, _FEATURES)) / _FINE_TARGETS
+        return Dataset(drawn.contexts, drawn.queries, targets)
+
+    def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
+        """Return the memorizer's network with units f_k - y_k and y_k - f_k, and the query."""
+        network, query = super().around(memorizer, data)
+        target, unit = np.asarray(data.targets[0]), np.eye(_FEATURES)
+        units, biases = np.vstack([unit, -unit]), np.concatenate([-target, target])
+        return Rectified(network.heads, units, biases), query
+
+    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
+        """Return that the outputs leave their targets by epsilon, in all."""
+        epsilon = np.float32(options["epsilon"] * float(np.std(data.targets)))
+        return ((Atom(np.ones(1), float(epsilon)),),)

@@ -4,50 +4,33 @@ With fixed contexts the logits are affine functions of the query x, so a layer i
 
     f(x) = sum_h V_h^T softmax(A_h x + b_h),    A_h (n, d), b_h (n,), V_h (n, k).
 
-Conversely every such f is an attention layer on one context (Lemma 20.1,
-proofs/20-instances.md): `Network.layer` is that layer.
+Conversely every such f is an attention layer on one context (Lemma 20.1, proofs/20-instances.md).
 
 All entries are float32 numbers, so a graph in float32, a property in decimals and a proof in
 rational numbers are about one function.
+
+Two networks go on from there: `Rectified` has a ReLU readout of its heads, `Stacked` a layer of
+heads before them. Proofs are about a sum of heads that has the same answer on the box (`reduced`).
 """
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from flint import arb, arb_mat, fmpq
 
 from constructive.exact.directed import working_precision
-from constructive.layers.attention import AttentionLayer
+from constructive.instances.properties import Box, Linear, Property, float32_numbers
 from constructive.layers.record import Layer, require_float_layer
-from constructive.support.arrays import Array, Rebuilt, as_array, frozen, private
+from constructive.support.arrays import Array, Rebuilt, as_array
 from constructive.support.errors import ParameterError, shown
 
 _BITS = 200  # Of enclosures
-
-
-def float32_numbers(name: str, values: object, axes: int) -> Array:
-    """Return a read-only float64 array whose entries are float32 numbers; messages name it."""
-    array = private(name, values)
-    if array.ndim != axes or not array.size or array.dtype.kind not in "fiu":
-        raise ParameterError(
-            f"{name} is not an array of numbers with {axes} axes",
-            witness=(str(array.dtype), array.shape),
-            suggestion=f"an array with {axes} axes, none of them empty",
-        )
-    wide = array.astype(np.float64)
-    with np.errstate(over="ignore"):
-        narrow = wide.astype(np.float32).astype(np.float64)
-    wrong = ~np.isfinite(narrow) | (narrow != array)
-    if wrong.any():
-        raise ParameterError(
-            f"{name} has an entry that is not a finite float32 number",
-            witness=wide[wrong].flat[0].item(),
-            suggestion="round to float32 first: np.float32(...)",
-        )
-    return frozen(wide + 0.0)  # no negative zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +112,9 @@ class Network(Rebuilt):
         return int(self.heads[0].values.shape[1])
 
     def __call__(self, inputs: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Evaluate f: (N, k).
-
-        Args:
-            inputs: x (N, d)
-            dtype: float64 or float32, of inputs and of everything that is computed
-        """
+        """Evaluate f: (N, k)."""
         x = np.asarray(inputs, dtype=dtype)
-        total = np.zeros((len(x), self.output_dim), dtype)
+        total = np.zeros((len(x), self.heads[0].values.shape[1]), dtype)
         for head in self.heads:
             logits = x @ head.slopes.T.astype(dtype) + head.offsets.astype(dtype)
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -144,14 +122,7 @@ class Network(Rebuilt):
         return total
 
     def enclosed(self, point: Sequence[float | Fraction] | Array) -> list[arb]:
-        """Enclose f at one point: k balls.
-
-        Args:
-            point: x, d floats or fractions, which are taken exactly
-
-        Raises:
-            ParameterError: for a point with another number of entries
-        """
+        """Enclose f at one point, whose entries are taken exactly: k balls."""
         entries = [Fraction(value) for value in point]
         if len(entries) != self.input_dim:
             raise ParameterError(
@@ -159,61 +130,198 @@ class Network(Rebuilt):
                 witness=shown(len(entries)),
                 suggestion=f"a point with {self.input_dim} entries",
             )
-        total = [arb(0)] * self.output_dim
         with working_precision(_BITS):
-            x = arb_mat([[arb(fmpq(*value.as_integer_ratio()))] for value in entries])
-            for head in self.heads:
-                logits = (arb_mat(head.slopes.tolist()) * x).entries()
-                logits = [
-                    each + offset
-                    for each, offset in zip(logits, head.offsets.tolist(), strict=True)
-                ]
-                top = max(float(each.mid()) for each in logits)  # any shift is right
-                weights = [(each - top).exp() for each in logits]
-                whole = sum(weights, arb(0))
-                averages = arb_mat([weights]) * arb_mat(head.values.tolist())
-                total = [
-                    before + part / whole
-                    for before, part in zip(total, averages.entries(), strict=True)
-                ]
+            return self._enclosed([arb(fmpq(*value.as_integer_ratio())) for value in entries])
+
+    def reduced(self, wanted: Property) -> "Reduced":
+        """Return a sum of heads, and a property of it that has the same answer."""
+        return Reduced(self, wanted, 0.0)
+
+    def _enclosed(self, point: list[arb]) -> list[arb]:
+        """Enclose the sum of the heads at one point, at the working precision."""
+        total = [arb(0)] * self.heads[0].values.shape[1]
+        x = arb_mat([[entry] for entry in point])
+        for head in self.heads:
+            logits = (arb_mat(head.slopes.tolist()) * x).entries()
+            logits = [
+                each + offset for each, offset in zip(logits, head.offsets.tolist(), strict=True)
+            ]
+            top = max(float(each.mid()) for each in logits)  # any shift is right
+            weights = [(each - top).exp() for each in logits]
+            whole = sum(weights, arb(0))
+            averages = arb_mat([weights]) * arb_mat(head.values.tolist())
+            total = [
+                before + part / whole
+                for before, part in zip(total, averages.entries(), strict=True)
+            ]
         return total
 
-    @property
-    def layer(self) -> AttentionLayer:
-        """The attention layer, in float64, that computes f on `context` (Lemma 20.1).
 
-        Its query is `query(x)`, (x, 1, 0, ..., 0). W_Q of each head reads (x, 1), W_K its slopes
-        and offset from its own block of a token, and W_V its values.
-        """
-        heads, width = len(self.heads), self.context.shape[1]
-        block, inputs = width // heads, self.input_dim + 1
-        queries, keys = np.zeros((2, heads, width, inputs))
-        values = np.zeros((heads * width, self.output_dim))
-        queries[:, :inputs] = np.eye(inputs)
-        for h in range(heads):
-            start = h * block
-            keys[h, start : start + inputs] = np.eye(inputs)
-            rows = h * width + start + inputs
-            values[rows : rows + self.output_dim] = np.eye(self.output_dim)
-        return AttentionLayer.from_effective_readout(queries, keys, values)
+def _exactly(terms: Sequence[float]) -> float:
+    """Add numbers that float64 holds, where it holds the sum. Raises ParameterError elsewhere."""
+    total = math.fsum(terms)
+    left = math.fsum([-total, *terms])
+    if left:
+        raise ParameterError(
+            "float64 does not hold a sum of numbers of a network",
+            witness=left,
+            suggestion="numbers with few bits, such as multiples of 1/256",
+        )
+    return total
+
+
+class Reduced(NamedTuple):
+    """A sum of heads, and a property of it that has the answer of another network on the box."""
+
+    network: Network
+    property: Property
+    error: float  # how far both networks are apart on the box, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Rectified(Network):
+    """Heads with k outputs, and a readout of them by units, sum_j relu(w_j . f + c_j).
+
+    The units' weights are -1, 0 and 1. As relu(z) = max(z, 0), the output is the largest of its
+    pieces, the sums of any of the units' affine functions, and reaches a threshold if and only if
+    one of these does (Proposition 20.9).
+    """
+
+    units: Array  # w (m, k)
+    biases: Array  # c (m,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, axes in (("units", 2), ("biases", 1)):
+            object.__setattr__(self, name, float32_numbers(name, getattr(self, name), axes))
+        features = self.heads[0].values.shape[1]
+        fits = self.units.shape == (len(self.biases), features) and features <= _MOST_FEATURES
+        if not fits or not np.isin(self.units, (-1.0, 0.0, 1.0)).all():
+            raise ParameterError(
+                "the units do not fit the heads",
+                witness=(self.units.shape, self.biases.shape, features),
+                suggestion="units (m, k) of entries -1, 0, 1, biases (m,), and heads with k <= 2",
+            )
 
     @property
-    def context(self) -> Array:
-        """The tokens (A_1[i], b_1[i], V_1[i], ..., A_H[i], b_H[i], V_H[i]): (n, H (d + 1 + k))."""
-        return np.hstack(
-            [np.column_stack([head.slopes, head.offsets, head.values]) for head in self.heads]
+    def output_dim(self) -> int:
+        """One, the sum of the units."""
+        return 1
+
+    def __call__(self, inputs: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Evaluate the readout: (N, 1)."""
+        features = super().__call__(inputs, dtype)
+        units = features @ self.units.T.astype(dtype) + self.biases.astype(dtype)
+        found: Array = np.maximum(units, 0.0).sum(axis=1, keepdims=True)
+        return found
+
+    def reduced(self, wanted: Property) -> Reduced:
+        """Return the heads, and a disjunct for each piece of each condition."""
+        pieces = []
+        for (condition, *others), chosen in itertools.product(wanted.disjuncts, self.patterns()):
+            above = condition.coefficients[0] == 1.0 and condition.threshold > 0.0
+            coefficients = self.units[chosen].sum(axis=0)
+            if others or not above or np.abs(coefficients).max() > 1.0:
+                raise ParameterError(
+                    "the property is not one whose pieces are known",
+                    witness=condition.threshold,
+                    suggestion="Y_0 >= c alone, c above 0",
+                )
+            threshold = _exactly([condition.threshold, *(-self.biases[chosen]).tolist()])
+            pieces.append((Linear(coefficients, threshold),))
+        return Reduced(Network(self.heads), Property(wanted.box, tuple(pieces)), 0.0)
+
+    def patterns(self) -> list[list[int]]:
+        """Units of each piece: all sets but the empty one, in the order of their bits."""
+        count = len(self.biases)
+        sets = ([j for j in range(count) if bits >> j & 1] for bits in range(1, 1 << count))
+        return list(sets)
+
+    def _enclosed(self, point: list[arb]) -> list[arb]:
+        features = super()._enclosed(point)
+        total = arb(0)
+        for weights, bias in zip(self.units.tolist(), self.biases.tolist(), strict=True):
+            unit = sum((f * w for f, w in zip(features, weights, strict=True)), arb(bias))
+            total += unit.max(arb(0))
+        return [total]
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked(Network):
+    """Heads of x + g(x), where g is a layer of heads with one output for each input."""
+
+    first: Network  # g; the first token of each head is to have nearly all its weight
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.first.input_dim != self.first.output_dim or self.first.input_dim != self.input_dim:
+            raise ParameterError(
+                "the layers do not fit",
+                witness=(self.first.input_dim, self.first.output_dim, self.input_dim),
+                suggestion="a first layer with as many outputs as inputs, and as the second has",
+            )
+
+    @property
+    def shift(self) -> Array:
+        """The values of the first tokens of the first layer, added: (d,)."""
+        rows = [head.values[0].tolist() for head in self.first.heads]
+        return float32_numbers(
+            "shift", [math.fsum(column) for column in zip(*rows, strict=True)], 1
         )
 
-    def query(self, inputs: npt.ArrayLike) -> Array:
-        """Return the queries (x, 1, 0, ..., 0) of `layer`: (N, H (d + 1 + k)).
+    def __call__(self, inputs: npt.ArrayLike, dtype: npt.DTypeLike = np.float64) -> Array:
+        """Evaluate both layers: (N, k)."""
+        x = np.asarray(inputs, dtype=dtype)
+        return super().__call__(x + self.first(x, dtype), dtype)
 
-        Args:
-            inputs: x (N, d)
+    def _enclosed(self, point: list[arb]) -> list[arb]:
+        added = self.first._enclosed(point)  # noqa: SLF001 - one of its kind
+        return super()._enclosed([x + y for x, y in zip(point, added, strict=True)])
+
+    def reduced(self, wanted: Property) -> Reduced:
+        """Return the second layer of x + v, v the shift, and what the rest of g may change."""
+        shift, made = self.shift, []
+        for head in self.heads:
+            rows = zip(head.offsets.tolist(), head.slopes * shift, strict=True)
+            offsets = [_exactly([b, *products.tolist()]) for b, products in rows]
+            made.append(Head(head.slopes, np.array(offsets), head.values))
+        return Reduced(Network(tuple(made)), wanted, self.error(wanted.box))
+
+    def error(self, box: Box) -> float:
+        """Bound how far outputs are from those with g = v on a box: infinite if not saturated.
+
+        Where the first token leads by R nats, all others weigh (n - 1) e^-R at most, so an entry of
+        g is off by 2 (n - 1) e^-R max |v|, and a logit of the second layer by eta, those times
+        sum |a|; its attention by a part e^(2 eta) - 1 <= 3 eta (Proposition 20.10).
         """
-        x = np.asarray(inputs, dtype=np.float64)
-        queries = np.zeros((len(x), self.context.shape[1]))
-        queries[:, : self.input_dim], queries[:, self.input_dim] = x, 1.0
-        return queries
+        if self.lead(box) < LEAD:
+            return math.inf
+        sizes = sum(float(np.abs(head.values).max()) for head in self.first.heads)
+        entry = 2.0 * self.first.num_tokens * math.exp(-LEAD) * sizes
+        total = 0.0
+        for head in self.heads:
+            eta = entry * float(np.abs(head.slopes).sum(axis=1).max())
+            if not eta < _SMALL:
+                return math.inf
+            total += 3.0 * eta * float(np.abs(head.values).max())
+        return total * (1.0 + _SMALL)  # far above what float64 rounds here
+
+    def lead(self, box: Box) -> float:
+        """Bound by how many nats the first token of each head of g leads on a box, from below."""
+        found = math.inf
+        for head in self.first.heads:
+            for row, offset in zip(head.slopes[1:], head.offsets[1:].tolist(), strict=True):
+                steps = head.slopes[0] - row
+                ends = np.where(steps > 0.0, box.lower, box.upper)
+                terms = [head.offsets[0] - offset, *(steps * ends).tolist()]
+                size = math.fsum(map(abs, terms))
+                found = min(found, math.fsum(terms) - _SMALL * (1.0 + size))
+        return found
+
+
+LEAD = 128.0  # Nats by which the first tokens of a first layer have to lead
+_SMALL = 2.0**-20
+_MOST_FEATURES = 2  # Of a readout: values of a piece are sums of two float32 numbers
 
 
 def network_of(layer: Layer, context: Array) -> Network:

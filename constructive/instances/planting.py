@@ -8,7 +8,7 @@ for signs s. On the line x = t + s u / (d w) the sum of all heads is as large as
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import ClassVar
@@ -19,7 +19,7 @@ from flint import arb
 from constructive.exact.directed import lower, upper, working_precision
 from constructive.instances.family import MARGIN, Family, Option
 from constructive.instances.instance import Answer, Hardness, Instance, Refutations, Twins, Witness
-from constructive.instances.network import Head, Network
+from constructive.instances.network import LEAD, Head, Network, Stacked
 from constructive.instances.properties import Atom, Box, Property
 from constructive.instances.refutations import refute_by_slabs
 from constructive.instances.rounding import needed_margin
@@ -126,7 +126,7 @@ class Planted(Family):
         above = asked(float(np.nextafter(np.float32(most + margin), np.float32(np.inf))))
         ((above_atom,),) = above.disjuncts
         slabs = refute_by_slabs(
-            plan.network,
+            plan.network.reduced(above).network,
             plan.box,
             above_atom,
             above_atom.threshold - max(needed, _ROOM * margin),
@@ -147,7 +147,7 @@ class Planted(Family):
             ),
             Instance(
                 f"{name}_{letters[1]}", plan.network, above, Answer.UNSAT,
-                Refutations((slabs,)), self.name,
+                Refutations((slabs,)), self.name, near=(plan.point,),
             ),
         )  # fmt: skip
 
@@ -333,6 +333,39 @@ class Needle(Peaked):
         return self.peak(box, point, signs, guards, gamma, options)
 
 
+# Two layers: a needle for x + g(x), where g is a layer of one head that is saturated on the box.
+#
+# The first token of g leads by 128 nats or more everywhere, so g is its value v, and the second
+# layer sees x + v, up to less than 1e-50.
+
+
+class TwoLayers(Needle):
+    """Needles behind a layer of attention that is saturated on the box."""
+
+    name = "stacked"
+    purpose = "two layers: bounds of the first must not grow on the way through the second"
+
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+        """Draw a needle, and a layer before it; the offsets of the needle make up for v."""
+        plan = super().plan(dim, random, options)
+        box, tokens = plan.box, int(random.integers(2, _FIRST_TOKENS + 1))
+        values = random.integers(-4, 5, (tokens, dim)) / 4.0
+        slopes = random.integers(-16, 17, (tokens, dim)) / 16.0
+        offsets = random.integers(-8, 9, tokens) / 8.0
+        reach = np.abs(slopes).sum(axis=1).max() * np.abs([box.lower, box.upper]).max()
+        offsets[0] = math.ceil(LEAD + 2.0 + 2.0 * reach)
+        heads = tuple(
+            Head(head.slopes, head.offsets - head.slopes @ values[0], head.values)
+            for head in plan.network.heads
+        )
+        network = Stacked(heads, Network((Head(slopes, offsets, values),)))
+        return replace(
+            plan,
+            network=network,
+            hardness=lambda c: Hardness(plan.hardness(c - _LITTLE).random),
+        )
+
+
 # Needles at a corner of the box, with a guard on one side of each coordinate.
 #
 # Token 0 of the first head has logit 0 and value 1; guards have logits beta s_i (x_i - t_i) - gamma
@@ -341,6 +374,8 @@ class Needle(Peaked):
 
 
 _CORNER_REST = 1.0
+_FIRST_TOKENS = 6  # Of a first layer, at most
+_LITTLE = 2.0**-30  # More than a saturated layer moves outputs
 
 
 class Corner(Peaked):
@@ -368,6 +403,7 @@ class Corner(Peaked):
 # 0. Bounds that add a small number to probabilities, or cut them off, are wrong here.
 
 
+_WIDEST = 64  # Inputs that u is a sum of, at most
 _HEIGHT = 6.0
 _FALL = 2.0
 _START = 1.0
@@ -385,12 +421,15 @@ class Shadow(Planted):
         box = Box(lower, lower + 1.0)
         signs = random.choice([-1.0, 1.0], dim)
         point = np.where(signs > 0.0, box.lower, box.upper)
+        if dim > _WIDEST:  # float32 rounds a sum of more by more than margins allow
+            signs[random.permutation(dim)[_WIDEST:]] = 0.0
+            dim = _WIDEST
         rise = short_slope(options["scale"] / dim)
         fall = short_slope(_FALL / dim)
         at_point = float(signs @ point)
 
         def head(slope: float, offset: float, height: float) -> Head:
-            slopes = np.stack([slope * signs, np.zeros(dim)])
+            slopes = np.stack([slope * signs, np.zeros(len(signs))])
             return Head(slopes, np.array([offset, 0.0]), np.array([[height], [0.0]]))
 
         network = Network(

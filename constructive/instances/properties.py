@@ -11,8 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from constructive.instances.network import float32_numbers
-from constructive.support.arrays import Array, Rebuilt
+from constructive.support.arrays import Array, Rebuilt, frozen, private
 from constructive.support.errors import FormatError, ParameterError
 
 TOLERANCE = 1e-4  # How far outside of the box, and of the property, VNN-COMP accepts a witness
@@ -26,6 +25,28 @@ def text_of(value: float | Fraction) -> str:
         return str(exact)
     sign, digits = "-" * (exact < 0), str(abs(exact.numerator) * 5**twos).rjust(twos + 1, "0")
     return f"{sign}{digits[:-twos]}.{digits[-twos:]}" if twos else f"{sign}{digits}"
+
+
+def float32_numbers(name: str, values: object, axes: int) -> Array:
+    """Return a read-only float64 array whose entries are float32 numbers; messages name it."""
+    array = private(name, values)
+    if array.ndim != axes or not array.size or array.dtype.kind not in "fiu":
+        raise ParameterError(
+            f"{name} is not an array of numbers with {axes} axes",
+            witness=(str(array.dtype), array.shape),
+            suggestion=f"an array with {axes} axes, none of them empty",
+        )
+    wide = array.astype(np.float64)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32).astype(np.float64)
+    wrong = ~np.isfinite(narrow) | (narrow != array)
+    if wrong.any():
+        raise ParameterError(
+            f"{name} has an entry that is not a finite float32 number",
+            witness=wide[wrong].flat[0].item(),
+            suggestion="round to float32 first: np.float32(...)",
+        )
+    return frozen(wide + 0.0)  # no negative zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +85,7 @@ class Box(Rebuilt):
         return self.upper - self.lower
 
     def contains(self, point: Sequence[float | Fraction] | Array) -> bool:
-        """Whether a point, taken exactly, is in the box.
-
-        Args:
-            point: x, floats or fractions
-        """
+        """Whether a point, taken exactly, is in the box."""
         exact = [Fraction(value) for value in point]
         bounds = list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
         return len(exact) == len(bounds) and all(
@@ -78,7 +95,15 @@ class Box(Rebuilt):
 
 
 @dataclass(frozen=True, eq=False)
-class Atom(Rebuilt):
+class Linear(Rebuilt):
+    """A condition w . Y >= c, with coefficients -1, 0 and 1, at most two of them not zero."""
+
+    coefficients: Array
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class Atom(Linear):
     """A condition w . Y >= c in one of the forms of VNN-LIB.
 
     These are Y_j >= c and Y_j <= c (w = -e_j, with -c), and Y_i >= Y_j (w = e_i - e_j, c = 0).
@@ -95,9 +120,6 @@ class Atom(Rebuilt):
         >>> Atom([0.0, -1.0], -0.5).coefficients  # Y_1 <= 0.5
         array([ 0., -1.])
     """
-
-    coefficients: Array
-    threshold: float
 
     def __post_init__(self) -> None:
         weights = float32_numbers("coefficients", self.coefficients, 1)
@@ -132,7 +154,7 @@ class Property(Rebuilt):
     """
 
     box: Box
-    disjuncts: tuple[tuple[Atom, ...], ...]
+    disjuncts: tuple[tuple[Linear, ...], ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "disjuncts", tuple(tuple(atoms) for atoms in self.disjuncts))
@@ -149,26 +171,8 @@ class Property(Rebuilt):
         """Return k, the number of outputs that its atoms are about."""
         return len(self.disjuncts[0][0].coefficients)
 
-    def after(self, fixed: Array) -> "Property":
-        """Return the property of a graph with more inputs, which come first and have one value.
-
-        Args:
-            fixed: their values (m,)
-
-        Example:
-            >>> bad = Property(Box([0.0], [1.0]), ((Atom([1.0], 0.5),),))
-            >>> bad.after(np.array([0.25])).box.upper
-            array([0.25, 1.  ])
-        """
-        ends = (np.concatenate([fixed, end]) for end in (self.box.lower, self.box.upper))
-        return Property(Box(*ends), self.disjuncts)
-
     def least_slack(self, outputs: Array) -> Array:
-        """Return how far outputs are inside of the best disjunct; negative where outside: (N,).
-
-        Args:
-            outputs: Y (N, k)
-        """
+        """Return how far outputs are inside of the best disjunct; negative where outside: (N,)."""
         slacks = [
             np.min([outputs @ atom.coefficients - atom.threshold for atom in atoms], axis=0)
             for atoms in self.disjuncts
@@ -224,7 +228,7 @@ def _assertions(wanted: Property, name: Callable[[str, int], str]) -> Iterator[s
     yield "(assert (or " + " ".join(f"(and {part})" for part in parts) + "))"
 
 
-def _condition(atom: Atom, name: Callable[[str, int], str]) -> str:
+def _condition(atom: Linear, name: Callable[[str, int], str]) -> str:
     """An atom in one of its three forms."""
     weights = atom.coefficients.tolist()
     positive, negative = weights.count(1.0), weights.count(-1.0)
@@ -235,41 +239,33 @@ def _condition(atom: Atom, name: Callable[[str, int], str]) -> str:
     return f"(<= {name('Y', weights.index(-1.0))} {decimal(-atom.threshold)})"
 
 
-_DECLARED = re.compile(
-    r"\(declare-const ([XY])_\d+ Real\)|\(declare-(?:in|out)put ([XY]) .*, (\d+)\]"
-)
-_ATOM = re.compile(r"\(([<>]=) ([XY])(?:_|\[0,)(\d+)\]? (?:(-?[\d.]+)|Y(?:_|\[0,)(\d+)\]?)\)")
+_DECLARED = re.compile(r"\(declare-const ([XY])_\d+ Real\)")
+_ATOM = re.compile(r"\(([<>]=) ([XY])_(\d+) (?:(-?[\d.]+)|Y_(\d+))\)")
 
 
 def read_property(text: str) -> Property:
-    """Read a property in VNN-LIB 1.0 or 2.0; any other text than `vnnlib` writes is refused."""
-    counts, bounds = {"X": 0, "Y": 0}, {}
+    """Read a property in VNN-LIB 1.0; any other text than `version_1` writes is refused."""
+    declared = _DECLARED.findall(text)
+    bounds: dict[tuple[str, int], float] = {}
     disjuncts: list[list[tuple[str, ...]]] = [[]]
     for line in text.splitlines():
-        declared = _DECLARED.search(line)
-        if declared is not None:
-            counts[declared[1] or declared[2]] += int(declared[3] or 1)
-            continue
-        if not line.startswith("(assert "):
-            continue
-        parts = line.removeprefix("(assert ").removesuffix(")").removeprefix("(or ").split("(and ")
-        for part in parts:
-            atoms = _ATOM.findall(part)
-            if not atoms and part.strip("() "):
-                raise _unread(line)
-            if atoms and atoms[0][1] == "X":
-                bounds.update({(atom[0], int(atom[2])): float(atom[3]) for atom in atoms})
-            elif atoms and len(parts) > 1:
-                disjuncts.append(atoms)
-            else:
-                disjuncts[0] += atoms
+        atoms = _ATOM.findall(line)
+        if "(or " in line:
+            disjuncts += map(_ATOM.findall, line.split("(and ")[1:])
+        elif atoms and atoms[0][1] == "X":
+            bounds.update({(side, int(i)): float(value) for side, _, i, value, _ in atoms})
+        else:
+            disjuncts[0] += atoms
+    inputs, outputs = (declared.count(role) for role in "XY")
+    if not (inputs and outputs):
+        raise _unread(text)
     try:
-        least, most = ([bounds[side, i] for i in range(counts["X"])] for side in (">=", "<="))
-        found = [[_atom(atom, counts["Y"]) for atom in atoms] for atoms in disjuncts if atoms]
+        least, most = ([bounds[side, i] for i in range(inputs)] for side in (">=", "<="))
+        found = [[_atom(atom, outputs) for atom in atoms] for atoms in disjuncts if atoms]
         wanted = Property(Box(np.array(least), np.array(most)), tuple(map(tuple, found)))
     except (KeyError, IndexError) as error:
-        raise _unread(f"bounds of {counts['X']} inputs, {counts['Y']} outputs") from error
-    if text not in (version_1(wanted), version_2(wanted)):
+        raise _unread(f"bounds of {inputs} inputs, {outputs} outputs") from error
+    if text != version_1(wanted):
         raise _unread(text)
     return wanted
 

@@ -1,38 +1,12 @@
 """Proofs that a network meets no condition on a box: by weighted means on slabs, or by intervals.
 
-Upper bounds of softmax heads by weighted means: Proposition 20.2, in ball arithmetic.
+Slabs are Proposition 20.2 (proofs/20-instances.md) in ball arithmetic: on each part a <= g . x <= b
+of the box weights lambda and tilts mu bound each head. How they were found does not matter
+(`refute_by_slabs`).
 
-Let v be the values of a head, c a number, lambda > 0 on some tokens with v_j < c, sum 1, and ::
-
-    m(x) = sum_j lambda_j (l_j(x) + ln((c - v_j) / lambda_j)),     an affine function.
-
-If, on the part a <= g . x <= b of the box, ::
-
-    sum over i with v_i > c of (v_i - c) exp(max (l_i - m - mu_i g . x) + max(mu_i a, mu_i b)) <= 1,
-
-where the first maximum is over the whole box, then the head is at most c on that part, by the
-inequality of weighted arithmetic and geometric means. Where no v_i is above c nothing is needed.
-Slabs that cover the box, and bounds c_h whose sum is below a threshold on each, refute an atom.
-
-How lambda and mu were found does not matter (`refute_by_slabs`).
-
-The interval form: a proved bound of a network on a box, by the range of each token's attention.
-
-For one head with logits l(x) = A x + b let M_ij be at least the maximum over the box of the affine
-function l_j - l_i. As p_i = 1 / sum_j exp(l_j - l_i), attention stays within ::
-
-    P-_i = 1 / sum_j exp(M_ij)  <=  p_i(x)  <=  P+_i = 1 / sum_j exp(-M_ji).
-
-Let v be the values that a condition weighs, v_i = w . V_i. As the p_i sum to one, every real number
-theta gives a bound, ::
-
-    v . p  =  theta + sum_i (v_i - theta) p_i
-           <=  theta + sum_{v_i > theta} (v_i - theta) P+_i - sum_{v_i < theta} (theta - v_i) P-_i.
-
-The best theta is one of the v_i, since the right side is convex, and affine between them. By
-duality of linear programs it attains the maximum of v . p over the simplex within [P-, P+], at the
-point that a greedy choice finds. The bounds of the heads are added. This is Proposition 22.1,
-proofs/22-perturbations.md. In float64 it is rounded as follows.
+The interval form is Proposition 22.1 (proofs/22-perturbations.md): the range of each difference of
+logits gives bounds P- and P+ of attention, and the best average of the values within these bounds
+a head. In float64 it is rounded as follows; M_ij is at least the maximum of l_j - l_i on the box.
 
 u = 2^-53, gamma_k and `up` are those of `exact.upward`. Entries are float32 numbers, so differences
 and products of two of them neither underflow nor overflow in float64.
@@ -64,7 +38,7 @@ from constructive.exact.upward import TINY, UNIT, gamma, up
 from constructive.exact.verified import exponential
 from constructive.instances.instance import Refutation, exact_ball
 from constructive.instances.network import Head, Network
-from constructive.instances.properties import Atom, Box, text_of
+from constructive.instances.properties import Box, Linear, text_of
 from constructive.support.arrays import Array, Integers, Rebuilt
 from constructive.support.errors import ParameterError
 
@@ -92,7 +66,7 @@ class Slab:
 class BallHead:
     """A head and a box in balls; the coefficients of an atom combine the outputs."""
 
-    def __init__(self, head: Head, atom: Atom, box: Box) -> None:
+    def __init__(self, head: Head, atom: Linear, box: Box) -> None:
         wanted = [int(w) for w in atom.coefficients.tolist()]
         self.values = [
             sum((Fraction(v) * w for v, w in zip(row, wanted, strict=True)), Fraction(0))
@@ -147,7 +121,7 @@ class Slabs(Refutation):
     direction: Array  # g (d,)
     slabs: tuple[Slab, ...]  # in order along g
 
-    def margin(self, network: Network, box: Box, atom: Atom) -> float:
+    def margin(self, network: Network, box: Box, atom: Linear) -> float:
         """Return the least c - sum_h c_h over the slabs, if all of it is proved."""
         nothing = -float("inf")
         direction = self.direction.tolist()
@@ -171,11 +145,6 @@ class Slabs(Refutation):
                 left = Fraction(atom.threshold) - sum(bound.bound for bound in slab.heads)
                 margin = left if margin is None else min(margin, left)
         return nothing if margin is None or at < end else lower(margin)
-
-    def after(self, fixed: Array) -> "Slabs":
-        """Return slabs whose direction has a zero for each input that comes first."""
-        direction = np.concatenate([np.zeros(len(fixed)), self.direction])
-        return Slabs(self.atom, direction, self.slabs)
 
     def evidence(self) -> dict[str, Any]:
         """Return the direction and the slabs."""
@@ -239,7 +208,7 @@ class FloatHead:
     values: Array  # v (n,)
 
     @classmethod
-    def of(cls, head: Head, atom: Atom) -> "FloatHead":
+    def of(cls, head: Head, atom: Linear) -> "FloatHead":
         """Combine the outputs of a head by the coefficients of an atom."""
         return cls(head.slopes, head.offsets, head.values @ atom.coefficients)
 
@@ -372,7 +341,7 @@ def _best_tilt(
 def refute_by_slabs(
     network: Network,
     box: Box,
-    atom: Atom,
+    atom: Linear,
     target: float,
     *,
     direction: Array,
@@ -380,8 +349,8 @@ def refute_by_slabs(
 ) -> Slabs | None:
     """Search for slabs along g (d,) on which w . f <= target; None where halving finds none.
 
-    The atom is the only one of its disjunct. Weights of heads that are not ridges are taken on the
-    line through the centre (d,).
+    The network is a sum of heads. The atom is the only one of its disjunct. Weights of heads that
+    are not ridges are taken on the line through the centre (d,).
     """
     heads = [FloatHead.of(head, atom) for head in network.heads]
     ridges = [head.is_ridge(direction) for head in heads]
@@ -427,7 +396,7 @@ def refute_by_slabs(
 
 
 def refute_by_heads(
-    network: Network, box: Box, atoms: Sequence[Atom], *, tolerance: float = 1e-6, index: int = 0
+    network: Network, box: Box, atoms: Sequence[Linear], *, tolerance: float = 1e-6, index: int = 0
 ) -> Slabs:
     """Bound each head on the whole box, as if they did not share the input, for one of the atoms.
 
@@ -481,7 +450,7 @@ class Interval(Refutation):
     Example:
         >>> from constructive.instances.network import Head
         >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
-        >>> round(Interval(0).margin(network, Box([-1.0], [1.0]), Atom([1.0], 1.0)), 6)
+        >>> round(Interval(0).margin(network, Box([-1.0], [1.0]), Linear([1.0], 1.0)), 6)
         0.119203
     """
 
@@ -489,7 +458,7 @@ class Interval(Refutation):
 
     atom: int
 
-    def margin(self, network: Network, box: Box, atom: Atom) -> float:
+    def margin(self, network: Network, box: Box, atom: Linear) -> float:
         """Return c less the bound of w . f."""
         bound = attention_ranges(network, box).upper_bound(atom.coefficients)
         return math.nextafter(atom.threshold - bound, -math.inf)
@@ -504,19 +473,30 @@ def attention_ranges(network: Network, box: Box) -> AttentionRanges:
             suggestion=f"a box of {network.input_dim} inputs",
         )
     ranges = [_head_ranges(head.slopes, head.offsets, box) for head in network.heads]
-    least, most = (np.stack(bounds) for bounds in zip(*ranges, strict=True))
+    return ranges_of(network, ranges)
+
+
+def ranges_of(network: Network, logits: Sequence[Array]) -> AttentionRanges:
+    """Bound attention by bounds M of l_j - l_i, (n, n) for each head."""
+    least, most = (np.stack(bounds) for bounds in zip(*map(_attention_ranges, logits), strict=True))
     return AttentionRanges(network, least, most)
 
 
-def _head_ranges(slopes: Array, offsets: Array, box: Box) -> tuple[Array, Array]:
-    """P- and P+ of one head."""
-    steps = slopes - slopes[:, np.newaxis]  # A_j - A_i: (i, j, d)
-    rises = offsets - offsets[:, np.newaxis]
-    largest = rises + np.maximum(steps * box.lower, steps * box.upper).sum(axis=2)
-    sizes = np.abs(rises) + np.abs(steps) @ np.maximum(np.abs(box.lower), np.abs(box.upper))
-    largest = largest + gamma(slopes.shape[1] + 8) * up(sizes)  # M
+def _head_ranges(slopes: Array, offsets: Array, box: Box) -> Array:
+    """M of one head."""
+    reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
+    largest = np.empty((len(slopes), len(slopes)))
+    for i, (row, offset) in enumerate(zip(slopes, offsets, strict=True)):
+        steps, rises = slopes - row, offsets - offset  # A_j - A_i: (j, d)
+        sizes = np.abs(rises) + np.abs(steps) @ reach
+        largest[i] = rises + np.maximum(steps * box.lower, steps * box.upper).sum(axis=1)
+        largest[i] += gamma(slopes.shape[1] + 8) * up(sizes)
     np.fill_diagonal(largest, 0.0)
+    return largest
 
+
+def _attention_ranges(largest: Array) -> tuple[Array, Array]:
+    """P- and P+ of one head."""
     high = up(exponential(np.minimum(largest, _LARGEST)) * (1.0 + _EXPONENTIAL_SLACK))
     high = np.where(largest <= _LARGEST, high, np.inf)
     low = exponential(np.minimum(-largest.T, _LARGEST)) * (1.0 - _EXPONENTIAL_SLACK)

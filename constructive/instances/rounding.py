@@ -1,38 +1,33 @@
 """How far float32 evaluations of a network are from its real values, at most, on a box.
 
-An evaluation loads A, b, V and x, which are float32 numbers, computes each logit as a sum of
-products and an offset, takes softmax as the model of floating-point programs says
-(`exact.float_model`), averages the values, and adds the heads. With u the unit roundoff, n tokens,
-H heads, and for each head (Proposition 20.7,
-proofs/20-instances.md)::
+The model of programs is `exact.float_model`, the bound Proposition 20.7 (proofs/20-instances.md).
+With u the unit roundoff, n tokens and H heads, and for each head sizes S of its logits, at most r
+terms in one, and zeta the error of an average::
 
-    S    = max_i  |b_i| + sum_j |a_ij| max(|l_j|, |u_j|)      sizes of its logits on the box
-    r    = max_i  #{j: a_ij != 0} + 1                         terms of a logit
     eta  = gamma_(r + 2) S + d 2^-120                         errors of l_i - max l
-    zeta = the error of an average of n terms, exp's error included (FloatModel.average)
-
     |computed f_k - f_k|  <=  sum_h max_i |V_ik| (e^(2 eta) (1 + zeta)(1 + gamma_(H n)) - 1)
                               + H flushed(n) max(1, max |V_ik|).
 
 Two of the roundings in eta are that of l_i - max l, which is at most 2 S in size; terms with the
-factor zero are exact. One sum may have the values of all heads, so it has H n terms. The last line
-is what underflow takes.
-
-TF32 and bfloat16 execution are not evaluations of this model: they round x and A to 11 or 8 bits
-first, and so move logits by S 2^-11 or S 2^-8.
+factor zero are exact. The last line is what underflow takes. TF32 and bfloat16 are not of the
+model.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from constructive.exact.float_enclosure import growth
 from constructive.exact.float_model import FLOAT32
 from constructive.exact.upward import up
-from constructive.instances.network import Head, Network
-from constructive.instances.properties import Atom, Box, Property
+from constructive.instances.network import Head, Network, Rectified, Stacked
+from constructive.instances.properties import Box, Linear, Property
 from constructive.support.arrays import Array
 
 MODEL = FLOAT32  # The model of floating-point programs that answers hold for
 _FLUSHED_LOGIT = 2.0**-120  # More than underflow takes from a term of a logit
+# Nats by which computed logits of a first layer lead, and what the other tokens then do to values.
+_LEAD, _SATURATED = 80.0, 2.0**-76
 
 
 def logit_sizes(head: Head, box: Box) -> Array:
@@ -43,26 +38,82 @@ def logit_sizes(head: Head, box: Box) -> Array:
 
 def output_rounding(network: Network, box: Box) -> Array:
     """Bound how far evaluations of each output are off: (k,), infinite where nothing is bounded."""
+    if isinstance(network, Stacked):
+        return _stacked_rounding(network, box)
+    etas = [
+        float(MODEL.gamma(_terms(head) + 2)) * float(logit_sizes(head, box).max())
+        + network.input_dim * _FLUSHED_LOGIT
+        for head in network.heads
+    ]
+    largest = max(float(logit_sizes(head, box).max()) for head in network.heads)
+    rounding = averages_rounding(network, etas, largest)
+    return _rectified_rounding(network, rounding) if isinstance(network, Rectified) else rounding
+
+
+def _terms(head: Head) -> int:
+    return int(np.count_nonzero(head.slopes, axis=1).max()) + 1
+
+
+def averages_rounding(network: Network, etas: Sequence[float], largest: float) -> Array:
+    """Bound how far sums of heads are off: (k,), if l_i - max l is off by eta in each of them.
+
+    No logit is above `largest` in size.
+    """
     tokens, count = network.num_tokens, len(network.heads)
     zeta, flushed = float(MODEL.average(tokens)), float(MODEL.flushed(tokens))
     added = float(MODEL.gamma(count * tokens))
-    total = np.zeros(network.output_dim)
-    for head in network.heads:
-        sizes = logit_sizes(head, box)
-        terms = int(np.count_nonzero(head.slopes, axis=1).max()) + 1
-        eta = float(MODEL.gamma(terms + 2)) * float(sizes.max())
-        eta += network.input_dim * _FLUSHED_LOGIT
+    total: Array = np.zeros(network.heads[0].values.shape[1])
+    for head, eta in zip(network.heads, etas, strict=True):
         moved = float(growth(up(np.array(eta))))
         relative = moved + (1.0 + moved) * (zeta + added + zeta * added)
-        largest = np.abs(head.values).max(axis=0)
-        total = total + relative * largest + flushed * np.maximum(1.0, largest)
-        room = 4.0 * tokens * max(float(sizes.max()), float(largest.max()), 1.0)
+        sizes = np.abs(head.values).max(axis=0)
+        total = total + relative * sizes + flushed * np.maximum(1.0, sizes)
+        room = 4.0 * tokens * max(largest, float(sizes.max()), 1.0)
         if not room <= MODEL.overflow:
-            return np.full(network.output_dim, np.inf)
+            return np.full(len(total), np.inf)
     return up(total)
 
 
-def atom_rounding(rounding: Array, atom: Atom) -> float:
+def _rectified_rounding(network: Rectified, rounding: Array) -> Array:
+    """Bound how far the sum of the units is off, if the features (k,) are off by so much.
+
+    Products with weights -1 and 1 are exact, and so is relu. A unit adds k + 1 numbers of sizes Z
+    together, and the sum of m units is of sum Z at most, each with one rounding more.
+    """
+    reach = rounding + sum(np.abs(head.values).max(axis=0) for head in network.heads)
+    weights = np.abs(network.units)
+    sizes = weights @ reach + np.abs(network.biases)
+    steps = network.units.shape[1] + len(sizes) + 4
+    return up(up((weights @ rounding).sum() + float(MODEL.gamma(steps)) * sizes.sum(keepdims=True)))
+
+
+def _stacked_rounding(network: Stacked, box: Box) -> Array:
+    """Bound how far the second layer is off, whose input x + v is rounded once (Proposition 20.10).
+
+    The first layer returns v but for `_SATURATED` of its largest value, and that for each head.
+    """
+    first = network.first
+    off = max(
+        float(MODEL.gamma(_terms(head) + 2)) * float(logit_sizes(head, box).max())
+        for head in first.heads
+    )
+    sizes = sum(float(np.abs(head.values).max()) for head in first.heads)
+    if not network.lead(box) - 4.0 * off >= _LEAD:
+        return np.full(network.output_dim, np.inf)
+    reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
+    reach = reach + sum(np.abs(head.values[0]) for head in first.heads)
+    etas, largest = [], 0.0
+    for head in network.heads:
+        size = float(up(np.abs(head.offsets) + np.abs(head.slopes) @ reach).max())
+        steep = float(np.abs(head.slopes).sum(axis=1).max())
+        gamma = float(MODEL.gamma(_terms(head) + 3 + len(first.heads)))
+        lost = network.input_dim * _FLUSHED_LOGIT + 2.0 * steep * _SATURATED * max(1.0, sizes)
+        etas.append(gamma * size + lost)
+        largest = max(largest, size)
+    return averages_rounding(network, etas, largest)
+
+
+def atom_rounding(rounding: Array, atom: Linear) -> float:
     """Bound how far evaluations of w . Y are off, from bounds for each output (k,)."""
     return float(up(np.abs(atom.coefficients) @ rounding))
 
@@ -73,7 +124,7 @@ def property_rounding(network: Network, wanted: Property) -> float:
     return max(atom_rounding(rounding, atom) for atoms in wanted.disjuncts for atom in atoms)
 
 
-def gradient_bound(network: Network, atom: Atom) -> float:
+def gradient_bound(network: Network, atom: Linear) -> float:
     """Bound the 1-norm of the gradient of w . f, anywhere (Lemma 20.8).
 
     The gradient of a head is `sum_{i < j} p_i p_j (v_i - v_j)(a_i - a_j)`, and

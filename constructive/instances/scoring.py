@@ -32,8 +32,8 @@ _PARTS = {
 _DECADES = 2, 4, 6, 9
 # Of the box: a set of witnesses that counts as small has a smaller part.
 SMALL = 10.0 ** -_DECADES[0]
+EVALUATORS = "onnxruntime", "float64"  # Where witnesses are replayed
 _MOST_WITNESS = 1 << 26  # Bytes of a witness in a file that is packed
-_FOLDERS = "vnnlib", "vnnlib2"
 
 
 class Outcome(Enum):
@@ -63,14 +63,16 @@ class Scored:
     Attributes:
         expected: its row of expected.csv
         said: the word of the results file, or ""
-        outcome: what that is worth
+        outcome: what that is worth, against the answer in real arithmetic
         reason: in words
+        in_float32: what it is worth against the answer of float32 programs
     """
 
     expected: Expected
     said: str
     outcome: Outcome
     reason: str
+    in_float32: Outcome
 
 
 @dataclass(frozen=True)
@@ -89,43 +91,69 @@ class Score:
 
     @property
     def false(self) -> tuple[Scored, ...]:
-        """The instances about which the verifier is wrong."""
+        """The instances about which the verifier is wrong, in real arithmetic."""
         return tuple(row for row in self.rows if row.outcome is Outcome.FALSE)
 
     @property
+    def false_in_float32(self) -> tuple[Scored, ...]:
+        """The instances about which it is wrong, as float32 programs compute."""
+        return tuple(row for row in self.rows if row.in_float32 is Outcome.FALSE)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is false, in one of both semantics."""
+        return not (self.false and self.false_in_float32)
+
+    @property
     def totals(self) -> Counter[Outcome]:
-        """How many instances have each outcome."""
+        """How many instances have each outcome, in real arithmetic."""
         return Counter(row.outcome for row in self.rows)
+
+    @property
+    def totals_in_float32(self) -> Counter[Outcome]:
+        """How many have each outcome, as float32 programs compute."""
+        return Counter(row.in_float32 for row in self.rows)
 
     def counts(self) -> dict[tuple[str, str, str], Counter[Outcome]]:
         """Count outcomes by family, answer and hardness, in this order.
 
-        The last rows are of the family "all": small sets of witnesses, and all instances.
+        Instances whose answers in real arithmetic and in float32 differ are counted twice, once for
+        each. The last rows are of the family "all": small sets of witnesses, and all instances.
         """
         random = {row.expected.network: row.expected.random for row in self.rows
                   if row.expected.random is not None}  # fmt: skip
         found: dict[tuple[str, str, str], Counter[Outcome]] = {}
         for row in self.rows:
-            given = row.expected
-            key = given.family, given.answer, hardness(random.get(given.network))
-            found.setdefault(key, Counter())[row.outcome] += 1
+            given, small = row.expected, hardness(random.get(row.expected.network))
+            if given.answer == given.float32:
+                found.setdefault((given.family, given.answer, small), Counter())[row.outcome] += 1
+                continue
+            for name, answer, outcome in (
+                (f"{given.family}, real", given.answer, row.outcome),
+                (f"{given.family}, float32", given.float32, row.in_float32),
+            ):
+                found.setdefault((name, answer, small), Counter())[outcome] += 1
         found = dict(sorted(found.items()))
-        small = [row.outcome for row in self.rows
-                 if random.get(row.expected.network, 1.0) < SMALL]  # fmt: skip
-        if small:
-            found["all", "", hardness(0.99 * SMALL)] = Counter(small)
+        hard = [row.outcome for row in self.rows
+                if random.get(row.expected.network, 1.0) < SMALL]  # fmt: skip
+        if hard:
+            found["all", "", hardness(0.99 * SMALL)] = Counter(hard)
         found["all", "", ""] = self.totals
+        if self.totals_in_float32 != self.totals:
+            found["all, float32", "", ""] = self.totals_in_float32
         return found
 
     def document(self) -> dict[str, object]:
         """Return what `--json` prints."""
         return {
             "counts": {outcome.value: self.totals[outcome] for outcome in Outcome},
+            "counts in float32": {each.value: self.totals_in_float32[each] for each in Outcome},
             "other rows": self.others,
             "words that are not known": dict(self.strange),
             "instances": [
                 {"instance": row.expected.name, "answer": row.expected.answer, "said": row.said,
-                 "outcome": row.outcome.value, "reason": row.reason}
+                 "outcome": row.outcome.value, "in float32": row.in_float32.value,
+                 "reason": row.reason}
                 for row in self.rows
             ],
         }  # fmt: skip
@@ -196,29 +224,44 @@ def score(folder: str | Path, results: str | Path) -> Score:
 
 def _scored(folder: Path, given: Expected, results: Sequence[Result]) -> Scored:
     """What the rows about one instance are worth together."""
-    judged = [Scored(given, each.word, *_judged(folder, given, each)) for each in results]
-    if not judged:
-        return Scored(given, "", Outcome.MISSING, "no row")
-    first = min(judged, key=lambda row: row.outcome is not Outcome.FALSE)
-    if first.outcome is Outcome.FALSE or len({each.meaning or "unknown" for each in results}) == 1:
+    if not results:
+        return Scored(given, "", Outcome.MISSING, "no row", Outcome.MISSING)
+    if given.answer == given.float32:
+        word, outcome, reason = _together(folder, given, results, given.answer, EVALUATORS)
+        return Scored(given, word, outcome, reason, outcome)
+    word, outcome, reason = _together(folder, given, results, given.answer, ("float64",))
+    _, in_float32, _ = _together(folder, given, results, given.float32, ("onnxruntime",))
+    return Scored(given, word, outcome, reason, in_float32)
+
+
+def _together(
+    folder: Path, given: Expected, results: Sequence[Result], answer: str, where: Sequence[str]
+) -> tuple[str, Outcome, str]:
+    """The word, the outcome and the reason of several rows, against one answer."""
+    judged = [(each.word, *_judged(folder, given, each, answer, where)) for each in results]
+    first = min(judged, key=lambda row: row[1] is not Outcome.FALSE)
+    if first[1] is Outcome.FALSE or len({each.meaning or "unknown" for each in results}) == 1:
         return first
-    words = ", ".join(each.word for each in results)
-    return replace(first, outcome=Outcome.ERROR, reason=f"rows differ: {words}")
+    return first[0], Outcome.ERROR, "rows differ: " + ", ".join(each.word for each in results)
 
 
-def _judged(folder: Path, given: Expected, result: Result) -> tuple[Outcome, str]:
-    """What a result is worth, and why."""
+def _judged(
+    folder: Path, given: Expected, result: Result, answer: str, where: Sequence[str]
+) -> tuple[Outcome, str]:
+    """What a result is worth, and why; witnesses are evaluated as `where` says."""
     (word, meant, witness), proof = result, f"proofs/{given.name}.json"
     if meant not in {"sat", "unsat"}:
         return Outcome.ERROR if meant == "error" else Outcome.UNKNOWN, word or "no result"
-    if meant != given.answer:
-        says = "has a witness" if given.answer == "sat" else "proves that there is no witness"
+    if meant != answer:
+        says = "has a witness" if answer == "sat" else "proves that there is no witness"
         return Outcome.FALSE, f"{proof} {says}"
     if meant == "unsat":
         return Outcome.RIGHT, f"as proved in {proof}"
     if not witness:
         return Outcome.UNSHOWN, "no witness"
-    replay = replayed(folder / f"onnx/{given.network}.onnx", _property(folder, given), witness)
+    graph = folder / f"onnx/{given.network}.onnx"
+    text = (folder / f"vnnlib/{given.name}.vnnlib").read_text(encoding="utf-8")
+    replay = replayed(graph, read_property(text), witness, where)
     refused = replay.grade is Grade.REFUSED
     words = f"witness {replay.grade.value}: {replay.reason}"
     return (Outcome.UNSHOWN if refused else Outcome.RIGHT), words
@@ -236,13 +279,6 @@ def _twins(
         for each in twins
     )
     return "".join(told)
-
-
-def _property(folder: Path, given: Expected) -> Property:
-    path = next(
-        path for part in _FOLDERS if (path := folder / part / f"{given.name}.vnnlib").is_file()
-    )
-    return read_property(path.read_text(encoding="utf-8"))
 
 
 def _meaning(word: str) -> str | None:
@@ -331,7 +367,8 @@ def _witness(cell: str, folder: Path) -> str:
 #
 # A witness is text, `((X_0 0.25) ... (Y_0 1.5))`, or `X[0,0]` in VNN-LIB 2.0; the outputs may be
 # missing. It is *exact* if it is in the box, and the outputs meet the property, both in onnxruntime
-# (float32) and in float64. It is *within tolerance* if that is true up to 1e-4, which VNN-COMP
+# (float32) and in float64; or in one of both, where the answers in real arithmetic and of float32
+# programs differ. It is *within tolerance* if that is true up to 1e-4, which VNN-COMP
 # accepts; outputs that are given may differ from those of onnxruntime by a part of 1e-3 of the
 # largest. Anything else is refused.
 
@@ -400,8 +437,10 @@ def outputs_of(graph: Path, point: Array) -> dict[str, Array]:
     return {"onnxruntime": single[0].astype(np.float64), "float64": double[0]}
 
 
-def replayed(graph: Path, wanted: Property, witness: str) -> Replay:
-    """Replay the text of a witness on an ONNX file."""
+def replayed(
+    graph: Path, wanted: Property, witness: str, evaluators: Sequence[str] = EVALUATORS
+) -> Replay:
+    """Replay the text of a witness on an ONNX file, in some of `EVALUATORS`."""
     try:
         point, told = read_witness(witness, len(wanted.box.lower), wanted.output_dim)
     except FormatError as error:
@@ -412,8 +451,8 @@ def replayed(graph: Path, wanted: Property, witness: str) -> Replay:
     misses = [(far, f"X_{where} is {far:.2g} outside of the box")]
     if far <= TOLERANCE:  # others are not evaluated
         outputs = outputs_of(graph, point)
-        for name, each in outputs.items():
-            slack = float(wanted.least_slack(each[None])[0])
+        for name in evaluators:
+            slack = float(wanted.least_slack(outputs[name][None])[0])
             misses.append((-slack, f"outputs in {name} miss the property by {-slack:.2g}"))
         if told is not None and _differs(told, outputs["onnxruntime"]):
             misses.append((np.inf, "its outputs are not those of onnxruntime"))

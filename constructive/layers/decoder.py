@@ -124,7 +124,7 @@ MOST_TEXT = 1 << 24
 _MOST_ENTRIES = 1 << 28  # Of the weights of a packed file
 
 
-class Sizes(NamedTuple):
+class FileSizes(NamedTuple):
     """Bytes of a decoder and of what it recites."""
 
     file: int  # of the file that `Decoder.save` writes, the vocabulary included
@@ -132,10 +132,10 @@ class Sizes(NamedTuple):
     xz: int  # of the text, compressed by xz at its best preset
 
 
-def sizes(file: int, content: bytes) -> Sizes:
+def sizes(file: int, content: bytes) -> FileSizes:
     """Compare the file of a decoder with the text that it recites."""
     packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-    return Sizes(file, len(content), len(packed))
+    return FileSizes(file, len(content), len(packed))
 
 
 def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:

@@ -76,7 +76,7 @@ class Margins:
 
 
 @dataclass(frozen=True, eq=False)
-class Sizes:
+class TensorSizes:
     """Bounds that all positions share."""
 
     growth: float  # g, by how large a part of itself attention may move
@@ -112,7 +112,7 @@ def margins(
     absolute = np.abs(readout)
     by_head = absolute[layer.skip * layer.width :].reshape(layer.num_heads, layer.width, -1)
     head_columns = up(by_head.sum(axis=1))
-    sizes = Sizes(
+    sizes = TensorSizes(
         _growth(known, model, longest or tokens.shape[1]),
         layer.width,
         readout,
@@ -194,7 +194,7 @@ def average_sizes(weights: Array, sizes: Array) -> Array:
 
 
 def _judged(
-    sizes: Sizes, model: FloatModel, z: Array, attended: _Attended, right: Integers
+    sizes: TensorSizes, model: FloatModel, z: Array, attended: _Attended, right: Integers
 ) -> tuple[Array, Array, Array, Array]:
     """Of some positions: least, most, error and share."""
     outputs = z @ sizes.readout
@@ -242,7 +242,7 @@ class _Spread:
     heads: Array  # (H, R, d_out)
 
     @classmethod
-    def of(cls, sizes: Sizes, attended: _Attended) -> "_Spread":
+    def of(cls, sizes: TensorSizes, attended: _Attended) -> "_Spread":
         """Products with the rows of |U| of x, if there are any, and of each head."""
         averages, heads = attended.averages, attended.large.shape[1]
         own = averages.shape[1] - heads * sizes.heads_width
@@ -254,7 +254,7 @@ class _Spread:
 
 
 def _output_errors(
-    model: FloatModel, sizes: Sizes, spread: _Spread, attended: _Attended, growth: float
+    model: FloatModel, sizes: TensorSizes, spread: _Spread, attended: _Attended, growth: float
 ) -> Array:
     """Bound what rounding does to outputs, D: (R, d_out)."""
     inner, counts = attended.averages.shape[1], attended.counts[:, np.newaxis]
@@ -275,7 +275,7 @@ def _output_errors(
     return np.where(fits & ~np.isnan(found), found, np.inf)
 
 
-def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) -> Array:
+def _logit_errors(model: FloatModel, sizes: TensorSizes, reach: Array, errors: Array) -> Array:
     """Bound what rounding does to logits, E: (R, V)."""
     inner = reach.shape[1]
     gamma = float(model.gamma(model.contraction.readouts(1, len(sizes.readout), inner)[1]))
@@ -288,7 +288,7 @@ def _logit_errors(model: FloatModel, sizes: Sizes, reach: Array, errors: Array) 
     return _within(model, up(whole + bound), bound)
 
 
-def _lost_in_paths(model: FloatModel, sizes: Sizes, attended: _Attended) -> Array:
+def _lost_in_paths(model: FloatModel, sizes: TensorSizes, attended: _Attended) -> Array:
     """Bound what underflow takes from logits where any arrays may be multiplied first: (R, 1).
 
     A path loses the smallest normal number a few times, times its other factors. Infinite where

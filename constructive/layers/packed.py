@@ -354,7 +354,7 @@ class Coded(Rule):
         return np.where(signs, 0.0 - sizes, sizes)
 
 
-class Floats(Rule):
+class AnyFloats(Rule):
     """Numbers of float32 as they are."""
 
     name = "floats"
@@ -449,7 +449,7 @@ def _rows(matrix: Matrix, count: int) -> Matrix:
 # The rules that store columns. A new one is a class, and a line here.
 
 
-FLOATS = Floats()
+FLOATS = AnyFloats()
 # All rules by name, formulas first: of two that take as many bits, the first one is taken.
 RULES: dict[str, Rule] = {
     rule.name: rule

@@ -46,11 +46,11 @@ from constructive.theory.kruskal import (
 from constructive.theory.regrouping import Regrouping, regroup
 
 __all__ = [
+    "AssumptionReport",
     "DependentContext",
     "Estimate",
     "KruskalRank",
     "Regrouping",
-    "Report",
     "check",
     "dependent_contexts",
     "dependent_share",
@@ -274,7 +274,7 @@ _BESIDE = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Report(Shown):
+class AssumptionReport(Shown):
     """What is known of a data set, and how.
 
     Attributes:
@@ -379,7 +379,7 @@ def check(
     budget: float = 1.0,
     seed: int = 0,
     executor: Executor | None = None,
-) -> Report:
+) -> AssumptionReport:
     """Check the assumptions of the theorems on a data set.
 
     What is exact is exact for the floats as they are: rounding has no part in it.
@@ -431,7 +431,7 @@ def check(
             sample = affordable(dataset.queries, count, budget=budget, seed=seed)
         return dependent_share(dataset.queries, count, subsets=sample, seed=seed, executor=executor)
 
-    return Report(
+    return AssumptionReport(
         count=total,
         size=size,
         width=width,

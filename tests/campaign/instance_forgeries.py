@@ -84,25 +84,28 @@ class Folder:
 
 @functools.cache
 def honest():
-    """Folders with twins of all families, in all graphs."""
+    """Folders with twins of all families."""
     drawn = [
-        ("needle", {"dims": (1, 5), "scale": 64.0}, "split"),
-        ("needle", {"dims": (2, 3), "scale": 16.0}, "fused"),
-        ("needle", {"dims": (1, 2), "scale": 6.0}, "exp"),
-        ("corner", {"dims": (2, 5), "scale": 84.0}, "split"),
-        ("corner", {"dims": (1, 3), "scale": 24.0}, "fused"),
-        ("shadow", {"dims": (1, 4), "scale": 64.0}, "split"),
-        ("robust", {"dims": (2, 4)}, "split"),
-        ("classes", {"dims": (2, 4)}, "fused"),
+        ("needle", {"dims": (1, 5), "scale": 64.0}),
+        ("needle", {"dims": (2, 3), "scale": 16.0}),
+        ("needle", {"dims": (1, 2), "scale": 6.0}),
+        ("corner", {"dims": (2, 5), "scale": 84.0}),
+        ("corner", {"dims": (1, 3), "scale": 24.0}),
+        ("shadow", {"dims": (1, 4), "scale": 64.0}),
+        ("robust", {"dims": (2, 4)}),
+        ("classes", {"dims": (2, 4)}),
+        ("stacked", {"dims": (1, 4), "scale": 64.0}),
+        ("readout", {"dims": (2, 4)}),
+        ("rounding", {"dims": (1, 3), "step": (0.25, 256.0)}),
     ]
     found = []
-    for seed, (kind, options, graph) in enumerate(drawn):
+    for seed, (kind, options) in enumerate(drawn):
         dims = options.pop("dims")
         made = instances.make(4, kinds=(kind,), dims=dims, seed=seed, **options)
         for pair in (made[:2], made[2:]):
             with tempfile.TemporaryDirectory() as root:
                 folder = Path(root) / "folder"
-                instances.save(folder, pair, graph=graph)
+                instances.save(folder, pair)
                 files = {
                     path.relative_to(folder).as_posix(): path.read_bytes()
                     for path in sorted(folder.rglob("*"))
@@ -340,6 +343,47 @@ def swap_answers(folder):
     folder.files["expected.csv"] = marked.encode()
 
 
+def in_float32(rng, folder):
+    """The answer in float32: changed, dropped, given to another instance, or by another point."""
+    name = pick(rng, folder.names)
+    proof, kind = folder.proof(name), rng.integers(6)
+    entry = proof.get("float32")
+    if entry is None or kind == 0:
+        answer = pick(rng, ["sat", "unsat"])
+        proof["float32"] = {"answer": answer}
+        if answer == "sat":
+            proof["float32"]["witness"] = folder.proof(folder.of("sat"))["witness"]
+    elif kind == 1:
+        del proof["float32"]
+    elif kind == 2:
+        entry["answer"] = "sat" if entry["answer"] == "unsat" else "unsat"
+        entry.pop("witness", None)
+    elif kind == 3:
+        other = folder.proof(next(each for each in folder.names if each != name))
+        proof["float32"] = other["float32"]
+    elif kind == 4 and "witness" in entry:
+        place = rng.integers(len(entry["witness"]))
+        by = Fraction(float(rng.choice([-1, 1])) / 2 ** int(rng.integers(0, 12)))
+        entry["witness"][place] = str(single(Fraction(entry["witness"][place]) + by))
+    else:
+        entry[pick(rng, ["witness", "refutations", "more"])] = pick(rng, [[], ["0"], None])
+    folder.put(name, proof)
+    if rng.random() < 0.7:
+        deployed = proof.get("float32", proof).get("answer")
+        table = folder.files["expected.csv"].decode()
+        row = re.compile(rf"^({re.escape(name)},\w+),\w+,", re.MULTILINE)
+        folder.files["expected.csv"] = row.sub(rf"\1,{deployed},", table).encode()
+    return f"in float32 {kind}"
+
+
+def residual(rng, model):
+    """What is added to the input, or to the outputs of heads."""
+    adds = [each for each in model.graph.node if each.op_type == "Add"]
+    node = pick(rng, adds)
+    names = [name for each in model.graph.node for name in (*each.input, *each.output)]
+    node.input[rng.integers(2)] = pick(rng, ["X", *names])
+
+
 def numbers(rng, folder):
     """The bound of rounding, and the model."""
     name = pick(rng, folder.names)
@@ -394,7 +438,8 @@ def turned(rng, model):
 
 def operator(rng, model):
     pick(rng, model.graph.node).op_type = pick(
-        rng, ["Gemm", "MatMul", "Add", "Sub", "Softmax", "Exp", "LogSoftmax", "Mul", "Identity"]
+        rng,
+        ["Gemm", "MatMul", "Add", "Sub", "Softmax", "Exp", "LogSoftmax", "Mul", "Identity", "Relu"],
     )
 
 
@@ -446,7 +491,8 @@ def graph(rng, folder):
     """Operators, attributes, constants and wires of the ONNX file."""
     path = f"onnx/{folder.network}.onnx"
     model = onnx.ModelProto.FromString(folder.files[path])
-    edit = pick(rng, [entries, entries, turned, operator, attribute, wires, about, doubled])
+    edit = pick(rng, [entries, entries, turned, operator, attribute, wires, residual, about,
+                      doubled])  # fmt: skip
     edit(rng, model)
     folder.files[path] = model.SerializeToString()
     return f"graph: {edit.__name__}"
@@ -508,7 +554,7 @@ def tables(rng, folder):
 
 FORGERIES = (
     threshold, threshold, box, box, conditions, slabs, slabs, bounds, bounds, witness, answer,
-    numbers, fields, graph, graph, other_network, spoilt, tables,
+    in_float32, in_float32, numbers, fields, graph, graph, other_network, spoilt, tables,
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Labels that are attained, and labels that no readout of some heads attains: both are proved."""
 
+import base64
 import dataclasses
 from itertools import product
 
@@ -9,6 +10,7 @@ from checker_parts import said
 
 from constructive import (
     AttentionLayer,
+    CapacityError,
     Certificate,
     Claim,
     Dataset,
@@ -17,6 +19,8 @@ from constructive import (
     certify,
     generators,
 )
+from constructive.certificates.claims import error as of_errors
+from constructive.certificates.claims import labels as of_labels
 from constructive.certificates.claims.labels import INSEPARABLE_STATEMENT, LABELS_STATEMENT
 from constructive.certificates.families import LAYERS, made_by
 from constructive.constructions.separation import separate
@@ -191,12 +195,165 @@ def test_equal_outputs_are_not_decided(drawn, heads):
     assert certify(nothing, data, claims=["labels"])["labels"].verdict is Verdict.UNDECIDED
 
 
-def test_what_is_not_of_full_rank_is_not_decided():
-    """On one shared context columns of Z are dependent, and Z^T has no right inverse."""
-    shared = generators.shared_context(num_examples=30, context_size=2, width=4, seed=0)
-    labels = np.random.default_rng(0).integers(0, 2, 30)
-    data = Dataset.of_classes(shared.contexts, shared.queries, labels)
-    few = build_memorizer(data.take(range(3)), num_heads=2, fit="labels")
-    found = certify(few, data, claims=["inseparable"])["inseparable"]
-    assert found.verdict is Verdict.UNDECIDED
-    assert "float64" in found.detail
+def dependent(kind):
+    """Contexts for which columns of Z are dependent, and more than twice as many examples."""
+    if kind == "shared":
+        return generators.shared_context(num_examples=30, context_size=3, width=5, seed=0)
+    data = generators.integers(num_examples=30, context_size=3, width=3, seed=1)
+    if kind == "constant":
+        return data.with_constant()
+    mixing = np.array([[1, 2, 0, 1], [0, 1, 1, -1], [3, 0, 1, 1]])  # three dimensions of four
+    return Dataset(data.contexts @ mixing, data.queries @ mixing, data.targets)
+
+
+@pytest.mark.parametrize("kind", ["shared", "constant", "plane"])
+def test_columns_that_depend_on_others_are_left_out(kind, checker, tmp_path):
+    """Their vectors are needed, and no other columns may be left out."""
+    drawn = dependent(kind)
+    labels = np.random.default_rng(2).integers(0, 2, len(drawn))
+    data = with_labels(drawn, labels)
+    few = Dataset.of_classes(drawn.contexts, drawn.queries, labels).take(range(4))
+    heads = build_memorizer(few, num_heads=2, fit="labels")
+    found = certify(heads, data, claims=["inseparable"])["inseparable"]
+    assert found.verdict is Verdict.PROVED, found.detail
+    assert found.evidence["vectors"]
+    evidence = found.evidence
+
+    def says(**changes):
+        wrong = forged("inseparable", {**evidence, **changes}, heads, data)
+        return not refused(checker, tmp_path, wrong, heads, data)
+
+    assert says()
+    assert not says(vectors=[], pivots=[], zeros=0)
+    vectors, width = evidence["vectors"], drawn.width
+    assert not says(vectors=[["0x1"] * width, *vectors[1:]])
+    assert not says(zeros=evidence["zeros"] + 1)
+    assert not says(pivots=[evidence["pivots"][0]] * len(vectors) if len(vectors) > 1 else [width])
+    whole = Dataset.of_classes(drawn.contexts, drawn.queries, labels)
+    with pytest.raises(CapacityError):
+        build_memorizer(whole, num_heads=2, fit="labels")
+
+
+def test_a_column_that_one_head_has_to_keep_is_kept(checker, tmp_path):
+    """All labels are equal: the constant entry of the first head has them, and no other columns."""
+    drawn = dependent("constant")
+    labels = np.ones(len(drawn), dtype=np.int64)
+    data, width = with_labels(drawn, labels), drawn.width
+    few = with_labels(drawn, np.arange(len(drawn)) % 2).take(range(4))
+    few = Dataset.of_classes(few.contexts, few.queries, [0, 1, 0, 1])
+    heads = build_memorizer(few, num_heads=2, fit="labels")
+    assert certify(heads, data, claims=["inseparable"])["inseparable"].verdict is Verdict.REFUTED
+    others = np.delete(z_of(heads, drawn), [width - 1, 2 * width - 1], axis=1)
+    sizes = np.maximum(-separate(others, labels, 2).combination, 0.0)
+    multipliers = np.rint(sizes * (4e9 / sizes.max())).astype(np.int64)
+    vectors = [[hex(int(place == width - 1)) for place in range(width)]]
+    evidence = {"multipliers": pack(multipliers), "vectors": vectors, "pivots": [width - 1]}
+    for zeros in (0, 1):
+        wrong = forged("inseparable", {**evidence, "zeros": zeros}, heads, data)
+        assert refused(checker, tmp_path, wrong, heads, data)
+
+
+@pytest.fixture
+def kept(drawn, heads):
+    """Files of a true certificate of each claim."""
+    z, made = z_of(heads, drawn), {}
+    for labels in product((0, 1), repeat=TOTAL):
+        data, found = with_labels(drawn, labels), separate(z, np.array(labels), 2)
+        name = "inseparable" if found.effective is None else "labels"
+        memorizer = heads if found.effective is None else reading(heads, found.effective)
+        made.setdefault(name, (certify(memorizer, data, claims=[name]), memorizer, data))
+    return made
+
+
+@pytest.mark.parametrize("name", ["labels", "inseparable"])
+def test_rounding_and_the_errors_of_z_are_paid_for(
+    name, kept, checker, as_if, monkeypatch, tmp_path
+):
+    """Were they larger, nothing would be proved: by certify, and by the checker."""
+    certificate, memorizer, data = kept[name]
+    assert not refused(checker, tmp_path, certificate, memorizer, data)
+    as_if("labels", gamma=lambda terms: 1e9 * terms)
+    assert refused(checker, tmp_path, certificate, memorizer, data)
+    monkeypatch.undo()
+    exact = checker.labels.residuals_in_floats
+    for off in (1e9, np.inf, np.nan):
+        monkeypatch.setattr(
+            checker.labels, "residuals_in_floats", lambda *given, off=off: (*exact(*given)[:3], off)
+        )
+        assert refused(checker, tmp_path, certificate, memorizer, data)
+    monkeypatch.undo()
+    assert not refused(checker, tmp_path, certificate, memorizer, data)
+    monkeypatch.setattr(of_labels, "gamma", lambda terms: 1e9 * terms)
+    assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
+    monkeypatch.undo()
+    found = of_errors.Evaluations.__iter__
+
+    def rough(self):
+        return (dataclasses.replace(each, radius=1e9) for each in found(self))
+
+    monkeypatch.setattr(of_errors.Evaluations, "__iter__", rough)
+    assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
+
+
+def test_a_bound_that_is_the_lead_itself_leaves_no_room(kept, checker, tmp_path):
+    """The lead as float64 finds it may be above the truth, and is refused."""
+    _, memorizer, data = kept["labels"]
+    outputs, own = z_of(memorizer, data) @ memorizer.layer.effective_readout, data.targets == 1
+    lead = float((outputs[own] - outputs[~own]).min())
+    for bound, fits in ((lead, False), (lead * (1 - 1e-9), True), (lead * (1 + 1e-9), False)):
+        certificate = forged("labels", {"bound": bound.hex()}, memorizer, data)
+        assert refused(checker, tmp_path, certificate, memorizer, data) != fits
+
+
+@pytest.mark.parametrize("name", ["labels", "inseparable"])
+def test_targets_that_are_no_classes_prove_nothing(name, kept, checker, tmp_path):
+    certificate, memorizer, data = kept[name]
+    evidence = certificate[name].evidence
+    for targets in (
+        data.targets * 2,
+        data.targets - 1,
+        np.ones_like(data.targets),
+        0 * data.targets,
+    ):
+        other = Dataset(data.contexts, data.queries, targets)
+        assert refused(
+            checker, tmp_path, forged(name, evidence, memorizer, other), memorizer, other
+        )
+
+
+def test_a_lead_of_nothing_is_no_lead(kept, checker, tmp_path):
+    _, memorizer, data = kept["labels"]
+    certificate = forged("labels", {"bound": (0.0).hex()}, memorizer, data)
+    assert refused(checker, tmp_path, certificate, memorizer, data)
+
+
+def test_multipliers_are_positive_but_at_labels(kept, checker, tmp_path):
+    """Else rows of B do not sum to zero, or a lead has no part in the combination."""
+    certificate, memorizer, data = kept["inseparable"]
+    honest = np.frombuffer(
+        base64.b64decode(certificate["inseparable"].evidence["multipliers"]), "<u4"
+    ).reshape(TOTAL, 2)
+    for place, value in (((0, data.targets[0].argmax()), 1), ((3, data.targets[3].argmin()), 0)):
+        other = honest.copy()
+        other[place] = value
+        wrong = forged("inseparable", {"multipliers": pack(other)}, memorizer, data)
+        assert refused(checker, tmp_path, wrong, memorizer, data)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "errors", "too_large"),
+    [
+        ((10**9, 10**9 + 1, 1), (0.0, 1e-11), 4e-9),  # the least one is lost in the rest
+        ((1 << 31, 1 << 31), (0.0, 1e-4), 0.1),  # Z^T may have no right inverse
+    ],
+)
+def test_errors_of_z_count_twice(checker, sizes, errors, too_large):
+    """One column: signed rows are 1 and -1 in turn, and their combination is exactly zero."""
+    labels = np.zeros(len(sizes), dtype=np.int64)
+    multipliers = np.stack([0 * np.array(sizes), sizes], axis=1)
+    z = np.array([[1.0], [-1.0], [1.0]][: len(sizes)])
+    claim = checker.labels.Inseparable({"evidence": {"multipliers": pack(multipliers)}})
+    for small in errors:
+        assert claim.combined(labels, 2, z, small) == (len(sizes),)
+    with pytest.raises(ValueError, match=r"shown to be zero|right inverse"):
+        claim.combined(labels, 2, z, too_large)

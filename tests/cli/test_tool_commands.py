@@ -37,12 +37,12 @@ def test_processes_and_seeds_give_the_same_bytes(run, tmp_path):
 def test_options_of_families(run, tmp_path):
     run(
         "instances", "make", "-o", "folder", "--kind", "corner", "--count", 2, "--dim", 3,
-        "--scale", "8:8", "--margin", "0.1", "--set", "decoy=0", "--graph", "exp",
+        "--scale", "8:8", "--margin", "0.1", "--set", "decoy=0",
         "--timeout", 5,
     )  # fmt: skip
     files = files_of(tmp_path / "folder")
     assert files["instances.csv"].count(b",5\n") == 2
-    assert b"ReduceSum" in files["onnx/corner_0000.onnx"]
+    assert b"--set=decoy=0" in files["generate_properties.py"]
 
 
 def test_existing_folders_are_kept(run, tmp_path):
@@ -67,14 +67,12 @@ def test_existing_folders_are_kept(run, tmp_path):
         (["--dim", "2.5"], "whole numbers"),
         (["--dim", "2:8.5"], "whole numbers"),
         (["--set", "heads=2.5", "--kind", "robust"], "whole numbers"),
-        (["--dim", "400", "--scale", "256", "--count", "6"], "least margin"),
         *((["--timeout", text, "--dim", "2"], "timeout") for text in
           ("1e6", "1e-7", "0", "inf", "nan")),
         (["--scale", "16:"], "range"),
         (["--set", "decoy"], "--set"),
         (["--set", "decoy=x"], "decoy"),
         (["--set", "other=1"], "other"),
-        (["--graph", "none"], "graph"),
         (["--margin", "0.002", "--scale", "200"], "margin"),
     ],
 )  # fmt: skip

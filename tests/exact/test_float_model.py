@@ -305,3 +305,17 @@ def test_every_number_of_a_model_is_in_its_sentence():
 def test_models_differ_in_their_numbers():
     assert len({model.describe() for model in KERNEL_MODELS.values()}) == len(KERNEL_MODELS)
     assert all(name == model.name for name, model in KERNEL_MODELS.items())
+
+
+@pytest.mark.parametrize("name", KERNEL_MODELS)
+def test_sentences_say_what_is_assumed(name):
+    model = kernel_model_named(name)
+    *clauses, underflow = model.describe().split("; ")
+    gradual = model.storage.name in {"float16", "float8_e4m3fn", "float8_e5m2"}
+    assert underflow.endswith(f"in storage of {model.storage.name} gradual") == gradual
+    merged = next(clause for clause in clauses if clause.startswith("splits"))
+    assert ("log off by" in merged) == name.startswith("split")
+    constants = next(clause for clause in clauses if "2^-16 min(1, scale) or more" in clause)
+    stored = name in {"logits float16", "eager float16"}
+    assert constants.endswith("where float16 is stored min(1, scale) or more") == stored
+    assert any(clause.startswith("a sink is one more key") for clause in clauses)

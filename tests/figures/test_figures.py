@@ -20,7 +20,7 @@ from constructive import (
     generators,
 )
 from constructive.data.samples import random_attention_layer, sinusoidal_positions
-from constructive.figures import capacity, decoders, drawing, gallery, saturation, sequences
+from constructive.figures import capacity, decoders, drawing, gallery, labels, saturation, sequences
 from constructive.figures.gallery import figures
 from constructive.figures.real_data import digits, text
 from constructive.sequences.build import exponent, growth, prefixes
@@ -73,6 +73,9 @@ LAWS = {
     )),
     "planted": ("A needle and a corner", {}, (
         "needle, maximum in the ring", "corner, maximum in the ring", "1.19: unsat", "X_1",
+    )),
+    "labels": ("Labels: ", {"sizes": ((2, 3, 1, 4),), "ratios": (1.5, 2.5), "draws": 4}, (
+        "examples T / Hd", "share of labelings attained", "H = 2, n = 3, d_h = 1, d = 4",
     )),
 }  # fmt: skip
 
@@ -182,6 +185,15 @@ def test_the_gallery(tmp_path):
     assert drawn.seconds > 0
 
 
+def test_shares_of_labelings_are_within_three_standard_errors_of_the_count():
+    for ratio in (1.5, 2.0, 2.5):
+        share = labels.measure((2, 3, 1, 4, ratio, 60))
+        attained, refuted = share.attained / 60, share.refuted / 60
+        assert attained <= share.expected + share.spread
+        assert refuted <= 1 - share.expected + share.spread
+        assert attained + refuted > 0.9
+
+
 def test_attention_off_the_top():
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     memorizer = build_memorizer(data, num_heads=3)
@@ -207,7 +219,7 @@ def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
 
 
 def test_what_floats_cannot_carry_does_not_count_as_built():
-    point = capacity.Point(
+    point = capacity.CapacityPoint(
         20, 32, 1, 64, shared_context=True, theorem_1=1, theorem_2=621, lower=621, upper=621
     )
     assert capacity.built_at(point, capacity.Goal("Theorem 2", "rank_one", 621)).right == 0

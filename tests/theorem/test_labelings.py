@@ -16,6 +16,7 @@ from constructive import (
     label_capacity,
     labelings,
 )
+from constructive.theory.context_capacity import subset_dimensions
 from constructive.theory.labelings import cover
 
 
@@ -79,6 +80,16 @@ def test_examples_in_no_dependency_double_the_number():
     assert labelings(with_contexts(line + others), 1).count == 2 * 8
     repeated = with_contexts(line + others)
     assert labelings(repeated.take([0, 1, 1, 0, 6]), 1).count == 4  # inputs count once
+
+
+def test_ranks_that_are_less_modulo_the_prime():
+    """The determinant of the tokens is 2^61 - 1, so they are dependent modulo that."""
+    context = np.array([[2.0**31, 1.0], [1.0, 2.0**30]])
+    for part, found in zip(((0, 2), (0, 1)), subset_dimensions(context[np.newaxis]), strict=True):
+        assert tuple(found) == part
+    apart = context[:, np.newaxis]
+    assert subset_dimensions(apart)[0].tolist() == [0, 1, 1, 2]
+    assert labelings(with_contexts([*apart, [[1.0, 1.0]]]), 1).count == 6
 
 
 def test_many_examples_of_contexts_that_all_span_the_same():

@@ -3,10 +3,11 @@
 Its files:
 
     instances.csv      onnx/NETWORK.onnx,vnnlib/NAME.vnnlib,SECONDS    a row for each instance
-    expected.csv       columns instance, answer, network, margin, and others that nothing proves
+    expected.csv       columns instance, answer, float32, network, margin, and others that nothing
+                       proves
     onnx/ proofs/      a graph for each network, and a proof for each instance
     vnnlib/ vnnlib2/   properties in VNN-LIB 1.0, or 2.0, or both; there are no other files
-    README.md          and perhaps LICENSE: for people, not read
+    README.md          and perhaps LICENSE and generate_properties.py: not read
 """
 
 import csv
@@ -24,15 +25,19 @@ import numpy as np
 from bounds import above
 from files import read_json, reading, require, size_of, text_of
 from graphs import read_graph
-from operators import UNIT, decimal_below, evaluate, exact, is_single, rounded
-from properties import read_property
+from operators import UNIT, Readout, decimal_below, evaluate, exact, is_single, rounded
+from properties import Condition, read_property
 from softmaxes import (
     KNOWN,
     REFUTATIONS,
+    Box,
     box_of,
+    computed_most,
+    doubt_of,
     heads_of,
     least_at,
     most_by_intervals,
+    off_readout,
     rounding_of,
     sentence,
     steepness,
@@ -44,15 +49,17 @@ from softmaxes import (
 # The proof says which answer, for which files, and evidence: for sat an input, for unsat a
 # refutation of each alternative. Everything about graph and property is read from their files.
 # What is shown has a margin of twice what rounding does, so that the answer holds in every
-# float32 evaluation, too.
+# float32 evaluation, too. Or the proof has an answer of its own for these, with evidence: a point,
+# or the box, on which each logit is one rounding.
 
 FORMAT = "constructive instance 1"
 NEAR = Fraction(1, 10**4)  # by which scorers accept witnesses outside of the box
 ALWAYS = {"format", "answer", "onnx", "model", "rounding"}
 EVIDENCE = {"sat": "witness", "unsat": "refutations"}
 
-# answer, margin that is proved, bound of rounding (both Fractions), model, and the sentence
-Shown = namedtuple("Shown", "answer margin rounding model sentence")
+# answers in real arithmetic and of float32 evaluations, margin that is proved of the first, model,
+# and the sentence
+Shown = namedtuple("Shown", "answer deployed margin model sentence")
 
 
 class Problem:
@@ -61,11 +68,37 @@ class Problem:
     def __init__(self, graph, wanted, model):
         ends = [[rounded(x, UNIT) for x in side] for side in (wanted.lower, wanted.upper)]
         self.outputs, self.box = evaluate(graph, *ends), box_of(*ends)
-        require(wanted.outputs == len(self.outputs), "the property has another number of outputs")
-        self.wanted, self.model = wanted, model
+        self.alternatives, self.model, self.readout = wanted.alternatives, model, None
+        if isinstance(self.outputs, Readout):
+            self.readout, self.outputs = self.outputs, self.outputs.features
+            self.alternatives = pieces(self.readout, wanted.alternatives)
+        count = 1 if self.readout else len(self.outputs)
+        require(wanted.outputs == count, "the property has another number of outputs")
 
     def rounding(self, condition):
+        if self.readout:
+            return Fraction(off_readout(self.readout, self.box, self.model))
         return Fraction(rounding_of(self.outputs, condition.weights, self.box, self.model))
+
+
+def pieces(readout, alternatives):
+    """Alternatives for Y >= c, Y a sum of units after Relu: its pieces reach c, one at least.
+
+    As relu(z) = max(z, 0), the sum is the largest of the sums of any of the z. The empty one is 0.
+    """
+    found = []
+    for conditions in alternatives:
+        (condition, *others) = conditions
+        require(
+            not others and condition.weights == ((0, 1),), "a readout is not bounded from above"
+        )
+        require(condition.threshold > 0, "a readout is never below 0")
+        for bits in range(1, 1 << len(readout.biases)):
+            chosen = [j for j in range(len(readout.biases)) if bits >> j & 1]
+            weights = enumerate(readout.weights[:, chosen].sum(axis=1).tolist())
+            biases = Fraction(int(readout.biases[chosen].sum()), 1 << UNIT)
+            found.append([Condition(tuple(weights), condition.threshold - biases)])
+    return found
 
 
 def check_instance(content, graph, properties):
@@ -76,7 +109,7 @@ def check_instance(content, graph, properties):
     answer = content.get("answer")
     require(answer in EVIDENCE, "the answer is neither sat nor unsat")
     names = ALWAYS | {EVIDENCE[answer], *properties}
-    require(set(content) == names, "the proof has other entries")
+    require(set(content) - {"float32"} == names, "the proof has other entries")
     require(content["format"] == FORMAT, "the format of the proof is another")
     for name, data in {"onnx": graph, **properties}.items():
         fits = content[name] == hashlib.sha256(data).hexdigest()
@@ -89,8 +122,15 @@ def check_instance(content, graph, properties):
     pairs, sentence = prove(problem, content[EVIDENCE[answer]])
     stated = exact(content["rounding"])
     require(stated >= 0, "the bound of rounding is negative")
+    margins, model = [margin for _, margin in pairs], content["model"]
+    if "float32" in content:
+        deployed, least = in_float32(problem, content["float32"])
+        sentence += (
+            f", by a margin of {decimal_below(min(margins))}; {deployed} in every float32 "
+            f"evaluation, by a margin of {decimal_below(least)} ({model})"
+        )
+        return Shown(answer, deployed, min(margins), model, sentence)
     roundings = [problem.rounding(condition) for condition, _ in pairs]
-    margins = [margin for _, margin in pairs]
     enough = all(
         margin >= 2 * max(stated, off) for margin, off in zip(margins, roundings, strict=True)
     )
@@ -98,13 +138,43 @@ def check_instance(content, graph, properties):
     margin, rounding = min(margins), max(roundings)
     sentence += (
         f", by a margin of {decimal_below(margin)}; float32 is off by at most {above(rounding)} "
-        f"({content['model']})"
+        f"({model})"
     )
-    return Shown(answer, margin, rounding, content["model"], sentence)
+    return Shown(answer, answer, margin, model, sentence)
 
 
-def satisfied(problem, witness):
-    """Conditions that hold at an input, with their margins, and the sentence."""
+def in_float32(problem, content):
+    """The answer of float32 evaluations where each logit is one rounding, and its margin."""
+    require(problem.readout is None, "a readout has no answer of its own in float32")
+    answer = content["answer"]
+    require(answer in EVIDENCE, "the answer in float32 is neither sat nor unsat")
+    names = {"answer", "witness"} if answer == "sat" else {"answer"}
+    require(set(content) == names, "the proof in float32 has other entries")
+
+    def most(weights, box):
+        return computed_most(problem.outputs, weights, box, problem.model)
+
+    margins = []
+    if answer == "sat":
+        point = point_of(problem, content["witness"])
+        box = Box(point, point, problem.box.varying)
+    for conditions in problem.alternatives:
+        if answer == "unsat":
+            found = [each.threshold - most(each.weights, problem.box) for each in conditions]
+        else:
+            turned = [[(output, -weight) for output, weight in each.weights] for each in conditions]
+            found = [
+                -most(weights, box) - each.threshold
+                for weights, each in zip(turned, conditions, strict=True)
+            ]
+        margins.append(max(found) if answer == "unsat" else min(found))
+    margin = min(margins) if answer == "unsat" else max(margins)
+    require(margin > 0, "the answer in float32 is not shown")
+    return answer, margin
+
+
+def point_of(problem, witness):
+    """An input of the box, in units of 2^-149."""
     box = problem.box
     right = type(witness) is list and len(witness) == len(box.lower)
     require(right, "the witness has another length")
@@ -113,8 +183,13 @@ def satisfied(problem, witness):
     point = np.array([rounded(x, UNIT) for x in entries], dtype=object)
     inside = (point >= box.lower).all() and (point <= box.upper).all()
     require(inside, "the witness is outside of the box")
-    shown = []
-    for conditions in problem.wanted.alternatives:
+    return point
+
+
+def satisfied(problem, witness):
+    """Conditions that hold at an input, with their margins, and the sentence."""
+    point, shown = point_of(problem, witness), []
+    for conditions in problem.alternatives:
         margins = [slack(problem, condition, point) for condition in conditions]
         shown.append(list(zip(conditions, margins, strict=True)))
     best = max(shown, key=lambda pairs: min(margin for _, margin in pairs))
@@ -124,12 +199,12 @@ def satisfied(problem, witness):
 
 def slack(problem, condition, point):
     heads = heads_of(problem.outputs, condition.weights, problem.box)
-    return least_at(heads, problem.box, point) - condition.threshold
+    return least_at(heads, problem.box, point) - doubt_of(heads) - condition.threshold
 
 
 def refuted(problem, refutations):
     """A condition of each alternative that no input meets, with its margin, and the sentence."""
-    alternatives, beyond = problem.wanted.alternatives, True
+    alternatives, beyond = problem.alternatives, True
     listed = type(refutations) is list and len(refutations) == len(alternatives)
     require(listed, "there is not one refutation of each alternative")
     shown = []
@@ -138,7 +213,7 @@ def refuted(problem, refutations):
         known = type(place) is int and 0 <= place < len(conditions) and kind in REFUTATIONS
         require(known, "a refutation is of no condition, or of an unknown kind")
         heads = heads_of(problem.outputs, conditions[place].weights, problem.box)
-        most = REFUTATIONS[kind](heads, problem.box, evidence)
+        most = REFUTATIONS[kind](heads, problem.box, evidence) + doubt_of(heads)
         margin = conditions[place].threshold - most
         require(margin > 0, "a refutation does not reach the threshold")
         shown.append((conditions[place], margin))
@@ -151,9 +226,9 @@ def holds_beyond(problem, condition, heads, margin):
     """Whether inputs 1e-4 outside of the box miss a condition by more than 1e-4, too.
 
     Scorers accept witnesses up to that. Where inputs do not vary, they are constants here, and
-    nothing is shown.
+    nothing is shown; nor where a first layer is known on the box alone.
     """
-    if len(problem.box.varying) < len(problem.box.lower):
+    if len(problem.box.varying) < len(problem.box.lower) or doubt_of(heads):
         return False
     if margin - NEAR * steepness(heads) > NEAR:
         return True
@@ -166,14 +241,14 @@ ROW = re.compile(
     rf"onnx/({NAME})\.onnx,(vnnlib2?)/({NAME})\.vnnlib,[0-9]{{1,6}}(?:\.[0-9]{{1,6}})?"
 )
 TABLES = {"instances.csv", "expected.csv"}
-WORDS = {"README.md", "LICENSE"}
+WORDS = {"README.md", "LICENSE", "generate_properties.py"}
 VERSIONS = ("vnnlib", "vnnlib2")
 ENDS = {"onnx": ".onnx", "proofs": ".json"} | dict.fromkeys(VERSIONS, ".vnnlib")
-COLUMNS = {"instance", "answer", "network", "margin"}
+COLUMNS = {"instance", "answer", "float32", "network", "margin"}
 DIGITS = Fraction(1001, 1000)  # margins in expected.csv are rounded to four digits
 
 # folders: those of properties that are there
-Row = namedtuple("Row", "name network answer margin folders")
+Row = namedtuple("Row", "name network answer deployed margin folders")
 
 
 def check_folder(folder, jobs, most, tell):
@@ -221,7 +296,8 @@ def check_row(folder, most, row):
     graph = bytes_of(folder / "onnx" / f"{row.network}.onnx", most)
     stored = {part: bytes_of(folder / part / f"{row.name}.vnnlib", most) for part in row.folders}
     shown = check_instance(content, graph, stored)
-    require(shown.answer == row.answer, "expected.csv says another answer than the proof")
+    agree = shown.answer == row.answer and shown.deployed == row.deployed
+    require(agree, "expected.csv says another answer than the proof")
     enough = row.margin <= shown.margin * DIGITS
     require(enough, "expected.csv says a larger margin than is proved")
     return shown
@@ -252,9 +328,9 @@ def rows_of(folder, most):
         agree(names_in(folder / part), {stem + ENDS[part] for stem in some}, f"{part}/")
     rows = []
     for network, _, name in found:
-        answer, of, margin = expected[name]
+        answer, deployed, of, margin = expected[name]
         require(of == network, f"expected.csv says another network of {name}")
-        rows.append(Row(name, network, answer, margin, tuple(versions)))
+        rows.append(Row(name, network, answer, deployed, margin, tuple(versions)))
     return rows
 
 
@@ -294,11 +370,12 @@ def expected_rows(path, most):
     for row in rows:
         require(len(row) == len(header), "a row of expected.csv has another length")
         entry = dict(zip(header, row, strict=True))
-        name, answer = entry["instance"], entry["answer"]
+        name, answer, deployed = entry["instance"], entry["answer"], entry["float32"]
         require(name not in found, f"expected.csv names {name[:60]} twice")
-        require(answer in ("sat", "unsat"), f"expected.csv says {answer[:60]!r} of {name[:60]}")
+        for said in (answer, deployed):
+            require(said in EVIDENCE, f"expected.csv says {said[:60]!r} of {name[:60]}")
         margin = margin_of(entry["margin"])
-        found[name] = answer, entry["network"], margin
+        found[name] = answer, deployed, entry["network"], margin
     return found
 
 

@@ -6,7 +6,8 @@ of all its terms on the box, how many roundings a term passes, and what underflo
 makes weights of rows of them, and products with constants make averages.
 
 Gemm, MatMul, Add, Reshape, Transpose and Split are for affine entries, Exp, ReduceSum and Div are a
-softmax together. Anything else is refused, and so is any attribute that is not read here.
+softmax together. Outputs of heads may be added to the input, if they are saturated on the box, or
+be read by units of Relu. Anything else is refused, and so is any attribute that is not read here.
 """
 
 import math
@@ -43,6 +44,15 @@ def is_single(value):
     odd = top // (top & -top) if top else 0
     short = abs(odd) < 1 << DIGITS and abs(value) <= TOP
     return short and bottom <= 1 << UNIT and bottom & (bottom - 1) == 0
+
+
+def nearest_single(value, unit):
+    """The float32 number next to an integer times 2^-unit, ties to even, in units of 2^-149."""
+    dropped = max(abs(value).bit_length() - DIGITS, unit - UNIT, 0)
+    kept = round(Fraction(value, 1 << dropped))
+    exponent = dropped - unit + UNIT
+    require(exponent >= 0, "a unit is too large")
+    return kept << exponent
 
 
 def exact(text):
@@ -110,12 +120,18 @@ def decimal_below(value, digits=3):
 
 
 MOST = 1 << 24  # entries of a tensor, times the inputs that vary
+MOST_UNITS = 10  # of a readout: it has as many pieces as they have sets
 LARGEST = 2.0**100  # of any number on the way, but for exponentials
 FLUSH = 2.0**-125  # what underflow takes of a product, or of a number that is loaded
 
 # offsets (shape) and slopes (shape, varying) in units of 2^-unit; None if nothing varies
 # sizes (shape) in float64, from above; steps (shape); and what underflow takes, of any entry
-Affine = namedtuple("Affine", "offsets slopes unit sizes steps lost")
+# doubt: by how much real entries may differ from these;  origin: GIVEN, STEPS or None
+Affine = namedtuple(
+    "Affine", "offsets slopes unit sizes steps lost doubt origin", defaults=[0, None]
+)
+GIVEN = "numbers of the input or of the file"
+STEPS = "rows fl(a x + b) of numbers that are given, a one power of two of size one or more"
 # One softmax: logits of n tokens; raw if nothing is subtracted before exp
 Row = namedtuple("Row", "logits raw")
 # Weights, or what is before them: rows of softmax in order, and the shape of them all
@@ -125,10 +141,15 @@ Totals = namedtuple("Totals", "logits")
 # sum_i p_i v_i of one row: values in units of 2^-unit, bound of their size, terms of the sum with
 # other rows, roundings of a term beside it, and what underflow takes of values
 Part = namedtuple("Part", "row values unit size terms steps lost")
+# Units w . f + c of outputs f of heads, parts of each: whole weights (k, m), and biases (m,) in
+# units of 2^-149;  active: after Relu
+Units = namedtuple("Units", "features weights biases active")
+# The sum of all active units
+Readout = namedtuple("Readout", "features weights biases")
 
 
 def evaluate(graph, lower, upper):
-    """The parts of each output of a graph on a box: a list for each, in order.
+    """The parts of each output of a graph on a box: a list for each, in order; or a Readout.
 
     lower, upper: the box, integers in units of 2^-149
     """
@@ -140,6 +161,9 @@ def evaluate(graph, lower, upper):
         require(node.operator in OPERATORS, f"the operator {node.operator[:40]!r} is refused")
         given = [values.get(name) for name in node.inputs]
         require(all(each is not None for each in given), "an operator comes before its inputs")
+        mixed = len({isinstance(each, Affine) for each in given}) == 2
+        if node.operator == "Add" and mixed:
+            given = [beside(each, lower, upper) for each in given]
         made = OPERATORS[node.operator](node, *given)
         made = made if isinstance(made, list) else [made]
         require(len(made) == len(node.outputs), f"{node.operator} has other outputs")
@@ -148,6 +172,9 @@ def evaluate(graph, lower, upper):
         values |= dict(zip(node.outputs, made, strict=True))
     name, shape = graph.output
     outputs = values[name]
+    if isinstance(outputs, Readout):
+        require(shape == (1, 1), "the shape of Y is another")
+        return outputs
     require(isinstance(outputs, np.ndarray) and outputs.dtype == object, "Y is not of heads")
     require(outputs.shape == shape and shape[:-1] == (1,), "the shape of Y is another")
     return outputs.reshape(-1).tolist()
@@ -163,7 +190,7 @@ def inputs(shape, lower, upper):
     reach = [max(abs(low), abs(high)) for low, high in zip(lower, upper, strict=True)]
     sizes = np.array([math.ldexp(size, -UNIT) for size in reach])  # float32 numbers: exact
     steps = np.zeros(len(lower), np.int64)
-    flat = Affine(offsets, slopes, UNIT, sizes, steps, FLUSH)
+    flat = Affine(offsets, slopes, UNIT, sizes, steps, FLUSH, origin=GIVEN)
     return on_entries(flat, lambda array: array.reshape(shape))
 
 
@@ -172,7 +199,8 @@ def of_constant(array):
     if array.dtype.kind == "i":
         return array
     sizes = np.abs(array.astype(np.float64))
-    return Affine(integers(array), None, UNIT, sizes, np.zeros(array.shape, np.int64), FLUSH)
+    steps = np.zeros(array.shape, np.int64)
+    return Affine(integers(array), None, UNIT, sizes, steps, FLUSH, origin=GIVEN)
 
 
 def reads(node, inputs, **defaults):
@@ -200,18 +228,108 @@ def gemm(node, x, weights, offsets):
     found = reads(node, 3, alpha=1.0, beta=1.0, transA=0, transB=0)
     plain = found["alpha"] == found["beta"] == 1.0 and found["transA"] == 0
     require(plain and found["transB"] in (0, 1), "a factor or a transposition of Gemm is refused")
+    if isinstance(x, np.ndarray):
+        return units(x, turn(weights, (1, 0)) if found["transB"] else weights, offsets)
     affine(x, weights, offsets)
     require(x.sizes.ndim == weights.sizes.ndim == 2, "an operand of Gemm is not a matrix")
     turned = turn(weights, (1, 0)) if found["transB"] else weights
     made = multiplied(x, turned)
     require(offsets.sizes.shape in (made.sizes.shape, made.sizes.shape[1:]), "offsets misfit")
-    return added(made, offsets)
+    given = x.origin == weights.origin == offsets.origin == GIVEN
+    steps = given and turned.slopes is None and all(map(is_step, turned.offsets.T))
+    return added(made, offsets)._replace(origin=STEPS if steps else None)
+
+
+def is_step(column):
+    """Whether at most one weight is not zero, and is a power of two of size one or more."""
+    sizes = [abs(weight) for weight in column if weight]
+    return len(sizes) <= 1 and all(size >> UNIT and not size & (size - 1) for size in sizes)
+
+
+def units(heads, weights, biases):
+    """Units of outputs of heads (1, k), before Relu."""
+    affine(weights, biases)
+    require(heads.dtype == object and heads.shape[:-1] == (1,), "an operand of Gemm is no row")
+    require(weights.slopes is None is biases.slopes, "weights of units vary")
+    inner, count = (*weights.sizes.shape, 0)[:2]
+    fits = weights.sizes.ndim == 2 and (inner,) == heads.shape[1:] and count <= MOST_UNITS
+    require(fits and biases.sizes.shape in ((count,), (1, count)), "units misfit, or are too many")
+    whole = weights.offsets.astype(object) // (1 << weights.unit)
+    exact = weights.origin == biases.origin == GIVEN and biases.unit == UNIT
+    same = (whole * (1 << weights.unit) == weights.offsets).all()
+    small = all(abs(weight) <= 1 for weight in whole.reshape(-1))
+    require(exact and same and small, "weights of units are not -1, 0, 1")
+    return Units(heads.reshape(-1).tolist(), whole, biases.offsets.reshape(-1), active=False)
+
+
+def relu(node, x):
+    reads(node, 1)
+    require(isinstance(x, Units) and not x.active, "Relu of anything but units")
+    return x._replace(active=True)
+
+
+def readout(active, ones):
+    affine(ones)
+    all_one = ones.slopes is None and (ones.offsets == 1 << ones.unit).all()
+    fits = active.active and ones.sizes.shape == (len(active.biases), 1)
+    require(fits and all_one, "a readout is not the sum of units after Relu")
+    return Readout(active.features, active.weights, active.biases)
+
+
+def beside(value, lower, upper):
+    """What is added to the input: values of tokens that have all but e^-128 of the weight.
+
+    Where the other logits are 128 nats lower, an entry is off by 2 n e^-128 < n 2^-183 times the
+    largest value at most. Computed logits are 80 nats apart at least, so the other exponentials of
+    a program are below 2^-100, sums of them and 1 are 1, and products and sums with the value are
+    off by twice what is added to it: 2^-75 times the largest value, in all, for 2^20 tokens.
+    """
+    if isinstance(value, Affine):
+        return value
+    require(isinstance(value, np.ndarray) and value.dtype == object, "the summands of Add misfit")
+    offsets, sizes, steps, doubt, lost = [], [], [], 0.0, 0.0
+    for parts in value.reshape(-1):
+        total = 0
+        for part in parts:
+            require(part.unit == UNIT and not part.row.raw, "heads before others are not plain")
+            total += part.values[leader(part.row.logits, lower, upper)]
+        largest = sum(max(1.0, part.size) for part in parts)
+        offsets.append(total)
+        sizes.append(float(up(sum(part.size for part in parts))))
+        steps.append(max(part.steps for part in parts) + len(parts))
+        doubt = max(doubt, max(part.terms for part in parts) * 2.0**-183 * largest)
+        lost = max(lost, 2.0**-75 * largest)
+    made = [np.array(each).reshape(value.shape) for each in (sizes, steps)]
+    return Affine(
+        np.array(offsets, dtype=object).reshape(value.shape), None, UNIT, *made, lost, doubt
+    )
+
+
+def leader(logits, lower, upper):
+    """The token that leads by 128 nats on the box, and by 80 as programs compute logits."""
+    require(len(logits.offsets) <= 1 << 20, "a row of softmax is too long")
+    slopes, offsets = logits.slopes, logits.offsets * (1 << UNIT)
+    if slopes is None:
+        slopes = np.full((len(offsets), 0), 0, dtype=object)
+    varying = [i for i, (low, high) in enumerate(zip(lower, upper, strict=True)) if low != high]
+    low, high = (np.array([side[i] for i in varying], dtype=object) for side in (lower, upper))
+    best = int(np.argmax(slopes @ low + offsets))
+    apart = slopes[best] - slopes
+    least = (apart * np.where((apart > 0).astype(bool), low, high)).sum(axis=1)
+    least = np.delete(least + offsets[best] - offsets, best)
+    saturated = all(lead >> (logits.unit + UNIT) >= 128 for lead in least.tolist())
+    off = (int(logits.steps.max()) + 3) * 2.0**-23 * float(logits.sizes.max()) + logits.lost
+    require(saturated and 4.0 * off <= 48.0, "a head before others is not saturated on the box")
+    require(not logits.doubt, "there are more than two layers")
+    return best
 
 
 def matmul(node, left, right):
     reads(node, 2)
     if isinstance(left, Weights):
         return averages(left, right)
+    if isinstance(left, Units):
+        return readout(left, right)
     affine(left, right)
     require(left.sizes.ndim == right.sizes.ndim == 2, "an operand of MatMul is not a matrix")
     return multiplied(left, right)
@@ -238,7 +356,8 @@ def multiplied(left, right):
     lost = left.lost * tops[1] + right.lost * tops[0] + left.lost * right.lost * inner
     lost = float(up(2.0 * (lost + inner * FLUSH)))
     sizes = up(left.sizes @ right.sizes)
-    return Affine(offsets, slopes, left.unit + right.unit, sizes, steps, lost)
+    doubt = doubts(left.doubt * tops[1] + right.doubt * tops[0])
+    return Affine(offsets, slopes, left.unit + right.unit, sizes, steps, lost, doubt)
 
 
 def add(node, one, other):
@@ -271,8 +390,13 @@ def added(one, other):
     if summed is not None:
         summed = np.broadcast_to(summed, (*shape, summed.shape[-1]))
     steps = np.maximum(one.steps, other.steps) + ((one.sizes > 0) & (other.sizes > 0))
-    sizes = up(one.sizes + other.sizes)
-    return Affine(offsets, summed, unit, sizes, steps, up(2.0 * (one.lost + other.lost)))
+    sizes, lost = up(one.sizes + other.sizes), up(2.0 * (one.lost + other.lost))
+    return Affine(offsets, summed, unit, sizes, steps, lost, doubts(one.doubt + other.doubt))
+
+
+def doubts(sum_of):
+    """A sum, above its rounding; zero if it is."""
+    return float(up(sum_of)) if sum_of else 0.0
 
 
 def on_entries(x, move):
@@ -411,6 +535,7 @@ OPERATORS = {
     "MatMul": matmul,
     "Add": add,
     "Softmax": softmax,
+    "Relu": relu,
     "Reshape": reshape,
     "Transpose": transpose,
     "Split": split,

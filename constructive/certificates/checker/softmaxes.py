@@ -30,13 +30,24 @@ import numpy as np
 from bounds import up
 from files import require
 from float_model import MODELS, averaged, gamma_of, growth, steps_of
-from operators import INTERVALS, LARGEST, UNIT, exact, exponential, fraction, interval, rounded
+from operators import (
+    INTERVALS,
+    LARGEST,
+    STEPS,
+    UNIT,
+    exact,
+    exponential,
+    fraction,
+    interval,
+    nearest_single,
+    rounded,
+)
 
 SHARE = 100  # weights are multiples of 2^-100, and their sum is 1
 NARROW = SHARE + UNIT - 2 * UNIT  # what the unit of tilts has beyond that of logits
 
-# slopes (n, varying) and offsets (n,) in one unit, values (n,) in theirs
-Head = namedtuple("Head", "slopes offsets unit values value_unit")
+# slopes (n, varying) and offsets (n,) in one unit, values (n,) in theirs; and what logits are
+Head = namedtuple("Head", "slopes offsets unit values value_unit logits", defaults=[None])
 # bounds of all inputs, in units of 2^-149, and which of them vary
 Box = namedtuple("Box", "lower upper varying")
 
@@ -68,7 +79,8 @@ def heads_of(outputs, weights, box):
     found = []
     for row, unit, values in known.values():
         logits = row.logits
-        found.append(Head(slopes_of(logits, box), logits.offsets, logits.unit, values, unit))
+        slopes = slopes_of(logits, box)
+        found.append(Head(slopes, logits.offsets, logits.unit, values, unit, logits))
     require(found, "a condition is about no head")
     return found
 
@@ -87,6 +99,19 @@ def least_at(heads, box, point):
     return fraction(total.a)
 
 
+def doubt_of(heads):
+    """By how much the sum may differ, as logits may: a Fraction.
+
+    If logits are off by t at most, attention is by a part e^(2 t) - 1, at most 3 t for t <= 2^-20.
+    """
+    total = Fraction(0)
+    for head in heads:
+        doubt = Fraction(head.logits.doubt)
+        require(doubt <= Fraction(1, 1 << 20), "logits of a second layer are not known")
+        total += 3 * doubt * Fraction(int(max(map(abs, head.values))), 1 << head.value_unit)
+    return total
+
+
 def exponentials(numbers, unit):
     return [exponential(interval(number, unit)) for number in numbers]
 
@@ -100,16 +125,20 @@ def most_by_intervals(heads, box, evidence):
         offsets = (head.offsets[None] - head.offsets[:, None]) * (1 << UNIT)
         most = highest(apart, box) + offsets
         least = -highest(-apart, box) + offsets
-        low, high = [], []
-        for row, other in zip(most, least, strict=True):
-            sums = [
-                sum(exponentials(each, head.unit + UNIT), interval(0)) for each in (row, other)
-            ]  # at least one, as l_i - l_i = 0
-            low.append(fraction((1 / sums[0]).a))
-            high.append(fraction((1 / sums[1]).b))
-        values = [Fraction(v, 1 << head.value_unit) for v in head.values]
-        total += min(above_at(t, values, low, high) for t in set(values))
+        total += most_between(head, least, most, head.unit + UNIT)
     return total
+
+
+def most_between(head, least, most, unit):
+    """An upper bound of a head whose l_j - l_i at [i, j] are between these, in a unit."""
+    low, high = [], []
+    for row, other in zip(most, least, strict=True):
+        # at least one, as l_i - l_i = 0
+        sums = [sum(exponentials(each, unit), interval(0)) for each in (row, other)]
+        low.append(fraction((1 / sums[0]).a))
+        high.append(fraction((1 / sums[1]).b))
+    values = [Fraction(v, 1 << head.value_unit) for v in head.values]
+    return min(above_at(t, values, low, high) for t in set(values))
 
 
 def above_at(t, values, low, high):
@@ -273,15 +302,16 @@ def rounding_of(outputs, weights, box, model):
     return total
 
 
-def off(part, box, model):
-    """The same for one row of softmax and its values."""
+def off(part, box, model, moved=None):
+    """The same for one row of softmax and its values; moved: by how much l - max l is off."""
     logits, raw = part.row
     sizes = float(logits.sizes.max())
     require(max(1.0, sizes, part.size) * part.terms < LARGEST, "numbers may overflow")
     if raw:
         require(part.terms <= MOST, "sums of exponentials may overflow")
-    steps = int(logits.steps.max()) + 2
-    moved = gamma_of(model, steps) * sizes + 2.0 * logits.lost
+    if moved is None:
+        steps = int(logits.steps.max()) + 2
+        moved = gamma_of(model, steps) * sizes + 2.0 * logits.lost
     if raw:
         require_moderate(logits, box, moved)
     zeta, flushed = (float(x) for x in averaged(model, np.float64(part.terms)))
@@ -293,6 +323,61 @@ def off(part, box, model):
     part_of = larger + zeta + others + larger * (zeta + others) + zeta * others * (1.0 + larger)
     below = flushed * max(1.0, part.size) * factors + 2.0 * part.lost * factors
     return float(up(up(part_of) * part.size + up(below)))
+
+
+# What float32 programs compute where each logit is one rounding, fl(a x + b) with an exact product.
+#
+# Rounding is monotone, so on a box a logit is between its values at the two ends; all programs
+# compute the same. l - max l, in blocks or in one piece, is off by less than 4 u D, where D is the
+# largest difference of two logits.
+
+
+def computed_most(outputs, weights, box, model):
+    """An upper bound, a Fraction, of a combination of outputs as programs compute it on a box."""
+    total, moved = Fraction(0), {}
+    for head in heads_of(outputs, weights, box):
+        require(head.logits.origin == STEPS, "a logit is not one rounding")
+        offsets = head.offsets * (1 << UNIT)
+        ends = offsets - highest(-head.slopes, box), offsets + highest(head.slopes, box)
+        low, high = (
+            np.array([nearest_single(int(x), head.unit + UNIT) for x in end], dtype=object)
+            for end in ends
+        )
+        least, most = low[None] - high[:, None], high[None] - low[:, None]
+        for i in range(len(low)):
+            least[i, i] = most[i, i] = 0
+        total += most_between(head, least, most, UNIT)
+        largest = max(map(abs, most.reshape(-1)))
+        moved[id(head.logits)] = float(up(4.0 * model.unit * float(Fraction(largest, 1 << UNIT))))
+    for output, weight in weights:
+        for part in outputs[output]:
+            require(not part.row.raw, "exp of logits as they are")
+            rounding = off(part, box, model, moved[id(part.row.logits)])
+            total += abs(weight) * Fraction(float(up(rounding)))
+    return total
+
+
+def off_readout(readout, box, model):
+    """A bound of what evaluations of a sum of units after Relu are off by: a float64.
+
+    Products with -1 and 1 are exact, and Relu passes on what its operand is off by. A unit adds
+    k + 1 numbers of sizes Z together, and the sum of the m units is at most sum Z.
+    """
+    each = [sum(off(part, box, model) for part in parts) for parts in readout.features]
+    reach = [
+        rounding + sum(part.size for part in parts)
+        for rounding, parts in zip(each, readout.features, strict=True)
+    ]
+    rounding, sizes = 0.0, 0.0
+    for weights, bias in zip(readout.weights.T, readout.biases, strict=True):
+        sizes += float(Fraction(abs(int(bias)), 1 << UNIT)) * (1.0 + 2.0**-50)
+        for weight, moved, size in zip(weights, each, reach, strict=True):
+            rounding += abs(int(weight)) * moved
+            sizes += abs(int(weight)) * size
+    steps = gamma_of(model, len(each) + len(readout.biases) + 4)
+    total = float(up(up(rounding) + up(steps * up(sizes))))
+    require(total < LARGEST, "what rounding does is not bounded")
+    return total
 
 
 def require_moderate(logits, box, moved):

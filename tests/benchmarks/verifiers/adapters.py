@@ -6,10 +6,12 @@
 Run it with the Python that has the tool. `run.py` starts the first; problems come in as lines of
 JSON. A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" and "upper" (the box),
 "disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), and "heads": lists [A, b, V] of
-f(x) = sum_h V_h^T softmax(A_h x + b_h). The first line that comes back is a version.
+f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads g, too: the network is then
+f(x + g(x)); and "units" weights w and biases c of a readout sum_j relu(w_j . f + c_j). The first
+line that comes back is a version.
 
 `loads` says which tools load ONNX files with one static input, and bound their outputs near zero.
-Files come from `constructive instances --graph ..`.
+Files come from `constructive instances make`.
 """
 
 import json
@@ -57,16 +59,54 @@ def witness(x):
     return "sat,(" + " ".join(f"(X_{i} {float(v)!r})" for i, v in enumerate(x)) + ")"
 
 
+SLACK = 1e-6
+"""More than float64 rounds in the control."""
+
+
+def by_vertices(network, box, row):
+    """The largest value of each head for logits in their intervals (Vertex-Softmax).
+
+    It is attained where logits of the larger values are largest, and all others smallest.
+    """
+    middle, radius, found = (box.lower + box.upper) / 2, box.widths / 2, []
+    for head in network.heads:
+        logits, reach = head.slopes @ middle + head.offsets, np.abs(head.slopes) @ radius
+        order = np.argsort(head.values @ row)
+        values, low, high = (
+            (x[order]) for x in (head.values @ row, logits - reach, logits + reach)
+        )
+        corners = np.where(np.tri(len(order) + 1, len(order), -1, dtype=bool), low, high)
+        weights = np.exp(corners - corners.max(axis=1, keepdims=True))
+        found.append((weights @ values / weights.sum(axis=1)).max())
+    return np.array(found)
+
+
 def interval_form():
-    """The control: the interval form of this library, which is proved to be sound."""
+    """The control: for each head the better of the interval form of this library and vertices."""
     from constructive import __version__
-    from constructive.instances import Box, Head, Network
+    from constructive.instances import Atom, Box, Head, Network, Property
+    from constructive.instances.network import Rectified, Stacked
     from constructive.instances.refutations import attention_ranges
 
     def answer(problem):
-        network = Network(tuple(Head(*map(np.array, head)) for head in problem["heads"]))
-        ranges = attention_ranges(network, Box(problem["lower"], problem["upper"]))
-        return by_bounds(problem, lambda rows: [ranges.upper_bound(np.array(row)) for row in rows])
+        heads, before = (
+            tuple(Head(*map(np.array, head)) for head in problem[part])
+            for part in ("heads", "before")
+        )
+        network = Stacked(heads, Network(before)) if before else Network(heads)
+        if problem["units"]:
+            network = Rectified(heads, *map(np.array, problem["units"]))
+        atoms = [[Atom(w, c) for w, c in disjunct] for disjunct in problem["disjuncts"]]
+        wanted = Property(Box(problem["lower"], problem["upper"]), atoms)
+        network, wanted, error = network.reduced(wanted)
+        ranges = attention_ranges(network, wanted.box)
+        asked = [[(a.coefficients, a.threshold) for a in atoms] for atoms in wanted.disjuncts]
+
+        def most(row):
+            vertices = by_vertices(network, wanted.box, row)
+            return error + np.minimum(ranges.upper_bounds(row), vertices).sum() + SLACK
+
+        return by_bounds({"disjuncts": asked}, lambda rows: list(map(most, rows)))
 
     answer_all(f"constructive {__version__}", answer)
 
@@ -80,6 +120,8 @@ def nnv_formula():
     """
 
     def answer(problem):
+        if problem["before"] or problem["units"]:
+            return "unknown"
         middle = (np.array(problem["lower"]) + problem["upper"]) / 2
         radius = (np.array(problem["upper"]) - problem["lower"]) / 2
 
@@ -113,7 +155,7 @@ def auto_lirpa(method, precision):
 
     dtype = getattr(torch, precision)
 
-    class Network(nn.Module):
+    class Heads(nn.Module):
         def __init__(self, heads):
             super().__init__()
             self.heads, self.values = nn.ModuleList(), nn.ParameterList()
@@ -128,10 +170,26 @@ def auto_lirpa(method, precision):
             parts = [head(x) @ each for head, each in zip(self.heads, self.values, strict=True)]
             return sum(parts[1:], parts[0])
 
+    class Network(nn.Module):
+        def __init__(self, problem):
+            super().__init__()
+            self.before = Heads(problem["before"]) if problem["before"] else None
+            self.heads, self.units = Heads(problem["heads"]), None
+            if problem["units"]:
+                weights, biases = (torch.tensor(part, dtype=dtype) for part in problem["units"])
+                self.units, self.total = nn.Linear(*weights.T.shape), nn.Linear(len(weights), 1)
+                self.units.weight.data, self.units.bias.data = weights, biases
+                self.total.weight.data = torch.ones((1, len(weights)), dtype=dtype)
+                self.total.bias.data = torch.zeros(1, dtype=dtype)
+
+        def forward(self, x):
+            f = self.heads(x + self.before(x) if self.before else x)
+            return self.total(torch.relu(self.units(f))) if self.units else f
+
     def answer(problem):
         low, high = (torch.tensor([problem[k]], dtype=dtype) for k in ("lower", "upper"))
         box = BoundedTensor((low + high) / 2, PerturbationLpNorm(x_L=low, x_U=high))
-        network = BoundedModule(Network(problem["heads"]), low)
+        network = BoundedModule(Network(problem), low)
 
         def upper_bounds(rows):
             rows = torch.tensor([rows], dtype=dtype)

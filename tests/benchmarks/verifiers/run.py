@@ -22,6 +22,7 @@ from pathlib import Path
 from adapters import OURS, VERIFIERS
 
 from constructive import instances
+from constructive.instances.network import Rectified, Stacked
 from constructive.instances.scoring import Outcome
 
 ADAPTERS = Path(__file__).resolve().parent / "adapters.py"
@@ -92,7 +93,7 @@ def read(stream, lines):
 
 def problem_of(folder, instance, timeout):
     """An instance as adapters read it."""
-    box = instance.property.box
+    box, stacked = instance.property.box, isinstance(instance.network, Stacked)
     return {
         "onnx": str(folder / f"onnx/{instance.name.rpartition('_')[0]}.onnx"),
         "vnnlib": str(folder / f"vnnlib/{instance.name}.vnnlib"),
@@ -103,11 +104,17 @@ def problem_of(folder, instance, timeout):
             [[atom.coefficients.tolist(), float(atom.threshold)] for atom in atoms]
             for atoms in instance.property.disjuncts
         ],
-        "heads": [
-            [part.tolist() for part in (head.slopes, head.offsets, head.values)]
-            for head in instance.network.heads
-        ],
+        "heads": heads_of(instance.network),
+        "before": heads_of(instance.network.first) if stacked else [],
+        "units": [instance.network.units.tolist(), instance.network.biases.tolist()]
+        if isinstance(instance.network, Rectified)
+        else [],
     }
+
+
+def heads_of(network):
+    parts = [(head.slopes, head.offsets, head.values) for head in network.heads]
+    return [[part.tolist() for part in head] for head in parts]
 
 
 def judged(name, command, folder, made, timeout):
@@ -139,6 +146,7 @@ def row(name, version, score, seconds):
         f"{outcomes['unsat', Outcome.RIGHT]}",
         f"{total[Outcome.UNKNOWN]}",
         f"{len(score.false)}" + f" ({kinds})" * bool(kinds),
+        f"{len(score.false_in_float32)}",
         f"{total[Outcome.ERROR] + total[Outcome.UNSHOWN] + total[Outcome.MISSING]}",
         f"{seconds:.2f} s",
     ]
@@ -154,33 +162,34 @@ def main():
     parser.add_argument("--dim", type=int, nargs=2, default=(2, 16))
     parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--graph", default="split")
     parser.add_argument("--timeout", type=float, default=10.0)
     parser.add_argument("--keep", type=Path, help="folder for the instances and results")
     options = parser.parse_args()
     kinds = options.kind or ["needle", "corner", "shadow", "robust", "classes", "token"]
+    scaled = any("scale" in instances.FAMILIES[kind].options for kind in kinds)
     made = instances.make(
         options.count,
         kinds=kinds,
         dims=tuple(options.dim),
-        scale=tuple(options.scale),
+        **({"scale": tuple(options.scale)} if scaled else {}),
         seed=options.seed,
     )
     place = options.keep or Path(tempfile.mkdtemp())
     folder = place / "folder"
-    instances.save(folder, made, graph=options.graph)
+    instances.save(folder, made)
     if not instances.check(folder).proved:
         raise SystemExit("the answers of the folder are not proved")
     counted = Counter(instance.answer for instance in made)
     print(", ".join(f"{count} {answer}" for answer, count in counted.items()), f"of {kinds}")
-    print("| verifier | version | sat right | unsat right | unknown | FALSE | error | time |")
-    print("|---|---|---|---|---|---|---|---|")
+    columns = "sat right | unsat right | unknown | FALSE | FALSE in float32 | error | time"
+    print(f"| verifier | version | {columns} |")
+    print("|---" * 9 + "|")
     for name in options.verifiers or VERIFIERS:
         python = sys.executable if name in OURS else options.python
         try:
             line, errors = judged(name, [python, ADAPTERS, name], folder, made, options.timeout)
         except MissingError:
-            print(f"| {name} | not found | | | | | | |")
+            print(f"| {name} | not found | | | | | | | |")
             continue
         print(
             line,

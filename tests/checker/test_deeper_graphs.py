@@ -1,0 +1,187 @@
+"""Graphs with a saturated layer before, or units of Relu behind: what the checker makes of them."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from checker_parts import (
+    changed,
+    graph_bytes,
+    problem,
+    refused,
+    replace_constant,
+    unit_box,
+)
+from onnx import helper, numpy_helper
+
+from constructive.instances import Atom, Head, Network, Property
+from constructive.instances.network import LEAD, Rectified, Stacked
+
+ABOVE = ((Atom([1.0], 0.5),),)
+
+
+def stacked(lead=LEAD + 16.0, seed=0):
+    """Two layers with two inputs; the first token of the first leads by about so much."""
+    rng = np.random.default_rng(seed)
+    slopes = np.array([[0.5, -0.25], [0.25, 0.5], [-0.5, 0.0]])
+    values = rng.integers(-4, 5, (3, 2)) / 4.0
+    first = Network((Head(slopes, [lead, 0.0, 1.0], values),))
+    second = Head(rng.integers(-8, 9, (4, 2)) / 4.0, np.zeros(4), rng.integers(-8, 9, (4, 1)) / 8.0)
+    return Stacked((second,), first)
+
+
+def rectified(seed=0):
+    rng = np.random.default_rng(seed)
+
+    def drawn(*shape):
+        return rng.integers(-8, 9, shape) / 8.0
+
+    heads = [Head(drawn(3, 2), drawn(3), drawn(3, 2)) for _ in range(2)]
+    units = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    return Rectified(tuple(heads), units, drawn(4))
+
+
+def graph_of(model):
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def outputs(session, points):
+    return np.array([session.run(None, {"X": np.float32(x)[None]})[0][0, 0] for x in points])
+
+
+def grid(count=200, seed=1):
+    return np.float32(np.random.default_rng(seed).uniform(-1, 1, (count, 2)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_layers_are_the_second_of_a_shifted_input(checker, seed):
+    network = stacked(seed=seed)
+    read = problem(checker, graph_bytes(network), unit_box(), ABOVE)
+    heads = checker.softmaxes.heads_of(read.outputs, ((0, 1),), read.box)
+    assert 0 < checker.softmaxes.doubt_of(heads) < 2.0**-150
+    evidence = {"atom": 0, "kind": "interval"}
+    most = checker.softmaxes.REFUTATIONS["interval"](heads, read.box, evidence)
+    found = outputs(graph_of(graph_bytes(network)), grid())
+    assert found.max() <= float(most) + 1e-6
+    off = float(read.rounding(read.alternatives[0][0]))
+    assert np.abs(found - network(grid().astype(float))[:, 0]).max() <= off < 1e-3
+
+
+@pytest.mark.parametrize("lead", [64.0, LEAD - 1.0])
+def test_a_layer_that_is_not_saturated_is_refused(checker, lead):
+    with refused("not saturated"):
+        problem(checker, graph_bytes(stacked(lead)), unit_box(), ABOVE)
+    network = stacked(lead)
+    assert network.error(unit_box()) == np.inf
+
+
+def test_a_third_layer_and_other_sums_are_refused(checker):
+    data = graph_bytes(stacked())
+
+    def twice(model):
+        """The query of the second layer goes through the first one again."""
+        nodes = list(model.graph.node)
+        place = next(k for k, node in enumerate(nodes) if node.output[0] == "query") + 1
+        for node in nodes[place:]:
+            node.input[:] = ["query2" if name == "query" else name for name in node.input]
+        again = [
+            helper.make_node("Gemm", ["query", "A0_before", "b0_before"], ["logits2"]),
+            helper.make_node("Softmax", ["logits2"], ["attention2"], axis=1),
+            helper.make_node("MatMul", ["attention2", "V0_before"], ["before2"]),
+            helper.make_node("Add", ["query", "before2"], ["query2"]),
+        ]
+        del model.graph.node[:]
+        model.graph.node.extend([*nodes[:place], *again, *nodes[place:]])
+
+    with refused("more than two layers"):
+        problem(checker, changed(data, twice), unit_box(), ABOVE)
+
+    def doubled(model):
+        next(n for n in model.graph.node if n.output[0] == "query").input[0] = "before"
+
+    with refused("weights of units"):
+        problem(checker, changed(data, doubled), unit_box(), ABOVE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_readout_is_the_largest_of_its_pieces(checker, seed):
+    network = rectified(seed)
+    read = problem(checker, graph_bytes(network), unit_box(), ABOVE)
+    assert len(read.alternatives) == 15
+    heads, pieces, _ = network.reduced(Property(unit_box(), ABOVE))
+    for (ours,), (theirs,) in zip(pieces.disjuncts, read.alternatives, strict=True):
+        assert float(theirs.threshold) == ours.threshold
+        assert dict(theirs.weights) == dict(enumerate(ours.coefficients))
+    values = heads(grid().astype(float))
+    found = outputs(graph_of(graph_bytes(network)), grid())
+    largest = np.max([values @ a.coefficients + (0.5 - a.threshold) for (a,) in pieces.disjuncts],
+                     axis=0)  # fmt: skip
+    assert np.abs(np.maximum(largest, 0.0) - found).max() < 1e-5
+    off = float(read.rounding(read.alternatives[0][0]))
+    assert np.abs(found - network(grid().astype(float))[:, 0]).max() <= off < 1e-3
+
+
+def weights(name, change):
+    def edit(model):
+        array = next(numpy_helper.to_array(i) for i in model.graph.initializer if i.name == name)
+        replace_constant(model, name, change(array.copy()).astype(np.float32))
+
+    return edit
+
+
+def without_relu(model):
+    nodes = [node for node in model.graph.node if node.op_type != "Relu"]
+    nodes[-1].input[0] = "before_relu"
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def relu_of_features(model):
+    next(n for n in model.graph.node if n.op_type == "Relu").input[0] = "features"
+
+
+REFUSED = {
+    "half": (weights("units", lambda w: w / 2.0), "not -1, 0, 1"),
+    "twice": (weights("units", lambda w: w * 2.0), "not -1, 0, 1"),
+    "less of one": (weights("ones", lambda w: w * [[1.0], [1.0], [1.0], [0.5]]), "not the sum"),
+    "negative": (weights("ones", lambda w: -w), "not the sum"),
+    "no relu": (without_relu, "not the sum"),
+    "relu of heads": (relu_of_features, "not used|anything but units"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_readouts_are_refused(checker, name):
+    change, words = REFUSED[name]
+    with refused(words):
+        problem(checker, changed(graph_bytes(rectified()), change), unit_box(), ABOVE)
+
+
+@pytest.mark.parametrize(
+    "atoms", [(Atom([-1.0], -0.5),), (Atom([1.0], 0.0),), (Atom([1.0], 0.5), Atom([1.0], 0.25))]
+)
+def test_other_questions_about_a_readout_are_refused(checker, atoms):
+    with refused("from above|never below"):
+        problem(checker, graph_bytes(rectified()), unit_box(), (atoms,))
+
+
+def test_rounding_is_to_nearest_and_ties_are_even(checker):
+    rng = np.random.default_rng(0)
+    nearest = checker.operators.nearest_single
+    for value in (
+        0.0,
+        2.0**-149,
+        1.0,
+        -1.0,
+        np.float32(3e38),
+        np.float32(1e-40),
+        *rng.normal(size=50).astype(np.float32),
+    ):
+        exact = int(float(value) * 2.0**149)
+        assert nearest(exact << 149, 298) == exact
+    for k in range(1, 50):  # 2^24 + k is a tie for odd k
+        exact = int(np.float32(2**24 + k))
+        assert nearest((2**24 + k) << 298, 298) == exact << 149
+    for _ in range(300):
+        value = int(rng.integers(-(2**62), 2**62)) << int(rng.integers(0, 200))
+        found = float(nearest(value, 298)) * 2.0**-149
+        assert found == np.float32(value * 2.0**-298) or abs(value).bit_length() > 53
