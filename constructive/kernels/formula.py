@@ -159,7 +159,6 @@ class Change:
     sinks: Part = None  # logits of sinks, (R, 1)
     logits: Part = None  # also of products: logits before the mask, (R, T_k)
     weights: Part = None  # also of logits: weights, and what their sum is divided by
-    output: Part = None  # also of the output: what is written, (R, d_v)
 
 
 def attention(rows: Rows, change: Change) -> Array:
@@ -173,8 +172,7 @@ def attention(rows: Rows, change: Change) -> Array:
     else:
         weights, total = softmax(rows, logits)
     v = change.v(rows) if change.v else rows.problem.v
-    found = summed(rows, weights, v, change.values) / total
-    return change.output(rows, found) if change.output else found
+    return np.asarray(summed(rows, weights, v, change.values) / total)
 
 
 def masked(rows: Rows, change: Change) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from constructive.kernels.answer import beside
-from constructive.kernels.formula import Change, Part, Rows, largest, masked, softmax, summed
+from constructive.kernels.formula import Change, Part, Rows, largest, masked, summed
 from constructive.kernels.names import mistakes, places_of_rows
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers
@@ -157,9 +157,6 @@ class Step:
         change = self.change
         logits = masked(rows, change)
         lse = self.lse(rows) if self.lse else rows.of(matrices.lse)
-        if change.sinks:
-            sinks = change.sinks(rows)
-            lse = largest(rows, logits, sinks) + np.log(softmax(rows, logits, sinks=sinks)[1])
         p = np.exp(logits - np.where(np.isneginf(lse), np.inf, lse))
         p = np.where(p > _LARGEST, np.inf, np.nan_to_num(p, posinf=np.inf))
         z = rows.of(matrices.z)
@@ -312,7 +309,7 @@ def _made(
     found, near, scale = rows.of(rows_of), rows.of(slack), matrices.problem.spec.factor
     known = dict(steps(matrices))
     for name, change in mistakes(rows).items():
-        if not (change.weights or change.rows or change.output):
+        if not (change.weights or change.rows or change.sinks):  # which lse and output have
             known[f"in the backward pass, {name}"] = Step(change)
     left = [
         name

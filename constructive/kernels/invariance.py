@@ -14,7 +14,7 @@ from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, numpy_dtype
 from constructive.support.arguments import require_known
-from constructive.support.arrays import Array
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import require
 
 Given = dict[str, npt.NDArray[Any]]  # q, k, v and mask
@@ -24,29 +24,29 @@ _MOST_KEYS = 80  # Hidden keys that are added
 _EXACT = 2.0**-40  # Slack of log-sum-exps that are known bit for bit
 
 
-def _again(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    del random
-    return given, lambda x: x
+def _along(
+    axis: int, names: Iterable[str], index: "Callable[[int, np.random.Generator], Integers]"
+) -> "Callable[[Given, np.random.Generator], tuple[Given, Rows]]":
+    """Return a change of these arrays along an axis: what is left there, by its index."""
+
+    def change(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
+        at = index(given["q"].shape[axis], random)
+        found = {name: given[name].take(at, axis) for name in names}
+        return given | found, lambda x: x.take(at, axis)
+
+    return change
 
 
-def _order(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    count = len(given["q"])
-    order = np.roll(np.arange(count), int(random.integers(1, max(2, count))))  # none stays
-    return {n: x[order] for n, x in given.items()}, lambda x: x[order]
+def _rolled(count: int, random: "np.random.Generator") -> Integers:
+    return np.roll(np.arange(count), int(random.integers(1, max(2, count))))  # none stays
 
 
-def _alone(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    own = slice(first := int(random.integers(len(given["q"]))), first + 1)
-    return {n: x[own] for n, x in given.items()}, lambda x: x[own]
+def _one(count: int, random: "np.random.Generator") -> Integers:
+    return random.integers(count, size=1)
 
 
-def _batch(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    del random
-
-    def twice(x: Any) -> Any:  # noqa: ANN401 - an array of any numbers
-        return np.concatenate([x, x[::-1]])
-
-    return {n: twice(x) for n, x in given.items()}, twice
+def _twice(count: int, _: "np.random.Generator") -> Integers:
+    return np.concatenate([np.arange(count), np.arange(count)[::-1]])
 
 
 def _head(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
@@ -57,20 +57,6 @@ def _head(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     return {n: x[:, cut[n]] for n, x in given.items()}, lambda x: x[:, heads]
 
 
-def _query(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    own = slice(first := int(random.integers(given["q"].shape[2])), first + 1)
-    return given | {n: given[n][:, :, own] for n in ("q", "mask")}, lambda x: x[:, :, own]
-
-
-def _queries(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    del random
-
-    def more(x: Any) -> Any:  # noqa: ANN401 - likewise
-        return np.concatenate([x, x[:, :, ::-1]], axis=2)
-
-    return given | {n: more(given[n]) for n in ("q", "mask")}, more
-
-
 def _keys(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     extra = int(random.integers(1, _MOST_KEYS))
     behind = [(0, 0), (0, 0), (0, extra), (0, 0)]
@@ -79,15 +65,16 @@ def _keys(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
     return found, lambda x: x
 
 
+_ALL, _OF_QUERIES = ("q", "k", "v", "mask"), ("q", "mask")
 # What is changed beside a row.
 CLAIMS: "dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]]" = {
-    "again": _again,
-    "order": _order,  # of sequences
-    "alone": _alone,  # one sequence
-    "batch": _batch,  # of twice the size
+    "again": lambda given, _: (given, lambda x: x),
+    "order": _along(0, _ALL, _rolled),  # of sequences
+    "alone": _along(0, _ALL, _one),  # one sequence
+    "batch": _along(0, _ALL, _twice),
     "head": _head,  # one KV head alone
-    "query": _query,  # one query alone
-    "queries": _queries,  # twice as many
+    "query": _along(2, _OF_QUERIES, _one),  # one alone
+    "queries": _along(2, _OF_QUERIES, _twice),
     "keys": _keys,  # hidden ones behind
 }
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS, Format, nearest
 from constructive.kernels.encodings import Quantized
 from constructive.kernels.formula import (
     Change,
@@ -35,7 +34,6 @@ Of = dict[str, At]
 Weighed = Callable[[Rows, Array], Any]
 Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
-_ROUGH = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 # Places of rows that are tried for log-sum-exps of splits
 _OF_SPLITS = (
     "of the first row of the block (blocks of 16 queries)", "of the next head",
@@ -101,6 +99,8 @@ def blocks_of_masks(rows: Rows) -> Named:
     """Blocks that masks hide as a whole or not at all."""
     if rows.problem.mask is not None:
         for q, k in TILES:
+            if k >= rows.problem.spec.keys:
+                continue  # it is no mask at all
             words = f"masks hide whole blocks alone (blocks of {q} queries and {k} keys)"
             yield words, Change(visible=partial(_whole_blocks, q=q, k=k))
 
@@ -357,7 +357,7 @@ def _taken(rows: Rows, x: Array, at: Array) -> Array:
     return found.swapaxes(1, 2)
 
 
-# Numbers: logits, sums, sinks, factors between blocks, precision.
+# Numbers: logits, sums, sinks, factors between blocks.
 
 
 def scores(rows: Rows) -> Named:
@@ -507,31 +507,7 @@ def blocks_and_splits(rows: Rows) -> Named:
             yield f"log-sum-exps of splits are those {words} {size}", change
 
 
-def precision(rows: Rows) -> Named:
-    """Numbers that are rounded to fewer bits than the output has."""
-
-    def of_format(form: Format) -> dict[str, Change]:
-        return {
-            "the output is": Change(output=lambda _, out: nearest(out, form)),
-            "logits are": Change(logits=lambda r, raw: nearest(r.scored(raw), form)),
-            "weights are": Change(
-                weights=lambda r, logits: (
-                    nearest(softmax(r, logits)[0], form),
-                    softmax(r, logits)[1],
-                )
-            ),
-            "weights are divided by their sum, and then": Change(
-                weights=lambda r, logits: (nearest(np.divide(*softmax(r, logits)), form), 1.0)
-            ),
-        }
-
-    for form in (FORMATS[name] for name in _ROUGH):
-        if form.digits < rows.problem.spec.output.digits:
-            for words, change in of_format(form).items():
-                yield f"{words} rounded to {form.name}", change
-
-
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
     caps, diagonals, windows, lengths, blocks_of_masks, memory, keys_elsewhere, rows_elsewhere,
-    scores, biases, denominators, blocks_and_splits, precision,
+    scores, biases, denominators, blocks_and_splits,
 )  # fmt: skip

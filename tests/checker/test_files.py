@@ -704,9 +704,6 @@ def test_it_has_to_be_looked_at_as_a_whole_first(paired, checker, folder):
     assert contexts.max() == -contexts.min() == np.abs(paired[0].contexts).max()
 
 
-# How often contexts are read: hashed, and walked through once; few of them are read again.
-
-
 # Memory: contexts count nothing, and what couples counts as much as there is room.
 
 

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import itertools
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import mpmath
@@ -468,7 +469,10 @@ def test_readouts_reach_as_far_as_rows_of_the_inverse(who, steps, last):
 
 
 @pytest.mark.parametrize(("at", "pair", "sure"), [(12, 0, False), (12, 1, True), (11, 0, True)])
-def test_pair_0_has_to_be_sure_of_the_extra_example(who, steps, at, pair, sure):
+@pytest.mark.parametrize("certify", [False, True])
+def test_pair_0_has_to_be_sure_of_the_extra_example(who, certify, at, pair, sure):
+    who = OfCertify() if certify else who
+    steps = who.steps(*strongly_coupled())
     keep = ~((steps.at == 12) | (steps.pairs == 0))
     other = dataclasses.replace(
         steps,
@@ -480,8 +484,17 @@ def test_pair_0_has_to_be_sure_of_the_extra_example(who, steps, at, pair, sure):
     if sure:
         who.bound(other)
         return
-    with pytest.raises(ValueError, match="pair 0"):
+    with pytest.raises(pairs.UndecidedError if certify else ValueError, match="pair 0"):
         who.bound(other)
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0.0, True), (-1e-9, False)])
+def test_no_more_may_couple_for_certify_than_the_limit(monkeypatch, more, fits):
+    made = strongly_coupled()
+    found = OfCertify().steps(*made)
+    monkeypatch.setattr(pairs, "_MOST_COUPLED", len(found.at) / found.total + more)
+    with nullcontext() if fits else pytest.raises(pairs.UndecidedError, match="more than"):
+        OfCertify().steps(*made)
 
 
 def test_rounding_of_blocks_counts(who, steps, as_if):
@@ -728,17 +741,6 @@ def test_products_of_mixed_scales(checker, spread, width):
     assert several[2] == bound
     assert (several[0].ravel() == high).all()
     assert checker.paired.precisely(x[:, None], np.stack([y, y], axis=1))[2] == bound
-
-
-def test_digits_are_those_of_the_number(checker):
-    x = np.array([1.0, -0.75, 2.0**-70, 1 / 3, 2.0**-300, 2.0**-70 / 3, 2.0**-66 / 7])
-    digits, top, left = checker.paired.split(x)
-    with mpmath.workprec(500):
-        for k, value in enumerate(x.tolist()):
-            parts = [mpmath.ldexp(d[k], top - 20 * i) for i, d in enumerate(digits)]
-            assert abs(mpmath.fsum(parts) - mpmath.mpf(value)) <= left
-    assert np.abs(digits).max() <= 2**20
-    assert left <= 2.0 ** (2 - 100)
 
 
 # Layers which these proofs are about.

@@ -319,13 +319,13 @@ BUGS = {
     ),
     # precision
     "weights, rounded": (
-        {}, "weights are divided by their sum, and then rounded to float8_e4m3fn",
+        {}, "they are right, times 0.957",
         {"block": 80, "added": lambda s, out, fade, weights, j: rounded("float8_e4m3fn")(
             weights / weights.sum(-1, keepdims=True)) @ s.values(j),
          "divided": lambda s, top, total, out: (out, np.zeros((*out.shape[:3], 1)))},
     ),
     "output, rounded": (
-        {}, "the output is rounded to bfloat16", {"written": lambda _, x: rounded("bfloat16")(x)},
+        {}, "2^-8.6; a format of fewer bits", {"written": lambda _, x: rounded("bfloat16")(x)},
     ),
 }  # fmt: skip
 
