@@ -28,6 +28,7 @@ from constructive.support.verdict import pack
 from constructive.theory.labelings import cover
 
 TOTAL, WIDTH = 7, 3
+NO_VECTORS = {"vectors": [], "pivots": [], "zeros": 0}
 
 
 def with_labels(data, labels, classes=2):
@@ -118,11 +119,8 @@ def forge(rng, drawn, heads):
         signed = np.where(labels, 1.0, -1.0)[:, None] * z
         best = np.linalg.svd(signed)[0][:, -1]
         sizes = np.maximum(np.rint(np.abs(best) * 4e9), 1 if kind == 2 else 0).astype(np.int64)
-    return (
-        forged("inseparable", {"multipliers": pack(sizes[:, None] * others)}, heads, data),
-        heads,
-        data,
-    )
+    evidence = {"multipliers": pack(sizes[:, None] * others), **NO_VECTORS}
+    return forged("inseparable", evidence, heads, data), heads, data
 
 
 @pytest.mark.parametrize(
@@ -243,7 +241,10 @@ def test_a_column_that_one_head_has_to_keep_is_kept(checker, tmp_path):
     few = Dataset.of_classes(few.contexts, few.queries, [0, 1, 0, 1])
     heads = build_memorizer(few, num_heads=2, fit="labels")
     assert certify(heads, data, claims=["inseparable"])["inseparable"].verdict is Verdict.REFUTED
-    others = np.delete(z_of(heads, drawn), [width - 1, 2 * width - 1], axis=1)
+    # Rows as the checker scales them: contexts have size one.
+    size = np.frexp(np.abs(drawn.contexts).max(axis=(1, 2)))[1]
+    z = np.ldexp(z_of(heads, drawn), -size[:, np.newaxis])
+    others = np.delete(z, [width - 1, 2 * width - 1], axis=1)
     sizes = np.maximum(-separate(others, labels, 2).combination, 0.0)
     multipliers = np.rint(sizes * (4e9 / sizes.max())).astype(np.int64)
     vectors = [[hex(int(place == width - 1)) for place in range(width)]]
@@ -336,7 +337,7 @@ def test_multipliers_are_positive_but_at_labels(kept, checker, tmp_path):
     for place, value in (((0, data.targets[0].argmax()), 1), ((3, data.targets[3].argmin()), 0)):
         other = honest.copy()
         other[place] = value
-        wrong = forged("inseparable", {"multipliers": pack(other)}, memorizer, data)
+        wrong = forged("inseparable", {"multipliers": pack(other), **NO_VECTORS}, memorizer, data)
         assert refused(checker, tmp_path, wrong, memorizer, data)
 
 

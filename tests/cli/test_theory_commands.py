@@ -92,6 +92,13 @@ def test_regroup_and_build(run, tmp_path):
     assert "rank_one heads" in run("build", "data.npz", "--heads", 3)
 
 
+def test_explain_takes_sizes_of_heads(run):
+    run("generate", "gaussian", "-T", 20, "-n", 3, "-d", 5, "--target-dim", 4)
+    assert "->  narrow_values" in run("explain", "data.npz", "--value-dim", 2)
+    text = run("explain", "data.npz", "--heads", 2, "--value-dim", 2, status=2)
+    assert "CapacityError: no weights of 2 heads with d_h=1, d_v=2 and d_out=4 memorize" in text
+
+
 def test_capacity(run):
     text = run("capacity", "-T", 621, "-n", 32, "-d", 64)
     assert "3,861" in text
