@@ -78,9 +78,11 @@ class Adapter:
         found = self.options(problem)
         if self.library == "torch":
             found = {
-                name: value.to(device) if hasattr(value, "to") else value
+                # torch's class of diagonals is no tensor yet, and loses its sizes when it is moved
+                name: value.to(device) if hasattr(value, "to") and not hasattr(value, "variant")
+                else value
                 for name, value in found.items()
-            }
+            }  # fmt: skip
         return from_layout(problem.spec, as_float64(self.attend(q, k, v, **found)), self.layout)
 
     def require_known_names(self) -> None:
