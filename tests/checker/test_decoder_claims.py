@@ -524,6 +524,7 @@ def test_a_longest_text_that_is_none(pair, longest):
         dataclasses.replace(pair[0], longest=longest)
 
 
+@pytest.mark.slow
 def test_exports_have_the_same_positions(pair, text, tmp_path):
     torch, onnxruntime = pytest.importorskip("torch"), pytest.importorskip("onnxruntime")
     periodic, plain = pair

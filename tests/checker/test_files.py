@@ -760,7 +760,7 @@ def checked_couples(checker, names):
     return found[0]
 
 
-@pytest.mark.parametrize("chunk", [1 << 8, 1 << 12])
+@pytest.mark.parametrize("chunk", [pytest.param(1 << 8, marks=pytest.mark.slow), 1 << 12])
 def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeypatch, chunk):
     """And not what the contexts would take, which here is the most of it.
 

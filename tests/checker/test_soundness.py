@@ -117,7 +117,7 @@ def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
     Then it may do so for all weights of so few examples, by a matrix of rank T.
     """
     formats = []
-    for part in (*np.linspace(0.9, 1.1, 9), *(1 + np.linspace(-1e-2, 1e-2, 21))):
+    for part in (*np.linspace(0.9, 1.1, 7), *(1 + np.linspace(-1e-2, 1e-2, 13))):
         heads = HEADS.copy()
         heads[4, 0] *= part
         memorizer, data = one_each(1.0, 1.0, heads, (1.0, 3.0, 2.0))
@@ -126,7 +126,7 @@ def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
         if certificate.format == PAIRED:
             said = check(certificate, memorizer, data)
             assert said.proved, (part, said.report)
-    assert 10 < formats.count(PAIRED) < len(formats)
+    assert 5 < formats.count(PAIRED) < len(formats)
 
 
 @pytest.mark.parametrize(("targets", "scale"), [(1e-230, 1.0), (1e-225, 1e-130), (1.0, 1e100)])
