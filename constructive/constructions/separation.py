@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from constructive.support.arguments import require_memory
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 
@@ -29,6 +30,7 @@ _STEPS = 100  # There are 8 to 20 far from the limit
 _GAP = 1e-8  # Mean of s l at which leads are as equal as they need to be
 _REST = 1e-5  # |A^T l| / |l| from which on multipliers are projected
 _SHARE = 0.99  # Of the way to the boundary
+_COPIES = 2  # Of the matrix of the equations: itself, and its factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,16 @@ class Separation:
 
 
 def separate(z: Array, labels: Integers, classes: int) -> Separation:
-    """Look for a readout of Z (T, N) with which every label, 0 to C - 1, leads."""
+    """Look for a readout of Z (T, N) with which every label, 0 to C - 1, leads.
+
+    ParameterError for equations that are larger than the memory of this machine.
+    """
+    unknowns = z.shape[1] * (classes - 1)
+    require_memory(
+        f"equations for {classes} classes and {z.shape[1]} columns of Z",
+        8 * _COPIES * unknowns**2,
+        "fewer heads; or fit='targets', whose equations do not grow with the classes",
+    )
     size = np.linalg.norm(z, axis=1).mean()
     if not 0.0 < size < np.inf:
         return Separation()

@@ -35,7 +35,7 @@ from constructive.exact.arithmetics import (
 )
 from constructive.exact.directed import working_precision
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
-from constructive.exact.verified import EXPONENTIAL_ERROR, dot, exponential
+from constructive.exact.verified import EXPONENTIAL_ERROR, exponential, products
 from constructive.support.arrays import Array, Integers, row_chunks
 
 # Softmax in float64 of logits that are off by known bounds, with bounds of what that does.
@@ -181,7 +181,7 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
         keys = logits.keys
         tokens = keys if len(keys) == 1 else keys[queries * len(keys) // count]
         asked = logits.queries.reshape(count, -1)[queries]
-        read = dot(asked[:, np.newaxis], factors.query_weights[heads].transpose(0, 2, 1))
+        read = products(factors.query_weights[heads].transpose(0, 2, 1), asked)
         return _times(tokens, *_times(factors.key_weights[heads], *read))
 
     def softmax(self, logits: BoundedLogits, hidden: Hidden | None) -> Enclosure:
@@ -246,7 +246,7 @@ def _softmax(high: Array, low: Array, bounds: Array, hidden: Hidden | None) -> E
 
 def _times(matrices: Array, high: Array, low: Array, off: Array) -> tuple[Array, Array, Array]:
     """Return the products (k, m) of matrices (k, m, i) with vectors (k, i) that are high + low."""
-    product, rest, bound = dot(matrices, high[:, np.newaxis])
+    product, rest, bound = products(matrices, high)
     sizes = np.abs(matrices)
     small, spread = (
         np.matmul(sizes, each[:, :, np.newaxis])[..., 0] for each in (np.abs(low), off)

@@ -62,7 +62,7 @@ BLOCK = 1024  # Inner dimension of an exact product, as BLOCK (2^21 + 2)^2 + 2^2
 
 _MANTISSA = 53  # Bits of a float64
 # Entries that are reduced at a time, so that the passes of a reduction stay in a cache.
-_CACHE = 1 << 15
+_CACHE = 1 << 17
 # Rows and columns of a product that are held beside the array from which it is subtracted.
 _TILE = 256, 1024
 

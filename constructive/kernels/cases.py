@@ -45,8 +45,8 @@ class Encoding:
 
     def one_hot(self) -> Booleans:
         """Return True in the coordinates of each key, (B, G, T_k, m r)."""
-        hot: Booleans = self.digits[..., None] == np.arange(self.radix)
-        return hot.reshape(*self.digits.shape[:3], self.used)
+        hot = self.digits[..., None] == np.arange(self.radix)
+        return np.asarray(hot.reshape(*self.digits.shape[:3], self.used))
 
 
 def encode(spec: Spec, reserved: int = 0) -> Encoding:
@@ -183,6 +183,7 @@ class Case(ABC):
     purpose: ClassVar[str]
     has_digits: ClassVar[bool] = True
     extra: ClassVar[int] = 0  # coordinates that digits leave free, for a level
+    unit: ClassVar[float] = 1.0  # the smallest value, a power of two
 
     def refuses(self, spec: Spec) -> str | None:
         """Return why there is no such problem for a spec, or None; only its numbers may not fit."""
@@ -205,11 +206,6 @@ class Case(ABC):
         Over all keys it takes less than half of the gap, so decoys win.
         """
         return power(GAP.get(spec.dtype, 64.0) / (4.0 * (spec.keys + spec.queries)))
-
-    @property
-    def unit(self) -> float:
-        """The smallest value, a power of two."""
-        return 1.0
 
     @abstractmethod
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
@@ -238,24 +234,36 @@ class Board:
     def line(self, position: Integers) -> tuple[Integers, Booleans]:
         """Return the keys that differ from the winner in one digit alone, and which exist."""
         radix = self.encoding.radix
-        digit = np.take_along_axis(self.digits, position[..., None], axis=-1)
-        keys = self.winner[..., None] + (np.arange(radix) - digit) * radix ** position[..., None]
+        away = np.arange(radix) - self.own(position)
+        keys = self.winner[..., None] + away * radix ** position[..., None]
         exists = (keys >= 0) & (keys < self.spec.keys)
         return np.clip(keys, 0, self.spec.keys - 1), exists
 
     def seen(self, keys: Integers) -> Booleans:
         """Return whether keys (B, H, T_q, r) are visible."""
-        found: Booleans = np.take_along_axis(self.visible, keys, axis=-1)
-        return found
+        return np.asarray(np.take_along_axis(self.visible, keys, axis=-1))
 
-    def put(self, slots: Array, position: Integers, values: Array) -> None:
-        """Write numbers (B, H, T_q, r) of a digit (B, H, T_q) into slots (B, H, T_q, m, r)."""
+    def own(self, position: Integers) -> Integers:
+        """Return the winner's digit at a position, (B, H, T_q, 1)."""
+        return np.asarray(np.take_along_axis(self.digits, position[..., None], axis=-1))
+
+    def slots(
+        self, position: Integers, others: Booleans | None = None, product: float = 0.0
+    ) -> Array:
+        """Return slots of queries that read the winner, (B, H, T_q, m, r).
+
+        In the digit at a position, (B, H, T_q), hidden keys are decoys, and others, (B, H, T_q, r),
+        have a product.
+        """
+        is_own = self.digits[..., None] == np.arange(self.encoding.radix)
+        slots = np.where(is_own, 0.0, -2.0 * self.number)
+        keys, exists = self.line(position)
+        values = np.where(exists & ~self.seen(keys), self.number, -2.0 * self.number)
+        if others is not None:
+            values[others] = product / self.key
+        np.put_along_axis(values, self.own(position), 0.0, axis=-1)
         np.put_along_axis(slots, position[..., None, None], values[..., None, :], axis=-2)
-
-    def equal(self) -> Booleans:
-        """Return where a slot is of a digit of the winner, (B, H, T_q, m, r)."""
-        found: Booleans = self.digits[..., None] == np.arange(self.encoding.radix)
-        return found
+        return slots
 
     def draft(
         self, slots: Array, *extra: tuple[Array, Array], level: Array | float | None = None,
@@ -447,10 +455,8 @@ class Low(Levels):
 
 def _turns(spec: Spec) -> Integers:
     """Return a number of each row, (B, H, T_q): neighbours of all kinds have different ones."""
-    found: Integers = np.add.outer(
-        np.add.outer(np.arange(spec.batch), np.arange(spec.heads[0])), np.arange(spec.queries)
-    )
-    return found
+    b, h, i = np.ogrid[: spec.batch, : spec.heads[0], : spec.queries]
+    return np.asarray(b + h + i)
 
 
 def _gap_at(spec: Spec, level: float) -> float:
@@ -498,11 +504,7 @@ class LargeValues(Random):
 
     name: ClassVar[str] = "large values"
     purpose: ClassVar[str] = "formats of too small a range, outputs that are cut off"
-
-    @property
-    def unit(self) -> float:
-        """The smallest value."""
-        return _BEYOND
+    unit: ClassVar[float] = _BEYOND
 
     def lacks(self, spec: Spec) -> str | None:
         if min(spec.inputs.largest, spec.output.largest) < _ENOUGH:
@@ -512,15 +514,7 @@ class LargeValues(Random):
 
 def addressed(chosen: Board) -> Array:
     """Return slots of queries that read the winner, with decoys in one digit."""
-    slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
-    position = chosen.random.integers(0, chosen.encoding.count, chosen.winner.shape)
-    keys, exists = chosen.line(position)
-    decoys = exists & ~chosen.seen(keys)
-    values = np.where(decoys, chosen.number, -2.0 * chosen.number)
-    own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
-    np.put_along_axis(values, own, 0.0, axis=-1)
-    chosen.put(slots, position, values)
-    return slots
+    return chosen.slots(chosen.random.integers(0, chosen.encoding.count, chosen.winner.shape))
 
 
 # Two keys share the weight: the factor of logits can be read off.
@@ -549,9 +543,7 @@ class Scale(Case):
 # (Proposition 28): of constants, of a query and a key that are scaled, of the logit. Or both
 # operands have 8 bits.
 _ROUNDINGS, _LEAST_ERROR = 3, 2.0**-7
-_DEEP = {
-    "float16": (5.9, 2.0**12)
-}  # how far below a second key is, and the most that values differ
+_DEEP = {"float16": (5.9, 2.0**12)}  # how far below a second key is; the most that values differ
 _MORE_WEIGHT = 16.0  # of the second key over the first, by its values
 _DISTANCE = 2  # of a second key from the diagonal
 
@@ -603,13 +595,9 @@ class Slopes(Scale):
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         chosen = board(spec, visible, "diagonal")
-        slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
         keys, exists = chosen.line(first := np.zeros_like(chosen.winner))
-        seen = exists & chosen.seen(keys)
-        values = np.where(exists & ~seen, chosen.number, -2.0 * chosen.number)
-        values[seen & (np.abs(keys - chosen.winner[..., None]) == _DISTANCE)] = 0.0
-        np.put_along_axis(values, chosen.digits[..., :1], 0.0, axis=-1)
-        chosen.put(slots, first, values)
+        is_near = np.abs(keys - chosen.winner[..., None]) == _DISTANCE
+        slots = chosen.slots(first, is_near & exists & chosen.seen(keys))
         return replace(chosen.draft(slots, near=0.0), near_bias=-1.0)
 
 
@@ -659,22 +647,14 @@ def with_second(chosen: Board, near: float, *, is_odd: bool = False) -> Array:
 
     The second key has an odd number, where `is_odd`, if there is such a key.
     """
-    slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
     places = 1 if is_odd else chosen.encoding.count
     position = chosen.random.integers(0, places, chosen.winner.shape)
     keys, exists = chosen.line(position)
-    own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
     order = np.where(exists & chosen.seen(keys), chosen.random.random(keys.shape), 2.0)
     order -= is_odd & (keys % 2 == 1) & (order < 1.0)
-    np.put_along_axis(order, own, 3.0, axis=-1)
-    second = np.argmin(order, axis=-1)[..., None]
-    values = np.where(exists & ~chosen.seen(keys), chosen.number, -2.0 * chosen.number)
-    found = np.take_along_axis(order, second, axis=-1) < 1.0
-    there = np.take_along_axis(values, second, axis=-1)
-    np.put_along_axis(values, second, np.where(found, -near / chosen.key, there), axis=-1)
-    np.put_along_axis(values, own, 0.0, axis=-1)
-    chosen.put(slots, position, values)
-    return slots
+    np.put_along_axis(order, chosen.own(position), 3.0, axis=-1)
+    is_first = np.arange(chosen.encoding.radix) == np.argmin(order, axis=-1)[..., None]
+    return chosen.slots(position, is_first & (order < 1.0), -near)
 
 
 # Several keys win together: denominators, rescaling between blocks, merging of splits.
@@ -716,22 +696,16 @@ def tied(chosen: Board, most: Integers | int, sinks: Array) -> Array:
     A sink of weight 1, (H,), is one of them.
     """
     spec = chosen.spec
-    slots = np.where(chosen.equal(), 0.0, -2.0 * chosen.number)
     turn = np.arange(spec.queries) + np.arange(spec.heads[0])[:, None]
     position = np.broadcast_to(turn % chosen.encoding.count, chosen.winner.shape)
     keys, exists = chosen.line(position)
     seen = exists & chosen.seen(keys)
-    own = np.take_along_axis(chosen.digits, position[..., None], axis=-1)
     order = np.where(seen, chosen.random.random(keys.shape), 2.0)
-    np.put_along_axis(order, own, -1.0, axis=-1)
+    np.put_along_axis(order, chosen.own(position), -1.0, axis=-1)
     rank = np.argsort(np.argsort(order, axis=-1), axis=-1)
     exponent = np.floor(np.log2((seen.sum(-1) + sinks[:, None]).clip(1.0)))
     wanted = np.exp2(np.minimum(exponent, most)) - sinks[:, None]
-    values = np.where(exists & ~seen, chosen.number, -2.0 * chosen.number)
-    values[seen & (rank < wanted.clip(1.0)[..., None])] = 0.0
-    np.put_along_axis(values, own, 0.0, axis=-1)
-    chosen.put(slots, position, values)
-    return slots
+    return chosen.slots(position, seen & (rank < wanted.clip(1.0)[..., None]))
 
 
 class CappedTies(Ties):

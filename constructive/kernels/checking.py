@@ -460,7 +460,14 @@ def examine(
 def _arranged_lse(problem: Problem, lse: Array) -> Array:
     """Return log-sum-exps in the layout (B, H, T_q)."""
     spec = problem.spec
-    if lse.shape == (spec.heads[0], int(spec.rows().sum())):  # as kernels of packed tokens have it
+    heads, tokens = spec.heads[0], int(spec.rows().sum())
+    if lse.shape == (heads, tokens):  # as kernels of packed tokens have it
+        if heads == tokens > 1:
+            raise ParameterError(
+                f"the lse has shape {lse.shape}, which may be (heads, tokens) or (tokens, heads)",
+                witness=lse.shape,
+                suggestion="lse in the shape (B, H, T_q)",
+            )
         lse = lse.T
     shapes = {each[:-1] for each in _shapes(spec, 1).values()}
     if lse.shape not in shapes:

@@ -315,6 +315,7 @@ def _entries(row: Array) -> str:
 
 
 _LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
+_MOST_LOG = 60.0  # of what was added, as the logarithm of a number that is told
 _FEW_VALUES = 2  # of log-sum-exps, which those of other rows may have by chance
 _SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
 
@@ -424,7 +425,7 @@ class LseReport:
             if abs(factor) > _LSE_CLOSE
         ]  # fmt: skip
         if more:
-            count = np.exp(abs(more) * BASES[self.wanted.base])
+            count = float(np.exp(min(abs(more) * BASES[self.wanted.base], _MOST_LOG)))
             said = f" (log {count:.4g})" if abs(count - round(count)) < _LSE_CLOSE * count else ""
             terms.append(f"{more:.4g}{said}")
         return " + ".join(terms) or "0"

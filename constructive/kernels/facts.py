@@ -21,6 +21,7 @@ SIZES = (16, 32, 64, 128, 8, 24, 48, 96, 4, 2)  # of blocks, the most usual firs
 _FEW = 3  # numbers that are listed
 _PRICE = 0.03  # of a condition, or of a relation with a block: the share that it has to explain
 _ENOUGH = 0.85  # of numbers that a relation has to explain
+_BY_CHANCE = 1e-3  # at most, that all meant rows have such remainders
 
 
 class Condition(NamedTuple):
@@ -45,6 +46,8 @@ def separate(
         for order, (name, x) in enumerate(coordinates.items()):
             price = 0.001 * order + (_PRICE if " mod " in name else 0.0)
             for condition, those in _conditions(name, x, meant, inside):
+                if " mod " in name and float(those.sum() / inside.sum()) ** count > _BY_CHANCE:
+                    continue  # there are many remainders: a few rows meet some of them
                 worth = count / those.sum() - price
                 if worth > best + 1e-9:
                     best, said, kept = worth, condition, those
@@ -62,7 +65,8 @@ def _conditions(
     low, high, least, greatest = mine.min(), mine.max(), every.min(), every.max()
     if low == least and high == greatest:
         distinct = np.unique(mine)
-        if len(distinct) <= _FEW and not np.isin(every, distinct).all():
+        is_told = 2 * len(distinct) <= len(mine)  # fewer of each are a list, not a condition
+        if is_told and len(distinct) <= _FEW and not np.isin(every, distinct).all():
             yield f"{name} = {', '.join(map(str, distinct))}", inside & np.isin(x, distinct)
     elif low == high:
         yield f"{name} = {low}", inside & (x == low)

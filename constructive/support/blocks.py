@@ -13,11 +13,13 @@ from scipy.linalg import lapack
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.threads import in_pieces
 
-_BLOCK = 256  # Rows and columns of a block: products of these are as fast as larger ones
+_BLOCK = 256  # Rows of a block, and columns of one on a diagonal
+_WIDE = 4  # Blocks side by side in a product: larger ones are faster, and there are fewer
 
 
-def _blocks(total: int) -> list[slice]:
-    return list(row_chunks(total, 1, _BLOCK))
+def _blocks(total: int, start: int = 0, width: int = 1) -> list[slice]:
+    pieces = row_chunks(total - start, 1, width * _BLOCK)
+    return [slice(start + piece.start, start + piece.stop) for piece in pieces]
 
 
 def product(left: Array, right: Array) -> Array:
@@ -46,7 +48,11 @@ def gram(rows: Array) -> Array:
         if first != second:
             out[second, first] = out[first, second].T
 
-    pairs = [(first, second) for index, first in enumerate(blocks) for second in blocks[index:]]
+    pairs = [
+        (first, second)
+        for first in blocks
+        for second in (first, *_blocks(total, first.stop, _WIDE))
+    ]
     for _ in in_pieces(one, pairs, rows.size * total / 2):
         pass
     return out
@@ -64,7 +70,7 @@ def cholesky(matrix: Array) -> Array | None:
         factor, info = lapack.dpotrf(work.T, lower=1, clean=0, overwrite_a=1)
         return factor if info == 0 else None
     # Rows of U = L^T, a block of them at a time: U_kj = U_kk^-T (A_kj - sum over i of U_ik^T U_ij).
-    for index, rows in enumerate(blocks):
+    for rows in blocks:
         above = work[: rows.start, rows].T
         work[rows, rows] -= above @ work[: rows.start, rows]
         try:
@@ -74,7 +80,8 @@ def cholesky(matrix: Array) -> Array | None:
         work[rows, rows] = lower.T
         apply = partial(_finish_block, work, rows, above, np.linalg.inv(lower))
         rest = len(matrix) - rows.stop
-        for _ in in_pieces(apply, blocks[index + 1 :], float(rows.stop) * _BLOCK * rest):
+        pieces = _blocks(len(matrix), rows.stop, _WIDE // 2)
+        for _ in in_pieces(apply, pieces, float(rows.stop) * _BLOCK * rest):
             pass
     return work.T
 

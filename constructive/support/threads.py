@@ -36,6 +36,7 @@ JOBS = "CONSTRUCTIVE_JOBS"  # The variable that sets the number of workers
 
 # Multiplications of a product below which BLAS takes one thread anyway: 4 * 65,536 in OpenBLAS.
 _SMALL = 1 << 18
+_MOST = 4  # Threads where nobody asks for more
 # Multiplications of a loop from which on threads are worth it: some milliseconds on one core.
 _WORTH = 1e7
 _GROUPS = Path("/proc/self/cgroup")
@@ -45,11 +46,13 @@ _LIMITS = Path("/sys/fs/cgroup")
 def workers() -> int:
     """Return how many threads loops take.
 
-    That is the variable `CONSTRUCTIVE_JOBS`, or else the number of cores that this process may use.
+    That is the variable `CONSTRUCTIVE_JOBS`, or else the number of cores that this process may use,
+    and four at most: between operations threads wait for Python's lock, and with 16 of them some
+    proofs took longer than with one.
     """
     given = os.environ.get(JOBS, "")
     if not given:
-        return cores()
+        return min(cores(), _MOST)
     if not (given.isascii() and given.isdigit() and 0 < len(given) < 5 and int(given)):
         raise ParameterError(
             f"{JOBS}={given!r} is not a number of workers",

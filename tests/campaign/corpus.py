@@ -75,6 +75,18 @@ def layers():
     yield "wide", build_memorizer(wide, num_heads=3, construction="rank_one"), wide, {}
 
 
+def labels():
+    """Layers that give labels to more examples than numbers; and labels that no readout has."""
+    for classes in (2, 3):
+        drawn = generators.uniform(num_examples=60, context_size=3, width=6, seed=classes)
+        index = np.random.default_rng(classes).integers(classes, size=60)
+        data = Dataset.of_classes(drawn.contexts, drawn.queries, index)
+        few = data.take(range(20))
+        memorizer = build_memorizer(few, num_heads=2, fit="labels")
+        yield f"labels-{classes}", memorizer, few, {"claims": ["labels"]}
+        yield f"inseparable-{classes}", memorizer, data, {"claims": ["inseparable"]}
+
+
 def executed():
     """The claim *executed* of layers, in every model."""
     short = generators.integers(num_examples=15, context_size=4, width=6, seed=4)
@@ -172,7 +184,7 @@ def make_all(memorizer, data, options):
 
 def record(folder: Path, *, checked: bool) -> int:
     """Write each certificate as JSON with sorted keys, and return how many there are."""
-    kinds = layers, executed, pairs, decoders, sequences, bounds
+    kinds = layers, labels, executed, pairs, decoders, sequences, bounds
     count = 0
     for name, memorizer, data, options in itertools.chain.from_iterable(make() for make in kinds):
         made = (

@@ -231,17 +231,6 @@ def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
     assert error <= (4 * (parts + 2) + 1) * Fraction(2) ** (20 * (3 - count))
 
 
-def test_scales_are_taken_off(checker):
-    numbers = np.array([[2.0**600, 3.0], [2.0**-1074, -5.0]])
-    scale = np.array([[600], [-3]])
-    values, error = exactly(checker.bounds.fixed([numbers], 120, scale))
-    truth = AS_FRACTIONS(numbers) / np.array([[Fraction(2) ** 600], [Fraction(2) ** -3]])
-    assert error == 0
-    assert (values == truth).all()
-    values, _ = exactly(checker.bounds.fixed([numbers], 120, -7))
-    assert (values == AS_FRACTIONS(numbers) * 128).all()
-
-
 @pytest.mark.parametrize("inner", [1, 600, 2048, 5000])
 @pytest.mark.parametrize("count", [2, 5, 28])
 @pytest.mark.parametrize("fewer", [0, 1])

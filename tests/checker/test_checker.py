@@ -90,7 +90,7 @@ def test_a_true_certificate_is_proved_in_a_process_of_its_own(proved, quick):
     ]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(strategies.memorizable(), st.booleans())
 def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
     folder = tmp_path_factory.mktemp("agree")

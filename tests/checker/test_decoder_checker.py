@@ -112,20 +112,6 @@ def test_what_certify_proves_is_accepted(checker, recited, several, quick):
 
 
 @pytest.mark.usefixtures("own_process")
-@pytest.mark.parametrize("value", [0.75, -0.53125, -0.5 - 2.0**-20])
-def test_code_and_position_that_nearly_cancel_have_a_rank(value):
-    """Their sum is a multiple of the unit of both, though a float of its size may be finer."""
-    decoder, text = small()
-    codes, positions = decoder.embedding.copy(), decoder.positions
-    codes[text.ids[3], np.flatnonzero(positions[3] == 0.5)[0]] = value
-    near = dataclasses.replace(decoder, embedding=codes)
-    certificate = certify(near, text, claims=["rank"])
-    assert certificate.proved
-    assert check(certificate, near, text).proved
-    assert check(certificate, near, text, quick=True).proved
-
-
-@pytest.mark.usefixtures("own_process")
 def test_check_takes_objects(recited):
     decoder, text = small()
     assert check(certify(decoder, text), decoder, text).proved
@@ -281,17 +267,6 @@ def test_integers_are_no_strings_and_no_booleans(checker, tmp_path):
         forged(tmp_path, tmp_path, 2, lambda data: data.update(vocabulary=[0, 1]))
     different = about(vocabulary=[0, True])
     assert "different vocabularies" in said(checker, forged(tmp_path, tmp_path, 1, different))[1]
-
-
-def test_equal_columns_have_no_rank(checker, several, tmp_path):
-    def zero(tensors, _):
-        tensors["W_Q"][:] = tensors["W_K"][:] = 0
-        tensors["positions"][:] = 0
-
-    files = forged(several, tmp_path, 1, zero)
-    with contextlib.suppress(ValueError):
-        assert "singular" in said(checker, files, "--claims", "rank")[1]
-    assert "the solution modulo p is wrong" in said(checker, files, "--quick")[1]
 
 
 # Files which are not files.

@@ -20,7 +20,7 @@ from constructive import (
     check,
 )
 from constructive.exact.float_enclosure import Tabulated
-from constructive.exact.float_model import FLOAT32, MODELS, rounded
+from constructive.exact.float_model import FLOAT32, rounded
 from constructive.layers.attend import Causal, attend
 from constructive.layers.margins import exact_tokens, recital
 
@@ -363,8 +363,6 @@ def test_texts_of_others_are_refused():
 #
 # Each step was open in the words of a model, or in what they were counted as, once.
 
-ANY = "float32, any contraction"
-
 
 def in_blocks(decoder, size, keep):
     """The last logits, in bfloat16 with blocks, where `keep` stores what rescales sums."""
@@ -452,22 +450,6 @@ def test_certify_leaves_room_for_the_checker(monkeypatch):
     assert claim.verdict is Verdict.UNDECIDED
 
 
-def test_constants_have_a_product_and_a_range(checker):
-    """So `scaled` counts their roundings for exponents, and keeps 2^16 of the range for them."""
-    scaled, plain = MODELS["float32, scaled"], MODELS["float32, pairwise, blocks of 16"]
-    words = "their product is 1 (log2 e for exp2), and from 2^-16 to 2^16 on the way"
-    assert words in scaled.of_layers()
-    assert "constants" not in plain.of_layers()
-    assert (scaled.stretch, plain.stretch) == (2.0**16, 1.0)
-    theirs = checker.float_model
-    assert theirs.stretch(theirs.MODELS[scaled.name]) == scaled.stretch
-    first = np.array([[[1.0], [0.0], [0.0]]])
-    for size, proved in ((2.0**50, True), (2.0**110, False)):
-        decoder = by_hand(TWO, two_tokens(W_Q=size * first, W_K=first / size))
-        assert certify(decoder, TWO, claims=["executed"]).proved
-        assert certify(decoder, TWO, claims=["executed"], model=scaled.name).proved == proved
-
-
 # Positions that repeat: a decoder with them is the one with every row written out.
 
 PERIOD = 3
@@ -542,6 +524,7 @@ def test_a_longest_text_that_is_none(pair, longest):
         dataclasses.replace(pair[0], longest=longest)
 
 
+@pytest.mark.slow
 def test_exports_have_the_same_positions(pair, text, tmp_path):
     torch, onnxruntime = pytest.importorskip("torch"), pytest.importorskip("onnxruntime")
     periodic, plain = pair

@@ -156,6 +156,17 @@ def test_an_error_of_zero_is_an_error(checker):
             claim.real  # noqa: B018
 
 
+@pytest.mark.parametrize(("power", "bounded"), [(125, True), (126, False)])
+def test_logits_times_tokens_are_in_range(checker, power, bounded):
+    """Twice a logit for each of three tokens: 6 times 2^125 is a number, and 6 times 2^126 not."""
+    one = np.ones((1, 1, 1))
+    layer = AttentionLayer(one * 2.0**power, one, one, one[0], one[0])
+    data = Dataset(np.ones((1, 3, 1)), np.ones((1, 1)), np.zeros(1))
+    bound, exact = checked_rounding(checker, layer, data)
+    assert (bound < 1e-4) is bounded
+    assert exact
+
+
 def test_alone_it_needs_what_an_error_does(checker):
     claim, needs = checker.executed.Executed({"evidence": {}}), []
     for names in (("executed",), ("error", "executed")):
@@ -526,6 +537,12 @@ LIMITS = {
     "W_K^T x, for queries that are zero": (
         [2**12 + 1], [1], [[0, 1]], [[2**12 + 1, 1]], False
     ),
+    "W_Q^T e, in smaller units": (
+        [1], [2**12 + 1], [[1 + 2.0**-12, 2.0**-12]], [[0, 1]], False
+    ),
+    "W_K^T x, in smaller units": (
+        [2**12 + 1], [1], [[0, 1]], [[1 + 2.0**-12, 2.0**-12]], False
+    ),
     "W_K W_Q^T, where tokens and queries are zero": (
         [0, 1], [0, 1], [[2**12 + 1], [0]], [[2**12 + 1], [0]], False
     ),
@@ -867,14 +884,6 @@ class TestExponentials:
             true = mpmath.expm1(mpmath.mpf(x))
             room = 2.0**-28 / min(1.0, x) if x > 2.0**-6 else x * x / 2
             assert true <= found <= true * (1 + room + x**3 * 2.0**-40 + 2.0**-29)
-
-    def test_softmax(self, checker):
-        logits = np.array([[[0.0, 3.0, -800.0], [-2.0, 1.0, 1.0]]])
-        with np.errstate(over="ignore"):
-            found = checker.float_model.softmax(logits)
-        true = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
-        assert (true <= found).all()
-        assert (found <= true * (1 + 2.0**-26) + 2.0**-900).all()
 
 
 class TestMoved:

@@ -704,9 +704,6 @@ def test_it_has_to_be_looked_at_as_a_whole_first(paired, checker, folder):
     assert contexts.max() == -contexts.min() == np.abs(paired[0].contexts).max()
 
 
-# How often contexts are read: hashed, and walked through once; few of them are read again.
-
-
 # Memory: contexts count nothing, and what couples counts as much as there is room.
 
 
@@ -763,7 +760,7 @@ def checked_couples(checker, names):
     return found[0]
 
 
-@pytest.mark.parametrize("chunk", [1 << 8, 1 << 12])
+@pytest.mark.parametrize("chunk", [pytest.param(1 << 8, marks=pytest.mark.slow), 1 << 12])
 def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeypatch, chunk):
     """And not what the contexts would take, which here is the most of it.
 

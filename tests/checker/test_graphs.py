@@ -571,26 +571,6 @@ def test_logits_that_only_roundings_make_large_are_refused(checker):
     assert not_bounded(checker, data, Box(np.ones(11), np.ones(11)))
 
 
-def test_a_difference_is_off_by_both_outputs(checker):
-    made = network(2, 4, 2, 2, seed=1)
-    bound, read = bounds(checker, made, unit_box())
-    both = checker.softmaxes.rounding_of(read.outputs, ((0, 1), (1, -1)), read.box, read.model)
-    assert np.isclose(both, bound.sum(), rtol=1e-6)
-    assert both >= bound.sum()
-
-
-def test_the_bound_grows_with_all_it_depends_on(checker):
-    base = network(2, 4, 3, 1, seed=4)
-    bound = bounds(checker, base, unit_box(3))[0][0]
-    wide = bounds(checker, base, Box([-4.0] * 3, [4.0] * 3))[0][0]
-    steep = Network(tuple(Head(8 * h.slopes, h.offsets, h.values) for h in base.heads))
-    high = Network(tuple(Head(h.slopes, h.offsets, 8 * h.values) for h in base.heads))
-    assert bound < min(
-        wide, bounds(checker, steep, unit_box(3))[0][0], bounds(checker, high, unit_box(3))[0][0]
-    )
-    assert np.isclose(bounds(checker, high, unit_box(3))[0][0], 8 * bound, rtol=1e-3)
-
-
 def test_models_that_are_known(checker):
     """Those whose programs evaluate operators one by one, in float32 throughout."""
     known = checker.softmaxes.KNOWN

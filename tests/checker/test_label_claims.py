@@ -10,6 +10,7 @@ from checker_parts import said
 
 from constructive import (
     AttentionLayer,
+    CapacityError,
     Certificate,
     Claim,
     Dataset,
@@ -27,6 +28,7 @@ from constructive.support.verdict import pack
 from constructive.theory.labelings import cover
 
 TOTAL, WIDTH = 7, 3
+NO_VECTORS = {"vectors": [], "pivots": [], "zeros": 0}
 
 
 def with_labels(data, labels, classes=2):
@@ -117,11 +119,8 @@ def forge(rng, drawn, heads):
         signed = np.where(labels, 1.0, -1.0)[:, None] * z
         best = np.linalg.svd(signed)[0][:, -1]
         sizes = np.maximum(np.rint(np.abs(best) * 4e9), 1 if kind == 2 else 0).astype(np.int64)
-    return (
-        forged("inseparable", {"multipliers": pack(sizes[:, None] * others)}, heads, data),
-        heads,
-        data,
-    )
+    evidence = {"multipliers": pack(sizes[:, None] * others), **NO_VECTORS}
+    return forged("inseparable", evidence, heads, data), heads, data
 
 
 @pytest.mark.parametrize(
@@ -194,15 +193,65 @@ def test_equal_outputs_are_not_decided(drawn, heads):
     assert certify(nothing, data, claims=["labels"])["labels"].verdict is Verdict.UNDECIDED
 
 
-def test_what_is_not_of_full_rank_is_not_decided():
-    """On one shared context columns of Z are dependent, and Z^T has no right inverse."""
-    shared = generators.shared_context(num_examples=30, context_size=2, width=4, seed=0)
-    labels = np.random.default_rng(0).integers(0, 2, 30)
-    data = Dataset.of_classes(shared.contexts, shared.queries, labels)
-    few = build_memorizer(data.take(range(3)), num_heads=2, fit="labels")
-    found = certify(few, data, claims=["inseparable"])["inseparable"]
-    assert found.verdict is Verdict.UNDECIDED
-    assert "float64" in found.detail
+def dependent(kind):
+    """Contexts for which columns of Z are dependent, and more than twice as many examples."""
+    if kind == "shared":
+        return generators.shared_context(num_examples=30, context_size=3, width=5, seed=0)
+    data = generators.integers(num_examples=30, context_size=3, width=3, seed=1)
+    if kind == "constant":
+        return data.with_constant()
+    mixing = np.array([[1, 2, 0, 1], [0, 1, 1, -1], [3, 0, 1, 1]])  # three dimensions of four
+    return Dataset(data.contexts @ mixing, data.queries @ mixing, data.targets)
+
+
+@pytest.mark.parametrize("kind", ["shared", "constant", "plane"])
+def test_columns_that_depend_on_others_are_left_out(kind, checker, tmp_path):
+    """Their vectors are needed, and no other columns may be left out."""
+    drawn = dependent(kind)
+    labels = np.random.default_rng(2).integers(0, 2, len(drawn))
+    data = with_labels(drawn, labels)
+    few = Dataset.of_classes(drawn.contexts, drawn.queries, labels).take(range(4))
+    heads = build_memorizer(few, num_heads=2, fit="labels")
+    found = certify(heads, data, claims=["inseparable"])["inseparable"]
+    assert found.verdict is Verdict.PROVED, found.detail
+    assert found.evidence["vectors"]
+    evidence = found.evidence
+
+    def says(**changes):
+        wrong = forged("inseparable", {**evidence, **changes}, heads, data)
+        return not refused(checker, tmp_path, wrong, heads, data)
+
+    assert says()
+    assert not says(vectors=[], pivots=[], zeros=0)
+    vectors, width = evidence["vectors"], drawn.width
+    assert not says(vectors=[["0x1"] * width, *vectors[1:]])
+    assert not says(zeros=evidence["zeros"] + 1)
+    assert not says(pivots=[evidence["pivots"][0]] * len(vectors) if len(vectors) > 1 else [width])
+    whole = Dataset.of_classes(drawn.contexts, drawn.queries, labels)
+    with pytest.raises(CapacityError):
+        build_memorizer(whole, num_heads=2, fit="labels")
+
+
+def test_a_column_that_one_head_has_to_keep_is_kept(checker, tmp_path):
+    """All labels are equal: the constant entry of the first head has them, and no other columns."""
+    drawn = dependent("constant")
+    labels = np.ones(len(drawn), dtype=np.int64)
+    data, width = with_labels(drawn, labels), drawn.width
+    few = with_labels(drawn, np.arange(len(drawn)) % 2).take(range(4))
+    few = Dataset.of_classes(few.contexts, few.queries, [0, 1, 0, 1])
+    heads = build_memorizer(few, num_heads=2, fit="labels")
+    assert certify(heads, data, claims=["inseparable"])["inseparable"].verdict is Verdict.REFUTED
+    # Rows as the checker scales them: contexts have size one.
+    size = np.frexp(np.abs(drawn.contexts).max(axis=(1, 2)))[1]
+    z = np.ldexp(z_of(heads, drawn), -size[:, np.newaxis])
+    others = np.delete(z, [width - 1, 2 * width - 1], axis=1)
+    sizes = np.maximum(-separate(others, labels, 2).combination, 0.0)
+    multipliers = np.rint(sizes * (4e9 / sizes.max())).astype(np.int64)
+    vectors = [[hex(int(place == width - 1)) for place in range(width)]]
+    evidence = {"multipliers": pack(multipliers), "vectors": vectors, "pivots": [width - 1]}
+    for zeros in (0, 1):
+        wrong = forged("inseparable", {**evidence, "zeros": zeros}, heads, data)
+        assert refused(checker, tmp_path, wrong, heads, data)
 
 
 @pytest.fixture
@@ -288,7 +337,7 @@ def test_multipliers_are_positive_but_at_labels(kept, checker, tmp_path):
     for place, value in (((0, data.targets[0].argmax()), 1), ((3, data.targets[3].argmin()), 0)):
         other = honest.copy()
         other[place] = value
-        wrong = forged("inseparable", {"multipliers": pack(other)}, memorizer, data)
+        wrong = forged("inseparable", {"multipliers": pack(other), **NO_VECTORS}, memorizer, data)
         assert refused(checker, tmp_path, wrong, memorizer, data)
 
 
@@ -306,6 +355,6 @@ def test_errors_of_z_count_twice(checker, sizes, errors, too_large):
     z = np.array([[1.0], [-1.0], [1.0]][: len(sizes)])
     claim = checker.labels.Inseparable({"evidence": {"multipliers": pack(multipliers)}})
     for small in errors:
-        assert claim.shown(labels, 2, None, z, small, None) == (len(sizes),)
+        assert claim.combined(labels, 2, z, small) == (len(sizes),)
     with pytest.raises(ValueError, match=r"shown to be zero|right inverse"):
-        claim.shown(labels, 2, None, z, too_large, None)
+        claim.combined(labels, 2, z, too_large)

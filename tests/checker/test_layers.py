@@ -314,22 +314,6 @@ def test_how_long_tokens_are_as_integers(checker, tokens, bits):
     assert all(x.denominator == 1 and x < 2**bits for x in whole)
 
 
-def test_only_the_examples_which_are_named_are_looked_at(checker):
-    tokens = np.ones((9, 2, 3))
-    tokens[[2, 5]] = np.arange(12).reshape(2, 2, 3)
-    rows = np.array([0, 1, 3, 4, 6, 7, 8])
-    vectors = [(1, 0, -1), (0, 1, -1), (0, 0, 1)], [0, 1, 2], 2
-
-    def of(rows):
-        chosen = {"examples": pack(np.sort(rows)), "count": 7}
-        return impossible(checker, tokens, many_queries(9, 3), *vectors, **chosen)
-
-    assert of(rows) == (1, 1, 7)
-    for row, other in ((0, 2), (6, 5)):
-        with refused("not orthogonal to a token"):
-            of(np.where(rows == rows[row], other, rows))
-
-
 def parts_of(ids, total):
     """Into how many parts contexts join tokens, one by one."""
     label = list(range(total))

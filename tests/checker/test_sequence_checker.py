@@ -585,42 +585,6 @@ def test_tokens_bound_their_bits_where_the_network_does_not(part, free, claimed)
     assert ast.literal_eval(said[said.index("{") :]) == most
 
 
-def formula(part, sizes):
-    """Theorem 7's number of parameters."""
-    token, residue = sizes["token_bits"], sizes["residue_bits"]
-    count = 4 * (sizes["width"] + 1) + 14 * token + 2
-    count += 14 * (sizes["sum_bits"] + sizes["key_bits"]) + 8
-    count += part.dictionary_bound(sizes["keys"], sizes["label_bits"], sizes["key_bits"])
-    if sizes["kept"]:
-        weights = part.dictionary_bound(sizes["kept"], sizes["weight_bits"], residue)
-        return count + weights + 14 * residue
-    hashed = 14 * residue * (sizes["prime_bits"] + 1) if sizes["prime_bits"] else 0
-    return count + 40 * residue + hashed
-
-
-def test_the_bound_is_the_formula_at_all_sizes_which_are_possible(part, free, claimed):
-    """Up to the largest ones, which are accepted; and the parameters are within it."""
-    honest, content, given = claimed
-    found = given[0]
-    for name in (None, *honest):
-        sizes = dict(honest)
-        most = possible(sizes, content, *given)[1]
-        sizes |= {name: most[name]} if name in most else {}
-        for kept in {0, sizes["kept"]}:
-            for prime in {0, sizes["prime_bits"]}:
-                tried = sizes | {"kept": kept, "prime_bits": prime}
-                bound = formula(part, tried)
-                found.nonzero = bound
-                names = ", ".join(f"{key} {tried[key]}" for key in part.NAMES)
-                shown = part.check_size(tried, *given, free)
-                assert shown == (bound, bound, names)
-                found.nonzero = bound + 1
-                with pytest.raises(
-                    ValueError, match=f"size: {bound + 1} parameters, above {bound}"
-                ):
-                    part.check_size(tried, *given, free)
-
-
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_the_extents_of_all_tokens_count(part, free, claimed, as_if, chunk):
     _, _, (found, tokens, *_) = claimed

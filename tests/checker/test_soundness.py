@@ -117,7 +117,7 @@ def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
     Then it may do so for all weights of so few examples, by a matrix of rank T.
     """
     formats = []
-    for part in (*np.linspace(0.9, 1.1, 9), *(1 + np.linspace(-1e-2, 1e-2, 21))):
+    for part in (*np.linspace(0.9, 1.1, 7), *(1 + np.linspace(-1e-2, 1e-2, 13))):
         heads = HEADS.copy()
         heads[4, 0] *= part
         memorizer, data = one_each(1.0, 1.0, heads, (1.0, 3.0, 2.0))
@@ -126,7 +126,7 @@ def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
         if certificate.format == PAIRED:
             said = check(certificate, memorizer, data)
             assert said.proved, (part, said.report)
-    assert 10 < formats.count(PAIRED) < len(formats)
+    assert 5 < formats.count(PAIRED) < len(formats)
 
 
 @pytest.mark.parametrize(("targets", "scale"), [(1e-230, 1.0), (1e-225, 1e-130), (1.0, 1e100)])
@@ -377,20 +377,6 @@ def test_no_fraction_meets_a_float(checker, proved, paired):
         assert checker.check([folder / name for name in names])
 
 
-@pytest.mark.parametrize("scale", [1e-140, 1e-60, 1.0, 1e60, 1e140])
-@pytest.mark.parametrize("targets", [1e-300, 1e-150, 1e150, 1e300])
-def test_a_distance_of_any_size_is_neither_zero_nor_too_large_for_a_float(targets, scale):
-    """The readout is zero, and an exact one is about targets / scale."""
-    memorizer, data = circle(targets, scale)
-    least = least_distance(memorizer, data)
-    for delta in {0.0, min(least / 2, 1e308)}:
-        claim = certify(memorizer, data, claims=["readout"], delta=delta)["readout"]
-        assert claim.verdict is not Verdict.PROVED
-    shown = certify(memorizer, data, claims=["readout"])["readout"]
-    if shown.proved:
-        assert float.fromhex(shown.evidence["bound"]) >= least
-
-
 # What is false by a little, and only one line of the checker refuses it.
 #
 # Each test is of a change of that line which all other tests let pass.
@@ -476,6 +462,3 @@ def test_seven_values_of_a_unit_have_three_bits(checker):
         tokens = np.array([[0], [largest]], dtype=object)
         work = checker.sequences.Work(10**9, 10**9)
         assert checker.sequences.extents(memorizer, tokens, work) == (3, [bits])
-
-
-# Upper bounds: how long the integers are which tokens are.

@@ -386,23 +386,18 @@ def forgeable():
     return dataset(contexts[:10])
 
 
-def altered(change, statement=None, data=None):
-    """What the checker says after a change of the evidence, the statement, or the data."""
-    honest = certify_bound(forgeable(), num_heads=2)
+def altered(change):
+    """What the checker says after a change of the evidence."""
+    data = forgeable()
+    honest = certify_bound(data, num_heads=2)
     claim = honest["impossible"]
     evidence = copy.deepcopy(claim.evidence)
     assert claim.statement == stated(2, 9, 10)
     assert [x.count("0x0") for x in evidence["vectors"]] == [3, 5]
     assert (evidence["pivots"], evidence["zeros"]) == ([0, 4], 1)
     change(evidence)
-    return judged(honest, data or forgeable(), evidence, statement or claim.statement)
-
-
-def judged(honest, data, evidence, statement):
-    """What the checker says of this evidence, in a certificate that is about these data."""
-    claim = dataclasses.replace(honest["impossible"], evidence=evidence, statement=statement)
-    about = certify_bound(data, num_heads=2).data
-    return check(dataclasses.replace(honest, claims=(claim,), data=about), None, data)
+    forged = dataclasses.replace(honest, claims=(dataclasses.replace(claim, evidence=evidence),))
+    return check(forged, None, data)
 
 
 def put(**values):
@@ -493,58 +488,6 @@ def test_forgeries(name):
     last = checked.report.splitlines()[-1]
     assert last.startswith("NOT PROVED: ")
     assert words in last
-
-
-VARIANTS = {
-    "as it is": (lambda _: None, (2, 9, 10)),
-    "another multiple": (
-        lambda e: e.update(vectors=[[hex(-7 * int(x, 16)) for x in v] for v in e["vectors"]]),
-        (2, 9, 10),
-    ),
-    "long multiples": (
-        lambda e: e.update(vectors=[[f"{int(x, 16) << 9999:X}" for x in v] for v in e["vectors"]]),
-        (2, 9, 10),
-    ),
-    "another pivot": (put(pivots=[5, 4]), (2, 9, 10)),
-    "one head": (put(heads=1), (1, 5, 10)),
-    "one head, and fewer examples": (
-        lambda e: (e.update(heads=1), chosen(0, 2, 3, 5, 7, 9)(e)), (1, 5, 6)
-    ),
-    "one head, and a vector that is not said to be zero": (
-        lambda e: e.update(heads=1, zeros=0), (1, 6, 10)
-    ),
-    "one head, and no vectors": (
-        lambda e: e.update(heads=1, vectors=[], pivots=[], zeros=0), (1, 6, 10)
-    ),
-    "more than is read": (put(more="words"), (2, 9, 10)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_other_evidence_which_is_as_good(name):
-    change, numbers = VARIANTS[name]
-    assert altered(change, stated(*numbers)).proved
-    heads, bound, number = numbers
-    for other in ((heads, bound - 1, number), (heads + 1, bound, number), (heads, bound, 11)):
-        assert not altered(change, stated(*other)).proved
-
-
-def test_a_forged_bound_at_the_limit():
-    """T = H(n - 1) + 1 inputs are possible; evidence and statement are as true as they can be.
-
-    There are as many examples, or one input is named twice.
-    """
-    data, words = eight(), "7 different examples, and 7 are possible"
-    honest = certify_bound(data, num_heads=3)
-    claim = honest["impossible"]
-    fewer = claim.evidence | {"examples": pack(range(7)), "count": 7}
-    assert words in judged(honest, data.take(range(7)), fewer, stated(3, 7, 7)).report
-    queries = np.array(data.queries)
-    queries[7] = queries[2]
-    queries[2, 0], queries[7, 0] = 0.0, -0.0
-    twice = Dataset(data.contexts, queries, data.targets)
-    assert certify_bound(twice, num_heads=3).verdict is Verdict.UNDECIDED
-    assert words in judged(honest, twice, claim.evidence, claim.statement).report
 
 
 def test_words_which_the_terminal_cannot_print(tmp_path):

@@ -103,6 +103,9 @@ def test_few_parameters_have_options_of_their_own(run, folder, options):
 def test_one_token_and_any_bytes(run, folder):
     (folder / "one.txt").write_text("a")
     assert "all 1 bytes" in run("recite", "one.txt", "--width", 16)
+    printed = run("recite", "cat.txt", "--limit", 4, "--width", 32, "--force")
+    assert "from its start: N = 4 tokens, V = 3" in printed
+    assert "the first 8 of 49 bytes are those of the file" in printed
     (folder / "any.bin").write_bytes(b"\x1b[31m\x00\xff")
     printed = run("recite", "any.bin", "--unit", "bytes", "--width", 32, "--force")
     assert '"?[31m?\N{REPLACEMENT CHARACTER}"' in printed

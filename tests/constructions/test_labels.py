@@ -14,6 +14,7 @@ from constructive import (
     padded,
 )
 from constructive.constructions.separation import separate
+from constructive.support import arguments
 
 
 def labeled(total, classes=2, width=8, seed=0, **sizes):
@@ -104,6 +105,14 @@ def test_what_is_refused():
             build_memorizer(some, num_heads=4, fit="labels", **options)
     with pytest.raises(ParameterError, match="fit='signs'"):
         build_memorizer(data, fit="signs")
+
+
+def test_equations_that_no_memory_holds(monkeypatch):
+    """Before anything is computed, with sizes and what to try."""
+    monkeypatch.setattr(arguments, "physical_memory", lambda: 1e6)
+    with pytest.raises(ParameterError, match="for 90 classes and 8 columns of Z") as refused:
+        separate(np.ones((100, 8)), np.arange(100) % 90, 90)
+    assert "fit='targets'" in refused.value.suggestion
 
 
 def test_a_matrix_of_zeros_has_neither():

@@ -157,6 +157,10 @@ def test_labels_are_suggested_for_targets_alone():
         arrays[place] = None
         with pytest.raises(DataError, match=f"{name} are None\n"):
             Dataset(*arrays)
+    for labels in (["a", "b"], np.array(["a", "b"], dtype=object)):
+        with pytest.raises(DataError, match="targets") as caught:
+            Dataset(*numbers[:2], labels)
+        assert "Dataset.of_classes(contexts, queries, labels)" in caught.value.suggestion
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -332,6 +336,23 @@ def test_some_examples(data, index):
     assert isinstance(some, Dataset)
     assert (some.queries == data.queries[index]).all()
     assert some.shared_context == data.shared_context
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (4, "no example with index 4"),
+        (-5, "no example with index -5"),
+        (slice(9, None), "no examples to take"),
+        ((1, 2), "examples have one axis, and 2 indices are given"),
+        ("targets", "0 axes, not one"),
+        (None, "0 axes, not one"),
+        (True, "0 axes, not one"),
+    ],
+)
+def test_no_examples(data, index, words):
+    with pytest.raises(DataError, match=words):
+        data[index]
 
 
 @given(datasets(max_examples=4))

@@ -318,6 +318,48 @@ def test_dot_products_are_within_their_bounds(pair):
     assert high == high + low
 
 
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 40)).flatmap(
+        lambda shape: st.tuples(
+            arrays.arrays(np.float64, (2, *shape), elements=REALS),
+            arrays.arrays(np.float64, (2, shape[1]), elements=REALS),
+        )
+    )
+)
+def test_products_with_vectors_are_within_their_bounds(pair):
+    matrices, vectors = pair
+    high, low, bound = verified.products(matrices, vectors)
+    assert high.shape == low.shape == bound.shape == matrices.shape[:2]
+    for k, row in np.ndindex(matrices.shape[:2]):
+        terms = zip(matrices[k, row].tolist(), vectors[k].tolist(), strict=True)
+        exact = sum((Fraction(x) * Fraction(y) for x, y in terms), Fraction(0))
+        found = Fraction(float(high[k, row])) + Fraction(float(low[k, row]))
+        assert abs(found - exact) <= Fraction(float(bound[k, row]))
+    assert (high == high + low).all()
+
+
+@pytest.mark.parametrize("terms", [2, 3, 64, 65, 384, 5000])
+def test_products_of_terms_that_cancel(terms):
+    """Rows whose entries differ by up to 2^60 in size, and whose products nearly add to zero."""
+    rng = np.random.default_rng(terms)
+    matrices = rng.standard_normal((3, 4, terms)) * np.exp2(rng.integers(-60, 1, (3, 4, terms)))
+    vectors = rng.standard_normal((3, terms))
+    matrices[:, :, -1] -= np.einsum("kmd,kd->km", matrices, vectors) / vectors[:, -1:]
+    high, low, bound = verified.products(matrices, vectors)
+    assert (bound < 1e-24 * terms * np.abs(matrices).max() * np.abs(vectors).max()).all()
+    for k, row in np.ndindex(3, 4):
+        terms_of = zip(matrices[k, row].tolist(), vectors[k].tolist(), strict=True)
+        exact = sum((Fraction(x) * Fraction(y) for x, y in terms_of), Fraction(0))
+        off = abs(Fraction(float(high[k, row])) + Fraction(float(low[k, row])) - exact)
+        assert off <= Fraction(float(bound[k, row]))
+
+
+@pytest.mark.parametrize("wrong", [1e308, np.inf, np.nan])
+def test_products_beyond_all_floats_have_no_finite_bound(wrong):
+    _, _, bound = verified.products(np.array([[[wrong, 1.0]]]), np.array([[1.0, 1e300]]))
+    assert not bound < np.inf
+
+
 def test_the_bound_is_not_vacuous():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 100, 64))

@@ -112,6 +112,21 @@ def test_one_winner_is_bit_for_bit():
         check(problem, lse=np.nextafter(wanted.expected.astype(SINGLE), SINGLE(0)))
 
 
+def test_a_log_sum_exp_that_is_far_off_is_described():
+    problem = Problem.build(Spec(**SHAPE), "levels")
+    with pytest.raises(KernelError, match=r"L \+ log n \+ 1e\+05"):
+        check(problem, lse=problem.lse.expected + 1e5)
+
+
+def test_log_sum_exps_of_as_many_heads_as_tokens_have_their_axes_said():
+    spec = Spec(batch=4, heads=(4, 2), queries=1, keys=40, masks=(RightPadding((40, 9, 3, 40)),))
+    problem = Problem.build(spec, "levels")
+    lse = problem.lse.expected
+    with pytest.raises(ParameterError, match="heads, tokens"):
+        check(problem, lse=lse[..., 0])
+    check(problem, lse=lse)
+
+
 def test_exp_of_zero_need_not_be_one_in_16_bits():
     """Theorem 20 (e): aten's flash kernel on CPUs has exp(0) = 1 - 2^-14.2."""
     for dtype in ("bfloat16", "float32"):

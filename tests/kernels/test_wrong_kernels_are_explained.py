@@ -208,6 +208,8 @@ def test_conditions_and_relations():
         found = separate(known, meant, every)
         assert words in found.words
         assert found.share == 1.0
+    few = np.isin(query, (1, 9, 17)) & (head == 0)  # remainders of few rows may be alike by chance
+    assert "mod" not in separate(known, few, every).words
     x = np.arange(40)
     for numbers, words in (
         (x + 3, "x + 3"), (x // 16 * 16, "the start of the block of 16 of x"), (x % 8, "x mod 8"),

@@ -212,7 +212,7 @@ def test_the_number_of_cores_is_that_of_the_process_and_its_container(monkeypatc
     monkeypatch.setattr(threads, "_LIMITS", tmp_path)
     monkeypatch.setattr(threads, "_GROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
-    assert workers() == cores() == 12
+    assert (workers(), cores()) == (4, 12)
     (tmp_path / "cgroup").write_text("4:memory:/x\n0::/outer/inner\n")
     (tmp_path / "outer" / "inner").mkdir(parents=True)
     (tmp_path / "outer" / "inner" / "cpu.max").write_text("max 100000\n")

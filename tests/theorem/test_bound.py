@@ -355,6 +355,10 @@ def test_float64_says_when_it_cannot_carry_the_readout():
     assert caught.value.witness["condition"] > 1e12
     assert "precision=" in caught.value.suggestion
     assert "construction='saturated'" in caught.value.suggestion
+    wide = generators.shared_context(num_examples=94, context_size=32, width=20)
+    with pytest.raises(PrecisionError, match="float64 cannot carry this readout") as caught:
+        build_memorizer(wide, num_heads=5)
+    assert "saturated" not in caught.value.suggestion  # there are none with n > d
 
 
 @pytest.mark.parametrize(

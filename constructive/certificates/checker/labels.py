@@ -9,6 +9,7 @@ from bounds import LONGEST, UNIT, floats, gamma, up
 from claim import Claim
 from files import require, unpack
 from floating import DIGITS
+from layers import different, require_orthogonal, triangular
 from real import NEARER, Work, first_needs, inverse_in_floats, readout_of, residuals_in_floats
 
 MOST = 1 << 32  # above all multipliers
@@ -31,7 +32,7 @@ class OfLabels(Claim):
         near, scales, z, error = found
         shown = np.isfinite(near).all() and np.isfinite(z).all() and math.isfinite(error)
         require(shown and max(z.shape) <= LONGEST, "float64 does not show what outputs are")
-        return self.shown(labels, classes, scales, z, error, readout)
+        return self.shown(about, (labels, classes), scales, z, error, readout)
 
 
 def labels_of(targets):
@@ -50,8 +51,9 @@ class Labels(OfLabels):
         "targets are one-hot, and the output of each label is larger than any other by {!r} or more"
     )
 
-    def shown(self, labels, classes, scales, z, error, readout):
-        del classes
+    def shown(self, about, classified, scales, z, error, readout):
+        del about
+        labels, _ = classified
         require(self.bound > 0, "labels which lead by nothing")
         u, u_error = floats(readout)
         out, rows = z @ u, np.arange(len(z))
@@ -72,6 +74,10 @@ class Inseparable(OfLabels):
     B has the negative multipliers of other classes, and rows which sum to zero. If R is a right
     inverse of Z^T, or nearly so, B' = B - R (Z^T R)^-1 Z^T B has Z^T B' = 0, and entries within
     kappa |Z^T B| of those of B: if signs stay, no readout makes labels lead.
+
+    Only columns of Z are looked at of which the others are combinations: Z_h x = 0 for vectors
+    orthogonal to all tokens, Z_h x = Z_1 x for those constant within contexts, and each vector has
+    an entry which is zero in all later ones.
     """
 
     name = "inseparable"
@@ -80,8 +86,29 @@ class Inseparable(OfLabels):
         "output of the label the largest one at all of {} examples"
     )
 
-    def shown(self, labels, classes, scales, z, error, readout):
+    def needs(self, about):
+        """Also tokens, which are sorted, and vectors of Python's integers, as for *impossible*."""
+        held, operations = super().needs(about)
+        if self.evidence["vectors"]:
+            tokens, width = math.prod(about.contexts[:-1]), about.contexts[-1]
+            digits = sum(len(x) for vector in self.evidence["vectors"] for x in vector)
+            held += 64 * tokens * (width + 8) + 200 * digits + (8 << 20)
+            operations += 100 * tokens * width + 1000 * digits
+        return held, operations
+
+    def shown(self, about, classified, scales, z, error, readout):
         del scales, readout
+        contexts, width, heads = about.data["contexts"], about.shapes[2], about.shapes[4]
+        tokens, ids = different(contexts.reshape(-1, width))
+        vectors, zeros = triangular(self.evidence, width)
+        require_orthogonal(vectors, zeros, tokens, ids.reshape(-1, contexts.shape[-2]))
+        kept = np.ones((heads, width), dtype=bool)
+        kept[0, self.evidence["pivots"][:zeros]] = False
+        kept[1:, self.evidence["pivots"]] = False
+        return self.combined(*classified, z[:, kept.reshape(-1)], error)
+
+    def combined(self, labels, classes, z, error):
+        """How many examples there are, if no combination of these columns has the labels."""
         rows = np.arange(len(z))
         others = np.arange(classes) != labels[:, None]
         multipliers = unpack(self.evidence["multipliers"], others.shape, MOST)

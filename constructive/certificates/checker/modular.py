@@ -9,7 +9,7 @@ from bounds import chunks
 from files import require, silent
 from pieces import in_pieces
 
-MANY = 1 << 15  # entries which are reduced at a time
+MANY = 1 << 17  # entries which are reduced at a time
 BLOCK, SMALL = 256, 16  # rows of a matrix which are eliminated together, and one by one
 LARGE = 64  # rows of matrices which are not eliminated all at once
 ATTEMPTS = 8  # random mixtures which may show a rank

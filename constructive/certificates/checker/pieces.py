@@ -13,16 +13,17 @@ import numpy as np
 VARIABLE = "CONSTRUCTIVE_JOBS"  # how many threads, unless --jobs says so
 ADDRESSES = 1 << 28  # which a thread may reserve: its stack, and what malloc and BLAS keep for it
 
+MOST = 4  # threads where nobody asks for more
 jobs = 1  # threads of this process; `command` sets it
 
 
 def usual():
-    """The variable, or as many as there are cores for this process."""
+    """The variable, or as many as there are cores for this process, and four at most."""
     given = os.environ.get(VARIABLE, "")
     if given.isascii() and given.isdigit() and int(given):
         return min(int(given), 64)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(cores or 1, 64))
+    return max(1, min(cores or 1, MOST))
 
 
 def take(count):

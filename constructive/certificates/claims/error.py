@@ -129,7 +129,9 @@ def nearest_readout(layer: FloatLayer, shape: tuple[int, int, int]) -> BoundedRe
 def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> BoundedReadout:
     """Return balls as floats, with bounds of the differences."""
     middle = np.array([float(x.mid()) for x in exact.entries()]).reshape(shape)
-    radius = np.array([upper(x.rad()) for x in exact.entries()]).reshape(shape)
+    # Most balls are points: a readout is usually a product with identities.
+    radii = [0.0 if x.is_exact() else upper(x.rad()) for x in exact.entries()]
+    radius = np.array(radii).reshape(shape)
     # A midpoint becomes one of both floats next to it, so off by less than their gap.
     return BoundedReadout(middle, up(radius + 2.0**-52 * np.abs(middle)))
 

@@ -9,6 +9,7 @@ all. Where tokens are so few that counting them says the same, J alone is the pr
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.theory.context_capacity import context_capacity, count_spans
+from constructive.theory.context_capacity import Spans, Vectors, context_capacity, count_spans
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,15 @@ class AllWeights:
     """All weights of some heads, of which *impossible* speaks."""
 
     num_heads: int  # H
+
+
+def vectors_of(spans: Spans, vectors: Vectors) -> dict[str, Any]:
+    """Return evidence of what contexts span: vectors, or none of them, and their pivots."""
+    return {
+        "vectors": [[hex(x) for x in vector] for vector in vectors],
+        "pivots": list(spans.pivots[: len(vectors)]),
+        "zeros": len(vectors) - (spans.tokens - spans.differences) if vectors else 0,
+    }
 
 
 class Impossible(ClaimKind):
@@ -51,14 +61,11 @@ class Impossible(ClaimKind):
         spans, shared = found.spans, dataset.shared_context
         contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
         counted = count_spans(contexts) == (spans.tokens, spans.differences)
-        vectors = () if counted else spans.orthogonal
         evidence = {
             "heads": num_heads,
             "count": len(blamed),
             "examples": pack(blamed),
-            "vectors": [[hex(x) for x in vector] for vector in vectors],
-            "pivots": list(spans.pivots[: len(vectors)]),
-            "zeros": dataset.width - spans.tokens if vectors else 0,
+            **vectors_of(spans, () if counted else spans.orthogonal),
         }
         bound = spans.tokens + (num_heads - 1) * spans.differences
         statement = self.statement.format(num_heads, bound, len(blamed))

@@ -11,14 +11,20 @@ example t and each class j but its own. With B_tj = -m_tj, and rows that sum to 
 the entries of Z^T B, and kappa the norm of a right inverse of Z^T as for *readout*: if all m_tj are
 above kappa rho, then some B' with the same signs has Z^T B' = 0 exactly, and that is impossible
 where labels lead.
+
+Columns of Z may be dependent: Z_h x = 0 for x orthogonal to all tokens, and Z_h x = Z_1 x for x
+constant within each context, as attention adds up to one. With such vectors, each with its pivot
+(`claims.impossible`), columns of pivots are combinations of others, and left out.
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from flint import arb
 
 from constructive.certificates.claims.error import Evaluation, Evaluations, nearest_readout
+from constructive.certificates.claims.impossible import vectors_of
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
@@ -31,6 +37,7 @@ from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.theory.context_capacity import spans_of
 
 LABELS_STATEMENT = (
     "targets are one-hot, and the output of each label is larger than any other by {!r} or more"
@@ -101,13 +108,19 @@ class _OfLabels(ClaimKind):
             detail = f"the target of example {wrong} is not one-hot"
             statement = self._unshown.format(len(targets))
             return Claim(self.name, statement, Verdict.REFUTED, detail, wrong)
-        return self._judged(*_first(subject), targets.argmax(axis=1))
+        evaluation, z, readout = _first(subject)
+        return self._judged(subject, evaluation, z, readout, targets.argmax(axis=1))
 
     _unshown: str
 
     @abstractmethod
     def _judged(
-        self, evaluation: Evaluation, z: Array, readout: BoundedReadout, labels: Integers
+        self,
+        subject: Subject[Memorizer, Dataset],
+        evaluation: Evaluation,
+        z: Array,
+        readout: BoundedReadout,
+        labels: Integers,
     ) -> Claim:
         """Judge it from Z, the stored readout, and the place of each label."""
 
@@ -124,7 +137,12 @@ class Labels(_OfLabels):
         return weights.record.lead > 0.0
 
     def _judged(
-        self, evaluation: Evaluation, z: Array, readout: BoundedReadout, labels: Integers
+        self,
+        subject: Subject[Memorizer, Dataset],  # noqa: ARG002 - the other claim looks at contexts
+        evaluation: Evaluation,
+        z: Array,
+        readout: BoundedReadout,
+        labels: Integers,
     ) -> Claim:
         report("bound the leads of labels", 0, 1)
         least, most = leads(z, evaluation.radius, readout, labels)
@@ -158,7 +176,12 @@ class Inseparable(_OfLabels):
     usual = False
 
     def _judged(
-        self, evaluation: Evaluation, z: Array, readout: BoundedReadout, labels: Integers
+        self,
+        subject: Subject[Memorizer, Dataset],
+        evaluation: Evaluation,
+        z: Array,
+        readout: BoundedReadout,
+        labels: Integers,
     ) -> Claim:
         statement = self.statement.format(len(labels))
 
@@ -166,6 +189,8 @@ class Inseparable(_OfLabels):
             return Claim(self.name, statement, verdict, detail, **more)  # type: ignore[arg-type]
 
         classes = readout.numbers.shape[2]
+        kept, vectors = _independent_columns(subject)
+        z = z[:, kept]
         found = separate(z, labels, classes)
         if found.effective is not None:
             exact = BoundedReadout(found.effective[None], 0.0 * found.effective[None])
@@ -184,11 +209,24 @@ class Inseparable(_OfLabels):
             _ROOM * allowed < multipliers[others].min()
         ):
             detail = f"float64 shows no combination: {allowed:.1e} of 2^32 may be lost, and the "
-            detail += f"least coefficient is {multipliers.max(where=others, initial=0):.1e}"
+            detail += f"least coefficient is {multipliers.min(where=others, initial=_MOST):.1e}"
             return said(Verdict.UNDECIDED, detail)
         detail = "a combination of leads with positive coefficients is zero for every readout, by "
         detail += f"Gordan; kappa <= {kappa:.1e}"
-        return said(Verdict.PROVED, detail, evidence={"multipliers": pack(multipliers)})
+        evidence = {"multipliers": pack(multipliers)} | vectors
+        return said(Verdict.PROVED, detail, evidence=evidence)
+
+
+def _independent_columns(subject: Subject[Memorizer, Dataset]) -> tuple[Integers, dict[str, Any]]:
+    """Return columns of Z that span all, whatever the weights are, and vectors that show it."""
+    dataset, heads = subject.data, floats_of(subject.weights.layer).leading.num_heads
+    contexts = dataset.filled.contexts
+    spans = spans_of(contexts[np.newaxis] if dataset.shared_context else contexts)
+    evidence = vectors_of(spans, spans.orthogonal)
+    kept = np.ones((heads, dataset.width), dtype=bool)
+    kept[0, list(spans.pivots[: evidence["zeros"]])] = False
+    kept[1:, list(spans.pivots)] = False
+    return np.flatnonzero(kept), evidence
 
 
 def _integers(found: Array, labels: Integers) -> Integers:

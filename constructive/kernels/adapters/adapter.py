@@ -37,11 +37,11 @@ class Adapter:
 
     attend: Callable[..., Any]  # what the library computes, of q, k, v and options
     options: Callable[[Inputs], Options]  # keyword arguments of `attend`: mask, scale and so on
-    library: str  # whose arrays `attend` gets: "numpy", "torch" or "jax"
-    layout: str  # of q, k, v and the output: "BHTd", "BTHd" or "packed"
     models: Models  # the row of the model of floating point that the library claims, by dtype
-    fully_masked: FullyMasked  # what a row without a visible key is: "zeros", "nan" or "mean"
     can: frozenset[str]  # what the library has of `ALL`
+    library: str = "numpy"  # whose arrays `attend` gets: "numpy", "torch" or "jax"
+    layout: str = "BHTd"  # of q, k, v and the output: also "BTHd" or "packed"
+    fully_masked: FullyMasked = "zeros"  # what a row without a visible key is: also "nan", "mean"
     # names of distributions by the modules that it imports; the first has the version
     packages: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ("cpu",)  # where it runs
@@ -78,9 +78,11 @@ class Adapter:
         found = self.options(problem)
         if self.library == "torch":
             found = {
-                name: value.to(device) if hasattr(value, "to") else value
+                # torch's class of diagonals is no tensor yet, and loses its sizes when it is moved
+                name: value.to(device) if hasattr(value, "to") and not hasattr(value, "variant")
+                else value
                 for name, value in found.items()
-            }
+            }  # fmt: skip
         return from_layout(problem.spec, as_float64(self.attend(q, k, v, **found)), self.layout)
 
     def require_known_names(self) -> None:

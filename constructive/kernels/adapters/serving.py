@@ -119,7 +119,6 @@ _FLASH = Adapter(
     library="torch",
     layout="BTHd",
     models={"float16": "tensor float16", "bfloat16": "tensor bfloat16"},
-    fully_masked="zeros",
     can=frozenset({MASK, BIAS, SCALE, SOFT_CAP, GROUPS}),
     devices=("cuda",),
 )
@@ -233,7 +232,6 @@ _PREFILL = Adapter(
     library="torch",
     layout="packed",
     models={name: model for name, model in FLASH.items() if name != "float64"},
-    fully_masked="zeros",
     can=frozenset({MASK, SCALE, GROUPS}),
     devices=("cpu", "cuda"),
 )

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,9 +96,7 @@ _SDPA = Adapter(
     options=_by_flag,
     packages={"torch": "torch"},
     library="torch",
-    layout="BHTd",
     models=FLASH,
-    fully_masked="zeros",
     can=ALL - {SOFT_CAP, SINK},
     devices=_BOTH,
 )
@@ -141,16 +140,12 @@ def _with_weights(problem: Inputs) -> Options:
     return _multihead_options(problem) | flag | {"need_weights": True}
 
 
-_MULTIHEAD = Adapter(
+_MULTIHEAD = replace(
+    _SDPA,
     attend=_multihead,
     options=_multihead_options,
-    packages={"torch": "torch"},
-    library="torch",
     layout="BTHd",
-    models=FLASH,
-    fully_masked="zeros",
     can=frozenset({MASK, BIAS}),
-    devices=_BOTH,
 )
 
 
@@ -158,34 +153,39 @@ _MULTIHEAD = Adapter(
 # kernel of Triton on GPUs.
 
 
-def _flex_options(problem: Inputs) -> Options:
+def _flex_options(problem: Inputs, device: str = "cpu") -> Options:
     from torch.nn.attention.flex_attention import create_block_mask
 
     spec, found = problem.spec, _grouped(problem)
     if problem.mask is not None:
-        seen = problem.mask_tensor("torch")
+        seen = problem.mask_tensor("torch").to(device)
         per_head = seen.shape[1] > 1
         found["block_mask"] = create_block_mask(
-            lambda b, h, i, j: seen.to(i.device)[b, h if per_head else 0, i, j],
+            lambda b, h, i, j: _beside(seen, i)[b, h if per_head else 0, i, j],
             spec.batch, spec.heads[0] if per_head else None, spec.queries, spec.keys,
-            device="cpu",
+            device=device,
         )  # fmt: skip
     if spec.soft_cap is not None or problem.bias is not None:
-        found["score_mod"] = _changed(problem)
+        found["score_mod"] = _changed(problem, device)
     return found
 
 
-def _changed(problem: Inputs) -> Any:
+def _beside(tensor: Any, other: Any) -> Any:
+    """Return a tensor where another one is; what is compiled cannot move tensors."""
+    return tensor if tensor.device == other.device else tensor.to(other.device)
+
+
+def _changed(problem: Inputs, device: str) -> Any:
     """Return the function of torch that puts a soft cap and slopes on logits."""
     import torch
 
     cap = problem.spec.soft_cap
-    bias = None if problem.bias is None else torch.from_numpy(problem.bias)
+    bias = None if problem.bias is None else torch.from_numpy(problem.bias).to(device)
 
     def changed(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         if cap is not None:
             score = cap * torch.tanh(score / cap)
-        return score if bias is None else score + bias.to(i.device, score.dtype)[b, h, i, j]
+        return score if bias is None else score + _beside(bias, i)[b, h, i, j].to(score.dtype)
 
     return changed
 
@@ -202,7 +202,10 @@ def _flex_compiled(q: Any, k: Any, v: Any, **options: Any) -> Any:
     import torch
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention)(q, k, v, **options)
+    # beyond a number of shapes torch would call the kernel that is not compiled
+    limits = {"recompile_limit": 2**16, "accumulated_recompile_limit": 2**16}
+    with torch.compiler.config.patch(**limits):  # type: ignore[attr-defined] # made by torch
+        return torch.compile(flex_attention, fullgraph=True)(q, k, v, **options)
 
 
 _FLEX = replace(_SDPA, attend=_flex, options=_flex_options, can=ALL - {SINK})
@@ -324,7 +327,12 @@ TORCH: dict[str, Adapter] = {
         _MULTIHEAD, options=_with_weights, models=EAGER, fully_masked="nan"
     ),
     "torch-flex": _FLEX,
-    "torch-flex-compiled": replace(_FLEX, attend=_flex_compiled, devices=("cuda",)),
+    "torch-flex-compiled": replace(
+        _FLEX,
+        attend=_flex_compiled,
+        options=partial(_flex_options, device="cuda"),
+        devices=("cuda",),
+    ),
     "transformers": replace(
         _TRANSFORMERS,
         attend=_eager,

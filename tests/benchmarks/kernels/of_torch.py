@@ -1,0 +1,268 @@
+"""PyTorch: log-sum-exps of its implementations, gradients, flex attention, variable lengths."""
+
+import contextlib
+import warnings
+
+from libraries import OF_FLASH, SHORT, Row
+
+import packed
+from constructive.kernels.adapters.adapter import Refused
+from constructive.kernels.masks import Causal
+
+_ALL = ("float32", *SHORT)
+
+
+def _chosen(backend):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([getattr(SDPBackend, backend)])
+
+
+@contextlib.contextmanager
+def _asked(backend):
+    """Raise `Refused` where torch has no such kernel."""
+    with _chosen(backend), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        except RuntimeError as error:
+            if "No viable backend" in str(error) or "No available kernel" in str(error):
+                raise Refused(f"torch has no kernel of {backend} for it") from error
+            raise
+
+
+def _is_flag(problem):
+    return problem.spec.masks == (Causal("top-left"),)
+
+
+def _flash(problem, device):
+    import torch
+
+    q, k, v = packed.tensors(problem, device, "BHTd")
+    given = {"scale": problem.spec.factor}
+    causal = packed.is_causal(problem)
+    if device == "cpu":
+        causal = _is_flag(problem)
+        function = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        mask = (
+            None if problem.mask is None or causal else problem.mask_tensor("torch", additive=True)
+        )
+        return tuple(function(q, k, v, 0.0, causal, attn_mask=mask, **given))
+    found = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, **given)
+    return found[0], found[1]
+
+
+def _bias(problem, device):
+    """Return an additive mask whose rows are aligned, as the kernel asks, or None."""
+    import torch
+
+    if problem.mask is None or _is_flag(problem):
+        return None
+    spec = problem.spec
+    mask = problem.mask_tensor("torch", additive=True).to(device)
+    wide = torch.zeros(*mask.shape[:3], -(-spec.keys // 16) * 16, dtype=mask.dtype, device=device)[
+        ..., : spec.keys
+    ]
+    wide.copy_(mask)
+    return wide.expand(spec.batch, spec.heads[0], spec.queries, spec.keys)
+
+
+def _efficient(problem, device):
+    import torch
+
+    q, k, v = packed.tensors(problem, device, "BHTd")
+    found = torch.ops.aten._scaled_dot_product_efficient_attention(
+        q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
+        scale=problem.spec.factor,
+    )  # fmt: skip
+    return found[0], found[1][..., : problem.spec.queries]
+
+
+def _cudnn(problem, device):
+    import torch
+
+    q, k, v = packed.tensors(problem, device, "BHTd")
+    found = torch.ops.aten._scaled_dot_product_cudnn_attention(
+        q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
+        scale=problem.spec.factor,
+    )  # fmt: skip
+    lse = found[1]
+    return found[0], lse[..., 0] if lse.ndim == 4 else lse
+
+
+def _backward(backend):
+    """Return gradients by one implementation of scaled_dot_product_attention."""
+
+    def run(backward, device):
+        import torch
+
+        problem = backward.problem
+        q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device, "BHTd"))
+        options = problem.options("torch")
+        options = {n: x.to(device) if hasattr(x, "to") else x for n, x in options.items()}
+        d_out = torch.from_numpy(backward.d_out).to(q.dtype).to(device)
+        with _asked(backend):
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+            return torch.autograd.grad(out, (q, k, v), d_out)
+
+    return run
+
+
+def _flex(problem, device, q, k, v):
+    """Return output and log-sum-exp of flex attention, compiled on GPUs."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    spec, given = problem.spec, {"scale": problem.spec.factor, "enable_gqa": problem.spec.group > 1}
+    if problem.mask is not None:
+        seen = problem.mask_tensor("torch").to(device)
+        per_head = seen.shape[1] > 1
+        given["block_mask"] = create_block_mask(
+            lambda b, h, i, j: seen[b, h if per_head else 0, i, j], spec.batch,
+            spec.heads[0] if per_head else None, spec.queries, spec.keys, device=device,
+        )  # fmt: skip
+    cap, slopes = spec.soft_cap, packed.floats(problem.slopes, device)
+    bias = None if problem.bias is None else torch.from_numpy(problem.bias).float().to(device)
+    if cap is not None or slopes is not None:
+
+        def changed(score, b, h, i, j):
+            if cap is not None:
+                score = cap * torch.tanh(score / cap)
+            return score if bias is None else score + bias[b, h, i, j]
+
+        given["score_mod"] = changed
+    function = torch.compile(flex_attention, dynamic=False) if device == "cuda" else flex_attention
+    return function(q, k, v, return_lse=True, **given)
+
+
+def _flex_forward(problem, device):
+    import torch
+
+    with torch.no_grad():
+        return _flex(problem, device, *packed.tensors(problem, device, "BHTd"))
+
+
+def _flex_backward(backward, device):
+    import torch
+
+    q, k, v = (x.requires_grad_() for x in packed.tensors(backward.problem, device, "BHTd"))
+    out, lse = _flex(backward.problem, device, q, k, v)
+    d_out = torch.from_numpy(backward.d_out).to(q.dtype).to(device)
+    d_lse = torch.from_numpy(backward.d_lse).float().to(device)
+    return torch.autograd.grad((out, lse), (q, k, v), (d_out, d_lse))
+
+
+def _compiling(_):
+    """Compile as many shapes as there are."""
+    import torch
+
+    torch._dynamo.config.recompile_limit = 10**6
+    torch._dynamo.config.accumulated_recompile_limit = 10**6
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+
+
+def _varlen(problem, device):
+    import torch
+    from torch.nn.attention.varlen import AuxRequest, varlen_attn
+
+    q, k, v = packed.tensors(problem, device)
+    queries, keys = problem.spec.lengths
+    window = packed.window(problem)
+    if packed.is_causal(problem):
+        window = (window[0], 0)
+    with torch.no_grad():
+        return varlen_attn(
+            q, k, v, packed.starts(queries, device), packed.starts(keys, device),
+            int(queries.max()), int(keys.max()), scale=problem.spec.factor, window_size=window,
+            return_aux=AuxRequest(lse=True),
+        )  # fmt: skip
+
+
+def _varlen_backward(backward, device):
+    import torch
+    from torch.nn.attention.varlen import varlen_attn
+
+    problem = backward.problem
+    q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device))
+    queries, keys = problem.spec.lengths
+    window = packed.window(problem)
+    if packed.is_causal(problem):
+        window = (window[0], 0)
+    out = varlen_attn(
+        q, k, v, packed.starts(queries, device), packed.starts(keys, device),
+        int(queries.max()), int(keys.max()), scale=problem.spec.factor, window_size=window,
+    )  # fmt: skip
+    rows, columns = problem.spec.rows(), _exists(problem)
+    d_out = torch.from_numpy(backward.d_out.transpose(0, 2, 1, 3)[rows]).to(q.dtype).to(device)
+    found = torch.autograd.grad(out, (q, k, v), d_out)
+    return tuple(
+        _unpacked(x, where, backward.expected[name].shape)
+        for x, where, name in zip(found, (rows, columns, columns), ("dq", "dk", "dv"), strict=True)
+    )
+
+
+def _exists(problem):
+    import numpy as np
+
+    return np.arange(problem.spec.keys) < problem.spec.lengths[1][:, None]
+
+
+def _unpacked(x, rows, shape):
+    """Return packed gradients in (B, H, T, d), 0 where no token is."""
+    import numpy as np
+
+    whole = np.zeros((shape[0], shape[2], shape[1], shape[3]))
+    whole[rows] = x.double().cpu().numpy()
+    return whole.transpose(0, 2, 1, 3)
+
+
+def _merged(merge, device):
+    from torch.distributed.tensor.experimental._context_parallel._attention import _SDPAMerger
+
+    merger = _SDPAMerger(convert_to_f32=True, seq_dim=2)
+    for out, lse in zip(*merge.tensors("torch", device=device), strict=True):
+        merger.step(out.permute(1, 0, 2)[None], lse.T[None].contiguous(), partial=False)
+    out, lse = merger.results()
+    return out[0].permute(1, 0, 2), lse[0].T
+
+
+def rows():
+    """Return the rows of PyTorch."""
+    lse = {"takes": ("top-left", "mask", "scale"), "has_groups": False}
+    on_gpu = {"on_cuda": SHORT, "on_cpu": ()}
+    gradients = {
+        "kind": "backward", "takes": ("mask", "top-left", "scale"), "on_cuda": SHORT,
+        "has_width": False,
+    }  # fmt: skip
+    options = ("mask", "bias", "scale", "soft cap", "ALiBi")
+    flex = {"takes": options, "prepare_with": _compiling, "parts": 6, "patience": 2.0}
+    of_varlen = {
+        "modules": ("torch.nn.attention.varlen",), "takes": OF_FLASH, "has_width": False,
+        "layout": "packed", "has_groups": False, "heads_first": True, **on_gpu,
+    }  # fmt: skip
+    return [
+        Row("torch flash, lse", "torch", _flash, takes=("bottom-right", "scale"), has_width=False,
+            has_groups=False, says={"fully_masked_lse": float("inf")}, **on_gpu),
+        Row("torch flash on CPUs, lse", "torch", _flash, on_cuda=(), on_cpu=_ALL,
+            says={"fully_masked_lse": 0.0}, has_width=False, **lse),
+        Row("torch efficient, lse", "torch", _efficient, on_cuda=_ALL,
+            says={"fully_masked_lse": 0.0}, **lse),
+        Row("torch cudnn, lse", "torch", _cudnn, **lse, **on_gpu),
+        Row("torch flash, gradients", "torch", _backward("FLASH_ATTENTION"), on_cpu=_ALL,
+            **gradients | {"has_groups": True}),
+        Row("torch efficient, gradients", "torch", _backward("EFFICIENT_ATTENTION"),
+            **gradients | {"on_cuda": _ALL, "has_groups": False}),
+        Row("torch cudnn, gradients", "torch", _backward("CUDNN_ATTENTION"),
+            **gradients | {"has_width": True}),
+        Row("torch math, gradients", "torch", _backward("MATH"), on_cpu=("float32",),
+            **gradients | {"has_width": True, "on_cuda": ("float32",)}),
+        Row("torch flex, lse", "torch", _flex_forward, on_cpu=_ALL, **flex),
+        Row("torch flex, gradients", "torch", _flex_backward, kind="backward", d_lse=True,
+            **flex | {"takes": ("mask", "bias", "scale", "soft cap")}),
+        Row("torch varlen_attn, lse", "torch", _varlen, says={"fully_masked_lse": float("inf")},
+            **of_varlen),
+        Row("torch varlen_attn, gradients", "torch", _varlen_backward, kind="backward",
+            **of_varlen),
+        Row("torch _SDPAMerger", "torch", _merged, kind="merge",
+            modules=("torch.distributed.tensor.experimental",), on_cuda=_ALL, on_cpu=_ALL),
+    ]  # fmt: skip

@@ -1,0 +1,192 @@
+"""Triton kernels of packages that can be imported: flash-linear-attention, FlagGems, xformers."""
+
+from libraries import SHORT, Row, as_many_keys, one_query, windows_are_causal
+
+import packed
+from constructive.kernels.masks import Causal, Window
+
+_TRITON = ("tf32", *SHORT)
+
+
+def _first_configuration(_):
+    """Take the first configuration of each kernel in place of measuring all of them."""
+    from triton.runtime.autotuner import Autotuner
+
+    run = Autotuner.run
+
+    def first(self, *args, **kwargs):
+        self.configs = self.configs[:1]
+        return run(self, *args, **kwargs)
+
+    Autotuner.run = first
+
+
+def _fla(problem, device, q=None, k=None, v=None):
+    from fla.ops.attn import parallel_attn
+
+    if q is None:
+        q, k, v = packed.tensors(problem, device)
+        q, k, v = (x[None] for x in (q, k, v))
+    window = problem.spec.mask(Window)
+    given = {} if window is None else {"window_size": window.left + 1}
+    sinks = packed.floats(problem.sinks, device)
+    return parallel_attn(
+        q, k, v, scale=problem.spec.factor, sink_bias=sinks,
+        cu_seqlens=packed.starts(problem.spec.lengths[0], device).long(), **given,
+    )[0]  # fmt: skip
+
+
+def _fla_backward(backward, device):
+    import numpy as np
+    import torch
+
+    problem = backward.problem
+    q, k, v = (x[None].requires_grad_() for x in packed.tensors(problem, device))
+    out = _fla(problem, device, q, k, v)
+    rows = problem.spec.rows()
+    d_out = backward.d_out.transpose(0, 2, 1, 3)[rows]
+    found = torch.autograd.grad(out, (q, k, v), torch.from_numpy(d_out).to(q.dtype).to(device))
+    grads = []
+    for x, name in zip(found, ("dq", "dk", "dv"), strict=True):
+        shape = backward.expected[name].shape
+        whole = np.zeros((shape[0], shape[2], shape[1], shape[3]))
+        whole[rows] = x[0].double().cpu().numpy()
+        grads.append(whole.transpose(0, 2, 1, 3))
+    return tuple(grads)
+
+
+def _fla_decode(problem, device):
+    from fla.ops.attn.decoding import attn_decoding_one_step
+
+    q, k, v = packed.tensors(problem, device)
+    window = problem.spec.mask(Window)
+    given = {} if window is None else {"window_size": window.left + 1}
+    return attn_decoding_one_step(
+        q[None], k[None], v[None], scale=problem.spec.factor,
+        cu_seqlens=packed.starts(problem.spec.lengths[1], device).long(),
+        sink_bias=packed.floats(problem.sinks, device), **given,
+    )[0]  # fmt: skip
+
+
+def _causal_square(problem):
+    queries, keys = problem.spec.lengths
+    if (queries != keys).any() or problem.spec.mask(Causal) is None:
+        return "it is causal, with as many keys as queries"
+    return windows_are_causal(problem)
+
+
+def _gems(problem, device):
+    import flag_gems
+    import torch
+
+    spec = problem.spec
+    q, k, v = packed.tensors(problem, device, "BHTd")
+    given = {"scale": spec.factor, "enable_gqa": spec.group > 1}
+    if problem.mask is not None and spec.masks == (Causal("top-left"),):
+        given["is_causal"] = True
+    elif problem.mask is not None or problem.added is not None:
+        mask = problem.mask_tensor("torch", additive=problem.added is not None).to(device)
+        given["attn_mask"] = mask.expand(spec.batch, spec.heads[0], spec.queries, spec.keys)
+    with torch.no_grad():
+        return flag_gems.ops.scaled_dot_product_attention_forward(q, k, v, **given)[0]
+
+
+def _gems_backward(backward, device):
+    import flag_gems
+    import torch
+
+    problem, spec = backward.problem, backward.problem.spec
+    q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device, "BHTd"))
+    given = {"scale": spec.factor, "enable_gqa": spec.group > 1}
+    if problem.mask is not None:
+        given["is_causal"] = True
+    out = flag_gems.ops.ScaleDotProductAttention.apply(
+        q, k, v, None, 0.0, given.get("is_causal", False), spec.factor, spec.group > 1
+    )
+    d_out = torch.from_numpy(backward.d_out).to(q.dtype).to(device)
+    return torch.autograd.grad(out, (q, k, v), d_out)
+
+
+def _top_left(problem):
+    masks = problem.spec.masks
+    return None if masks in ((), (Causal("top-left"),)) else "no mask but a causal one"
+
+
+def _gems_flash(problem, device):
+    import flag_gems
+
+    spec = problem.spec
+    q, k, v = packed.tensors(problem, device, "BTHd")
+    left, right = packed.window(problem)
+    out, lse, *_ = flag_gems.ops.flash_attention_forward(
+        q, k, v, None, None, spec.queries, spec.keys, 0.0, packed.is_causal(problem),
+        return_debug_mask=False, scale=spec.factor, softcap=spec.soft_cap or 0.0,
+        window_size_left=None if left < 0 else left, window_size_right=None if right < 0 else right,
+        alibi_slopes=packed.floats(problem.slopes, device),
+    )  # fmt: skip
+    return out, lse
+
+
+def _gems_varlen(problem, device):
+    import flag_gems
+
+    spec = problem.spec
+    q, _, _ = packed.tensors(problem, device)
+    k, v, table = packed.pool(problem, device)
+    queries, keys = spec.lengths
+    window = packed.window(problem)
+    out, lse = flag_gems.ops.flash_attn_varlen_func(
+        q, k, v, int(queries.max()), packed.starts(queries, device), int(keys.max()),
+        seqused_k=packed.ints(keys, device), softmax_scale=spec.factor,
+        causal=packed.is_causal(problem), window_size=list(window), softcap=spec.soft_cap or 0.0,
+        alibi_slopes=packed.floats(problem.slopes, device), block_table=table,
+        return_softmax_lse=True,
+    )  # fmt: skip
+    return out, lse
+
+
+def _xformers_merged(merge, device):
+    """Return a merge, states as (B, M, G, H, d) and log-sum-exps as (B, G, H, M)."""
+    from xformers.ops.fmha import merge_attentions
+
+    outs, lses = merge.tensors("torch", device=device)
+    out, lse = merge_attentions(
+        [x[None, :, None] for x in outs], [x.T[None, None].contiguous() for x in lses],
+        output_dtype=outs.dtype,
+    )  # fmt: skip
+    return out[0, :, 0], lse[0, 0].T
+
+
+def rows():
+    """Return the rows of flash-linear-attention, FlagGems and xformers."""
+    fla = {
+        "modules": ("fla", "triton"), "on_cuda": _TRITON, "on_cpu": ("float32", "float16"),
+        "layout": "packed", "prepare_with": _first_configuration, "patience": 1.5,
+    }  # fmt: skip
+    square = {"takes": ("top-left", "bottom-right", "window", "variable lengths", "scale", "sink"),
+              "only": as_many_keys, "why_not": _causal_square}  # fmt: skip
+    gems = {
+        "modules": ("flag_gems", "sqlalchemy", "yaml"), "on_cuda": ("float32", *SHORT),
+        "has_width": False, "given": {"head_dim": 64}, "patience": 3.0,
+    }  # fmt: skip
+    of_flash = ("bottom-right", "window", "scale", "soft cap", "ALiBi")
+    return [
+        Row("fla parallel_attn", "fla-core", _fla, **fla | square),
+        Row("fla parallel_attn, gradients", "fla-core", _fla_backward, kind="backward",
+            **fla | square),
+        Row("fla decoding", "fla-core", _fla_decode, **fla | {
+            "takes": ("bottom-right", "window", "lengths", "scale", "sink"), "only": one_query,
+            "why_not": windows_are_causal}),
+        Row("flag_gems scaled_dot_product_attention", "flag-gems", _gems,
+            takes=("top-left", "mask", "bias", "scale"), **gems),
+        Row("flag_gems sdpa, gradients", "flag-gems", _gems_backward, kind="backward",
+            takes=("top-left", "scale"), why_not=_top_left, **gems),
+        Row("flag_gems flash_attention_forward, lse", "flag-gems", _gems_flash,
+            layout="BTHd", heads_first=True, takes=of_flash,
+            says={"fully_masked_lse": float("inf")}, **gems | {"on_cuda": SHORT}),
+        Row("flag_gems flash_attn_varlen, lse", "flag-gems", _gems_varlen, layout="packed",
+            takes=(*of_flash, "lengths", "variable lengths"), heads_first=True,
+            says={"fully_masked_lse": float("inf")}, **gems | {"on_cuda": SHORT}),
+        Row("xformers merge_attentions", "xformers", _xformers_merged, kind="merge",
+            modules=("xformers",), on_cuda=("float32", *SHORT)),
+    ]  # fmt: skip

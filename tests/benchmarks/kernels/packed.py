@@ -1,0 +1,62 @@
+"""What kernels take that have the interface of FlashAttention, from a problem."""
+
+from constructive.kernels.encodings import Pool
+from constructive.kernels.masks import Causal, Window
+
+
+def starts(lengths, device):
+    """Return where each sequence starts in memory, and the end of the last."""
+    import torch
+
+    ends = torch.from_numpy(lengths).cumsum(0)
+    return torch.nn.functional.pad(ends, (1, 0)).int().to(device)
+
+
+def ints(values, device):
+    import torch
+
+    return torch.from_numpy(values).int().to(device)
+
+
+def floats(values, device):
+    import torch
+
+    return None if values is None else torch.from_numpy(values).float().to(device)
+
+
+def is_causal(problem):
+    return problem.spec.mask(Causal) is not None
+
+
+def window(problem):
+    """Return (left, right), -1 for all of a side."""
+    found = problem.spec.mask(Window)
+    if found is None:
+        return (-1, -1)
+    return tuple(-1 if end is None else end for end in (found.left, found.right))
+
+
+def tensors(problem, device, layout="packed"):
+    return problem.tensors("torch", layout=layout, device=device)
+
+
+def pool(problem, device, page_size=16):
+    """Return pages of keys and of values (pages, page_size, G, d), and a table; old tokens fill
+    what no kernel may read."""
+    import torch
+
+    found = Pool.of(problem, page_size=page_size, spare=3, stale=True)
+    dtype = getattr(torch, {"tf32": "float32"}.get(problem.spec.dtype, problem.spec.dtype))
+    k, v = (torch.from_numpy(x).contiguous().to(dtype).to(device) for x in (found.k, found.v))
+    return k, v, ints(found.table.clip(0), device)
+
+
+def pages_of(problem, table, page_size=16):
+    """Return pages of each sequence as one list: starts, pages, keys of the last page."""
+    import numpy as np
+
+    lengths = problem.spec.lengths[1]
+    counts = -(-lengths // page_size)
+    pages = [row[:count] for row, count in zip(table.cpu().numpy(), counts, strict=True)]
+    last = np.where(lengths > 0, (lengths - 1) % page_size + 1, 0)
+    return np.concatenate([[0], np.cumsum(counts)]), np.concatenate(pages), last

@@ -1,0 +1,82 @@
+"""Seconds and CPU seconds of a build, a proof, a check and a capacity, by the number of threads.
+
+    python tests/benchmarks/threads.py [--jobs 1 2] [--size 1861 | 4000] [--beside]
+
+With --beside, another process multiplies matrices with two threads meanwhile. Each number of
+threads has a process of its own. Restrict cores with `taskset -c 0,1`.
+"""
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from constructive import Dataset, build_memorizer, certify, check, exact_capacity, generators
+
+NOISE = "import numpy as np\na = np.ones((2500, 2500))\nwhile True: a @ a"
+
+
+def data_of(size):
+    """T = 1861, n = 32, d = 64, H = 60 in float64; or T = 4000, n = 16, d = 384, H = 11."""
+    if size == 1861:
+        return generators.uniform(num_examples=1861, context_size=32, width=64, seed=1), 60
+    rng = np.random.default_rng(0)
+    shapes = (4000, 16, 384), (4000, 384), (4000,)
+    return Dataset(*(rng.standard_normal(shape).astype(np.float32) for shape in shapes)), 11
+
+
+def timed(name, work):
+    wall, cpu = time.perf_counter(), os.times()
+    found = work()
+    wall, now = time.perf_counter() - wall, os.times()
+    spent = sum(now[:4]) - sum(cpu[:4])  # with processes that have ended
+    print(f"  {name:9} {wall:7.2f} s {spent:7.2f} s of CPU", flush=True)
+    return found
+
+
+def measure(size):
+    data, heads = data_of(size)
+    small = generators.uniform(num_examples=200, context_size=32, width=64)
+    certify(build_memorizer(small, num_heads=7), small)  # loads libraries
+    memorizer = timed("build", lambda: build_memorizer(data, num_heads=heads))
+    certificate = timed("certify", lambda: certify(memorizer, data))
+    timed("capacity", lambda: exact_capacity(data, heads))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("c.json", "m.safetensors", "d.npz")]
+        for thing, path in zip((certificate, memorizer, data), paths, strict=True):
+            thing.save(path)
+        checked = timed("check", lambda: check(*paths))
+        bits = hashlib.sha256(paths[0].read_bytes() + paths[1].read_bytes()).hexdigest()[:16]
+    print(f"  {certificate.verdict.name}, {checked.verdict.name}; bits {bits}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--size", type=int, choices=(1861, 4000), default=1861)
+    parser.add_argument("--beside", action="store_true")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.here:
+        measure(given.size)
+        return
+    noise = subprocess.Popen([sys.executable, "-c", NOISE], env=os.environ | {
+        "OPENBLAS_NUM_THREADS": "2"}) if given.beside else None  # fmt: skip
+    try:
+        for jobs in given.jobs:
+            print(f"T = {given.size}, {jobs} threads", flush=True)
+            words = [sys.executable, __file__, "--here", "--size", str(given.size)]
+            subprocess.run(words, check=True, env=os.environ | {"CONSTRUCTIVE_JOBS": str(jobs)})
+    finally:
+        if noise is not None:
+            noise.kill()
+
+
+if __name__ == "__main__":
+    main()
