@@ -57,6 +57,14 @@ def test_a_row_with_a_small_coefficient_takes_part():
     )
 
 
+def test_intervals_are_those_of_clopper_and_pearson():
+    """The numbers are those of scipy.stats.binomtest."""
+    expected = 0.06673951117773447, 0.652452850060008
+    assert sampling.clopper_pearson(3, 10, 0.95) == pytest.approx(expected, rel=1e-12)
+    assert sampling.clopper_pearson(0, 10, 0.95)[0] == 0.0
+    assert sampling.clopper_pearson(10, 10, 0.95)[1] == 1.0
+
+
 def test_coherence_proves_something():
     """A basis and a few vectors between its vectors: far from any enumeration."""
     rng = np.random.default_rng(0)
