@@ -49,6 +49,14 @@ def test_bounds_agree_with_brute_force(seed, budget):
         assert known.exact
 
 
+def test_a_row_with_a_small_coefficient_takes_part():
+    coefficients = np.array([2.0, -1e-3, 1e-12])
+    assert kruskal.describe_dependency([3, 5, 8], coefficients) == (
+        (3, 5),
+        "1*[3] - 0.0005*[5] = 0",
+    )
+
+
 def test_coherence_proves_something():
     """A basis and a few vectors between its vectors: far from any enumeration."""
     rng = np.random.default_rng(0)
