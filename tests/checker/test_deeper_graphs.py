@@ -12,7 +12,7 @@ from checker_parts import (
 )
 from onnx import helper, numpy_helper
 
-from constructive.instances import Atom, Head, Network, Property
+from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.deployed import Computed
 from constructive.instances.graphs import written
 from constructive.instances.network import LEAD, Rectified, Stacked
@@ -74,6 +74,36 @@ def test_a_layer_that_is_not_saturated_is_refused(checker, lead):
         problem(checker, written(stacked(lead)), unit_box(), ABOVE)
     network = stacked(lead)
     assert network.error(unit_box()) == np.inf
+
+
+@pytest.mark.parametrize("lead", [129.875, 130.0])
+def test_the_lead_is_the_least_on_the_box(checker, lead):
+    """The others come as near as 2 where x = (0, 1), and one is far below."""
+    slopes = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])
+    first = Network((Head(slopes, [lead, 0.0, -500.0], np.ones((3, 2))),))
+    network = Stacked(stacked().heads, first)
+    with refused(None if lead == 130.0 else "not saturated"):
+        problem(checker, written(network), Box([0.0, 0.0], [1.0, 1.0]), ABOVE)
+
+
+def test_sizes_and_roundings_of_a_sum_of_both(checker):
+    """A sum of one head has two roundings: of the average, and of the sum."""
+    network = stacked()
+    read = problem(checker, written(network), unit_box(), ABOVE)
+    (part,) = read.outputs[0]
+    (first,), (second,) = network.first.heads, network.heads
+    reach = 1.0 + np.abs(first.values).max(axis=0)
+    assert np.allclose(part.logits.sizes, np.abs(second.slopes) @ reach)
+    assert part.logits.steps.tolist() == (2 + (second.slopes != 0).sum(axis=1)).tolist()
+
+
+def test_sums_that_may_overflow_are_refused(checker):
+    """Also where the second layer does not read them: zero times infinity is no number."""
+    first = stacked().first.heads[0]
+    large = Head(first.slopes, first.offsets, np.array([[1.0, 2.0**120]] * 3))
+    blind = Head([[1.0, 0.0], [0.0, 0.0]], [0.0, 0.0], [[1.0], [0.0]])
+    with refused("on the way"):
+        problem(checker, written(Stacked((blind,), Network((large,)))), unit_box(), ABOVE)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +174,23 @@ def relu_of_features(model):
     next(n for n in model.graph.node if n.op_type == "Relu").input[0] = "features"
 
 
+def more_units(model):
+    for name, array in (
+        ("units", np.eye(2, 11)),
+        ("biases", np.ones(11)),
+        ("ones", np.ones((11, 1))),
+    ):
+        replace_constant(model, name, array.astype(np.float32))
+
+
+def wider(model):
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 2
+
+
 REFUSED = {
+    "of three features": (weights("units", lambda w: np.vstack([w, w[:1]])), "units misfit"),
+    "eleven": (more_units, "too many"),
+    "two outputs": (wider, "shape of Y"),
     "half": (weights("units", lambda w: w / 2.0), "not -1, 0, 1"),
     "twice": (weights("units", lambda w: w * 2.0), "not -1, 0, 1"),
     "less of one": (weights("ones", lambda w: w * [[1.0], [1.0], [1.0], [0.5]]), "not the sum"),

@@ -144,6 +144,10 @@ def relu_of(model, name):
     found.input[0] = "relu"
 
 
+def second_axis(model):
+    node("Softmax")(model).attribute.append(helper.make_attribute("axis", 1))
+
+
 def typed_as_float(model):
     node("Softmax")(model).attribute[0].type = onnx.AttributeProto.FLOAT
 
@@ -188,6 +192,7 @@ REFUSED = {
     "transA": (attribute("Gemm", "transA", 1), "not understood"),
     "transB": (attribute("Gemm", "transB", 1), "not understood"),
     "axis of another": (attribute("MatMul", "axis", 1), "not understood"),
+    "axis twice": (second_axis, "given twice"),
     "attribute of a float": (typed_as_float, "not an integer"),
     "attribute of nothing": (without_value, "not an integer"),
     "subgraph": (attribute("Softmax", "body", helper.make_graph([], "inner", [], [])), "field"),
@@ -295,7 +300,7 @@ MISFITS = {
     "averages of logits": (wired("head1", 0, "logits1"), "anything but attention"),
     "values that vary": (wired("head1", 1, "attention0"), "not constant"),
     "values of one axis": (wired("head1", 1, "b1"), "not constant"),
-    "values of other tokens": (wired("head1", 1, "A1"), "misfit"),
+    "values of other tokens": (wired("head1", 1, "A1"), "weights and values"),
     "a sum with logits": (wired("Y", 1, "logits1"), "summands"),
     "a sum with a constant": (wired("Y", 1, "V1"), "summands"),
     "Y of no heads": (attention_as_output, "Y is not of heads"),
@@ -389,6 +394,36 @@ def test_steps_and_sizes_of_logits(checker):
     assert np.allclose(part.logits.sizes, sizes)
     assert part.size == np.abs(head.values).max()
     assert Fraction(part.values[0], 2**149) == Fraction(head.values[0, 0])
+
+
+def test_sizes_are_those_on_the_box(checker):
+    """The larger end counts, and an input that is always zero makes no term."""
+    made = network(1, 3, 2, 1, seed=1)
+    head = made.heads[0]
+    flush = checker.operators.FLUSH
+    for low, high in (([-3.0, -0.5], [1.0, 2.0]), ([-1.0, 0.0], [3.0, 0.0])):
+        read = problem(checker, written(made), Box(low, high))
+        (part,) = read.outputs[0]
+        reach = np.maximum(np.abs(low), np.abs(high))
+        assert np.allclose(part.logits.sizes, np.abs(head.slopes) @ reach + np.abs(head.offsets))
+        terms = (head.slopes[:, reach > 0] != 0).sum(axis=1) + (head.offsets != 0)
+        assert part.logits.steps.tolist() == terms.tolist()
+        # each number may be lost as it is loaded, and each product
+        least = flush * (reach.sum() + np.abs(head.slopes).sum(axis=1).max() + len(reach) + 1.0)
+        assert least <= part.logits.lost < 8.0 * least
+
+
+def test_sums_of_heads_are_counted(checker):
+    read = problem(checker, written(network(3, 4, 2, 1)), unit_box())
+    assert [part.steps for part in read.outputs[0]] == [2, 2, 1]
+
+
+def test_graphs_that_are_too_large_are_refused(checker, data, as_if):
+    as_if("operators", MOST=9)  # three logits of two inputs, and their offsets
+    assert problem(checker, data, unit_box(), FIRST)
+    as_if("operators", MOST=8)
+    with refused("too large"):
+        problem(checker, data, unit_box(), FIRST)
 
 
 def test_a_box_with_another_number_of_inputs(checker, data):
@@ -498,12 +533,20 @@ def single(slopes, offsets, values=None):
     return Network((Head(slopes, offsets, values),))
 
 
-def test_numbers_that_may_overflow_are_refused(checker):
+def test_logits_that_may_overflow_are_refused(checker):
     for made in (
         single([[2.0**120], [0.0]], [0.0, 0.0]),
+        single([[0.0], [0.0]], [2.0**101, 0.0]),
+        single([[2.0**99], [0.0]], [2.0**99, 0.0]),
+    ):
+        with refused("on the way"):
+            problem(checker, written(made), unit_box(1))
+
+
+def test_numbers_that_may_overflow_are_refused(checker):
+    for made in (
         single([[1.0], [0.0]], [0.0, 0.0], [[2.0**120], [0.0]]),
         single([[2.0**98]] + [[0.0]] * 7, [0.0] * 8),
-        single([[0.0], [0.0]], [2.0**101, 0.0]),
     ):
         with refused("overflow"):
             bounds(checker, made, unit_box(1))
