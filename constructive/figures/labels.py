@@ -44,7 +44,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Labels(drawing.Picture):
+class LabelsPicture(drawing.Picture):
     """One panel, and a curve for each size."""
 
     sizes: tuple[tuple[int, int, int, int], ...] = ((4, 3, 1, 4), (4, 8, 8, 8), (4, 2, 4, 16))
@@ -82,7 +82,7 @@ class Labels(drawing.Picture):
         axes.legend(frameon=False)
 
 
-LABELS = Labels()
+LABELS = LabelsPicture()
 
 
 def measure(task: tuple[int, int, int, int, float, int]) -> Share:

@@ -328,7 +328,7 @@ _MERGED = 250.0
 
 
 @dataclass(frozen=True, eq=False)
-class Rounding:
+class LogitRounding:
     """Bounds of what rounding does to the outputs; infinite where nothing is bounded."""
 
     logits: Array  # by the rounding of logits (T, d_out)
@@ -345,7 +345,7 @@ class Rounding:
 
 def rounding(
     layer: AttentionLayer, dataset: Dataset, model: FloatModel, *, chunk_bytes: int = CHUNK_BYTES
-) -> Rounding:
+) -> LogitRounding:
     """Bound how far an evaluation is from real arithmetic with the stored weights and data.
 
     The model is one that stores no numbers in fewer bits.
@@ -399,7 +399,7 @@ def rounding(
         relative = (zeta + gamma + zeta * gamma + ours) * (1.0 + 2.0**-30)
         tops = float(largest.max()), known.paths * model.stretch
         sums = up(relative * reach + _lost(layer, model, size, *tops))
-    return Rounding(moved, sums, errors, exact / (total * layer.num_heads))
+    return LogitRounding(moved, sums, errors, exact / (total * layer.num_heads))
 
 
 def _lost(

@@ -113,7 +113,7 @@ _QUIET = 49  # Bits below which W times the noise, in units of 2^-53, is less th
 
 
 @dataclass(frozen=True)
-class Blocks:
+class KeyBlocks:
     """The set of a table, in order, cut into blocks."""
 
     keys: tuple[int, ...]  # the first key of each block
@@ -154,7 +154,7 @@ def plan(
     *,
     comparison: Comparison = RAMP,
     max_word_bits: int | None = None,
-) -> Blocks:
+) -> KeyBlocks:
     """Cut the set of a table such that weights are the fewest (Lemma 14.2)."""
     if not table or not 0 <= min(table) <= max(table) < domain <= _LARGEST_DOMAIN:
         raise ParameterError(
@@ -183,7 +183,7 @@ def plan(
             starts.append(place)
     stops = [*starts[1:], len(members)]
     blocks = [tuple(members[start:stop]) for start, stop in zip(starts, stops, strict=True)]
-    return Blocks(
+    return KeyBlocks(
         keys=tuple(keys[start] for start in starts),
         members=tuple(blocks),
         entries=max(map(len, blocks)),
@@ -218,14 +218,14 @@ def _cheapest(
     return best[1]  # type: ignore[index] # there is at least one
 
 
-def steps(blocks: Blocks, comparison: Comparison, noise: int = 0) -> list[ProgramStep]:
+def steps(blocks: KeyBlocks, comparison: Comparison, noise: int = 0) -> list[ProgramStep]:
     """Return the steps that read register z and leave the table's value in register T."""
     loud = comparison.forgiving and blocks.scale * noise >> _QUIET
     first = comparison.rounded("z", blocks.domain) if loud else []
     return [*first, *_find(blocks, comparison), *_read(blocks, comparison)]
 
 
-def _find(blocks: Blocks, comparison: Comparison) -> list[ProgramStep]:
+def _find(blocks: KeyBlocks, comparison: Comparison) -> list[ProgramStep]:
     """Return the code word T of the block of z, and X."""
     words = blocks.words()
     firsts = [0 if blocks.first_bits else members[0] for members in blocks.members]
@@ -247,7 +247,7 @@ def _find(blocks: Blocks, comparison: Comparison) -> list[ProgramStep]:
     return found
 
 
-def _read(blocks: Blocks, comparison: Comparison) -> Iterator[ProgramStep]:
+def _read(blocks: KeyBlocks, comparison: Comparison) -> Iterator[ProgramStep]:
     """Peel the digits of T, take them from X, and look whether X is now a label."""
     place = blocks.word_bits
     offset, scale = blocks.scale * blocks.domain, blocks.scale

@@ -49,6 +49,22 @@ def test_bounds_agree_with_brute_force(seed, budget):
         assert known.exact
 
 
+def test_a_row_with_a_small_coefficient_takes_part():
+    coefficients = np.array([2.0, -1e-3, 1e-12])
+    assert kruskal.describe_dependency([3, 5, 8], coefficients) == (
+        (3, 5),
+        "1*[3] - 0.0005*[5] = 0",
+    )
+
+
+def test_intervals_are_those_of_clopper_and_pearson():
+    """The numbers are those of scipy.stats.binomtest."""
+    expected = 0.06673951117773447, 0.652452850060008
+    assert sampling.clopper_pearson(3, 10, 0.95) == pytest.approx(expected, rel=1e-12)
+    assert sampling.clopper_pearson(0, 10, 0.95)[0] == 0.0
+    assert sampling.clopper_pearson(10, 10, 0.95)[1] == 1.0
+
+
 def test_coherence_proves_something():
     """A basis and a few vectors between its vectors: far from any enumeration."""
     rng = np.random.default_rng(0)

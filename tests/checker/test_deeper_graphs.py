@@ -14,7 +14,9 @@ from checker_parts import (
 from onnx import helper, numpy_helper
 
 from constructive.instances import Atom, Head, Network, Property
+from constructive.instances.deployed import Computed
 from constructive.instances.network import LEAD, Rectified, Stacked
+from constructive.instances.rounding import output_rounding
 
 ABOVE = ((Atom([1.0], 0.5),),)
 
@@ -194,3 +196,85 @@ def test_rounding_is_to_nearest_and_ties_are_even(checker):
         value = int(rng.integers(-(2**62), 2**62)) << int(rng.integers(0, 200))
         found = float(nearest(value, 298)) * 2.0**-149
         assert found == np.float32(value * 2.0**-298) or abs(value).bit_length() > 53
+
+
+# Answers of float32 programs: what they compute of rows of one product and one sum.
+
+
+def constant(slopes, offsets=(0.0, 0.0), values=((1.0,), (0.0,))):
+    return Network((Head(np.array(slopes), np.array(offsets), np.array(values)),))
+
+
+def computed(checker, network, box, disjuncts=ABOVE):
+    read = problem(checker, graph_bytes(network), box, disjuncts)
+    return float(checker.softmaxes.computed_most(read.outputs, ((0, 1),), read.box, read.model))
+
+
+@pytest.mark.parametrize("row", [[3.0, 0.0], [0.5, 0.0], [1.0, 1.0], [1.0, -2.0]])
+def test_logits_of_more_than_one_rounding_are_refused(checker, row):
+    with refused("not one rounding"):
+        computed(checker, constant([row, [0.0, 0.0]]), unit_box())
+    assert computed(checker, constant([[4.0, 0.0], [0.0, -1.0]]), unit_box()) < 1.0
+
+
+def test_logits_of_a_second_layer_are_refused(checker):
+    second = Head([[1.0, 0.0], [0.0, 2.0]], [0.0, 0.0], [[1.0], [0.0]])
+    with refused("not one rounding"):
+        computed(checker, Stacked((second,), stacked().first), unit_box())
+
+
+def test_softmax_and_differences_are_rounded_as_the_prover_says(checker):
+    """With logits 0 and 0, or 0 and -100 on a box: zeta alone, and 4 u D with it."""
+    box = unit_box()
+    for offset, least in ((0.0, 1e-6), (-100.0, 4e-5)):
+        network = constant(np.zeros((2, 2)), (0.0, offset))
+        exact = 1.0 / (1.0 + np.exp(offset))
+        assert least < computed(checker, network, box) - exact < 1e-4
+        assert least < Computed(network, box).rounding[0] < 1e-4
+
+
+HALF = constant(np.zeros((2, 2)))
+AT_LEAST = {c: Atom([1.0], c) for c in (0.25, 0.75)}
+LITTLE = Atom([-1.0], -0.25)
+
+
+@pytest.mark.parametrize(
+    ("disjuncts", "sat", "unsat"),
+    [
+        (((AT_LEAST[0.25],),), True, False),
+        (((AT_LEAST[0.75],),), False, True),
+        (((AT_LEAST[0.25], LITTLE),), False, True),
+        (((AT_LEAST[0.75],), (AT_LEAST[0.25],)), True, False),
+        (((AT_LEAST[0.25], LITTLE), (AT_LEAST[0.75],)), False, True),
+    ],
+)
+def test_conditions_hold_together_and_alternatives_one_by_one(checker, disjuncts, sat, unsat):
+    """All programs return one half, but for some roundings."""
+    read = problem(checker, graph_bytes(HALF), unit_box(), disjuncts)
+    for answer, right in (("sat", sat), ("unsat", unsat)):
+        content = {"answer": answer} | ({"witness": ["0", "0"]} if answer == "sat" else {})
+        if right:
+            assert checker.folder.in_float32(read, content)[1] > 0.2
+        else:
+            with refused("not shown"):
+                checker.folder.in_float32(read, content)
+
+
+def test_roundings_of_a_readout_are_those_of_all_its_sums(checker):
+    network = rectified()
+    read = problem(checker, graph_bytes(network), unit_box(), ABOVE)
+    parts = [part for output in read.outputs for part in output]
+    moved = sum(checker.softmaxes.off(part, read.box, read.model) for part in parts)
+    assert float(read.rounding(read.alternatives[0][0])) >= 2.0 * moved  # each feature is in two
+    large = Rectified(network.heads, network.units, np.full(4, 4096.0))
+    read = problem(checker, graph_bytes(large), unit_box(), ABOVE)
+    assert float(read.rounding(read.alternatives[0][0])) > 4 * 4096.0 * 2.0**-24
+
+
+def test_a_layer_whose_logits_may_be_computed_otherwise_is_refused(checker):
+    """Terms of 2^26 cancel in differences of logits, and not in float32."""
+    first = Head([[2.0**26, 0.0], [2.0**26, 0.0]], [LEAD + 8.0, 0.0], np.zeros((2, 2)))
+    network = Stacked(stacked().heads, Network((first,)))
+    with refused("not saturated"):
+        problem(checker, graph_bytes(network), unit_box(), ABOVE)
+    assert not np.isfinite(output_rounding(network, unit_box())).any()

@@ -220,13 +220,13 @@ def test_options_that_no_claim_takes_are_refused(built, tmp_path, given, named):
     assert not (tmp_path / "certificate.json").exists()
 
 
-def test_help_names_the_claims_that_are_not_made_by_default(run):
+def test_help_names_the_claims_that_are_made_by_default(run):
     """The sentence of --claims is about the registry of claims."""
     unusual = [name for name, kind in CLAIMS["layer"].items() if not kind.usual]
-    assert unusual == ["readout", "executed"]
+    assert unusual == ["readout", "inseparable", "executed"]
     assert all(kind.usual for row in ("decoder", "sequences") for kind in CLAIMS[row].values())
     said = " ".join(run("certify", "--help").replace("│", " ").split())
-    assert "all that apply but readout and executed, and at most one grouping" in said
+    assert "by default rank, error and at most one grouping, or labels alone where" in said
     assert all(", ".join(CLAIMS[row]) in said for row in ("layer", "decoder", "sequences"))
 
 

@@ -26,11 +26,13 @@ from constructive.sequences.constructions import (
     ProductHash,
     products,
     project,
+    rounding,
     separating_weights,
 )
 from constructive.sequences.dictionary import RAMP, SATURATING
+from constructive.sequences.examples import met
 from constructive.sequences.memorizer import dictionary_bound
-from constructive.sequences.network import Affine, Program, ProgramStep
+from constructive.sequences.network import Affine, Program, ProgramStep, bits
 
 # What every construction has to keep: `check_sequence_construction`.
 
@@ -416,3 +418,25 @@ def test_one_distinguishing_token_needs_the_whole_set():
 def test_tables_which_are_none(table, message):
     with pytest.raises(ParameterError, match=message):
         dictionary.program(table, 9)
+
+
+def test_an_output_is_met_within_an_eighth():
+    assert met(2.125, 2)
+    assert met(1.875, 2)
+    assert not met(2.1251, 2)
+    assert not met(float("nan"), 2)
+    assert not met(0.0, None)
+
+
+def test_bits_of_numbers():
+    assert [bits(number) for number in (0, 1, -8, Fraction(1, 2), Fraction(-3, 4))] == [
+        0,
+        1,
+        4,
+        2,
+        4,
+    ]
+
+
+def test_words_for_float32_are_rounded_as_float32():
+    assert [rounding(3, words) for words in (None, 53, 24)] == [3, 3, 3 << 29]

@@ -26,7 +26,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_most, percent, short_bound, upper, working_precision
 from constructive.exact.float_model import FloatModel, model_named
 from constructive.layers.decoder import Decoder
-from constructive.layers.exact_logits import Rounding, rounding
+from constructive.layers.exact_logits import LogitRounding, rounding
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.errors import PrecisionError
@@ -139,7 +139,7 @@ class DecoderExecuted(Executed):
 def judge(
     evaluation: Evaluation,
     model: FloatModel,
-    found: Rounding,
+    found: LogitRounding,
     largest: float,
     allowed: float | None,
 ) -> Claim:
@@ -182,7 +182,7 @@ def judge(
     return Claim("executed", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
-def _logits(found: Rounding, example: int) -> str:
+def _logits(found: LogitRounding, example: int) -> str:
     """Return the part of a bound that is due to logits, in words."""
     if found.exact == 1.0:
         return "none of that by logits, which are exact"
