@@ -99,7 +99,8 @@ class _Shared:
     """How many blocks limit BLAS, what they restore in the end, and the threads they use."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # One thread may come twice: the collector closes loops that were left, wherever it runs.
+        self.lock = threading.RLock()
         self.blocks = 0
         self.limits: Any = None
         self.pools: dict[int, ThreadPoolExecutor] = {}
@@ -115,9 +116,14 @@ _shared = _Shared()
 _thread = threading.local()  # `alone`: whether this thread is a worker, whose loops stay in it
 
 
+def _is_worker() -> bool:
+    """Return whether this thread is one that loops take, or else is told to be alone."""
+    return getattr(_thread, "alone", False)
+
+
 def _after_fork() -> None:
     """Leave the threads of the parent, which a child does not have; BLAS keeps its limit."""
-    _shared.lock, _shared.pools = threading.Lock(), {}
+    _shared.lock, _shared.pools = threading.RLock(), {}
 
 
 if hasattr(os, "register_at_fork"):
@@ -151,13 +157,13 @@ def one_blas_thread(operations: float = math.inf) -> Iterator[None]:
                 _shared.limits.restore_original_limits()
                 pools, _shared.pools = list(_shared.pools.values()), {}
         for pool in pools:
-            pool.shutdown()
+            pool.shutdown(wait=not _is_worker())
 
 
 @contextmanager
 def alone() -> Iterator[None]:
     """Keep loops in this thread, with one BLAS thread: it is one of several workers itself."""
-    before = getattr(_thread, "alone", False)
+    before = _is_worker()
     _thread.alone = True
     try:
         with one_blas_thread():
@@ -182,7 +188,7 @@ def in_pieces(
     coming = iter(pieces)
     first = list(islice(coming, 2))
     coming = chain(first, coming)
-    few = operations < _WORTH or len(first) == 1 or getattr(_thread, "alone", False)
+    few = operations < _WORTH or len(first) == 1 or _is_worker()
     count = 1 if few else workers()
     if count == 1:
         yield from map(function, coming)
@@ -212,4 +218,6 @@ def _elsewhere(
     finally:
         for future in running:
             future.cancel()
-        wait(running)
+        # In a worker the collector closes a loop that was left, and perhaps in one of these pieces.
+        if not _is_worker():
+            wait(running)

@@ -12,6 +12,7 @@ is Cover's number 2 sum_{k < N} C(T - 1, k): so it is for generic contexts with 
 shared context with N = H(n - 1) + 1. Proofs: proofs/23-labels.md.
 """
 
+import operator
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
@@ -117,7 +118,7 @@ def labelings(
                 witness=(width, context_size, shared_context),
                 suggestion="labelings(dataset, num_heads)",
             )
-        return _of_data(num_examples, num_heads)
+        return _of_data(num_examples, operator.index(num_heads))
     if width is None or context_size is None:
         raise ParameterError(
             "a number of examples says nothing of their contexts",
@@ -125,9 +126,9 @@ def labelings(
             suggestion="labelings(T, num_heads, width=d, context_size=n), or a Dataset",
         )
     require_positive(num_examples=num_examples)
+    total = operator.index(num_examples)  # integers of numpy overflow
     columns = _columns(num_heads, width, context_size, shared_context)
-    rank = min(num_examples, columns)
-    return Labelings(cover(num_examples, columns), num_examples, rank)
+    return Labelings(cover(total, columns), total, min(total, columns))
 
 
 @in_three_parts
@@ -189,8 +190,9 @@ def label_capacity(
 def _columns(num_heads: int, width: int, context_size: int, shared_context: bool) -> int:  # noqa: FBT001
     """Return N: every set of N rows is independent for almost all contexts, and none of N + 1."""
     require_positive(num_heads=num_heads, width=width, context_size=context_size)
-    tokens, differences = sized_spans(context_size, width, shared_context=shared_context)
-    return tokens + (num_heads - 1) * differences
+    heads, size, entries = map(operator.index, (num_heads, context_size, width))
+    tokens, differences = sized_spans(size, entries, shared_context=shared_context)
+    return tokens + (heads - 1) * differences
 
 
 def cover(total: int, columns: int) -> int:

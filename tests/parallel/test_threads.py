@@ -319,6 +319,34 @@ def test_an_interrupt_leaves_no_thread_no_process_and_no_file(what, step, tmp_pa
     assert not [*tmp_path.iterdir()]
 
 
+LEFT = """
+    import gc, threading
+    from constructive.support.threads import in_pieces
+    left = threading.Event()
+    def piece(number):
+        if number == 2:
+            left.wait()
+            gc.collect()
+        return number
+    def leave():
+        results = in_pieces(piece, range(9))
+        next(results)
+        cycle = [results]
+        cycle.append(cycle)
+    gc.disable()
+    leave()
+    left.set()
+"""
+
+
+def test_a_piece_may_collect_the_loop_it_is_of():
+    """As after an error that somebody keeps: it would wait for itself, and the process for it."""
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(LEFT)],
+        check=True, timeout=60, env={**os.environ, threads.JOBS: "2"},
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("total", [5, 8, 9, 30, 41])
 def test_blocks_are_what_numpy_and_lapack_find(total, monkeypatch):
     monkeypatch.setattr(blocks, "_BLOCK", 8)

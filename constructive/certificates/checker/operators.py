@@ -270,7 +270,8 @@ def relu(node, x):
 
 def readout(active, ones):
     affine(ones)
-    all_one = ones.slopes is None and (ones.offsets == 1 << ones.unit).all()
+    all_one = ones.origin == GIVEN and (ones.offsets == 1 << ones.unit).all()
+    all_one = all_one and ones.slopes is None
     fits = active.active and ones.sizes.shape == (len(active.biases), 1)
     require(fits and all_one, "a readout is not the sum of units after Relu")
     return Readout(active.features, active.weights, active.biases)

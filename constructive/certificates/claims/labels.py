@@ -152,7 +152,8 @@ class Labels(_OfLabels):
             detail = f"at example {example} another output is larger than that of its label"
             return Claim(self.name, LEADS, Verdict.REFUTED, detail, example)
         with np.errstate(over="ignore"):
-            shown = float(np.ldexp(least, evaluation.exponents).min())
+            rounded = np.ldexp(least, evaluation.exponents).min()  # below 2^-1022
+            shown = float(np.nextafter(rounded, -np.inf))
         claimed = float(f"{shown / _ROOM:.1e}") if 0.0 < shown < np.inf else 0.0
         if not claimed > 0.0:
             example = int(np.argmin(least))
