@@ -188,13 +188,16 @@ def in_pieces(
     coming = iter(pieces)
     first = list(islice(coming, 2))
     coming = chain(first, coming)
-    few = operations < _WORTH or len(first) == 1 or _is_worker()
-    count = 1 if few else workers()
-    if count == 1:
+    if operations < _WORTH or len(first) == 1 or _is_worker():
         yield from map(function, coming)
         return
-    with one_blas_thread(), closing(_elsewhere(function, coming, count)) as results:
-        yield from results
+    count = workers()
+    with one_blas_thread():  # also for one worker, whose results have the same bits
+        if count == 1:
+            yield from map(function, coming)
+            return
+        with closing(_elsewhere(function, coming, count)) as results:
+            yield from results
 
 
 def _elsewhere(

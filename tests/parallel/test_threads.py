@@ -142,6 +142,16 @@ def test_blas_has_one_thread_while_any_block_is_open():
     assert blas_threads() == before
 
 
+@pytest.mark.parametrize("count", COUNTS)
+def test_blas_has_one_thread_in_pieces_for_any_number_of_workers(count, monkeypatch):
+    """Or else one worker would have other bits than two."""
+    monkeypatch.setenv(threads.JOBS, str(count))
+    before = blas_threads()
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        assert list(in_pieces(lambda _: blas_threads(), range(3))) == [{1}] * 3
+    assert blas_threads() == before
+
+
 def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypatch):
     monkeypatch.setenv(threads.JOBS, "2")
 
