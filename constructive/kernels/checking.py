@@ -443,7 +443,7 @@ def examine(
         source: Memory | None = memory.pool
     else:
         if memory is not None and not isinstance(memory, (Pool, Quantized)):
-            require_known("placed", memory, PLACES)
+            require_known("memory", memory, PLACES)
         source = memory
     of_lse = None
     if lse is not None:
