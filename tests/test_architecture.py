@@ -133,6 +133,25 @@ def test_a_circle_for_types_would_be_seen():
     }  # fmt: skip
 
 
+def twice(sources):
+    """Names of classes that stand in more than one place."""
+    names = [
+        node.name
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+    ]
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def test_no_two_classes_have_one_name():
+    assert twice(path.read_text() for path in MODULES.values()) == []
+
+
+def test_a_name_of_two_classes_would_be_seen():
+    assert twice(["class Head: ...", "class Group:\n    class Head: ..."]) == ["Head"]
+
+
 BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),

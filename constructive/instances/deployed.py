@@ -5,7 +5,8 @@ more. So its product with an input has no error, and every program of the model 
 fl(a x + b), in whatever order and with or without fused multiply-add. Rounding is monotone, so on a
 box this is between its values at the two ends, which exact arithmetic finds. From there the
 interval form bounds attention, and Proposition 20.7 what softmax and sums round, where l - max l is
-off by less than eta = 4 u D, D the largest difference of two logits (Proposition 20.11).
+off by less than eta = 4 u D, D the largest difference of two logits, and by what underflow takes
+(Proposition 20.11).
 """
 
 import math
@@ -23,7 +24,7 @@ from constructive.instances.instance import Answer, InFloat32, Instance, Refutat
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
 from constructive.instances.refutations import Interval, ranges_of
-from constructive.instances.rounding import MODEL, averages_rounding
+from constructive.instances.rounding import MODEL, averages_rounding, flushed_logit, reach_of
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
@@ -88,7 +89,8 @@ class Computed:
             reach = reach + gamma(4) * np.abs(reach)
             np.fill_diagonal(reach, 0.0)
             reaches.append(reach)
-            etas.append(float(up(_SUBTRACTED * MODEL.unit * np.abs(reach).max())))
+            moved = up(_SUBTRACTED * MODEL.unit * np.abs(reach).max())
+            etas.append(float(up(moved + flushed_logit(head, reach_of(box)))))
             largest = max(largest, float(np.abs([low, high]).max()))
         self._ranges = ranges_of(network, reaches)
         self.rounding = averages_rounding(network, etas, largest)

@@ -4,7 +4,7 @@ The model of programs is `exact.float_model`, the bound Proposition 20.7 (proofs
 With u the unit roundoff, n tokens and H heads, and for each head sizes S of its logits, at most r
 terms in one, and zeta the error of an average::
 
-    eta  = gamma_(r + 2) S + d 2^-120                         errors of l_i - max l
+    eta  = gamma_(r + 2) S + d 2^-120 max(1, |A|, |x|)        errors of l_i - max l
     |computed f_k - f_k|  <=  sum_h max_i |V_ik| (e^(2 eta) (1 + zeta)(1 + gamma_(H n)) - 1)
                               + H flushed(n) max(1, max |V_ik|).
 
@@ -25,15 +25,25 @@ from constructive.instances.properties import Box, Linear, Property
 from constructive.support.arrays import Array
 
 MODEL = FLOAT32  # The model of floating-point programs that answers hold for
-_FLUSHED_LOGIT = 2.0**-120  # More than underflow takes from a term of a logit
+_FLUSHED = 2.0**-120  # More than underflow takes from a product, or from a number that is loaded
 # Nats by which computed logits of a first layer lead, and what the other tokens then do to values.
 _LEAD, _SATURATED = 80.0, 2.0**-76
 
 
+def reach_of(box: Box) -> Array:
+    """Return the largest sizes of inputs on a box: (d,)."""
+    return np.maximum(np.abs(box.lower), np.abs(box.upper))
+
+
 def logit_sizes(head: Head, box: Box) -> Array:
     """Bound the sums of sizes that the logits of a head are made of, on a box: (n,)."""
-    reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
-    return up(np.abs(head.offsets) + np.abs(head.slopes) @ reach)
+    return up(np.abs(head.offsets) + np.abs(head.slopes) @ reach_of(box))
+
+
+def flushed_logit(head: Head, reach: Array) -> float:
+    """Bound what underflow takes from a logit: from products, and from numbers that are loaded."""
+    largest = max(1.0, float(np.abs(head.slopes).max()), float(reach.max()))
+    return len(reach) * _FLUSHED * largest
 
 
 def output_rounding(network: Network, box: Box) -> Array:
@@ -42,7 +52,7 @@ def output_rounding(network: Network, box: Box) -> Array:
         return _stacked_rounding(network, box)
     etas = [
         float(MODEL.gamma(_terms(head) + 2)) * float(logit_sizes(head, box).max())
-        + network.input_dim * _FLUSHED_LOGIT
+        + flushed_logit(head, reach_of(box))
         for head in network.heads
     ]
     largest = max(float(logit_sizes(head, box).max()) for head in network.heads)
@@ -100,14 +110,13 @@ def _stacked_rounding(network: Stacked, box: Box) -> Array:
     sizes = sum(float(np.abs(head.values).max()) for head in first.heads)
     if not network.lead(box) - 4.0 * off >= _LEAD:
         return np.full(network.output_dim, np.inf)
-    reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
-    reach = reach + sum(np.abs(head.values[0]) for head in first.heads)
+    reach = reach_of(box) + sum(np.abs(head.values[0]) for head in first.heads)
     etas, largest = [], 0.0
     for head in network.heads:
         size = float(up(np.abs(head.offsets) + np.abs(head.slopes) @ reach).max())
         steep = float(np.abs(head.slopes).sum(axis=1).max())
         gamma = float(MODEL.gamma(_terms(head) + 3 + len(first.heads)))
-        lost = network.input_dim * _FLUSHED_LOGIT + 2.0 * steep * _SATURATED * max(1.0, sizes)
+        lost = flushed_logit(head, reach) + 2.0 * steep * _SATURATED * max(1.0, sizes)
         etas.append(gamma * size + lost)
         largest = max(largest, size)
     return averages_rounding(network, etas, largest)

@@ -12,10 +12,10 @@ is Cover's number 2 sum_{k < N} C(T - 1, k): so it is for generic contexts with 
 shared context with N = H(n - 1) + 1. Proofs: proofs/23-labels.md.
 """
 
+import operator
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
 from typing import overload
 
 import numpy as np
@@ -117,7 +117,7 @@ def labelings(
                 witness=(width, context_size, shared_context),
                 suggestion="labelings(dataset, num_heads)",
             )
-        return _of_data(num_examples, num_heads)
+        return _of_data(num_examples, operator.index(num_heads))
     if width is None or context_size is None:
         raise ParameterError(
             "a number of examples says nothing of their contexts",
@@ -125,9 +125,9 @@ def labelings(
             suggestion="labelings(T, num_heads, width=d, context_size=n), or a Dataset",
         )
     require_positive(num_examples=num_examples)
+    total = operator.index(num_examples)  # integers of numpy overflow
     columns = _columns(num_heads, width, context_size, shared_context)
-    rank = min(num_examples, columns)
-    return Labelings(cover(num_examples, columns), num_examples, rank)
+    return Labelings(cover(total, columns), total, min(total, columns))
 
 
 @in_three_parts
@@ -166,7 +166,7 @@ def label_capacity(
     number = isinstance(probability, int | float | Fraction) and not isinstance(probability, bool)
     if not (number and 0 < probability <= 1):
         raise ParameterError(
-            f"probability={shown(probability)} is not above 0 and at most 1",
+            f"probability={shown(probability)} is not a number above 0 and at most 1",
             witness=shown(probability),
             suggestion="a number such as 0.5",
         )
@@ -189,13 +189,20 @@ def label_capacity(
 def _columns(num_heads: int, width: int, context_size: int, shared_context: bool) -> int:  # noqa: FBT001
     """Return N: every set of N rows is independent for almost all contexts, and none of N + 1."""
     require_positive(num_heads=num_heads, width=width, context_size=context_size)
-    tokens, differences = sized_spans(context_size, width, shared_context=shared_context)
-    return tokens + (num_heads - 1) * differences
+    heads, size, entries = map(operator.index, (num_heads, context_size, width))
+    tokens, differences = sized_spans(size, entries, shared_context=shared_context)
+    return tokens + (heads - 1) * differences
 
 
 def cover(total: int, columns: int) -> int:
     """Return Cover's number for T rows of which every N are independent, in N dimensions."""
-    return 2 * sum(comb(total - 1, k) for k in range(min(columns, total)))
+    if columns >= total:
+        return 1 << total
+    chosen, binomial = 0, 1
+    for k in range(columns):  # each from the one before, so that thousands take moments
+        chosen += binomial
+        binomial = binomial * (total - 1 - k) // (k + 1)
+    return 2 * chosen
 
 
 # Of shapes, to plan with.

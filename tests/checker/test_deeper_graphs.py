@@ -187,10 +187,19 @@ def wider(model):
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 2
 
 
+def computed_ones(model):
+    """Ones are sums 2^30 + 1 - 2^30, which float32 programs may find to be zeros."""
+    replace_constant(model, "ones", np.full((4, 3), [2.0**30, 1.0, -(2.0**30)], np.float32))
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((3, 1), np.float32), "terms"))
+    model.graph.node.insert(0, helper.make_node("MatMul", ["ones", "terms"], ["sums"]))
+    model.graph.node[-1].input[1] = "sums"
+
+
 REFUSED = {
     "of three features": (weights("units", lambda w: np.vstack([w, w[:1]])), "units misfit"),
     "eleven": (more_units, "too many"),
     "two outputs": (wider, "shape of Y"),
+    "computed": (computed_ones, "anything but attention or units"),
     "half": (weights("units", lambda w: w / 2.0), "not -1, 0, 1"),
     "twice": (weights("units", lambda w: w * 2.0), "not -1, 0, 1"),
     "less of one": (weights("ones", lambda w: w * [[1.0], [1.0], [1.0], [0.5]]), "not the sum"),

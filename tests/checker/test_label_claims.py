@@ -322,6 +322,21 @@ def test_targets_that_are_no_classes_prove_nothing(name, kept, checker, tmp_path
         )
 
 
+@pytest.mark.parametrize(("power", "part"), [(-1023, 0.6), (-1000, 0.9), (-1000, 5.0)])
+def test_a_lead_that_rounds_up_to_a_bound_is_below_it(checker, tmp_path, power, part):
+    """Leads are multiples of 2^-1074 where contexts are so small."""
+    signs = np.array([[[1.0]], [[-1.0]]])
+    queries = np.ones((2, 1))
+    made = build_memorizer(Dataset.of_classes(signs, queries, [0, 1]), num_heads=1, fit="labels")
+    data = Dataset(signs * 2.0**power, queries, np.eye(2))
+    memorizer = reading(made, np.array([[part * 2.0 ** (-1074 - power), 0.0]]))
+    least = 2.0**-1074
+    certificate = forged("labels", {"bound": least.hex()}, memorizer, data)
+    assert refused(checker, tmp_path, certificate, memorizer, data) == (part < 2.0)
+    claim = certify(memorizer, data, claims=["labels"])["labels"]
+    assert claim.verdict is (Verdict.UNDECIDED if part < 2.0 else Verdict.PROVED)
+
+
 def test_a_lead_of_nothing_is_no_lead(kept, checker, tmp_path):
     _, memorizer, data = kept["labels"]
     certificate = forged("labels", {"bound": (0.0).hex()}, memorizer, data)

@@ -15,16 +15,22 @@ from constructive import ParameterError
 from constructive.instances import (
     FAMILIES,
     Answer,
+    Atom,
+    Box,
     Head,
+    Instance,
     Network,
+    Property,
+    Witness,
     check,
+    deployed,
     make,
     planted,
+    rounding,
     save,
     score,
 )
 from constructive.instances.deployed import Computed, Deployed, computed_logits
-from constructive.instances.properties import Box
 from constructive.instances.scoring import Outcome
 
 STEPS = [0.0625, 0.25, 1.0, 2.0, 4.0, 32.0, 256.0]
@@ -205,6 +211,26 @@ def test_logits_of_more_than_one_rounding_are_refused(slopes):
     box = Box(np.zeros(len(slopes[0])), np.ones(len(slopes[0])))
     with pytest.raises(ParameterError, match="more than one rounding"):
         computed_logits(head, box)
+
+
+def test_inputs_that_programs_take_for_zero_prove_nothing(tmp_path, monkeypatch):
+    """A program that flushes what is below 2^-126 computes the logit 0, and so 1/2."""
+    head = Head(np.array([[2.0**127], [0.0]]), np.zeros(2), np.array([[1.0], [0.0]]))
+    wanted = Property(Box(np.zeros(1), np.array([2.0**-127])), ((Atom([1.0], 0.625),),))
+    witness = Witness((Fraction(1, 2**127),))
+
+    def instance():
+        claimed = Deployed(Answer.SAT, witness)
+        return Instance(
+            "own", Network((head,)), wanted, Answer.SAT, witness, "own", float32=claimed
+        )
+
+    with pytest.raises(ParameterError, match="both answers"):
+        instance()
+    for module in (deployed, rounding):
+        monkeypatch.setattr(module, "flushed_logit", lambda *_: 0.0)
+    save(tmp_path / "folder", [instance()])
+    assert "in float32 is not shown" in check(tmp_path / "folder").report
 
 
 def test_computed_ranges_contain_all_programs():

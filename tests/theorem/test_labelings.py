@@ -80,6 +80,7 @@ def test_examples_in_no_dependency_double_the_number():
     assert labelings(with_contexts(line + others), 1).count == 2 * 8
     repeated = with_contexts(line + others)
     assert labelings(repeated.take([0, 1, 1, 0, 6]), 1).count == 4  # inputs count once
+    assert labelings(with_contexts([[[0.0, 0.0]]] * 3), 1).count == 0
 
 
 def test_ranks_that_are_less_modulo_the_prime():
@@ -106,6 +107,17 @@ def test_the_largest_number_of_examples_is_the_largest():
         assert Fraction(cover(most + 1, columns), 2 ** (most + 1)) < Fraction(chance)
 
 
+@pytest.mark.parametrize("total", [63, 64, 200])
+def test_integers_of_numpy_are_integers(total):
+    """In their own arithmetic 2^63 is negative, and 2^64 zero."""
+    plain = labelings(total, 2, width=5, context_size=4)
+    found = labelings(np.int64(total), np.int8(2), width=np.int8(5), context_size=np.int8(4))
+    assert (found, found.share) == (plain, plain.share)
+    assert label_capacity(np.int8(40), width=np.int8(5), context_size=4) == 2 * 200
+    data = with_contexts(np.random.default_rng(0).integers(-9, 10, (9, 2, 3)))
+    assert labelings(data, np.int8(100)) == labelings(data, 100)
+
+
 def test_what_is_refused():
     data = generators.uniform(num_examples=30, context_size=2, width=8)
     with pytest.raises(CapacityError, match=r"their 2\^30 sets are too many") as refused:
@@ -117,5 +129,5 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="says nothing of their contexts"):
         labelings(30, 2, width=8)
     for chance in (0, 1.5, float("nan"), True, "half"):
-        with pytest.raises(ParameterError, match="is not above 0 and at most 1"):
+        with pytest.raises(ParameterError, match="is not a number above 0 and at most 1"):
             label_capacity(2, width=3, context_size=4, probability=chance)

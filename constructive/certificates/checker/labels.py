@@ -63,8 +63,10 @@ class Labels(OfLabels):
         off = up(off + 4 * UNIT * np.abs(out))  # and the differences
         lead = (out[rows, labels] - out.T).T - up((off[rows, labels] + off.T).T)
         lead[rows, labels] = np.inf
-        least = np.ldexp(lead.min(axis=1), scales)
-        require((least >= self.bound).all(), f"a label is not shown to lead by {self.bound!r}")
+        least = np.ldexp(
+            lead.min(axis=1), scales
+        )  # rounded, below 2^-1022: so not a lead of itself
+        require((least > self.bound).all(), f"a label is not shown to lead by {self.bound!r}")
         return (self.bound,)
 
 

@@ -307,8 +307,8 @@ def off(part, model, moved=None):
 # What float32 programs compute where each logit is one rounding, fl(a x + b) with an exact product.
 #
 # Rounding is monotone, so on a box a logit is between its values at the two ends; all programs
-# compute the same. l - max l, in blocks or in one piece, is off by less than 4 u D, where D is the
-# largest difference of two logits.
+# compute the same, but for underflow, also of inputs as they are loaded. l - max l, in blocks or in
+# one piece, is off by less than 4 u D, where D is the largest difference of two logits.
 
 
 def computed_most(outputs, weights, box, model):
@@ -327,7 +327,8 @@ def computed_most(outputs, weights, box, model):
             least[i, i] = most[i, i] = 0
         total += most_between(head, least, most, UNIT)
         largest = max(map(abs, most.reshape(-1)))
-        moved[id(head.logits)] = float(up(4.0 * model.unit * float(Fraction(largest, 1 << UNIT))))
+        apart = float(Fraction(largest, 1 << UNIT))
+        moved[id(head.logits)] = float(up(4.0 * model.unit * apart + 2.0 * head.logits.lost))
     for output, weight in weights:
         for part in outputs[output]:
             rounding = off(part, model, moved[id(part.logits)])

@@ -152,7 +152,8 @@ class Labels(_OfLabels):
             detail = f"at example {example} another output is larger than that of its label"
             return Claim(self.name, LEADS, Verdict.REFUTED, detail, example)
         with np.errstate(over="ignore"):
-            shown = float(np.ldexp(least, evaluation.exponents).min())
+            rounded = np.ldexp(least, evaluation.exponents).min()  # below 2^-1022
+            shown = float(np.nextafter(rounded, -np.inf))
         claimed = float(f"{shown / _ROOM:.1e}") if 0.0 < shown < np.inf else 0.0
         if not claimed > 0.0:
             example = int(np.argmin(least))
@@ -196,7 +197,7 @@ class Inseparable(_OfLabels):
             exact = BoundedReadout(found.effective[None], 0.0 * found.effective[None])
             least = leads(z, evaluation.radius, exact, labels)[0].min()
             if least > 0.0:
-                detail = "another readout of these heads has the labels; fit='labels' builds one"
+                detail = "some readout of these heads has the labels; fit='labels' builds one"
                 return said(Verdict.REFUTED, detail, witness={"lead": float(least)})
         if found.combination is None:
             return said(Verdict.UNDECIDED, "float64 finds no combination that shows it")
