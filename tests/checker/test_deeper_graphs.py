@@ -87,14 +87,20 @@ def test_the_lead_is_the_least_on_the_box(checker, lead):
 
 
 def test_sizes_and_roundings_of_a_sum_of_both(checker):
-    """A sum of one head has two roundings: of the average, and of the sum."""
-    network = stacked()
-    read = problem(checker, written(network), unit_box(), ABOVE)
-    (part,) = read.outputs[0]
-    (first,), (second,) = network.first.heads, network.heads
-    reach = 1.0 + np.abs(first.values).max(axis=0)
-    assert np.allclose(part.logits.sizes, np.abs(second.slopes) @ reach)
-    assert part.logits.steps.tolist() == (2 + (second.slopes != 0).sum(axis=1)).tolist()
+    """A sum has two roundings, of the average and of the sum; with an input of 0 it has one."""
+    values = np.array([[5.0, -2.0], [1.0, 3.0], [-6.0, 0.0]])
+    first = Head(stacked().first.heads[0].slopes, [LEAD + 16.0, 0.0, 1.0], values)
+    (second,) = stacked().heads
+    data = written(Stacked((second,), Network((first,))))
+    for box in (unit_box(), Box([-1.0, 0.0], [1.0, 0.0])):
+        read = problem(checker, data, box, ABOVE)
+        (part,) = read.outputs[0]
+        reach = box.upper + np.array([6.0, 3.0])
+        assert np.allclose(part.logits.sizes, np.abs(second.slopes) @ reach)
+        assert part.logits.steps.tolist() == (2 + (second.slopes != 0).sum(axis=1)).tolist()
+        least = 6.0 * np.abs(second.slopes).sum(axis=1).max()  # values, times how steep logits are
+        assert 8.0 * 2.0**-75 * least <= part.logits.lost < 9.0 * 2.0**-75 * least
+        assert 3.0 * 2.0**-183 * least <= part.logits.doubt < 4.0 * 2.0**-183 * least
 
 
 def test_sums_that_may_overflow_are_refused(checker):
