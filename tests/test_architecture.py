@@ -156,7 +156,7 @@ BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),
     "certificates": (5460, 25),
-    "checker": (6800, 27),
+    "checker": (6560, 27),
     "cli": (2750, 11),
     "constructions": (6390, 19),
     "data": (2730, 10),
