@@ -221,7 +221,7 @@ def _elsewhere(
 
     def work(piece: Piece) -> Result:
         _thread.alone = True
-        with np.errstate(call=called, **state):
+        with np.errstate(call=called, **state):  # type: ignore[arg-type] # it may be None, too
             return function(piece)
 
     running: deque[Future[Result]] = deque()
