@@ -57,7 +57,7 @@ def workers() -> int:
         raise ParameterError(
             f"{JOBS}={given!r} is not a number of workers",
             witness=given,
-            suggestion=f"{JOBS}=2, or unset it for all cores",
+            suggestion=f"{JOBS}=2, or unset it for as many as there are cores, {_MOST} at most",
         )
     return int(given)
 
@@ -143,9 +143,7 @@ def one_blas_thread(operations: float = math.inf) -> Iterator[None]:
         return
     with _shared.lock:
         if not _shared.blocks:
-            import threadpoolctl  # type: ignore[import-untyped] # noqa: PLC0415 - it takes 10 ms
-
-            _shared.limits = threadpoolctl.threadpool_limits(1, user_api="blas")
+            _shared.limits = _control_of_blas().threadpool_limits(1, user_api="blas")
         _shared.blocks += 1
     try:
         yield
@@ -154,10 +152,26 @@ def one_blas_thread(operations: float = math.inf) -> Iterator[None]:
             _shared.blocks -= 1
             pools = []
             if not _shared.blocks:
+                _control_of_blas()
                 _shared.limits.restore_original_limits()
+                _control_of_blas()
                 pools, _shared.pools = list(_shared.pools.values()), {}
         for pool in pools:
             pool.shutdown(wait=not _is_worker())
+
+
+def _control_of_blas() -> Any:  # noqa: ANN401 - a module without types
+    """Return threadpoolctl, where no thread controls OpenBLAS, so that this one and any later may.
+
+    From 3.8 on one thread does, the first to set a limit, and what others set is silently left
+    undone. But the last block may end in another thread than the one in which the first began.
+    """
+    import threadpoolctl  # type: ignore[import-untyped] # noqa: PLC0415 - it takes 10 ms
+
+    openblas = threadpoolctl.OpenBLASController
+    if hasattr(openblas, "clear_controlling_thread"):
+        openblas.clear_controlling_thread(force=True)
+    return threadpoolctl
 
 
 @contextmanager
@@ -188,13 +202,16 @@ def in_pieces(
     coming = iter(pieces)
     first = list(islice(coming, 2))
     coming = chain(first, coming)
-    few = operations < _WORTH or len(first) == 1 or _is_worker()
-    count = 1 if few else workers()
-    if count == 1:
+    if operations < _WORTH or len(first) == 1 or _is_worker():
         yield from map(function, coming)
         return
-    with one_blas_thread(), closing(_elsewhere(function, coming, count)) as results:
-        yield from results
+    count = workers()
+    with one_blas_thread():  # also for one worker, whose results have the same bits
+        if count == 1:
+            yield from map(function, coming)
+            return
+        with closing(_elsewhere(function, coming, count)) as results:
+            yield from results
 
 
 def _elsewhere(

@@ -142,6 +142,42 @@ def test_blas_has_one_thread_while_any_block_is_open():
     assert blas_threads() == before
 
 
+def test_any_thread_may_limit_blas_and_end_the_limit_of_another():
+    """Some versions of threadpoolctl leave that to the first thread that sets a limit."""
+
+    def elsewhere(function):
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(function).result()
+
+    def limited():
+        with one_blas_thread():
+            return blas_threads()
+
+    before = threadpoolctl.threadpool_limits(2, user_api="blas")  # this thread is the first one
+    try:
+        assert elsewhere(limited) == limited() == {1}
+        assert blas_threads() == {2}
+        block = one_blas_thread()
+        block.__enter__()
+        assert blas_threads() == {1}
+        elsewhere(lambda: block.__exit__(None, None, None))
+        assert blas_threads() == {2}
+        elsewhere(lambda: threadpoolctl.threadpool_limits(1, user_api="blas"))
+        assert blas_threads() == {1}
+    finally:
+        before.restore_original_limits()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_blas_has_one_thread_in_pieces_for_any_number_of_workers(count, monkeypatch):
+    """Or else one worker would have other bits than two."""
+    monkeypatch.setenv(threads.JOBS, str(count))
+    before = blas_threads()
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        assert list(in_pieces(lambda _: blas_threads(), range(3))) == [{1}] * 3
+    assert blas_threads() == before
+
+
 def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypatch):
     monkeypatch.setenv(threads.JOBS, "2")
 
