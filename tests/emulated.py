@@ -25,7 +25,7 @@ from constructive.exact.float_model import (
     model_named,
     nearest,
 )
-from constructive.layers.attend import Causal, examples
+from constructive.layers.attend import CausalView, examples
 from constructive.layers.margins import readout_parts
 from constructive.support.arrays import Array
 
@@ -608,7 +608,7 @@ class Program:
             w_q, w_k, readout, outputs = (
                 machine.load(each) for each in (*layer.tensors.values(), unembedding)
             )
-            logits, x = self._logits(machine, Causal(tokens, layer.window), w_q, w_k)
+            logits, x = self._logits(machine, CausalView(tokens, layer.window), w_q, w_k)
             made = self._contractor(machine)
             sources = [
                 source

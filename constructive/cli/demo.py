@@ -31,7 +31,7 @@ CLOSE = 1e-6  # A real-valued target counts as reproduced within this
 
 
 @dataclass(frozen=True, eq=False)
-class DigitImages:
+class EmbeddedDigits:
     """The images as attention sees them.
 
     contexts: (T, 16, 64);  queries: (T, 64);  labels: (T,) classes 0 to 9
@@ -57,7 +57,7 @@ class TaskOutcome:
     reproduced: int
 
 
-def load_digits(count: int = IMAGES) -> DigitImages:
+def load_digits(count: int = IMAGES) -> EmbeddedDigits:
     """Embed the first images that scikit-learn bundles. Raises MissingExtraError without it.
 
     >>> digits = load_digits()
@@ -76,7 +76,7 @@ def load_digits(count: int = IMAGES) -> DigitImages:
     whole_image = rng.standard_normal((all_pixels, WIDTH)) / np.sqrt(all_pixels)
     patches = images.patches[:count]
     embedded = patches @ embedding
-    return DigitImages(
+    return EmbeddedDigits(
         contexts=embedded + positions,
         queries=images.pixels[:count] @ whole_image,
         labels=images.labels[:count],
@@ -85,7 +85,7 @@ def load_digits(count: int = IMAGES) -> DigitImages:
     )
 
 
-def memorized(digits: DigitImages) -> Iterator[TaskOutcome]:
+def memorized(digits: EmbeddedDigits) -> Iterator[TaskOutcome]:
     """Build a memorizer for each task, with the fewest heads that Theorem 1 needs."""
     rng = np.random.default_rng(0)
     count, size = digits.contexts.shape[:2]

@@ -160,7 +160,7 @@ def score(folder: Path, results: Path, *, as_json: bool = False, quiet: bool = F
     if missing:
         typer.echo(f"missing: {results} has no row about {missing} of {len(found.rows)} instances")
     if found.others:
-        typer.echo(f"{found.others} rows are about no instance of the folder")
+        typer.echo(f"rows about no instance of the folder: {found.others}")
     end(proved=found.sound)
 
 

@@ -39,7 +39,7 @@ from constructive.constructions.construction import (
 )
 from constructive.constructions.multihead import intermediate, readout
 from constructive.constructions.multihead.intermediate import Intermediate
-from constructive.constructions.multihead.readout import Readout, largest
+from constructive.constructions.multihead.readout import SolvedReadout, largest
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
@@ -187,7 +187,7 @@ class Solved:
 
     z: Intermediate
     shape: Shape
-    solutions: list[Readout]
+    solutions: list[SolvedReadout]
 
     @classmethod
     def of(cls, z: Intermediate, shape: Shape, targets: Array) -> "Solved":

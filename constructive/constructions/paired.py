@@ -96,7 +96,7 @@ class PairedReadout:
 
 
 @dataclass(frozen=True, eq=False)
-class _System:
+class _PairSystem:
     """(D + M) and R, with the extra example as one more unknown gamma where there is one.
 
     inverses: R_p by runs of pairs with equally many rows, [(pairs, positions, R)]
@@ -138,7 +138,7 @@ def solve(ordered: Ordered, coupling: CoupledSystem, targets: Array) -> PairedRe
     converge.
     """
     inverses, condition, ranks = _invert(ordered, coupling)
-    system = _System(coupling, inverses, ordered.num_pairs)
+    system = _PairSystem(coupling, inverses, ordered.num_pairs)
     scale: Array = np.ldexp(1.0, np.frexp(np.abs(targets).max(axis=0))[1])  # norms stay in range
     (readouts, gamma), residual = _iterate(system, targets / scale)
     if not np.isfinite(residual).all():
@@ -152,11 +152,13 @@ def solve(ordered: Ordered, coupling: CoupledSystem, targets: Array) -> PairedRe
     effective = np.stack([readouts, -readouts], axis=1)
     if coupling.reader is not None:
         effective[0, 1] += coupling.reader.dual[:, np.newaxis] * gamma
-    forward = _System(dataclasses.replace(coupling, own=coupling.again), inverses, len(readouts))
+    forward = _PairSystem(
+        dataclasses.replace(coupling, own=coupling.again), inverses, len(readouts)
+    )
     return PairedReadout(effective, targets - forward.apply((readouts, gamma)), condition, ranks)
 
 
-def _iterate(system: _System, targets: Array) -> tuple[tuple[Array, Array], Array]:
+def _iterate(system: _PairSystem, targets: Array) -> tuple[tuple[Array, Array], Array]:
     """U and the residual Y - (D + M) U, not finite where a block is singular, by GMRES for y."""
     from scipy.sparse.linalg import LinearOperator, gmres  # noqa: PLC0415 - long to import
 

@@ -51,7 +51,7 @@ _QUICK = 1e10  # Operations of an elimination that may be done to print a table:
 
 
 @dataclass(frozen=True)
-class Option:
+class Candidate:
     """One construction: whether it applies to these shapes, and what it would cost.
 
     Attributes:
@@ -96,8 +96,8 @@ class Explanation:
     num_heads: int
     shapes: str
     asked: str
-    options: tuple[Option, ...]
-    chosen: Option
+    options: tuple[Candidate, ...]
+    chosen: Candidate
 
     @property
     def data(self) -> ExampleShapes:
@@ -265,7 +265,7 @@ def _fewest_of(
 ) -> int:
     """The fewest heads with which a construction holds the data; `least` if not even T do."""
 
-    def option(count: int) -> Option:
+    def option(count: int) -> Candidate:
         return _option(construction, shapes, count, options)
 
     most = shapes.num_examples
@@ -276,14 +276,14 @@ def _fewest_of(
 
 
 # One construction, by its name: looked at when it is first asked for, and then kept.
-_Look = Callable[[Construction], Option]
+_Look = Callable[[Construction], Candidate]
 
 
 def _looking_at(shapes: ExampleShapes, num_heads: int, options: Options) -> _Look:
     return functools.cache(lambda known: _option(known, shapes, num_heads, options))
 
 
-def _choice(asked: str, look: _Look) -> Option:
+def _choice(asked: str, look: _Look) -> Candidate:
     """Return the construction that is asked for, or the choice of "auto" (see above)."""
     if asked != AUTO:
         return look(CONSTRUCTIONS[asked])
@@ -304,7 +304,7 @@ def _choice(asked: str, look: _Look) -> Option:
     return min([first, *applicable], key=lambda option: option.operations)
 
 
-def _accepted(option: Option) -> Plan:
+def _accepted(option: Candidate) -> Plan:
     """Return its plan. Raises what refuses it."""
     if option.refusal is not None:
         raise option.refusal
@@ -315,7 +315,7 @@ def _accepted(option: Option) -> Plan:
 
 def _option(
     construction: Construction, shapes: ExampleShapes, num_heads: int, options: Options
-) -> Option:
+) -> Candidate:
     """What one construction would do of what planning is asked for."""
     plan, refused = None, refusal(construction, options, shapes.target_dim, planning=True)
     cost = construction.cost(shapes, num_heads, options)
@@ -323,8 +323,8 @@ def _option(
         try:
             plan = construction.plan(shapes, num_heads, options)
         except (CapacityError, ParameterError) as error:
-            return Option(construction.name, None, error, *cost)
-    return Option(construction.name, plan, refused, *cost)
+            return Candidate(construction.name, None, error, *cost)
+    return Candidate(construction.name, plan, refused, *cost)
 
 
 def refusal(

@@ -27,7 +27,7 @@ from constructive.data.samples import english_text
 from constructive.exact.arithmetics import Floats
 from constructive.exact.directed import percent
 from constructive.figures import drawing
-from constructive.layers.attend import Causal, attend
+from constructive.layers.attend import CausalView, attend
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import Margins, recital
 from constructive.support import tables
@@ -44,7 +44,7 @@ _TICKS = np.array([0.0, 0.01, 0.1, 0.3, 0.6, 1.0])  # weights that the colour ba
 def attention(decoder: Decoder, ids: npt.ArrayLike, *, last: int, heads: int) -> Array:
     """Return attention of the first h heads at the last b positions of a text (N,): (h, b, N)."""
     layer = decoder.layer
-    view = Causal(decoder.embedded(np.asarray(ids)[np.newaxis]), layer.window)
+    view = CausalView(decoder.embedded(np.asarray(ids)[np.newaxis]), layer.window)
     weights = layer.query_weights[:heads], layer.key_weights[:heads]
     every = np.arange(view.shape[1])
     first = max(0, len(every) - last)

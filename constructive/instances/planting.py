@@ -36,7 +36,7 @@ _ROOM = 0.5  # The part of the margin that an unsat proof has to leave
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Planting:
     """A network with a planted point, and what is known of it."""
 
     network: Network  # with one output
@@ -101,7 +101,7 @@ class Planted(Family):
     options = MappingProxyType({"scale": SCALE, "margin": MARGIN})
 
     @abstractmethod
-    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Planting:
         """Draw a network with a planted point."""
 
     def draw(
@@ -297,7 +297,7 @@ class Peaked(Planted):
     def peak(
         self, box: Box, point: Array, signs: Array, guards: Array, gamma: float,
         options: Mapping[str, float],
-    ) -> Plan:  # fmt: skip
+    ) -> Planting:  # fmt: skip
         """Return the network whose guards g (G, d) have logits beta g . (x - t) - gamma."""
         beta, height = short_slope(options["scale"]), short(options["decoy"], 8)
         slopes = np.vstack([np.zeros((1, len(point))), beta * guards])
@@ -307,7 +307,7 @@ class Peaked(Planted):
         heads = (Head(slopes, offsets, values), decoy_tokens)[: 1 + (height > 0.0)]
         hidden = Hidden(box, point, signs, beta, gamma, decoy)
         rate = beta / (len(point) * decoy.slope)
-        return Plan(
+        return Planting(
             Network(heads), box, point, signs,
             falling_needle(len(guards), gamma, rate, two_sided=self.two_sided), decoy.value,
             float(decoy.slope * np.maximum(box.upper - point, point - box.lower).sum()), hidden,
@@ -322,7 +322,7 @@ class Needle(Peaked):
     shift = 0.0
     two_sided = True
 
-    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Planting:
         """Draw the middle of the box, t off its middle and off its corners, and signs."""
         middle = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
         box = Box(middle - 1.0, middle + 1.0)
@@ -345,7 +345,7 @@ class TwoLayers(Needle):
     name = "stacked"
     purpose = "two layers: bounds of the first must not grow on the way through the second"
 
-    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Planting:
         """Draw a needle, and a layer before it; the offsets of the needle make up for v."""
         plan = super().plan(dim, random, options)
         box, tokens = plan.box, int(random.integers(2, _FIRST_TOKENS + 1))
@@ -386,7 +386,7 @@ class Corner(Peaked):
     shift = -1.0  # The decoy starts lower at a corner, as it can only rise from there
     two_sided = False
 
-    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Planting:
         """Draw the box and one of its corners."""
         lower = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
         box = Box(lower, lower + 1.0)
@@ -415,7 +415,7 @@ class Shadow(Planted):
     name = "shadow"
     purpose = "a weight far below the largest one, which must not be cut off"
 
-    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Plan:
+    def plan(self, dim: int, random: np.random.Generator, options: Mapping[str, float]) -> Planting:
         """Draw the box and the corner t."""
         lower = np.array([short(x, 6) for x in random.uniform(-1.0, 1.0, dim)])
         box = Box(lower, lower + 1.0)
@@ -445,4 +445,6 @@ class Shadow(Planted):
         def rising(u: arb) -> arb:
             return 1 / (1 + (rise * dim - u * rise).exp())
 
-        return Plan(network, box, point, signs, falling, rising, float(dim), lambda _: Hardness())
+        return Planting(
+            network, box, point, signs, falling, rising, float(dim), lambda _: Hardness()
+        )

@@ -41,7 +41,7 @@ _EXACT_FLOAT32 = 2.0**24
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class ExactAnswer:
     """What every admissible kernel returns."""
 
     weights: Array  # (B, H, T_q, T_k) weights of keys before normalisation: 1 for winners
@@ -91,7 +91,7 @@ def averaged(weights: Array, v: Array) -> Array:
 
 def answer(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None, sinks: Array | None
-) -> Answer:
+) -> ExactAnswer:
     """Return the answer of a draft."""
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
@@ -136,7 +136,7 @@ def answer(
     expected, slack, checked, guards = _empty_rows(
         spec, v, empty, (expected, slack, checked, guards)
     )
-    return Answer(
+    return ExactAnswer(
         weights, expected, np.where(checked[..., None], slack, 0.0), checked, empty, guards
     )
 
@@ -349,7 +349,7 @@ class Lse:
 
 
 def expected_lse(
-    spec: Spec, draft: Draft, given: Answer, sinks: Array | None, *, base: str = "e",
+    spec: Spec, draft: Draft, given: ExactAnswer, sinks: Array | None, *, base: str = "e",
     sink_in_lse: bool = True, fully_masked_lse: float = -math.inf, model: str | None = None,
 ) -> Lse:  # fmt: skip
     """Return the log-sum-exps of a problem, by Theorem 20."""
@@ -397,7 +397,7 @@ def _level(spec: Spec, draft: Draft) -> tuple[Array, Array | float]:
     return cap * capped, cap * moved
 
 
-def _of_near(spec: Spec, draft: Draft, given: Answer, total: Array) -> Array | float:
+def _of_near(spec: Spec, draft: Draft, given: ExactAnswer, total: Array) -> Array | float:
     """Return how far a near key may move the logarithm."""
     if draft.near is None:
         return 0.0
@@ -448,7 +448,7 @@ def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
 
 def require_hypotheses(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
-    sinks: Array | None, answer: Answer, *, is_encoded: bool = False,
+    sinks: Array | None, answer: ExactAnswer, *, is_encoded: bool = False,
 ) -> int:  # fmt: skip
     """Return how many rows follow from the theorems, however the numbers were made, or raise."""
     _require_numbers(spec, draft, v, is_encoded=is_encoded)

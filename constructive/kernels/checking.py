@@ -32,7 +32,7 @@ _SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Likeness:
     """A mistake that leads to every wrong row of an output."""
 
     sentence: str  # which mistake
@@ -129,24 +129,24 @@ class Report:
         return bool(2 * finite.sum() < self.wrong.sum())
 
     @property
-    def explanations(self) -> tuple[Explanation, ...]:
+    def explanations(self) -> tuple[Likeness, ...]:
         """Mistakes that lead to the output, the best first; none if more than eight kinds do."""
         kinds = of_kinds(each.sentence for each in self.leading)
         return self.leading if len(kinds) <= MOST_KINDS else ()
 
     @cached_property
-    def leading(self) -> tuple[Explanation, ...]:
+    def leading(self) -> tuple[Likeness, ...]:
         """All mistakes that lead to the output and leave as many right rows right as any does.
 
         None if all wrong rows are zero or not finite: much leads to these.
         """
         known: Mapping[str, Change] = {}
-        found: list[Explanation] = []
+        found: list[Likeness] = []
         for turn, count in enumerate(_ROUNDS if self._is_told else ()):
             sample = self._sample(*count)
             known = known if turn else self._mistakes(sample)
             shares = ((name, *sample.shares(change)) for name, change in known.items())
-            found = [Explanation(name, right) for name, wrong, right in shares if wrong == 1.0]
+            found = [Likeness(name, right) for name, wrong, right in shares if wrong == 1.0]
             known = {each.sentence: known[each.sentence] for each in found}
         found.sort(key=lambda each: -each.right)
         words, share = self.description.place if found else ("", 0.0)
@@ -443,7 +443,7 @@ def examine(
         source: Memory | None = memory.pool
     else:
         if memory is not None and not isinstance(memory, (Pool, Quantized)):
-            require_known("placed", memory, PLACES)
+            require_known("memory", memory, PLACES)
         source = memory
     of_lse = None
     if lse is not None:

@@ -28,7 +28,7 @@ _AXES = 4  # Batch, heads, tokens and entries
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class ExactInputs:
     """Inputs of attention."""
 
     q: Array  # (B, H, T_q, d), zero in rows that see no key
@@ -56,7 +56,7 @@ def read(
     softcap: float | None,
     bias: object,
     sinks: object,
-) -> Inputs:
+) -> ExactInputs:
     """Read inputs of attention, and check that they make sense."""
     arrays = [exactly(name, given) for name, given in (("q", q), ("k", k), ("v", v))]
     _require_shapes(*arrays)
@@ -82,7 +82,7 @@ def read(
             suggestion="one logit for each query head",
         )
     factor = 1.0 / math.sqrt(queries.shape[3]) if scale is None else float(scale)
-    return Inputs(
+    return ExactInputs(
         queries, keys, values, visible, judged, exist & ~judged, added, logits, factor,
         None if softcap is None else float(softcap),
     )  # fmt: skip
@@ -224,7 +224,7 @@ _PARTS = 4  # Of the queries under a mask: fewer of them see fewer keys, and oth
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowBlock:
     """Some queries of P pairs (sequence, KV head), and the keys that one of them sees."""
 
     place: tuple[Integers, Integers, slice, slice]  # where they are in (B, G, H / G, T_q)
@@ -240,7 +240,7 @@ class Rows:
     keys: int  # T_k, seen or not
 
 
-def pieces(given: Inputs) -> Iterator[Rows]:
+def pieces(given: ExactInputs) -> Iterator[RowBlock]:
     """Yield all rows, so many at once that a matrix of logits has about `_ENTRIES`."""
     batch, heads, queries, width = given.q.shape
     groups, keys = given.k.shape[1:3]
@@ -274,7 +274,7 @@ def pieces(given: Inputs) -> Iterator[Rows]:
         logits = None
         if sinks is not None:
             logits = np.broadcast_to(sinks[group], some.shape[:3]).reshape(*flat, 1)
-        yield Rows(
+        yield RowBlock(
             place, some.reshape(*flat, width), k, v, some_of_k, some_of_v, (of_q, of_k, of_v),
             seen, biases, logits, keys,
         )  # fmt: skip
@@ -341,7 +341,7 @@ class Logits:
 class LogitErrors:
     """How errors of logits follow from inputs and a model."""
 
-    def __init__(self, given: Inputs, model: KernelModel) -> None:
+    def __init__(self, given: ExactInputs, model: KernelModel) -> None:
         self._model, self._cap = model, given.softcap
         self._unscaled = max(1.0, 1.0 / given.scale)
         width, keys = given.q.shape[3], given.k.shape[2]
@@ -379,7 +379,7 @@ class LogitErrors:
         of_sum, of_logit = (levels, 0.0) if levels <= order / 2.0 else (order / 2.0, order / 2.0)
         return of_sum + (1.0 + min(order, levels)) * model.term_error + gamma(width + 4), of_logit
 
-    def of(self, rows: Rows) -> Logits:
+    def of(self, rows: RowBlock) -> Logits:
         """Return logits of rows and their errors."""
         hidden = None if rows.visible is None else ~rows.visible
         linear = self._cap is None and not rows.added
@@ -420,7 +420,7 @@ class LogitErrors:
         return Logits(values, errors, largest, worst)
 
     @staticmethod
-    def _errors_of_sums(rows: Rows, of_sum: float) -> Array:
+    def _errors_of_sums(rows: RowBlock, of_sum: float) -> Array:
         """S times its coefficient."""
         of_q, of_k, _ = rows.exponents
         with np.errstate(over="ignore", invalid="ignore"):
@@ -454,7 +454,7 @@ _NARROW = 0.125  # Where kappa is less, exp(kappa) - 1 <= kappa / (1 - kappa / 2
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class WeightBounds:
     """Weights of reference, and how far those of a kernel may be from them; rows are (P, R, 1)."""
 
     p: Array  # (P, R, T) exponentials of our logits less the largest
@@ -467,7 +467,9 @@ class Weights:
     merges: Array  # what merging by logsumexp does to weights, as a part of them
 
 
-def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelModel) -> Weights:
+def weights(
+    rows: RowBlock, logits: Logits, of_logits: LogitErrors, model: KernelModel
+) -> WeightBounds:
     """Return weights and their errors; the arrays of `logits` are used up."""
     values, errors, sinks = logits.values, logits.errors, rows.sinks
     count, top = _counted(rows, values)
@@ -520,10 +522,10 @@ def weights(rows: Rows, logits: Logits, of_logits: LogitErrors, model: KernelMod
     # A sink may be put in at the end, by another exponential of a difference of logarithms.
     merging = _merging(largest + kappa, count, model) * (1.0 + (sinks is not None))
     merges = up(np.expm1(np.minimum(merging, WIDE)))
-    return Weights(p, total, mean, root, least, count, blocks, merges)
+    return WeightBounds(p, total, mean, root, least, count, blocks, merges)
 
 
-def _counted(rows: Rows, values: Array) -> tuple[Array, Array]:
+def _counted(rows: RowBlock, values: Array) -> tuple[Array, Array]:
     """How many keys a row sees, and the largest of its logits."""
     top = values.max(-1, keepdims=True)
     count = np.full(top.shape, float(values.shape[-1]))
@@ -584,7 +586,7 @@ def _merging(logits: Array, count: Array, model: KernelModel) -> Array:
 _LARGE_ERROR = 0.5  # Beyond it a relative error is not small
 
 
-def averages(rows: Rows, weights: Weights, model: KernelModel) -> tuple[Array, Array]:
+def averages(rows: RowBlock, weights: WeightBounds, model: KernelModel) -> tuple[Array, Array]:
     """Return averages by our weights, and how far a kernel's may be from them, unrounded."""
     inverse, unit = 1.0 / weights.total, np.ldexp(1.0, rows.exponents[2])
     center = weights.p @ rows.v
@@ -626,7 +628,7 @@ def averages(rows: Rows, weights: Weights, model: KernelModel) -> tuple[Array, A
 
 
 def _sums(
-    terms: Array, reached: Array, weights: Weights, model: KernelModel
+    terms: Array, reached: Array, weights: WeightBounds, model: KernelModel
 ) -> tuple[Array, Array]:
     """Bound the error of a numerator, and the relative one of a denominator."""
     rescaled = 2.0 * (1 + model.merged) * weights.blocks
@@ -640,7 +642,7 @@ def _sums(
     return summed, divided
 
 
-def _lost(weights: Weights, model: KernelModel, most: Array) -> Array:
+def _lost(weights: WeightBounds, model: KernelModel, most: Array) -> Array:
     """Bound what underflows in sums and in storage, and what keys without weight may add."""
     count = weights.count + 1.0
     flushed = 2.0**13 * count * (weights.blocks + 1.0) * model.smallest * (1.0 + most)
@@ -653,13 +655,13 @@ def _lost(weights: Weights, model: KernelModel, most: Array) -> Array:
 # Intervals of all outputs, a piece at a time.
 
 
-def enclose(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
+def enclose(given: ExactInputs, model: KernelModel) -> tuple[Array, Array]:
     """Return bounds (B, H, T_q, d_v) of every admissible output; infinite in rows not judged."""
     lower, upper = _in_pieces(given, model, _of_outputs, given.v.shape[3])
     return _stored(lower, model, -1.0), _stored(upper, model, 1.0)
 
 
-def _of_outputs(rows: Rows, errors: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
+def _of_outputs(rows: RowBlock, errors: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
     """Return both ends of outputs of rows, (P, R, d_v)."""
     center, distance = averages(rows, weights(rows, errors.of(rows), errors, model), model)
     # Rounding here is within what `averages` adds for our own.
@@ -667,8 +669,8 @@ def _of_outputs(rows: Rows, errors: LogitErrors, model: KernelModel) -> tuple[Ar
 
 
 def _in_pieces(
-    given: Inputs, model: KernelModel,
-    ends: Callable[[Rows, LogitErrors, KernelModel], tuple[Array, Array]], width: int,
+    given: ExactInputs, model: KernelModel,
+    ends: Callable[[RowBlock, LogitErrors, KernelModel], tuple[Array, Array]], width: int,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return bounds (B, H, T_q, width) from the ends of pieces, infinite in rows not judged."""
     batch, heads, queries, _ = given.q.shape
@@ -699,14 +701,14 @@ def _stored(bounds: Array, model: KernelModel, side: float) -> Array:
 _OF_REFERENCE = 4  # roundings more than in Theorem 17: what is wrong with the reference counts
 
 
-def enclose_lse(given: Inputs, model: KernelModel) -> tuple[Array, Array]:
+def enclose_lse(given: ExactInputs, model: KernelModel) -> tuple[Array, Array]:
     """Return bounds (B, H, T_q) of every admissible log-sum-exp; infinite in rows not judged."""
     model = replace(model, constants=model.constants + _OF_REFERENCE)
     lower, upper = _in_pieces(given, model, _of_lse, 1)
     return lower[..., 0], upper[..., 0]
 
 
-def _of_lse(rows: Rows, of_logits: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
+def _of_lse(rows: RowBlock, of_logits: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
     """Return both ends of the log-sum-exp of rows, (P, R, 1)."""
     logits = of_logits.of(rows)
     count, top = _counted(rows, logits.values)

@@ -131,7 +131,7 @@ _KINDS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class KeyWeights:
     """Weights of keys in rows that are sums, one line for each row and key, (N,) each."""
 
     row: Integers  # of the decoded rows
@@ -219,17 +219,17 @@ class Facts:
         return (first, end) if end - first <= most else (0, 0)
 
     @cached_property
-    def weights(self) -> Weights:
+    def weights(self) -> KeyWeights:
         """Weights of keys in some of the rows that are sums."""
         rows = np.flatnonzero(np.isin(self.kind, ("sum", "key", "rounded", "scaled")))
         parts = [
             part for row in _some(rows, _SOLVED) if (part := self._weights(int(row))) is not None
         ]
-        none = Weights(np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0, bool))
-        return Weights(*(np.concatenate([getattr(part, name) for part in (none, *parts)])
+        none = KeyWeights(np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0, bool))
+        return KeyWeights(*(np.concatenate([getattr(part, name) for part in (none, *parts)])
                          for name in ("row", "key", "ratio", "expected")))  # fmt: skip
 
-    def _weights(self, row: int) -> Weights | None:
+    def _weights(self, row: int) -> KeyWeights | None:
         (b, h, i), spec, v = self.index[row], self.problem.spec, self.problem.v
         right, out, wanted = self.problem.answer.weights[b, h, i], self.rows[row], self.wanted[row]
         first = (b * spec.heads[1] + h // spec.group) * spec.keys
@@ -245,7 +245,7 @@ class Facts:
         expected = right[keys] > 0
         ratio = solved[keys] / np.where(expected, right[keys], 1.0)
         usual = _usual(ratio, right[keys] * (ratio > CLOSE))
-        return Weights(np.full(len(keys), row), keys + first, ratio / usual, expected)
+        return KeyWeights(np.full(len(keys), row), keys + first, ratio / usual, expected)
 
 
 def _some(rows: Integers, count: int) -> Integers:

@@ -16,7 +16,7 @@ import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
 from constructive.kernels.answer import BASES, UNIT
-from constructive.kernels.enclosure import Inputs, enclose, enclose_lse, exactly, read
+from constructive.kernels.enclosure import ExactInputs, enclose, enclose_lse, exactly, read
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError
@@ -45,7 +45,7 @@ class Intervals:
     judged: Booleans
     model: KernelModel
     empty: Booleans
-    given: Inputs
+    given: ExactInputs
 
     def outside(self, out: object) -> Booleans:
         """Return where an output is not in its interval, (B, H, T_q, d_v).

@@ -7,7 +7,7 @@ import numpy as np
 
 from constructive.kernels.adapters import ADAPTERS
 from constructive.kernels.answer import (
-    Answer,
+    ExactAnswer,
     Lse,
     answer,
     expected_lse,
@@ -43,7 +43,7 @@ class Problem(Inputs):
         encoded: how an encoding made it, with {} for the problem that it was; "" if none did
     """
 
-    answer: Answer
+    answer: ExactAnswer
     encoded: str = ""
 
     @classmethod

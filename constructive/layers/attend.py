@@ -135,7 +135,7 @@ class Shared(View):
             yield Block(rows, slice(0, 1), slice(0, self.tokens.shape[1]), None)
 
 
-class Causal(View):
+class CausalView(View):
     """Each token of a sequence is a query, which sees the tokens up to itself.
 
     A block of b positions sees the tokens up to its last one, n of them. Its logits are H b n

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import BLOCK_BYTES, Causal, Rows, attend, flat
+from constructive.layers.attend import BLOCK_BYTES, CausalView, Rows, attend, flat
 from constructive.layers.attention import HeadShapes, require_floats
 from constructive.support.arguments import require_positive
 from constructive.support.arrays import (
@@ -141,7 +141,7 @@ class CausalLayer(HeadShapes):
         self, tokens: Array, *, block_bytes: int = BLOCK_BYTES
     ) -> Iterator[tuple[Rows, Array]]:
         """Which positions of which sequences, and their representation, a few at a time."""
-        weights, view = (self.query_weights, self.key_weights), Causal(tokens, self.window)
+        weights, view = (self.query_weights, self.key_weights), CausalView(tokens, self.window)
         for chunk in attend(Floats(tokens.dtype), weights, view, chunk_bytes=block_bytes):
             z = flat(chunk.representation)
             own = tokens[chunk.rows]

@@ -52,7 +52,7 @@ from constructive.exact.float_model import FLOAT32, FLOAT64, FORMATS, FloatModel
 from constructive.exact.upward import up
 from constructive.layers.attend import (
     BLOCK_BYTES,
-    Causal,
+    CausalView,
     Chunk,
     View,
     after_attention,
@@ -217,7 +217,7 @@ def exact_positions(
     Where the largest entries of tokens show that evaluations of a model make no error, as is usual,
     no token is multiplied.
     """
-    view = Causal(tokens.reshape(1, -1, tokens.shape[-1]))
+    view = CausalView(tokens.reshape(1, -1, tokens.shape[-1]))
     if model is not None:
         known = exact_logits(weights, view, stored=True)
         if known.exact(model).all() and known.tabulated:

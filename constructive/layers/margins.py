@@ -38,7 +38,7 @@ from constructive.data.corpus import Text
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FLOAT64, FloatModel, Format, model_named
 from constructive.exact.upward import up
-from constructive.layers.attend import Block, Causal, Chunk, after_attention, flat
+from constructive.layers.attend import Block, CausalView, Chunk, after_attention, flat
 from constructive.layers.causal import EXACT, CausalLayer, picks
 from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import ExactLogits, exact_positions
@@ -158,7 +158,7 @@ def _attended(
     layer: CausalLayer, tokens: Array, known: ExactLogits
 ) -> Iterator[tuple[Block, Array, _Attended]]:
     """Yield blocks of positions (s, b), with z (s, b, K) and what bounds its errors."""
-    weights, view = (layer.query_weights, layer.key_weights), Causal(tokens, layer.window)
+    weights, view = (layer.query_weights, layer.key_weights), CausalView(tokens, layer.window)
     absolute = np.abs(tokens)
     narrow = absolute.astype(np.float32)
 

@@ -204,8 +204,9 @@ class BuildRecord:
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
         measured = f"labels lead by {self.lead:.2g}" if self.lead else ""
+        promised = "" if self.lead else f" of {self.capacity}"  # nothing is promised of labels
         return (
-            f"{self.construction}, T={self.num_examples} of {self.capacity}, "
+            f"{self.construction}, T={self.num_examples}{promised}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
             + (measured or f"max error {self.max_error:.1e}")
         )
@@ -219,12 +220,13 @@ class BuildRecord:
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
             bound = str(self.capacity)
+        kind = "less than half of all labelings above" if self.lead else "bound"
         error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
         measured = ("labels lead by", f"{self.lead:.2g}") if self.lead else ("max error", error)
         estimated = math.isfinite(self.condition)
         return (
             ("layer", _sizes(layer, f"H = {layer.num_heads}, n = {self.context_size}")),
-            ("examples", f"{self.num_examples}, bound {bound}"),
+            ("examples", f"{self.num_examples}, {kind} {bound}"),
             measured,
             ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
         )

@@ -57,7 +57,7 @@ def workers() -> int:
         raise ParameterError(
             f"{JOBS}={given!r} is not a number of workers",
             witness=given,
-            suggestion=f"{JOBS}=2, or unset it for all cores",
+            suggestion=f"{JOBS}=2, or unset it for as many as there are cores, {_MOST} at most",
         )
     return int(given)
 

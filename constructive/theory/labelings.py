@@ -16,7 +16,6 @@ import operator
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
 from typing import overload
 
 import numpy as np
@@ -167,7 +166,7 @@ def label_capacity(
     number = isinstance(probability, int | float | Fraction) and not isinstance(probability, bool)
     if not (number and 0 < probability <= 1):
         raise ParameterError(
-            f"probability={shown(probability)} is not above 0 and at most 1",
+            f"probability={shown(probability)} is not a number above 0 and at most 1",
             witness=shown(probability),
             suggestion="a number such as 0.5",
         )
@@ -197,7 +196,13 @@ def _columns(num_heads: int, width: int, context_size: int, shared_context: bool
 
 def cover(total: int, columns: int) -> int:
     """Return Cover's number for T rows of which every N are independent, in N dimensions."""
-    return 2 * sum(comb(total - 1, k) for k in range(min(columns, total)))
+    if columns >= total:
+        return 1 << total
+    chosen, binomial = 0, 1
+    for k in range(columns):  # each from the one before, so that thousands take moments
+        chosen += binomial
+        binomial = binomial * (total - 1 - k) // (k + 1)
+    return 2 * chosen
 
 
 # Of shapes, to plan with.

@@ -420,9 +420,7 @@ def entries(rng, model):
     found = pick(rng, model.graph.initializer)
     array = numpy_helper.to_array(found).copy()
     flat = array.reshape(-1)
-    if array.dtype != np.float32:
-        flat[rng.integers(flat.size)] += 1
-    elif rng.random() < 0.3:
+    if rng.random() < 0.3:
         array *= np.float32(pick(rng, [0.5, 1.0 + 2.0**-10, 1.5, -1.0]))
     else:
         flat[rng.integers(flat.size)] = np.float32(pick(rng, [0, 1, -3, 1e-3, 50, np.nan, 1e38]))

@@ -76,9 +76,8 @@ class Network:
         onnx.checker.check_model(model, full_check=True)
         self.session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
         for each in model.graph.initializer:
-            array = numpy_helper.to_array(each)
-            if array.dtype == np.float32:
-                each.CopyFrom(numpy_helper.from_array(array.astype(np.float64), each.name))
+            array = numpy_helper.to_array(each).astype(np.float64)
+            each.CopyFrom(numpy_helper.from_array(array, each.name))
         self.double = ReferenceEvaluator(model)
         sizes = {each.name: each.dims[-1] for each in model.graph.initializer if each.dims}
         before = {each.output[0]: each.input for each in model.graph.node}

@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from constructive import (
     Dataset,
@@ -27,7 +27,6 @@ from constructive import (
 from constructive.certificates.check import CHECKER as FOLDER
 from constructive.exact.float_model import MODELS, AnyContraction, Format
 from constructive.instances import Atom, Box, Head, Network, Property
-from constructive.instances.graphs import written
 from constructive.instances.properties import version_1
 from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
@@ -322,33 +321,6 @@ def network(heads=2, tokens=3, inputs=2, outputs=2, seed=0, size=2.0):
 
 def unit_box(inputs=2):
     return Box(-np.ones(inputs), np.ones(inputs))
-
-
-def graph_bytes(made, graph="split"):
-    """The graph that is written, or one with softmax as a quotient of exponentials."""
-    if graph == "split":
-        return written(made)
-    return changed(written(made), with_exponentials)
-
-
-def with_exponentials(model):
-    nodes = []
-    for each in model.graph.node:
-        if each.op_type != "Softmax":
-            nodes.append(each)
-            continue
-        (logits,), (attention,) = each.input, each.output
-        powers, whole, axes = (attention.replace("attention", n) for n in ("exp", "whole", "axes"))
-        nodes.append(helper.make_node("Exp", [logits], [powers]))
-        nodes.append(helper.make_node("ReduceSum", [powers, axes], [whole], keepdims=1))
-        nodes.append(helper.make_node("Div", [powers, whole], [attention]))
-        model.graph.initializer.append(numpy_helper.from_array(np.array([1], np.int64), axes))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-
-
-def constants(model):
-    return {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
 
 
 def replace_constant(model, name, array):

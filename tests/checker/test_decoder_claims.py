@@ -21,7 +21,7 @@ from constructive import (
 )
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FLOAT32, rounded
-from constructive.layers.attend import Causal, attend
+from constructive.layers.attend import CausalView, attend
 from constructive.layers.margins import exact_tokens, recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
@@ -177,7 +177,7 @@ def test_exponentials_end_where_float64_has_zeros():
     tokens = decoder.embedded(TWO.ids[np.newaxis]).astype(np.float64)
     logits, layer = exact_tokens(decoder, TWO, FLOAT32), decoder.layer
     weights = layer.query_weights, layer.key_weights
-    (part,) = attend(Tabulated(logits.unit, logits.most), weights, Causal(tokens))
+    (part,) = attend(Tabulated(logits.unit, logits.most), weights, CausalView(tokens))
     assert part.representation[0, 1, 0, 1] == 0.0 < np.exp(-512.0)
 
 

@@ -5,7 +5,6 @@ import onnxruntime
 import pytest
 from checker_parts import (
     changed,
-    graph_bytes,
     problem,
     refused,
     replace_constant,
@@ -13,8 +12,9 @@ from checker_parts import (
 )
 from onnx import helper, numpy_helper
 
-from constructive.instances import Atom, Head, Network, Property
+from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.deployed import Computed
+from constructive.instances.graphs import written
 from constructive.instances.network import LEAD, Rectified, Stacked
 from constructive.instances.rounding import output_rounding
 
@@ -57,12 +57,12 @@ def grid(count=200, seed=1):
 @pytest.mark.parametrize("seed", range(6))
 def test_two_layers_are_the_second_of_a_shifted_input(checker, seed):
     network = stacked(seed=seed)
-    read = problem(checker, graph_bytes(network), unit_box(), ABOVE)
-    heads = checker.softmaxes.heads_of(read.outputs, ((0, 1),), read.box)
+    read = problem(checker, written(network), unit_box(), ABOVE)
+    heads = checker.softmaxes.heads_of(read.outputs, ((0, 1),))
     assert 0 < checker.softmaxes.doubt_of(heads) < 2.0**-150
     evidence = {"atom": 0, "kind": "interval"}
     most = checker.softmaxes.REFUTATIONS["interval"](heads, read.box, evidence)
-    found = outputs(graph_of(graph_bytes(network)), grid())
+    found = outputs(graph_of(written(network)), grid())
     assert found.max() <= float(most) + 1e-6
     off = float(read.rounding(read.alternatives[0][0]))
     assert np.abs(found - network(grid().astype(float))[:, 0]).max() <= off < 1e-3
@@ -71,13 +71,46 @@ def test_two_layers_are_the_second_of_a_shifted_input(checker, seed):
 @pytest.mark.parametrize("lead", [64.0, LEAD - 1.0])
 def test_a_layer_that_is_not_saturated_is_refused(checker, lead):
     with refused("not saturated"):
-        problem(checker, graph_bytes(stacked(lead)), unit_box(), ABOVE)
+        problem(checker, written(stacked(lead)), unit_box(), ABOVE)
     network = stacked(lead)
     assert network.error(unit_box()) == np.inf
 
 
-def test_a_third_layer_and_other_sums_are_refused(checker):
-    data = graph_bytes(stacked())
+@pytest.mark.parametrize("lead", [129.875, 130.0])
+def test_the_lead_is_the_least_on_the_box(checker, lead):
+    """The others come as near as 2 where x = (0, 1), and one is far below."""
+    slopes = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])
+    first = Network((Head(slopes, [lead, 0.0, -500.0], np.ones((3, 2))),))
+    network = Stacked(stacked().heads, first)
+    with refused(None if lead == 130.0 else "not saturated"):
+        problem(checker, written(network), Box([0.0, 0.0], [1.0, 1.0]), ABOVE)
+
+
+def test_sizes_and_roundings_of_a_sum_of_both(checker):
+    """A sum of one head has two roundings: of the average, and of the sum."""
+    network = stacked()
+    read = problem(checker, written(network), unit_box(), ABOVE)
+    (part,) = read.outputs[0]
+    (first,), (second,) = network.first.heads, network.heads
+    reach = 1.0 + np.abs(first.values).max(axis=0)
+    assert np.allclose(part.logits.sizes, np.abs(second.slopes) @ reach)
+    assert part.logits.steps.tolist() == (2 + (second.slopes != 0).sum(axis=1)).tolist()
+
+
+def test_sums_that_may_overflow_are_refused(checker):
+    """Also where the second layer does not read them: zero times infinity is no number."""
+    first = stacked().first.heads[0]
+    large = Head(first.slopes, first.offsets, np.array([[1.0, 2.0**120]] * 3))
+    blind = Head([[1.0, 0.0], [0.0, 0.0]], [0.0, 0.0], [[1.0], [0.0]])
+    with refused("on the way"):
+        problem(checker, written(Stacked((blind,), Network((large,)))), unit_box(), ABOVE)
+
+
+@pytest.mark.parametrize(
+    ("start", "words"), [("query", "more than the input"), ("X", "more than two layers")]
+)
+def test_a_third_layer_and_other_sums_are_refused(checker, start, words):
+    data = written(stacked())
 
     def twice(model):
         """The query of the second layer goes through the first one again."""
@@ -89,12 +122,12 @@ def test_a_third_layer_and_other_sums_are_refused(checker):
             helper.make_node("Gemm", ["query", "A0_before", "b0_before"], ["logits2"]),
             helper.make_node("Softmax", ["logits2"], ["attention2"], axis=1),
             helper.make_node("MatMul", ["attention2", "V0_before"], ["before2"]),
-            helper.make_node("Add", ["query", "before2"], ["query2"]),
+            helper.make_node("Add", [start, "before2"], ["query2"]),
         ]
         del model.graph.node[:]
         model.graph.node.extend([*nodes[:place], *again, *nodes[place:]])
 
-    with refused("more than two layers"):
+    with refused(words):
         problem(checker, changed(data, twice), unit_box(), ABOVE)
 
     def doubled(model):
@@ -107,14 +140,14 @@ def test_a_third_layer_and_other_sums_are_refused(checker):
 @pytest.mark.parametrize("seed", range(6))
 def test_a_readout_is_the_largest_of_its_pieces(checker, seed):
     network = rectified(seed)
-    read = problem(checker, graph_bytes(network), unit_box(), ABOVE)
+    read = problem(checker, written(network), unit_box(), ABOVE)
     assert len(read.alternatives) == 15
     heads, pieces, _ = network.reduced(Property(unit_box(), ABOVE))
     for (ours,), (theirs,) in zip(pieces.disjuncts, read.alternatives, strict=True):
         assert float(theirs.threshold) == ours.threshold
         assert dict(theirs.weights) == dict(enumerate(ours.coefficients))
     values = heads(grid().astype(float))
-    found = outputs(graph_of(graph_bytes(network)), grid())
+    found = outputs(graph_of(written(network)), grid())
     largest = np.max([values @ a.coefficients + (0.5 - a.threshold) for (a,) in pieces.disjuncts],
                      axis=0)  # fmt: skip
     assert np.abs(np.maximum(largest, 0.0) - found).max() < 1e-5
@@ -141,6 +174,19 @@ def relu_of_features(model):
     next(n for n in model.graph.node if n.op_type == "Relu").input[0] = "features"
 
 
+def more_units(model):
+    for name, array in (
+        ("units", np.eye(2, 11)),
+        ("biases", np.ones(11)),
+        ("ones", np.ones((11, 1))),
+    ):
+        replace_constant(model, name, array.astype(np.float32))
+
+
+def wider(model):
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 2
+
+
 def computed_ones(model):
     """Ones are sums 2^30 + 1 - 2^30, which float32 programs may find to be zeros."""
     replace_constant(model, "ones", np.full((4, 3), [2.0**30, 1.0, -(2.0**30)], np.float32))
@@ -150,7 +196,10 @@ def computed_ones(model):
 
 
 REFUSED = {
-    "computed": (computed_ones, "not the sum"),
+    "of three features": (weights("units", lambda w: np.vstack([w, w[:1]])), "units misfit"),
+    "eleven": (more_units, "too many"),
+    "two outputs": (wider, "shape of Y"),
+    "computed": (computed_ones, "anything but attention or units"),
     "half": (weights("units", lambda w: w / 2.0), "not -1, 0, 1"),
     "twice": (weights("units", lambda w: w * 2.0), "not -1, 0, 1"),
     "less of one": (weights("ones", lambda w: w * [[1.0], [1.0], [1.0], [0.5]]), "not the sum"),
@@ -164,7 +213,7 @@ REFUSED = {
 def test_other_readouts_are_refused(checker, name):
     change, words = REFUSED[name]
     with refused(words):
-        problem(checker, changed(graph_bytes(rectified()), change), unit_box(), ABOVE)
+        problem(checker, changed(written(rectified()), change), unit_box(), ABOVE)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +221,7 @@ def test_other_readouts_are_refused(checker, name):
 )
 def test_other_questions_about_a_readout_are_refused(checker, atoms):
     with refused("from above|never below"):
-        problem(checker, graph_bytes(rectified()), unit_box(), (atoms,))
+        problem(checker, written(rectified()), unit_box(), (atoms,))
 
 
 def test_rounding_is_to_nearest_and_ties_are_even(checker):
@@ -206,7 +255,7 @@ def constant(slopes, offsets=(0.0, 0.0), values=((1.0,), (0.0,))):
 
 
 def computed(checker, network, box, disjuncts=ABOVE):
-    read = problem(checker, graph_bytes(network), box, disjuncts)
+    read = problem(checker, written(network), box, disjuncts)
     return float(checker.softmaxes.computed_most(read.outputs, ((0, 1),), read.box, read.model))
 
 
@@ -250,7 +299,7 @@ LITTLE = Atom([-1.0], -0.25)
 )
 def test_conditions_hold_together_and_alternatives_one_by_one(checker, disjuncts, sat, unsat):
     """All programs return one half, but for some roundings."""
-    read = problem(checker, graph_bytes(HALF), unit_box(), disjuncts)
+    read = problem(checker, written(HALF), unit_box(), disjuncts)
     for answer, right in (("sat", sat), ("unsat", unsat)):
         content = {"answer": answer} | ({"witness": ["0", "0"]} if answer == "sat" else {})
         if right:
@@ -262,12 +311,12 @@ def test_conditions_hold_together_and_alternatives_one_by_one(checker, disjuncts
 
 def test_roundings_of_a_readout_are_those_of_all_its_sums(checker):
     network = rectified()
-    read = problem(checker, graph_bytes(network), unit_box(), ABOVE)
+    read = problem(checker, written(network), unit_box(), ABOVE)
     parts = [part for output in read.outputs for part in output]
-    moved = sum(checker.softmaxes.off(part, read.box, read.model) for part in parts)
+    moved = sum(checker.softmaxes.off(part, read.model) for part in parts)
     assert float(read.rounding(read.alternatives[0][0])) >= 2.0 * moved  # each feature is in two
     large = Rectified(network.heads, network.units, np.full(4, 4096.0))
-    read = problem(checker, graph_bytes(large), unit_box(), ABOVE)
+    read = problem(checker, written(large), unit_box(), ABOVE)
     assert float(read.rounding(read.alternatives[0][0])) > 4 * 4096.0 * 2.0**-24
 
 
@@ -276,5 +325,5 @@ def test_a_layer_whose_logits_may_be_computed_otherwise_is_refused(checker):
     first = Head([[2.0**26, 0.0], [2.0**26, 0.0]], [LEAD + 8.0, 0.0], np.zeros((2, 2)))
     network = Stacked(stacked().heads, Network((first,)))
     with refused("not saturated"):
-        problem(checker, graph_bytes(network), unit_box(), ABOVE)
+        problem(checker, written(network), unit_box(), ABOVE)
     assert not np.isfinite(output_rounding(network, unit_box())).any()

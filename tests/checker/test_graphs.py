@@ -8,7 +8,6 @@ import onnxruntime
 import pytest
 from checker_parts import (
     changed,
-    graph_bytes,
     ints,
     network,
     problem,
@@ -22,6 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from constructive.instances import Atom, Box, Head, Network, Property
+from constructive.instances.graphs import written
 from constructive.instances.properties import version_1, version_2
 from constructive.instances.rounding import output_rounding
 
@@ -32,27 +32,21 @@ FIRST = ((Atom([1.0, 0.0], 0.0),),)
 
 @pytest.fixture(scope="module")
 def data():
-    return graph_bytes(BASE)
+    return written(BASE)
 
 
 def values(checker, made, point, weights):
     """w . f at a point, from below, by the checker."""
-    heads = checker.softmaxes.heads_of(made.outputs, weights, made.box)
+    heads = checker.softmaxes.heads_of(made.outputs, weights)
     exact = checker.operators.integers(np.asarray(point, np.float32))
     return float(checker.softmaxes.least_at(heads, made.box, exact))
 
 
-@pytest.mark.parametrize("graph", ["split", "exp"])
 @pytest.mark.parametrize(("heads", "outputs"), [(1, 1), (2, 1), (3, 2)])
-def test_graphs_are_read_as_networks(checker, graph, heads, outputs):
+def test_graphs_are_read_as_networks(checker, heads, outputs):
     made = network(heads, 4, 3, outputs, seed=heads)
-    box = unit_box(3)
-    read = problem(
-        checker,
-        graph_bytes(made, graph),
-        box,
-        ((Atom(np.eye(outputs)[0], 0.0),),),
-    )
+    first = ((Atom(np.eye(outputs)[0], 0.0),),)
+    read = problem(checker, written(made), unit_box(3), first)
     random = np.random.default_rng(0)
     for point in random.uniform(-1, 1, (5, 3)).astype(np.float32):
         expected = made(point[None])[0]
@@ -68,59 +62,10 @@ def test_inputs_that_do_not_vary_are_constants(checker, data):
     read = problem(checker, data, box, FIRST)
     assert read.box.varying.tolist() == [0]
     (part, *_) = read.outputs[0]
-    assert part.row.logits.slopes.shape == (3, 1)
+    assert part.logits.slopes.shape == (3, 1)
     for x in (-1.0, 0.25):
         found = values(checker, read, [x, 0.5], ((0, 1),))
         assert abs(found - BASE([[x, 0.5]])[0, 0]) < 1e-12
-
-
-def bilinear(batch=1):
-    """A graph whose input has keys, values and a query: products of two parts of the input."""
-    n, d, k = 3, 2, 1
-    nodes = [
-        helper.make_node("Split", ["X", "sizes"], ["keys", "values", "query"], axis=1),
-        helper.make_node("Reshape", ["keys", "by_token"], ["K"]),
-        helper.make_node("Reshape", ["values", "by_value"], ["V"]),
-        helper.make_node("Transpose", ["K"], ["K_turned"], perm=[1, 0]),
-        helper.make_node("MatMul", ["query", "W"], ["q"]),
-        helper.make_node("MatMul", ["q", "K_turned"], ["logits"]),
-        helper.make_node("Softmax", ["logits"], ["weights"], axis=1),
-        helper.make_node("MatMul", ["weights", "V"], ["Y"]),
-    ]
-    given = {
-        "sizes": np.array([n * d, n * k, d]), "by_token": np.array([n, d]),
-        "by_value": np.array([n, k]), "W": np.array([[1.5, 0.25], [-0.5, 2.0]], np.float32),
-    }  # fmt: skip
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "bilinear",
-        [value("X", TensorProto.FLOAT, [batch, n * d + n * k + d])],
-        [value("Y", TensorProto.FLOAT, [1, k])],
-        [numpy_helper.from_array(array, name) for name, array in given.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 13)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8), given["W"]
-
-
-def test_products_of_inputs_where_one_of_them_does_not_vary(checker):
-    model, w = bilinear()
-    onnx.checker.check_model(model, full_check=True)
-    random = np.random.default_rng(3)
-    context = np.round(random.normal(size=9) * 8) / 8
-    box = Box([*context, -1.0, -1.0], [*context, 1.0, 1.0])
-    read = problem(checker, model.SerializeToString(), box)
-    keys, stored = context[:6].reshape(3, 2), context[6:]
-    for query in ([1.0, -0.5], [0.125, 0.75]):
-        logits = keys @ (w.T.astype(float) @ query)
-        weights = np.exp(logits) / np.exp(logits).sum()
-        found = values(checker, read, [*context, *query], ((0, 1),))
-        assert abs(found - weights @ stored) < 1e-12
-    wide = Box([*context[:-1], -1.0, -1.0, -1.0], [*context[:-1], 1.0, 1.0, 1.0])
-    with refused("values vary"):
-        problem(checker, model.SerializeToString(), wide)
-    wide = Box([-9.0, *context[1:], -1.0, -1.0], [9.0, *context[1:], 1.0, 1.0])
-    with refused("both factors vary"):
-        problem(checker, model.SerializeToString(), wide)
 
 
 def node(operator):
@@ -181,6 +126,36 @@ def replaced(name, index, value):
     return change
 
 
+def replaced_by(name, array):
+    return lambda model: replace_constant(model, name, array.astype(np.float32))
+
+
+def attention_as_output(model):
+    found = model.graph.node[-1]
+    found.op_type = "Softmax"
+    found.input[:] = ["logits1"]
+
+
+def relu_of(model, name):
+    """The sum of Relu of a value, and itself."""
+    found = next(each for each in model.graph.node if each.name == "Y")
+    place = list(model.graph.node).index(found)
+    model.graph.node.insert(place, helper.make_node("Relu", [name], ["relu"], name="relu"))
+    found.input[0] = "relu"
+
+
+def second_axis(model):
+    node("Softmax")(model).attribute.append(helper.make_attribute("axis", 1))
+
+
+def typed_as_float(model):
+    node("Softmax")(model).attribute[0].type = onnx.AttributeProto.FLOAT
+
+
+def without_value(model):
+    node("Softmax")(model).attribute[0].ClearField("i")
+
+
 def external(model):
     found = constant("V0")(model)
     found.ClearField("raw_data")
@@ -204,23 +179,26 @@ def floats(name, *shape):
 
 
 REFUSED = {
-    "operator": (with_fields(node("Softmax"), op_type="Sigmoid"), "is refused"),
-    "hardmax": (with_fields(node("Softmax"), op_type="Hardmax"), "is refused"),
     "domain": (with_fields(node("Softmax"), domain="com.microsoft"), "domain"),
     "opset": (with_fields(lambda m: m.opset_import[0], version=12), "opset 13"),
     "opsets": (lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2)), "opset 13"),
     "version": (with_fields(lambda m: m, ir_version=3), "version"),
     "axis": (attribute("Softmax", "axis", 0), "another axis"),
-    "axis of float": (attribute("Softmax", "axis", 1.0), "of another type"),
+    "axis of float": (attribute("Softmax", "axis", 1.0), "field"),
     "attribute": (attribute("Softmax", "temperature", 2), "not understood"),
-    "alpha": (attribute("Gemm", "alpha", 2.0), "factor"),
-    "beta": (attribute("Gemm", "beta", 0.0), "factor"),
-    "transA": (attribute("Gemm", "transA", 1), "factor"),
-    "transB": (attribute("Gemm", "transB", 1), "fit"),
+    "axes": (attribute("Softmax", "axis", [1]), "field"),
+    "second axis": (attribute("Softmax", "axis", 2), "another axis"),
+    "alpha": (attribute("Gemm", "alpha", 2.0), "field"),
+    "transA": (attribute("Gemm", "transA", 1), "not understood"),
+    "transB": (attribute("Gemm", "transB", 1), "not understood"),
+    "axis of another": (attribute("MatMul", "axis", 1), "not understood"),
+    "axis twice": (second_axis, "given twice"),
+    "attribute of a float": (typed_as_float, "not an integer"),
+    "attribute of nothing": (without_value, "not an integer"),
     "subgraph": (attribute("Softmax", "body", helper.make_graph([], "inner", [], [])), "field"),
-    "float16": (stored_as(np.float16), "neither float32"),
-    "float64": (stored_as(np.float64), "neither float32"),
-    "integers": (stored_as(np.int64), "not affine"),
+    "float16": (stored_as(np.float16), "not float32"),
+    "float64": (stored_as(np.float64), "not float32"),
+    "integers": (stored_as(np.int64), "not float32"),
     "NaN": (replaced("V0", (0, 0), np.nan), "not finite"),
     "infinity": (replaced("A0", (0, 0), -np.inf), "not finite"),
     "external": (external, "field"),
@@ -257,10 +235,36 @@ REFUSED = {
     ),
     "Y from elsewhere": (with_fields(lambda m: m.graph.output[0], name="logits0"), "not used"),
     "metadata": (lambda m: m.metadata_props.add(key="a", value="b"), "field"),
-    "missing input": (lambda m: node("Gemm")(m).input.pop(), "not used|other inputs"),
+    "missing input": (lambda m: node("Gemm")(m).input.pop(), "other inputs|not used"),
     "empty input": (lambda m: node("Gemm")(m).input.append(""), "not used|not there"),
-    "Exp alone": (with_fields(node("Softmax"), op_type="Exp"), "attribute|operand"),
+    "two outputs": (lambda m: node("Gemm")(m).output.append("more"), "not used"),
+    "batch": (with_fields(lambda m: sizes(m.graph.input[0])[0], dim_value=2), "another number"),
 }  # fmt: skip
+
+
+OTHERS = [
+    "Div", "Exp", "Flatten", "Hardmax", "Identity", "LogSoftmax", "Mul", "ReduceSum", "Reshape",
+    "Sigmoid", "Split", "Sub", "Transpose",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", OTHERS)
+def test_other_operators_are_refused(checker, data, operator):
+    other = changed(data, with_fields(node("Softmax"), op_type=operator))
+    with refused(f"the operator '{operator}' is refused"):
+        problem(checker, other, unit_box(), FIRST)
+
+
+@pytest.mark.parametrize("axis", [None, 1, -1])
+def test_the_last_axis(checker, data, axis):
+    def change(model):
+        for each in model.graph.node:
+            if each.op_type == "Softmax":
+                del each.attribute[:]
+                each.attribute.extend([helper.make_attribute("axis", axis)] if axis else [])
+
+    read = problem(checker, changed(data, change), unit_box(), FIRST)
+    assert abs(values(checker, read, [0.5, 0.25], ((0, 1),)) - BASE([[0.5, 0.25]])[0, 0]) < 1e-12
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -272,39 +276,54 @@ def test_what_is_refused(checker, data, name):
         problem(checker, other, unit_box(), FIRST)
 
 
-def exp_graph():
-    return graph_bytes(BASE, "exp")
+def wired(name, place, other):
+    """Another input of a node."""
+
+    def change(model):
+        found = next(each for each in model.graph.node if each.name == name)
+        found.input[place] = other
+
+    return change
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (with_fields(node("Div"), op_type="Mul"), "is refused"),
-        (attribute("ReduceSum", "keepdims", 0), "ReduceSum"),
-        (attribute("ReduceSum", "noop_with_empty_axes", 1), "not understood"),
-        (replaced("axes0", 0, 0), "another axis"),
-        (lambda m: node("Div")(m).input.reverse(), "Div"),
-        (with_fields(node("ReduceSum"), op_type="ReduceMax"), "is refused"),
-    ],
-)
-def test_what_is_refused_of_softmax_written_out(checker, change, words):
+MISFITS = {
+    "logits of logits": (wired("logits1", 0, "logits0"), "anything but a query"),
+    "logits of attention": (wired("logits1", 0, "attention0"), "anything but a query"),
+    "a factor that varies": (wired("logits1", 1, "logits0"), "not constant"),
+    "offsets that vary": (wired("logits1", 2, "logits0"), "not constant"),
+    "two outputs": (lambda m: node("Gemm")(m).output.append("more"), "other inputs or outputs"),
+    "no offsets": (lambda m: node("Gemm")(m).input.pop(), "other inputs or outputs"),
+    "softmax of the input": (wired("attention1", 0, "X"), "anything but logits"),
+    "softmax of a constant": (wired("attention1", 0, "b1"), "anything but logits"),
+    "softmax twice": (wired("attention1", 0, "attention0"), "anything but logits"),
+    "averages of the input": (wired("head1", 0, "X"), "anything but attention"),
+    "averages of logits": (wired("head1", 0, "logits1"), "anything but attention"),
+    "values that vary": (wired("head1", 1, "attention0"), "not constant"),
+    "values of one axis": (wired("head1", 1, "b1"), "not constant"),
+    "values of other tokens": (wired("head1", 1, "A1"), "weights and values"),
+    "a sum with logits": (wired("Y", 1, "logits1"), "summands"),
+    "a sum with a constant": (wired("Y", 1, "V1"), "summands"),
+    "Y of no heads": (attention_as_output, "Y is not of heads"),
+    "relu of heads": (lambda m: relu_of(m, "head0"), "anything but units"),
+    "offsets of a matrix": (wired("logits1", 2, "A1"), "misfit"),
+    "offsets of another length": (replaced_by("b1", np.zeros(2)), "misfit"),
+    "factors of another number of inputs": (replaced_by("A1", np.zeros((3, 3))), "do not fit"),
+    "heads of other outputs": (replaced_by("V1", np.zeros((3, 1))), "summands"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_operators_take_nothing_else(checker, data, name):
+    change, words = MISFITS[name]
+    graph = checker.graphs.read_graph(data)
+    model = onnx.ModelProto.FromString(data)
+    change(model)
+    constants = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    nodes = [checker.graphs.node(each.SerializeToString()) for each in model.graph.node]
+    # what is not used is refused before
+    graph = graph._replace(constants=constants, nodes=nodes)
     with refused(words):
-        problem(checker, changed(exp_graph(), change), unit_box(), FIRST)
-
-
-def test_sums_of_another_softmax_are_refused(checker):
-    def other(model):
-        sums = [each for each in model.graph.node if each.op_type == "ReduceSum"]
-        divisions = [each for each in model.graph.node if each.op_type == "Div"]
-        for division, total in zip(divisions, sums[::-1], strict=True):
-            division.input[1] = total.output[0]
-        order = ["Gemm", "Exp", "ReduceSum", "Div", "MatMul", "Add"]
-        nodes = sorted(model.graph.node, key=lambda each: order.index(each.op_type))
-        del model.graph.node[:]
-        model.graph.node.extend(nodes)
-
-    with refused("Div"):
-        problem(checker, changed(exp_graph(), other), unit_box(), FIRST)
+        checker.operators.evaluate(graph, *ints(unit_box(), checker))
 
 
 def test_the_same_head_twice_counts_twice(checker, data):
@@ -365,16 +384,46 @@ def test_integers_of_messages(checker):
 def test_steps_and_sizes_of_logits(checker):
     """Rounding of a product counts its terms that are not zero."""
     made = network(1, 3, 2, 1, seed=1)
-    read = problem(checker, graph_bytes(made), unit_box())
+    read = problem(checker, written(made), unit_box())
     (part,) = read.outputs[0]
     head = made.heads[0]
     terms = (head.slopes != 0).sum(axis=1) + (head.offsets != 0)
-    assert part.row.logits.steps.tolist() == terms.tolist()
+    assert part.logits.steps.tolist() == terms.tolist()
     sizes = np.abs(head.slopes).sum(axis=1) + np.abs(head.offsets)
-    assert (part.row.logits.sizes >= sizes).all()
-    assert np.allclose(part.row.logits.sizes, sizes)
+    assert (part.logits.sizes >= sizes).all()
+    assert np.allclose(part.logits.sizes, sizes)
     assert part.size == np.abs(head.values).max()
-    assert Fraction(part.values[0], 2**part.unit) == Fraction(head.values[0, 0])
+    assert Fraction(part.values[0], 2**149) == Fraction(head.values[0, 0])
+
+
+def test_sizes_are_those_on_the_box(checker):
+    """The larger end counts, and an input that is always zero makes no term."""
+    made = network(1, 3, 2, 1, seed=1)
+    head = made.heads[0]
+    flush = checker.operators.FLUSH
+    for low, high in (([-3.0, -0.5], [1.0, 2.0]), ([-1.0, 0.0], [3.0, 0.0])):
+        read = problem(checker, written(made), Box(low, high))
+        (part,) = read.outputs[0]
+        reach = np.maximum(np.abs(low), np.abs(high))
+        assert np.allclose(part.logits.sizes, np.abs(head.slopes) @ reach + np.abs(head.offsets))
+        terms = (head.slopes[:, reach > 0] != 0).sum(axis=1) + (head.offsets != 0)
+        assert part.logits.steps.tolist() == terms.tolist()
+        # each number may be lost as it is loaded, and each product
+        least = flush * (reach.sum() + np.abs(head.slopes).sum(axis=1).max() + len(reach) + 1.0)
+        assert least <= part.logits.lost < 8.0 * least
+
+
+def test_sums_of_heads_are_counted(checker):
+    read = problem(checker, written(network(3, 4, 2, 1)), unit_box())
+    assert [part.steps for part in read.outputs[0]] == [2, 2, 1]
+
+
+def test_graphs_that_are_too_large_are_refused(checker, data, as_if):
+    as_if("operators", MOST=9)  # three logits of two inputs, and their offsets
+    assert problem(checker, data, unit_box(), FIRST)
+    as_if("operators", MOST=8)
+    with refused("too large"):
+        problem(checker, data, unit_box(), FIRST)
 
 
 def test_a_box_with_another_number_of_inputs(checker, data):
@@ -393,14 +442,12 @@ FLOAT = np.float32
 ULPS = 32 * 2.0**-23
 
 
-def bounds(checker, made, box, graph="split"):
+def bounds(checker, made, box):
     """Of each output, and what the graph says of its rows."""
     conditions = ((Atom(np.eye(made.output_dim)[0], 0.0),),)
-    read = problem(checker, graph_bytes(made, graph), box, conditions)
+    read = problem(checker, written(made), box, conditions)
     rounding = checker.softmaxes.rounding_of
-    found = [
-        rounding(read.outputs, ((k, 1),), read.box, read.model) for k in range(made.output_dim)
-    ]
+    found = [rounding(read.outputs, ((k, 1),), read.model) for k in range(made.output_dim)]
     return np.array(found), read
 
 
@@ -470,11 +517,10 @@ def test_evaluations_in_fewer_bits_are_not_within_it(checker):
     assert np.abs(made(points) - made(short)).max() > bound[0]
 
 
-@pytest.mark.parametrize("graph", ["split", "exp"])
-def test_onnxruntime_is_within_the_bound(checker, graph):
+def test_onnxruntime_is_within_the_bound(checker):
     made = network(3, 5, 4, 2, seed=6, size=3.0)
-    bound, _ = bounds(checker, made, unit_box(4), graph)
-    data = graph_bytes(made, graph)
+    bound, _ = bounds(checker, made, unit_box(4))
+    data = written(made)
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     for x in np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(FLOAT):
         (found,) = session.run(None, {"X": x[None]})
@@ -487,88 +533,23 @@ def single(slopes, offsets, values=None):
     return Network((Head(slopes, offsets, values),))
 
 
-def test_exp_of_large_logits_is_refused(checker):
-    box = Box([-1.0], [1.0])
-    for slopes, offsets, words in (
-        ([[60.0], [0.0]], [0.0, 0.0], None),
-        ([[81.0], [0.0]], [0.0, 0.0], "overflow"),
-        ([[0.0], [0.0]], [0.0, 80.5], "overflow"),
-        ([[0.0], [0.0]], [-39.0, -90.0], None),
-        ([[0.0], [0.0]], [-41.0, -90.0], "underflow"),
-        ([[39.0], [-39.0]], [0.0, 0.0], None),
-        ([[41.0], [-41.0]], [0.0, 0.0], "underflow"),
+def test_logits_that_may_overflow_are_refused(checker):
+    for made in (
+        single([[2.0**120], [0.0]], [0.0, 0.0]),
+        single([[0.0], [0.0]], [2.0**101, 0.0]),
+        single([[2.0**99], [0.0]], [2.0**99, 0.0]),
     ):
-        made = single(slopes, offsets)
-        assert bounds(checker, made, box)[0][0] < 1e-3
-        with refused(words):
-            assert bounds(checker, made, box, "exp")[0][0] < 1e-3
+        with refused("on the way"):
+            problem(checker, written(made), unit_box(1))
 
 
 def test_numbers_that_may_overflow_are_refused(checker):
     for made in (
-        single([[2.0**120], [0.0]], [0.0, 0.0]),
         single([[1.0], [0.0]], [0.0, 0.0], [[2.0**120], [0.0]]),
         single([[2.0**98]] + [[0.0]] * 7, [0.0] * 8),
     ):
         with refused("overflow"):
             bounds(checker, made, unit_box(1))
-
-
-def graph(nodes, inputs, **given):
-    """The bytes of a graph with these nodes and constants."""
-    helper, numbers = onnx.helper, onnx.numpy_helper
-    ends = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, count])
-        for name, count in (("X", inputs), ("Y", 1))
-    ]
-    arrays = [numbers.from_array(np.asarray(array), name) for name, array in given.items()]
-    made = helper.make_graph(nodes, "g", ends[:1], ends[1:], arrays)
-    opset = [helper.make_opsetid("", 13)]
-    return helper.make_model(made, opset_imports=opset, ir_version=8).SerializeToString()
-
-
-def not_bounded(checker, data, box):
-    """Whether onnxruntime gives no number at a corner of the box, and the checker no bound."""
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"X": box.upper[None].astype(FLOAT)})
-    read = problem(checker, data, box)
-    with refused("overflow"):
-        checker.softmaxes.rounding_of(read.outputs, ((0, 1),), read.box, read.model)
-    return bool(np.isnan(found).all())
-
-
-def test_numbers_that_overflow_on_the_way_are_refused(checker):
-    """A sum that is infinite, and then multiplied by zero."""
-    node, large = onnx.helper.make_node, FLOAT(1.02 * 2.0**127)
-    nodes = [
-        node("Gemm", ["X", "A", "b"], ["sums"]),
-        node("MatMul", ["sums", "zeros"], ["logits"]),
-        node("Softmax", ["logits"], ["weights"], axis=1),
-        node("MatMul", ["weights", "V"], ["Y"]),
-    ]
-    value = np.array([[1.0], [0.0]], FLOAT)
-    given = {"A": [[large]], "b": [large], "zeros": np.zeros((1, 2), FLOAT), "V": value}
-    data = graph(nodes, 1, **given)
-    with refused("overflow on the way"):
-        not_bounded(checker, data, Box([0.5], [1.0]))
-
-
-def test_logits_that_only_roundings_make_large_are_refused(checker):
-    """Logits of 79.6, which ten roundings of 0.94 each make 89: exp of them is infinite."""
-    node = onnx.helper.make_node
-    nodes = [
-        node("Gemm", ["X", "A", "b"], ["logits"]),
-        node("Exp", ["logits"], ["powers"]),
-        node("ReduceSum", ["powers", "axes"], ["sum"], keepdims=1),
-        node("Div", ["powers", "sum"], ["weights"]),
-        node("MatMul", ["weights", "V"], ["Y"]),
-    ]
-    slopes = np.full((11, 2), 1.0625, FLOAT)
-    slopes[0] = 2.0**24
-    offsets = np.full(2, 69.0 - 2.0**24, FLOAT)
-    value = np.array([[1.0], [0.0]], FLOAT)
-    data = graph(nodes, 11, A=slopes, b=offsets, axes=np.array([1]), V=value)
-    assert not_bounded(checker, data, Box(np.ones(11), np.ones(11)))
 
 
 def test_models_that_are_known(checker):

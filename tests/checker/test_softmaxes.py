@@ -6,11 +6,12 @@ import time
 from fractions import Fraction
 
 import numpy as np
-from checker_parts import graph_bytes, network, problem, refused, unit_box
+from checker_parts import network, problem, refused, unit_box
 from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive.instances import Atom, Box, Head, Network, Property
+from constructive.instances.graphs import written
 from constructive.instances.instance import Witness
 from constructive.instances.properties import text_of as text
 
@@ -20,8 +21,8 @@ ONE = ((0, 1),)
 def heads_of(checker, made, box=None, weights=ONE):
     box = box or unit_box(made.input_dim)
     outputs = made.output_dim
-    read = problem(checker, graph_bytes(made), box, ((Atom(np.eye(outputs)[0], 0.0),),))
-    return checker.softmaxes.heads_of(read.outputs, weights, read.box), read.box
+    read = problem(checker, written(made), box, ((Atom(np.eye(outputs)[0], 0.0),),))
+    return checker.softmaxes.heads_of(read.outputs, weights), read.box
 
 
 def points(box, count=400, seed=0):
@@ -168,8 +169,8 @@ def test_slopes_and_values_that_float64_takes_for_equal(checker):
     offsets = np.array([0, 0], dtype=object)
     for low, high in ((0, 1), (2**60, 2**60 + 1)):
         values = np.array([high, low], dtype=object)
-        head = checker.softmaxes.Head(slopes, offsets, 0, values, 0)
-        assert checker.softmaxes.steepness([head]) == 2**18
+        head = checker.softmaxes.Head(slopes, offsets, values)
+        assert checker.softmaxes.steepness([head]) == Fraction(2**18, 2 ** (149 + 298))
 
 
 HOLDS = (0.8, [0, 1, 1], [0, 0, 0])

@@ -108,7 +108,7 @@ def test_results_are_scored(run, folder):
     printed = run("instances", "score", "folder", "results.csv", "-q", status=1)
     (false,) = [line for line in printed.splitlines() if line.startswith("FALSE: ")]
     assert "its twin" in false
-    assert "1 rows are about no instance" in printed
+    assert "rows about no instance of the folder: 1" in printed
     assert "needle" in printed
     assert "missing" in printed
     document = json.loads(

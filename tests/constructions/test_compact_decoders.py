@@ -13,7 +13,7 @@ from constructive.constructions import compact
 from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
 from constructive.constructions.compact_tokens import Layout, base_of, cells_of, order_of, points_of
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import Causal, attend
+from constructive.layers.attend import CausalView, attend
 from constructive.layers.causal import LEAD, picks, read
 
 ENGLISH = (Path(__file__).parents[2] / "LICENSE").read_text()
@@ -292,7 +292,7 @@ def test_float32_gives_the_tokens_bit_for_bit(window):
     weights = queries.astype(np.float32), keys.astype(np.float32)
     wanted = tokens[picked.tokens]
     for chunk in attend(
-        Floats(np.float32), weights, Causal(tokens.astype(np.float32)[np.newaxis], window)
+        Floats(np.float32), weights, CausalView(tokens.astype(np.float32)[np.newaxis], window)
     ):
         rows = chunk.rows[1]
         assert np.array_equal(chunk.representation[0], wanted[rows].astype(np.float32))

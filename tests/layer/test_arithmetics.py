@@ -25,7 +25,7 @@ from constructive.exact.arithmetics import (
 )
 from constructive.exact.balls import Balls
 from constructive.exact.float_enclosure import Bounded, Tabulated
-from constructive.layers.attend import Causal, OfLengths, Own, Shared, attend
+from constructive.layers.attend import CausalView, OfLengths, Own, Shared, attend
 
 # What every arithmetic and every view must do: one line of test for a new kind of either.
 #
@@ -90,11 +90,11 @@ VIEWS = {
         lambda _: (0, range(4)),
     ),
     "causal": lambda rng: (
-        Causal(tokens(rng, 2, 6, WIDTH)),
+        CausalView(tokens(rng, 2, 6, WIDTH)),
         lambda sequence, row: (sequence, range(row + 1)),
     ),
     "window": lambda rng: (
-        Causal(tokens(rng, 2, 6, WIDTH), window=3),
+        CausalView(tokens(rng, 2, 6, WIDTH), window=3),
         lambda sequence, row: (sequence, range(max(0, row - 2), row + 1)),
     ),
 }  # fmt: skip
@@ -357,7 +357,7 @@ def test_bounds_that_are_too_small_are_seen():
         check_arithmetic(KINDS["bounds"]._replace(make=lambda _: TooSure()))
 
 
-class Later(Causal):
+class Later(CausalView):
     """A position sees itself and what follows."""
 
     def hides(self, rows, keys):
@@ -383,12 +383,12 @@ class Twice(Own):
         yield from super().blocks(num_heads, chunk_bytes, itemsize)
 
 
-class Blind(Causal):
+class Blind(CausalView):
     def hides(self, rows, keys):
         return super().hides(rows, keys) | (keys == 1)
 
 
-class Unsaid(Causal):
+class Unsaid(CausalView):
     hidden = None
 
 
@@ -439,6 +439,6 @@ def test_hidden_tokens_with_huge_logits_weigh_nothing():
     sequence = np.array([[[1.0], [1e150]]])
     ones = np.ones((1, 1, 1))
     for arithmetic in (Floats(np.float64), Bounded()):
-        (chunk,) = attend(arithmetic, (ones, ones), Causal(sequence))
+        (chunk,) = attend(arithmetic, (ones, ones), CausalView(sequence))
         numbers = getattr(chunk.attention, "numbers", chunk.attention)
         assert numbers[0, 0].tolist() == [[1.0, 0.0]]

@@ -17,7 +17,7 @@ from constructive.exact.arithmetics import Point, Residues
 from constructive.exact.float_enclosure import Rounded, exponentials
 from constructive.exact.float_model import FLOAT32, FLOAT64, MODELS, STORAGES, model_named
 from constructive.layers import residues
-from constructive.layers.attend import Causal, Shared, attend
+from constructive.layers.attend import CausalView, Shared, attend
 from constructive.layers.exact_logits import exact_logits, exact_positions
 from constructive.layers.margins import Margins, average_sizes, margins
 
@@ -127,7 +127,7 @@ def rows_modulo(layer, tokens, point, block_bytes=1 << 25):
     out = np.empty((*tokens.shape[:2], layer.inner_dim))
     exponent = modular.least_exponent(tokens)
     arithmetic = Residues(point, exponent, exponent)
-    weights, view = (layer.query_weights, layer.key_weights), Causal(tokens, layer.window)
+    weights, view = (layer.query_weights, layer.key_weights), CausalView(tokens, layer.window)
     every = np.arange(layer.inner_dim)
     store, options = out.__setitem__, {"skip": layer.skip, "chunk_bytes": block_bytes}
     for _ in residues.attended(arithmetic, weights, view, every, store, **options):
@@ -368,7 +368,7 @@ def test_which_logits_are_exact_where():
 def test_heads_have_units_of_their_own_unless_weights_are_stored():
     (w_q, w_k), tokens = dyadic(np.random.default_rng(0))
     fine = np.array([1.0, 2.0**-22], np.float32)[:, np.newaxis, np.newaxis]
-    weights, view = (w_q * (1.0 + fine), w_k), Causal(tokens)
+    weights, view = (w_q * (1.0 + fine), w_k), CausalView(tokens)
     assert exact_logits(weights, view).exact(FLOAT32).tolist() == [True, False]
     together = exact_logits(weights, view, stored=True)
     assert len(set(together.exponents.tolist())) == 1

@@ -80,6 +80,7 @@ def test_examples_in_no_dependency_double_the_number():
     assert labelings(with_contexts(line + others), 1).count == 2 * 8
     repeated = with_contexts(line + others)
     assert labelings(repeated.take([0, 1, 1, 0, 6]), 1).count == 4  # inputs count once
+    assert labelings(with_contexts([[[0.0, 0.0]]] * 3), 1).count == 0
 
 
 def test_ranks_that_are_less_modulo_the_prime():
@@ -128,5 +129,5 @@ def test_what_is_refused():
     with pytest.raises(ParameterError, match="says nothing of their contexts"):
         labelings(30, 2, width=8)
     for chance in (0, 1.5, float("nan"), True, "half"):
-        with pytest.raises(ParameterError, match="is not above 0 and at most 1"):
+        with pytest.raises(ParameterError, match="is not a number above 0 and at most 1"):
             label_capacity(2, width=3, context_size=4, probability=chance)

@@ -77,8 +77,8 @@ class Problem:
 
     def rounding(self, condition):
         if self.readout:
-            return Fraction(off_readout(self.readout, self.box, self.model))
-        return Fraction(rounding_of(self.outputs, condition.weights, self.box, self.model))
+            return Fraction(off_readout(self.readout, self.model))
+        return Fraction(rounding_of(self.outputs, condition.weights, self.model))
 
 
 def pieces(readout, alternatives):
@@ -198,7 +198,7 @@ def satisfied(problem, witness):
 
 
 def slack(problem, condition, point):
-    heads = heads_of(problem.outputs, condition.weights, problem.box)
+    heads = heads_of(problem.outputs, condition.weights)
     return least_at(heads, problem.box, point) - doubt_of(heads) - condition.threshold
 
 
@@ -212,7 +212,7 @@ def refuted(problem, refutations):
         place, kind = evidence["atom"], evidence["kind"]
         known = type(place) is int and 0 <= place < len(conditions) and kind in REFUTATIONS
         require(known, "a refutation is of no condition, or of an unknown kind")
-        heads = heads_of(problem.outputs, conditions[place].weights, problem.box)
+        heads = heads_of(problem.outputs, conditions[place].weights)
         most = REFUTATIONS[kind](heads, problem.box, evidence) + doubt_of(heads)
         margin = conditions[place].threshold - most
         require(margin > 0, "a refutation does not reach the threshold")

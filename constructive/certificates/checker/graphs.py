@@ -5,7 +5,6 @@ shapes, and constants in the file. Each name is given once, and everything that 
 """
 
 import math
-import struct
 from collections import namedtuple
 
 import numpy as np
@@ -15,10 +14,10 @@ from files import require
 # Protocol buffers, as far as ONNX files need them: fields of a message, in the order of the file.
 #
 # A message is a sequence of fields; each is a key, 8 number + type, and a value: type 0 is an
-# integer of 7 bits a byte, type 2 bytes of a length, type 5 four bytes. Readers differ in what
-# they make of a field that is repeated and should not be, so that is refused.
+# integer of 7 bits a byte, type 2 bytes of a length. Readers differ in what they make of a field
+# that is repeated and should not be, so that is refused.
 
-VARINT, BYTES, FIXED = 0, 2, 5
+VARINT, BYTES = 0, 2
 LONGEST = 10  # bytes of an integer
 
 # Of a field: its name, its type, and whether it may be repeated
@@ -61,12 +60,10 @@ def message(data, fields):
             value, place = varint(data, place)
             value = signed(value)
         else:
-            length, place = varint(data, place) if kind == BYTES else (4, place)
+            length, place = varint(data, place)
             require(length <= len(data) - place, f"{field.name} is cut off")
             value = data[place : place + length]
             place += length
-            if kind == FIXED:
-                (value,) = struct.unpack("<f", value)
         if field.many:
             found[field.name].append(value)
         else:
@@ -77,7 +74,8 @@ def message(data, fields):
 
 OPSET = 13
 VERSIONS = range(4, 14)  # of the format, where constants need not be inputs
-FLOAT, INT64 = 1, 7  # types of entries
+FLOAT = 1  # the type of entries
+INTEGER = 2  # the type of attributes
 MOST = 1 << 26  # entries of a constant
 
 Node = namedtuple("Node", "operator inputs outputs attributes")
@@ -114,12 +112,9 @@ NODE = {
 }
 ATTRIBUTE = {
     1: Field("name", BYTES),
-    2: Field("f", FIXED),
-    3: Field("i", VARINT),
-    8: Field("ints", VARINT, many=True),
+    3: Field("value", VARINT),
     20: Field("kind", VARINT),
 }
-KINDS = {1: "f", 2: "i", 7: "ints"}  # of attributes: which field has the value
 CONSTANT = {
     1: Field("shape", VARINT, many=True),
     2: Field("kind", VARINT),
@@ -175,23 +170,18 @@ def node(data):
 def attribute(data):
     found = message(data, ATTRIBUTE)
     name = text(found["name"], "an attribute")
-    require(found["kind"] in KINDS, f"the attribute {name} is of a type that is not understood")
-    field = KINDS[found["kind"]]
-    others = [found[other] for other in KINDS.values() if other != field]
-    require(all(other in (None, []) for other in others), f"the attribute {name} has two values")
-    value = tuple(found["ints"]) if field == "ints" else found[field]
-    require(value is not None, f"the attribute {name} has no value")
-    return name, value
+    known = found["kind"] == INTEGER and found["value"] is not None
+    require(known, f"the attribute {name} is not an integer")
+    return name, found["value"]
 
 
 def constant(data):
-    """Name and entries: float32, all finite, or integers."""
+    """Name and entries: float32, all finite."""
     found = message(data, CONSTANT)
     name, shape = text(found["name"], "a constant"), tuple(found["shape"])
-    kinds = {FLOAT: "<f4", INT64: "<i8"}
-    require(found["kind"] in kinds, f"the constant {name} is neither float32 nor int64")
+    require(found["kind"] == FLOAT, f"the constant {name} is not float32")
     require(all(size > 0 for size in shape) and math.prod(shape) <= MOST, f"{name} has no shape")
-    kind, stored = np.dtype(kinds[found["kind"]]), found["bytes"] or b""
+    kind, stored = np.dtype("<f4"), found["bytes"] or b""
     require(len(stored) == math.prod(shape) * kind.itemsize, f"the constant {name} is cut off")
     array = np.frombuffer(stored, kind).reshape(shape)
     require(np.isfinite(array).all(), f"the constant {name} is not finite")

@@ -31,9 +31,10 @@ from bounds import up
 from files import require
 from float_model import MODELS, averaged, gamma_of, growth, steps_of
 from operators import (
+    FLUSH,
     INTERVALS,
     LARGEST,
-    STEPS,
+    LOGIT_UNIT,
     UNIT,
     exact,
     exponential,
@@ -44,10 +45,10 @@ from operators import (
 )
 
 SHARE = 100  # weights are multiples of 2^-100, and their sum is 1
-NARROW = SHARE + UNIT - 2 * UNIT  # what the unit of tilts has beyond that of logits
 
-# slopes (n, varying) and offsets (n,) in one unit, values (n,) in theirs; and what logits are
-Head = namedtuple("Head", "slopes offsets unit values value_unit logits", defaults=[None])
+# slopes (n, varying) and offsets (n,) in units of 2^-298, values (n,) in those of 2^-149; and what
+# logits are
+Head = namedtuple("Head", "slopes offsets values logits", defaults=[None])
 # bounds of all inputs, in units of 2^-149, and which of them vary
 Box = namedtuple("Box", "lower upper varying")
 
@@ -57,14 +58,7 @@ def box_of(lower, upper):
     return Box(lower, upper, np.flatnonzero(lower != upper))
 
 
-def slopes_of(logits, box):
-    """Slopes of logits (n, varying), in their unit."""
-    if logits.slopes is None:
-        return np.full((len(logits.offsets), len(box.varying)), 0, dtype=object)
-    return logits.slopes
-
-
-def heads_of(outputs, weights, box):
+def heads_of(outputs, weights):
     """Heads whose sum is a combination of outputs, in the order of the graph.
 
     outputs: parts of each;  weights: pairs of an output and its integer factor
@@ -73,14 +67,11 @@ def heads_of(outputs, weights, box):
     for output, weight in weights:
         require(0 <= output < len(outputs), "a condition is about an output that is not there")
         for part in outputs[output]:
-            row, unit, values = known.get(id(part.row), (part.row, part.unit, 0))
-            require(unit == part.unit, "values of one head have two units")
-            known[id(part.row)] = row, unit, values + weight * part.values
-    found = []
-    for row, unit, values in known.values():
-        logits = row.logits
-        slopes = slopes_of(logits, box)
-        found.append(Head(slopes, logits.offsets, logits.unit, values, unit, logits))
+            logits, values = known.get(id(part.logits), (part.logits, 0))
+            known[id(part.logits)] = logits, values + weight * part.values
+    found = [
+        Head(logits.slopes, logits.offsets, values, logits) for logits, values in known.values()
+    ]
     require(found, "a condition is about no head")
     return found
 
@@ -90,9 +81,9 @@ def least_at(heads, box, point):
     total = interval(0)
     for head in heads:
         logits = head.slopes @ point[box.varying] + head.offsets * (1 << UNIT)
-        powers = exponentials(logits - max(logits), head.unit + UNIT)
+        powers = exponentials(logits - max(logits), LOGIT_UNIT + UNIT)
         average = sum(
-            (interval(v, head.value_unit) * p for v, p in zip(head.values, powers, strict=True)),
+            (interval(v, UNIT) * p for v, p in zip(head.values, powers, strict=True)),
             interval(0),
         )
         total += average / sum(powers, interval(0))
@@ -108,7 +99,7 @@ def doubt_of(heads):
     for head in heads:
         doubt = Fraction(head.logits.doubt)
         require(doubt <= Fraction(1, 1 << 20), "logits of a second layer are not known")
-        total += 3 * doubt * Fraction(int(max(map(abs, head.values))), 1 << head.value_unit)
+        total += 3 * doubt * Fraction(int(max(map(abs, head.values))), 1 << UNIT)
     return total
 
 
@@ -125,7 +116,7 @@ def most_by_intervals(heads, box, evidence):
         offsets = (head.offsets[None] - head.offsets[:, None]) * (1 << UNIT)
         most = highest(apart, box) + offsets
         least = -highest(-apart, box) + offsets
-        total += most_between(head, least, most, head.unit + UNIT)
+        total += most_between(head, least, most, LOGIT_UNIT + UNIT)
     return total
 
 
@@ -137,7 +128,7 @@ def most_between(head, least, most, unit):
         sums = [sum(exponentials(each, unit), interval(0)) for each in (row, other)]
         low.append(fraction((1 / sums[0]).a))
         high.append(fraction((1 / sums[1]).b))
-    values = [Fraction(v, 1 << head.value_unit) for v in head.values]
+    values = [Fraction(v, 1 << UNIT) for v in head.values]
     return min(above_at(t, values, low, high) for t in set(values))
 
 
@@ -164,7 +155,7 @@ def steepness(heads):
         for value, row in zip(head.values, head.slopes, strict=True):
             others = head.slopes[(head.values != value).astype(bool)]
             most = max([most, *np.abs(others - row).sum(axis=1)])
-        total += Fraction(spread * most, 1 << (head.value_unit + head.unit + 2))
+        total += Fraction(spread * most, 1 << (UNIT + LOGIT_UNIT + 2))
     return total
 
 
@@ -211,11 +202,11 @@ def on_slab(head, box, direction, a, b, proof):
     require(lengths == (tokens, tokens), "weights or tilts are not one for each token")
     given = [exact(weight) for weight in proof["weights"]]
     require(min(given) >= 0, "a weight is negative")
-    tilts = [rounded(exact(tilt), head.unit + NARROW) for tilt in proof["tilts"]]
-    c = rounded(exact(proof["bound"]), head.value_unit)
+    tilts = [rounded(exact(tilt), SHARE + UNIT) for tilt in proof["tilts"]]
+    c = rounded(exact(proof["bound"]), UNIT)
     sides = head.values - c, c - head.values
     high, low = (np.flatnonzero((side > 0).astype(bool)) for side in sides)
-    bound = Fraction(c, 1 << head.value_unit)
+    bound = Fraction(c, 1 << UNIT)
     if not len(high):
         return bound
     used, shares = shares_of(given, low)
@@ -223,8 +214,7 @@ def on_slab(head, box, direction, a, b, proof):
     offset = shares @ head.offsets[used]
     logs = sum(
         (
-            interval(share, SHARE)
-            * INTERVALS.log(interval(c - v, head.value_unit) / interval(share, SHARE))
+            interval(share, SHARE) * INTERVALS.log(interval(c - v, UNIT) / interval(share, SHARE))
             for share, v in zip(shares, head.values[used], strict=True)
         ),
         interval(0),
@@ -237,8 +227,8 @@ def on_slab(head, box, direction, a, b, proof):
     tops += np.maximum(tilts * a, tilts * b) - tilts * constant
     total = interval(0)
     for top, v in zip(tops, head.values[high], strict=True):
-        exponent = interval(top, head.unit + SHARE + UNIT) - logs
-        total += interval(v - c, head.value_unit) * exponential(exponent)
+        exponent = interval(top, LOGIT_UNIT + SHARE + UNIT) - logs
+        total += interval(v - c, UNIT) * exponential(exponent)
     require(total.b <= 1, "a bound of a head on a slab does not hold")
     return bound
 
@@ -274,13 +264,7 @@ REFUTATIONS = {"slabs": most_by_slabs, "interval": most_by_intervals}
 #
 # with s roundings of values, and of what follows. Where two outputs are compared, both are off.
 # These are all numbers of the file, so that none is rounded as it is loaded.
-#
-# Where a graph takes exp of logits as they are, these are at most 80 on the box as they are
-# computed, and one of them is at least -40 everywhere: nothing overflows, and underflow takes
-# e^40 < 2^58 times more of the sum (and what roundings of logits take of it is in w).
 
-HIGHEST, LOWEST = 80, -40  # of logits that exp is taken of as they are
-MOST = 1024  # terms of a sum of exponentials of logits as they are
 KNOWN = {
     name: model
     for name, model in MODELS.items()
@@ -288,7 +272,7 @@ KNOWN = {
 }
 
 
-def rounding_of(outputs, weights, box, model):
+def rounding_of(outputs, weights, model):
     """A bound of what evaluations of a combination of outputs are off by: a float64.
 
     outputs: parts of each;  weights: pairs of an output and its integer factor
@@ -296,32 +280,27 @@ def rounding_of(outputs, weights, box, model):
     total = 0.0
     for output, weight in weights:
         for part in outputs[output]:
-            total += abs(weight) * off(part, box, model)
+            total += abs(weight) * off(part, model)
     total = float(up(total))
     require(total < LARGEST, "what rounding does is not bounded")
     return total
 
 
-def off(part, box, model, moved=None):
+def off(part, model, moved=None):
     """The same for one row of softmax and its values; moved: by how much l - max l is off."""
-    logits, raw = part.row
+    logits, terms = part.logits, len(part.values)
     sizes = float(logits.sizes.max())
-    require(max(1.0, sizes, part.size) * part.terms < LARGEST, "numbers may overflow")
-    if raw:
-        require(part.terms <= MOST, "sums of exponentials may overflow")
+    require(max(1.0, sizes, part.size) * terms < LARGEST, "numbers may overflow")
     if moved is None:
         steps = int(logits.steps.max()) + 2
         moved = gamma_of(model, steps) * sizes + 2.0 * logits.lost
-    if raw:
-        require_moderate(logits, box, moved)
-    zeta, flushed = (float(x) for x in averaged(model, np.float64(part.terms)))
-    flushed = flushed * 2.0**58 if raw else flushed
+    zeta, flushed = (float(x) for x in averaged(model, np.float64(terms)))
     larger = float(growth(up(2.0 * up(moved))))
     others = gamma_of(model, part.steps)
     factors = (1.0 + larger) * (1.0 + zeta) * (1.0 + others)
     # (1 + a)(1 + b)(1 + c) - 1 in terms, so that nothing cancels
     part_of = larger + zeta + others + larger * (zeta + others) + zeta * others * (1.0 + larger)
-    below = flushed * max(1.0, part.size) * factors + 2.0 * part.lost * factors
+    below = flushed * max(1.0, part.size) * factors + 2.0 * FLUSH * factors
     return float(up(up(part_of) * part.size + up(below)))
 
 
@@ -335,12 +314,12 @@ def off(part, box, model, moved=None):
 def computed_most(outputs, weights, box, model):
     """An upper bound, a Fraction, of a combination of outputs as programs compute it on a box."""
     total, moved = Fraction(0), {}
-    for head in heads_of(outputs, weights, box):
-        require(head.logits.origin == STEPS, "a logit is not one rounding")
+    for head in heads_of(outputs, weights):
+        require(head.logits.one_rounding, "a logit is not one rounding")
         offsets = head.offsets * (1 << UNIT)
         ends = offsets - highest(-head.slopes, box), offsets + highest(head.slopes, box)
         low, high = (
-            np.array([nearest_single(int(x), head.unit + UNIT) for x in end], dtype=object)
+            np.array([nearest_single(int(x), LOGIT_UNIT + UNIT) for x in end], dtype=object)
             for end in ends
         )
         least, most = low[None] - high[:, None], high[None] - low[:, None]
@@ -352,19 +331,18 @@ def computed_most(outputs, weights, box, model):
         moved[id(head.logits)] = float(up(4.0 * model.unit * apart + 2.0 * head.logits.lost))
     for output, weight in weights:
         for part in outputs[output]:
-            require(not part.row.raw, "exp of logits as they are")
-            rounding = off(part, box, model, moved[id(part.row.logits)])
+            rounding = off(part, model, moved[id(part.logits)])
             total += abs(weight) * Fraction(float(up(rounding)))
     return total
 
 
-def off_readout(readout, box, model):
+def off_readout(readout, model):
     """A bound of what evaluations of a sum of units after Relu are off by: a float64.
 
     Products with -1 and 1 are exact, and Relu passes on what its operand is off by. A unit adds
     k + 1 numbers of sizes Z together, and the sum of the m units is at most sum Z.
     """
-    each = [sum(off(part, box, model) for part in parts) for parts in readout.features]
+    each = [sum(off(part, model) for part in parts) for parts in readout.features]
     reach = [
         rounding + sum(part.size for part in parts)
         for rounding, parts in zip(each, readout.features, strict=True)
@@ -379,17 +357,6 @@ def off_readout(readout, box, model):
     total = float(up(up(rounding) + up(steps * up(sizes))))
     require(total < LARGEST, "what rounding does is not bounded")
     return total
-
-
-def require_moderate(logits, box, moved):
-    """Bounds on the box of logits of which exp is taken as they are; they are off by `moved`."""
-    slopes, unit = slopes_of(logits, box), logits.unit + UNIT
-    offsets = logits.offsets * (1 << UNIT)
-    most = max(highest(slopes, box) + offsets)
-    least = max(offsets - highest(-slopes, box))
-    low, high = interval(least, unit).a, interval(most, unit).b
-    moderate = fraction(low) >= LOWEST and fraction(high) + Fraction(moved) <= HIGHEST
-    require(moderate, "exp of logits as they are may overflow, or all may underflow")
 
 
 def sentence(name):

@@ -197,7 +197,7 @@ class Inseparable(_OfLabels):
             exact = BoundedReadout(found.effective[None], 0.0 * found.effective[None])
             least = leads(z, evaluation.radius, exact, labels)[0].min()
             if least > 0.0:
-                detail = "another readout of these heads has the labels; fit='labels' builds one"
+                detail = "some readout of these heads has the labels; fit='labels' builds one"
                 return said(Verdict.REFUTED, detail, witness={"lead": float(least)})
         if found.combination is None:
             return said(Verdict.UNDECIDED, "float64 finds no combination that shows it")

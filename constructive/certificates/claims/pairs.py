@@ -378,7 +378,7 @@ class Entries(NamedTuple):
     largest: Array  # (T,), bounds `max |E_t|`, and so whatever a head reads
 
 
-class _Piece(NamedTuple):
+class _Rows(NamedTuple):
     """Some rows of the product of queries and heads, as `_disagreeing` needs them."""
 
     # queries (T, d), weights (d, 2 P), owner (T',), and what the top and the bottom need: (T,)
@@ -431,7 +431,7 @@ def coupled_entries(
         parts = ordered_map(
             _disagreeing,
             [
-                _Piece(place, start, min(start + rows, total), pairs)
+                _Rows(place, start, min(start + rows, total), pairs)
                 for start in range(0, total, rows)
             ],
             executor=executor,
@@ -441,7 +441,7 @@ def coupled_entries(
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def _disagreeing(piece: _Piece) -> tuple[Integers, Integers]:
+def _disagreeing(piece: _Rows) -> tuple[Integers, Integers]:
     """Positions of the piece and pairs, not their own, which are not certified to agree there."""
     arrays, pairs = arrays_at(piece.place), piece.pairs
     owner = arrays["owner"]

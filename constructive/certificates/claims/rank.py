@@ -36,7 +36,7 @@ from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point, Residues
 from constructive.layers import residues
-from constructive.layers.attend import Causal
+from constructive.layers.attend import CausalView
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import added_tokens
@@ -55,7 +55,7 @@ Refutation = tuple[str, object]  # A detail and a witness
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RankRows:
     """The rows of Z that have to be independent."""
 
     count: int  # how many
@@ -73,7 +73,7 @@ class Rank(ClaimKind):
     advice: ClassVar[str]  # What to try where it is undecided
 
     @abstractmethod
-    def rows(self, subject: Subject[Any, Any]) -> Rows:
+    def rows(self, subject: Subject[Any, Any]) -> RankRows:
         """Return what is said of the rows of Z."""
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
@@ -124,7 +124,7 @@ class LayerRank(Rank):
         """Return whether readouts are to have any targets, and not some labels alone."""
         return not weights.record.lead
 
-    def rows(self, subject: Subject[Memorizer, Dataset]) -> Rows:
+    def rows(self, subject: Subject[Memorizer, Dataset]) -> RankRows:
         """Return the rows of all examples."""
         layer, dataset = floats_of(subject.weights.layer).leading, subject.data
 
@@ -132,7 +132,7 @@ class LayerRank(Rank):
             report("intermediate representation modulo a prime", 0, 1)
             return residues.search(layer, dataset, subject.rng)
 
-        return Rows(dataset.num_examples, refute(layer, dataset), search)
+        return RankRows(dataset.num_examples, refute(layer, dataset), search)
 
 
 class DecoderRank(Rank):
@@ -153,7 +153,7 @@ class DecoderRank(Rank):
         enough = weights.layer.inner_dim >= weights.record.num_positions
         return weights.longest is None and enough
 
-    def rows(self, subject: Subject[Decoder, Text]) -> Rows:
+    def rows(self, subject: Subject[Decoder, Text]) -> RankRows:
         """Return one row of each context."""
         decoder, text = subject.weights, subject.data
         layer = decoder.layer
@@ -170,7 +170,7 @@ class DecoderRank(Rank):
             )
 
         refuted = f"Z has {columns} columns, fewer than {count} contexts", columns
-        return Rows(count, refuted if count > columns else None, search)
+        return RankRows(count, refuted if count > columns else None, search)
 
 
 def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
@@ -217,7 +217,7 @@ def _rows(decoder: Decoder, text: Text, wanted: Integers, point: Point, columns:
     rows, done = np.empty((len(wanted), len(columns))), 0
     for batch in text.batches():
         index = number[batch.places]
-        view = Causal(decoder.embedded(batch.ids), layer.window)
+        view = CausalView(decoder.embedded(batch.ids), layer.window)
 
         def stored(at: Any, z: Array, index: Integers = index) -> int:  # noqa: ANN401 - an index
             where = index[at]

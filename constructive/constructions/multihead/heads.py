@@ -268,7 +268,7 @@ _SPAN_TOLERANCE = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class GroupHead:
     """One head's W_Q and W_K, both (d, d_h), with its group and its sharpness c.
 
     `sharpness` is 0 for a head that has no saturating part.
@@ -289,7 +289,7 @@ def construct(
     shared_keys: bool,
     fraction: float,
     rng: np.random.Generator,
-) -> tuple[Head, ...] | AssumptionError:
+) -> tuple[GroupHead, ...] | AssumptionError:
     """Build every head from its group.
 
     With `shared_keys` all heads score tokens along one direction; otherwise they take a few in
@@ -363,14 +363,14 @@ class _Saturation:
 
 def _saturated_head(
     group: Group, key_vectors: Array, saturation: _Saturation, radius: Array, head_dim: int
-) -> Head | AssumptionError:
+) -> GroupHead | AssumptionError:
     """Return W = W* + c u w^T, with W* e_t = v_t for the key vectors v_t (|S|, d)."""
     size, width = group.size, saturation.dataset.width
     query_weights, key_weights = np.zeros((2, width, head_dim))
     query_weights[:, :size] = group.dual_basis
     key_weights[:, :size] = key_vectors.T
     if size >= min(head_dim, width):
-        return Head(group, query_weights, key_weights, 0.0)
+        return GroupHead(group, query_weights, key_weights, 0.0)
     w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
     with np.errstate(over="ignore", invalid="ignore"):  # what is no number saturates nothing
         logit_range = 2.0 * radius * _row_lengths(w_star_queries)
@@ -381,7 +381,7 @@ def _saturated_head(
     # Half of c on each side, so that neither factor is large.
     query_weights[:, size] = math.sqrt(sharpness) * w
     key_weights[:, size] = math.sqrt(sharpness) * saturation.direction.vector
-    return Head(group, query_weights, key_weights, sharpness)
+    return GroupHead(group, query_weights, key_weights, sharpness)
 
 
 def key_vectors(
@@ -456,7 +456,9 @@ def _row_lengths(vectors: Array) -> Array:
     return lengths
 
 
-def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head | AssumptionError:
+def _rank_one_head(
+    group: Group, saturation: _Saturation, head_dim: int
+) -> GroupHead | AssumptionError:
     """Return W = a b^T with b = b_1 + c b_0."""
     dataset = saturation.dataset
     direction = saturation.direction.vector
@@ -472,7 +474,7 @@ def _rank_one_head(group: Group, saturation: _Saturation, head_dim: int) -> Head
     query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
     query_weights[:, 0] = query_vector
     key_weights[:, 0] = direction
-    return Head(group, query_weights, key_weights, sharpness)
+    return GroupHead(group, query_weights, key_weights, sharpness)
 
 
 def _group_scales(group: Group, saturation: _Saturation) -> Array:

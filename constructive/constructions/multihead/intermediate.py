@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.multihead.heads import SATURATION_EPS, Head
+from constructive.constructions.multihead.heads import SATURATION_EPS, GroupHead
 from constructive.data.dataset import Dataset, token_numbers
 from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import Chunk, after_attention, examples
@@ -44,7 +44,7 @@ class Intermediate:
     group_ends: Integers
 
 
-def assemble(dataset: Dataset, heads: tuple[Head, ...]) -> tuple[Intermediate, Array]:
+def assemble(dataset: Dataset, heads: tuple[GroupHead, ...]) -> tuple[Intermediate, Array]:
     """Run all heads on all examples, and count where they saturate.
 
     Returns Z, and the share of the examples off its group on which each head is saturated (H,).

@@ -27,7 +27,7 @@ _GRAM_RESIDUAL = 1e-9  # Relative residual up to which the readout from the Gram
 
 
 @dataclass(frozen=True, eq=False)
-class Readout:
+class SolvedReadout:
     """The shortest U with Z U = Y.
 
     effective: U (H d, d_out);  condition: estimated condition number of Z, in the 1-norm
@@ -41,7 +41,7 @@ class Readout:
     residuals: Array
 
 
-def solve(z: Array, targets: Array, group_ends: Integers) -> Readout:
+def solve(z: Array, targets: Array, group_ends: Integers) -> SolvedReadout:
     """Solve Z U = Y for Z (T, H d) and Y (T, d_out). A singular Z only shows in the residual.
 
     group_ends: (H,), the number of examples in the groups of each head and those before it
@@ -54,7 +54,7 @@ def solve(z: Array, targets: Array, group_ends: Integers) -> Readout:
             solution = _by_qr(z, targets)
     smallest = np.finfo(np.float64).eps * max(z.shape) * solution.distances.max()
     reached = np.concatenate([[0], np.cumsum(solution.distances > smallest)])
-    return Readout(
+    return SolvedReadout(
         solution.effective,
         solution.condition,
         tuple(reached[group_ends].tolist()),
