@@ -154,7 +154,7 @@ def build(
         checkpoint: Folder for finished pairs of heads; the same command then resumes after an
             interruption (paired heads only).
         jobs: Number of threads, or for --construction paired of processes; by default
-            CONSTRUCTIVE_JOBS threads, or one for each core.
+            CONSTRUCTIVE_JOBS threads, or one for each core, four at most.
 
     Examples:
 

@@ -53,7 +53,7 @@ def certify(
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
             contraction'; by default those of this library.
         jobs: Number of threads, or for paired heads of processes; by default CONSTRUCTIVE_JOBS
-            threads, or one for each core.
+            threads, or one for each core, four at most.
 
     Examples:
 
@@ -153,7 +153,8 @@ def check(
             files from `sequence build`.
         quick: Check the rank claim probabilistically, with random vectors (much faster).
         max_memory: Memory in GB that the checker may use; it refuses to start for more.
-        jobs: Number of threads; by default CONSTRUCTIVE_JOBS, or one for each core.
+        jobs: Number of threads; by default CONSTRUCTIVE_JOBS, or one for each core,
+            four at most.
         rocq: Have Rocq prove rank and error, recites of a decoder of integers, or impossible for
             all weights, instead.
         folder: With --rocq: a new folder for a copy of all that Rocq compiled.

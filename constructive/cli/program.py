@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any of them
 
 @contextmanager
 def threads(jobs: int | None) -> Iterator[None]:
-    """Give loops so many threads, those of the checker as well; None for all cores."""
+    """Give loops so many threads, those of the checker as well; None for the usual number."""
     if jobs is None:
         yield
         return

@@ -238,6 +238,12 @@ def _check_fit(data: Any, options: Options) -> None:  # noqa: ANN401 - in its ar
             witness=options.precision,
             suggestion="no precision=, or fit='targets'",
         )
+    if options.value_dim is not None and options.value_dim < data.target_dim:
+        raise ParameterError(
+            f"fit={LABELS!r} needs values of d_v >= {data.target_dim}, one number for each class",
+            witness=options.value_dim,
+            suggestion="no value_dim=",
+        )
 
 
 def _is_real(value: object) -> bool:

@@ -93,25 +93,24 @@ def reduce(values: Array, modulus: int) -> Array:
     The quotient is off by at most one half and a rounding of 2^-21, so residues are at most
     m/2 + 2 in size; the product and the difference are exact.
     """
-    flat = values.reshape(-1) if values.flags.c_contiguous else None
-    if flat is None:
-        quotient = np.rint(values * (1.0 / modulus))
-        quotient *= modulus
-        values -= quotient
+    if values.size > _CACHE and values.flags.c_contiguous:
+        flat = values.reshape(-1)
+        for start in range(0, flat.size, _CACHE):
+            reduce(flat[start : start + _CACHE], modulus)
         return values
-    for start in range(0, flat.size, _CACHE):
-        part = flat[start : start + _CACHE]
-        quotient = part * (1.0 / modulus)
-        np.rint(quotient, out=quotient)
-        quotient *= modulus
-        part -= quotient
+    quotient = values * (1.0 / modulus)
+    np.rint(quotient, out=quotient)
+    quotient *= modulus
+    values -= quotient
     return values
 
 
 def least_exponent(array: Array) -> int:
     """Return the largest known e with all entries integer multiples of 2^e (0 for zeros)."""
-    sizes = np.abs(array)
-    smallest = sizes.min(where=sizes > 0, initial=np.inf)
+    array, smallest = np.atleast_1d(array), np.inf
+    for rows in row_chunks(len(array), array[:1].nbytes, 8 * _CACHE):
+        sizes = np.abs(array[rows])
+        smallest = min(smallest, sizes.min(where=sizes > 0, initial=np.inf))
     return int(np.frexp(smallest)[1]) - _MANTISSA if np.isfinite(smallest) else 0
 
 
@@ -619,11 +618,12 @@ def _solve_upper(upper: Array, inverses: Array, right: Array, modulus: int) -> N
     """
     size = len(right)
     if size <= 2 * _NARROW:
-        upper = upper[:size, :size].astype(np.float64, copy=False)
-        for i in reversed(range(size)):
-            right[i] -= upper[i, i + 1 :] @ right[i + 1 :]
-            reduce(right[i], modulus)
-            right[i] *= inverses[i]
+        scales = inverses[:size, np.newaxis]
+        unit = reduce(upper[:size, :size] * scales, modulus)
+        right *= scales
+        reduce(right, modulus)
+        for i in reversed(range(size - 1)):
+            right[i] -= unit[i, i + 1 :] @ right[i + 1 :]
             reduce(right[i], modulus)
         return
     half = size // 2

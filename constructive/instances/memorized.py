@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
+from numbers import Real
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ import numpy as np
 from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.instances.difficulty import search
 from constructive.instances.family import Family, Option
 from constructive.instances.instance import (
@@ -40,6 +42,7 @@ from constructive.instances.properties import TOLERANCE, Atom, Box, Linear, Prop
 from constructive.instances.refutations import Interval, attention_ranges, refute_by_heads
 from constructive.instances.rounding import property_rounding
 from constructive.layers.memorizer import Memorizer
+from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError, shown
 
@@ -351,8 +354,8 @@ def robust(
         seed: of the search for a witness
 
     Raises:
-        ParameterError: for an example that is not there, an epsilon that is not positive, weights
-            that are not floats, and where no box is proved or no witness is found
+        ParameterError: for an example that is not there, an epsilon that is no positive number,
+            weights that are not floats, and where no box is proved or no witness is found
         DataError: if the data do not fit the memorizer
 
     Example:
@@ -365,11 +368,18 @@ def robust(
         >>> bool((twins.unsat.property.box.widths < twins.sat.property.box.widths).all())
         True
     """
-    if not 0 <= example < data.num_examples or not epsilon > 0:
+    require_examples(data, Dataset)
+    if not (is_integer(example) and 0 <= example < data.num_examples):
         raise ParameterError(
-            f"there is no example {example} of {data.num_examples}, or epsilon is not positive",
-            witness=shown((example, epsilon)),
-            suggestion=f"an example from 0 to {data.num_examples - 1}, and epsilon=0.1",
+            f"there is no example {shown(example)} of {data.num_examples}",
+            witness=shown(example),
+            suggestion=f"an example from 0 to {data.num_examples - 1}",
+        )
+    if not (isinstance(epsilon, Real) and epsilon > 0):
+        raise ParameterError(
+            f"epsilon={shown(epsilon)} is not a positive number",
+            witness=shown(epsilon),
+            suggestion="epsilon=0.1",
         )
     memorizer.layer.check_fits(data)
     context = data.contexts if data.shared_context else data.contexts[example]

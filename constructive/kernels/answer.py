@@ -20,7 +20,6 @@ from constructive.kernels.cases import (
     fine_error,
 )
 from constructive.kernels.spec import Spec, format_of, holds
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import AssumptionError
 
@@ -352,8 +351,7 @@ def expected_lse(
     spec: Spec, draft: Draft, given: ExactAnswer, sinks: Array | None, *, base: str = "e",
     sink_in_lse: bool = True, fully_masked_lse: float = -math.inf, model: str | None = None,
 ) -> Lse:  # fmt: skip
-    """Return the log-sum-exps of a problem, by Theorem 20."""
-    require_known("base", base, BASES)
+    """Return the log-sum-exps of a problem, by Theorem 20; `base` is one of `BASES`."""
     counted = sinks if sink_in_lse else None
     level, of_level = _level(spec, draft)
     total = np.asarray(given.weights.sum(-1) + beside(draft, counted))

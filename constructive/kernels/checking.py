@@ -11,7 +11,7 @@ import numpy as np
 
 from constructive.exact.float_model import Format, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
-from constructive.kernels.answer import expected_lse, sentence
+from constructive.kernels.answer import BASES, expected_lse, sentence
 from constructive.kernels.describe import Description, LseReport
 from constructive.kernels.encodings import Paged, Quantized
 from constructive.kernels.facts import Facts
@@ -439,6 +439,7 @@ def examine(
         )
     if model is not None:
         kernel_model_named(model)
+    require_known("base", base, BASES)
     if isinstance(memory, Paged):
         source: Memory | None = memory.pool
     else:

@@ -217,11 +217,11 @@ def in_pieces(
 def _elsewhere(
     function: Callable[[Piece], Result], pieces: Iterator[Piece], count: int
 ) -> Generator[Result, None, None]:
-    pool, state = _shared.pool(count), np.geterr()
+    pool, state, called = _shared.pool(count), np.geterr(), np.geterrcall()
 
     def work(piece: Piece) -> Result:
         _thread.alone = True
-        with np.errstate(**state):
+        with np.errstate(call=called, **state):  # type: ignore[arg-type] # it may be None, too
             return function(piece)
 
     running: deque[Future[Result]] = deque()

@@ -54,6 +54,14 @@ def test_threads_are_as_many_as_pieces_and_memory_allow(checker, files, capsys):
     assert capsys.readouterr().err == alone
 
 
+@pytest.mark.parametrize("count", ["0", "65", "-1", "two"])
+def test_other_numbers_of_threads_are_refused(checker, files, count, capsys):
+    with pytest.raises(SystemExit) as ended:
+        checker.main([*files, f"--jobs={count}"])
+    assert ended.value.code == 2
+    assert f"'{count}' is not a number from 1 to 64" in capsys.readouterr().err
+
+
 def test_pieces_come_in_their_order_from_several_threads(checker, jobs):
     jobs(3)
     meeting = threading.Barrier(3, timeout=20)

@@ -99,7 +99,7 @@ def test_what_is_refused():
         (data.take(np.flatnonzero(data.targets[:, 0])), {"precision": 100}, "has a readout in"),
         (data, {"construction": "saturated"}, "does not take fit="),
         (data, {"construction": "paired"}, "does not take fit="),
-        (data, {"value_dim": 1}, "does not take"),
+        (data, {"value_dim": 1}, "one number for each class"),
     ):
         with pytest.raises(ParameterError, match=words):
             build_memorizer(some, num_heads=4, fit="labels", **options)

@@ -102,6 +102,10 @@ def test_what_is_not_an_example_is_refused():
         robust(memorizer, data, example=7)
     with pytest.raises(ParameterError, match="epsilon"):
         robust(memorizer, data, epsilon=0.0)
+    with pytest.raises(ParameterError, match="epsilon"):
+        robust(memorizer, data, epsilon="0.1")
+    with pytest.raises(ParameterError, match="not a Dataset"):
+        robust(data, memorizer)
     with pytest.raises(ParameterError, match="no box"):
         robust(memorizer, data, epsilon=1e-9)
     with pytest.raises(ParameterError, match="context"):

@@ -189,8 +189,9 @@ def test_layouts_and_conventions():
         check(sink, lse=without)
     with pytest.raises(KernelError, match="count the sink"):
         check(sink, lse=sink.lse.expected, sink_in_lse=False)
-    with pytest.raises(ParameterError, match="base"):
-        check(sink, lse=without, base="10")
+    for given in ({"lse": without}, {"out": sink.expected}):
+        with pytest.raises(ParameterError, match="base"):
+            check(sink, **given, base="10")
 
 
 def finite(change):

@@ -192,6 +192,14 @@ def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypat
         assert set(in_pieces(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
 
 
+def test_what_the_caller_has_called_for_errors_is_called(monkeypatch):
+    monkeypatch.setenv(threads.JOBS, "2")
+    seen = []
+    with np.errstate(divide="call", call=lambda *error: seen.append(error[0])):
+        list(in_pieces(lambda _: np.ones(1) / 0.0, range(3)))
+    assert seen == ["divide by zero"] * 3
+
+
 def test_workers_of_an_executor_have_one_thread_each(monkeypatch):
     monkeypatch.setenv(threads.JOBS, "3")
     before = blas_threads()

@@ -39,6 +39,7 @@ KINDS = {kind.format: kind for kind in CLAIMS}
 
 Options = namedtuple("Options", "quick asked epsilon most tell", defaults=[silent])
 INSTANCES = "instances"  # the first word for folders of instances
+MOST_WORKERS = 64
 
 
 def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=silent):
@@ -84,6 +85,13 @@ def gigabytes(text):
     return size
 
 
+def workers(text):
+    """A number of threads or processes."""
+    if not (text.isdecimal() and 1 <= int(text) <= MOST_WORKERS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_WORKERS}")
+    return int(text)
+
+
 def certificates(parser):
     """The arguments for certificates, and what to run: the lines, and whether all is proved."""
     parser.add_argument("files", nargs="+", help="CERTIFICATE [WEIGHTS] DATA")
@@ -91,7 +99,7 @@ def certificates(parser):
     parser.add_argument("--claims", nargs="*", default=(), help="refuse if one is missing")
     parser.add_argument("--epsilon", type=float, default=math.inf, help="refuse a larger epsilon")
     usual = pieces.usual()
-    parser.add_argument("--jobs", type=int, choices=range(1, 65), default=usual, help="threads")
+    parser.add_argument("--jobs", type=workers, default=usual, help="threads, 1 to 64")
 
     def run(given, **options):
         pieces.take(given.jobs)
@@ -106,7 +114,7 @@ def certificates(parser):
 def instances(parser):
     """The same for folders of instances."""
     parser.add_argument("folder", help="FOLDER")
-    parser.add_argument("--jobs", type=int, choices=range(1, 65), default=1, help="processes")
+    parser.add_argument("--jobs", type=workers, default=1, help="processes, 1 to 64")
 
     def run(given, most, tell=silent):
         pieces.take(1)
