@@ -62,6 +62,15 @@ def test_other_numbers_of_threads_are_refused(checker, files, count, capsys):
     assert f"'{count}' is not a number from 1 to 64" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("count", ["0", "-1", " 2", "\u0661", "9" * 5000])
+def test_what_the_variable_says_is_a_number(checker, files, count, monkeypatch, capsys):
+    monkeypatch.setenv(checker.pieces.VARIABLE, count)
+    with pytest.raises(SystemExit) as ended:
+        checker.main(files)
+    assert ended.value.code == 2
+    assert "argument --jobs" in capsys.readouterr().err
+
+
 def test_pieces_come_in_their_order_from_several_threads(checker, jobs):
     jobs(3)
     meeting = threading.Barrier(3, timeout=20)
@@ -90,11 +99,11 @@ def test_what_a_piece_refuses_is_refused(checker, jobs):
     assert len(begun) <= 6
 
 
-@pytest.mark.parametrize(("words", "count"), [("3", 3), ("0", None), ("99", 64), ("x", None)])
+@pytest.mark.parametrize(("words", "count"), [("3", 3), ("", 2), ("99", 64)])
 def test_the_usual_number_of_threads(checker, words, count, monkeypatch):
     monkeypatch.setenv(checker.pieces.VARIABLE, words)
     monkeypatch.setattr(checker.pieces.os, "sched_getaffinity", lambda _: {1, 2}, raising=False)
-    assert checker.pieces.usual() == (count or 2)
+    assert checker.pieces.usual() == count
 
 
 @pytest.mark.parametrize("count", [1, 3])

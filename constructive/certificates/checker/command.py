@@ -87,7 +87,7 @@ def gigabytes(text):
 
 def workers(text):
     """A number of threads or processes."""
-    if not (text.isdecimal() and 1 <= int(text) <= MOST_WORKERS):
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_WORKERS):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_WORKERS}")
     return int(text)
 

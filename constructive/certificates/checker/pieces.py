@@ -20,8 +20,10 @@ jobs = 1  # threads of this process; `command` sets it
 def usual():
     """The variable, or as many as there are cores for this process, and four at most."""
     given = os.environ.get(VARIABLE, "")
-    if given.isascii() and given.isdigit() and int(given):
+    if given.isascii() and given.isdigit() and len(given) < 5 and int(given):
         return min(int(given), 64)
+    if given:
+        return given  # argparse says what is wrong with it
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(cores or 1, MOST))
 
