@@ -283,10 +283,10 @@ def shapes(
         made = replace(sized, masks=(*fixed, *own))
         if names is None and aligned is None and (made.lengths[0] != made.lengths[1]).any():
             # A square shape whose masks may be of either alignment may no longer be square.
-            own = tuple(_aligned(mask, takes) for mask in own)
-            if None in own:
+            turned = [other for mask in own if (other := _aligned(mask, takes)) is not None]
+            if len(turned) < len(own):
                 continue
-            made = replace(sized, masks=(*fixed, *filter(None, own)))
+            made = replace(sized, masks=(*fixed, *turned))
         found.setdefault(made, name)
     by_size = sorted(found, key=lambda s: s.batch * s.heads[0] * s.queries * s.keys * s.head_dim)
     return {found[spec]: spec for spec in by_size}
