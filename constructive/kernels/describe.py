@@ -22,6 +22,7 @@ _OF_CONDITION = 3  # keys that a condition has to tell: fewer may meet one by ch
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
 _FLOAT16 = 65504.0  # its largest number
+FEWER_BITS = "a format of fewer bits, or a rough step"
 _UNREAD = "memory that must not be read (padding, unused pages)"
 _UNKNOWN = "are not a sum of a few values"
 Coordinates = dict[str, Integers]
@@ -170,7 +171,19 @@ class Description:
     def _rounded(self, rows: Integers) -> Iterator[str]:
         most = float(np.abs(self.facts.ratio[rows] - 1.0).max())
         yield f"are right but for a part of {most:.2g}, 2^{np.log2(most):.1f}"
-        yield from list(self._weights(rows)) or ["a format of fewer bits, or a rough step"]
+        yield from list(self._weights(rows)) or [FEWER_BITS] * bool(self.rounded_to)
+
+    @cached_property
+    def rounded_to(self) -> frozenset[str]:
+        """Names of the formats of fewer bits of which rows are off by about a unit, if all are."""
+        if (self.facts.kind != "rounded").any():
+            return frozenset()
+        power = np.log2(np.abs(self.facts.ratio - 1.0).max())
+        digits = self.facts.problem.spec.output.digits
+        return frozenset(
+            name for name, form in FORMATS.items()
+            if form.digits < digits and abs(power + form.digits) < 1.0  # half a unit to two
+        )  # fmt: skip
 
     def _scaled(self, rows: Integers) -> Iterator[str]:
         factor = self.facts.ratio[rows].mean(1)
