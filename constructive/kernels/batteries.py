@@ -280,7 +280,14 @@ def shapes(
             changed["value_dim"] = max(1, given["head_dim"] // 2)
         sized = replace(spec, masks=(), **changed)
         own = tuple(_resized(mask, spec, sized, aligned) for mask in own)
-        found.setdefault(replace(sized, masks=(*fixed, *own)), name)
+        made = replace(sized, masks=(*fixed, *own))
+        if names is None and aligned is None and (made.lengths[0] != made.lengths[1]).any():
+            # A square shape whose masks may be of either alignment may no longer be square.
+            turned = [other for mask in own if (other := _aligned(mask, takes)) is not None]
+            if len(turned) < len(own):
+                continue
+            made = replace(sized, masks=(*fixed, *turned))
+        found.setdefault(made, name)
     by_size = sorted(found, key=lambda s: s.batch * s.heads[0] * s.queries * s.keys * s.head_dim)
     return {found[spec]: spec for spec in by_size}
 
@@ -297,6 +304,14 @@ def _resized(mask: Mask, old: Spec, new: Spec, alignment: Alignment | None) -> M
     if alignment is not None and hasattr(mask, "alignment"):
         changed["alignment"] = alignment
     return replace(mask, **changed)  # type: ignore[type-var] # every mask is a dataclass
+
+
+def _aligned(mask: Mask, takes: frozenset[str]) -> Mask | None:
+    """Return a mask of an alignment that a kernel takes, its own if it can be, or None."""
+    if not hasattr(mask, "alignment") or takes & {"mask", mask.alignment}:
+        return mask
+    other = next((each for each in get_args(Alignment) if each in takes), None)
+    return other and replace(mask, alignment=other)  # type: ignore[type-var] # a dataclass
 
 
 def _known(cases: Iterable[str] | None) -> tuple[str, ...]:

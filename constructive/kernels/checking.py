@@ -110,7 +110,16 @@ class Report:
     @cached_property
     def description(self) -> Description:
         """Where and how it is wrong."""
-        return Description(Facts(self.problem, self.out, self.wrong))
+        return Description(Facts(self.problem, self.out, self.wrong), self._is_beside_nan, self.lse)
+
+    @property
+    def _is_beside_nan(self) -> bool:
+        """Whether the kernel was given memory that has NaN in places that it must not read."""
+        if isinstance(self.memory, Pool):
+            return bool(np.isnan(self.memory.k).any())
+        if not isinstance(self.memory, str):
+            return False
+        return bool(np.isnan(PLACES[self.memory].whole(np.zeros((1, 1, 1, 1)))).any())
 
     @property
     def where(self) -> str:

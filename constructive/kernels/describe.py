@@ -22,6 +22,7 @@ _OF_CONDITION = 3  # keys that a condition has to tell: fewer may meet one by ch
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
 _FLOAT16 = 65504.0  # its largest number
+_UNREAD = "memory that must not be read (padding, unused pages)"
 _UNKNOWN = "are not a sum of a few values"
 Coordinates = dict[str, Integers]
 
@@ -31,6 +32,8 @@ class Description:
     """Where an output is wrong, and how, by what its wrong rows have read."""
 
     facts: Facts
+    is_beside_nan: bool = False  # whether the kernel was given memory that has NaN in unused places
+    lse: "LseReport | None" = None  # the log-sum-exps that came with the output
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -130,14 +133,23 @@ class Description:
 
     def _odd(self, rows: Integers) -> Iterator[str]:
         yield "are NaN or infinite"
-        level = self._levels(rows).max()
-        if level > LARGEST:
+        level, has_right_sums = self._levels(rows).max(), self._has_right_sums(rows)
+        if self.is_beside_nan:
+            yield f"they may come from {_UNREAD}"
+        if has_right_sums:
+            yield "their log-sum-exps are right, so no exp overflows in these"
+        elif level > LARGEST:
             yield f"the largest logit is {level:.4g}: exp overflows unless it is subtracted"
-            return
-        yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
-        yield "or they come from memory that must not be read (padding, unused pages), or 0 / 0"
+        else:
+            yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
+        yield f"or {'' if self.is_beside_nan else f'they come from {_UNREAD}, or '}0 / 0"
         if (most := self.facts.problem.v.max()) > _FLOAT16:
             yield f"or values are kept in float16: they are up to {most:.4g}"
+
+    def _has_right_sums(self, rows: Integers) -> bool:
+        """Whether right log-sum-exps came with all of some rows."""
+        where = tuple(self.facts.index[rows].T)
+        return self.lse is not None and not self.lse.wrong[where].any()
 
     def _partly_odd(self, rows: Integers) -> Iterator[str]:
         there = np.flatnonzero(~np.isfinite(self.facts.rows[rows]).all(0))
@@ -146,8 +158,9 @@ class Description:
     def _zero(self, rows: Integers) -> Iterator[str]:
         yield "are zero"
         level = self._levels(rows).min()
-        if level < -LARGEST:
+        if level < -LARGEST and not self._has_right_sums(rows):
             yield f"logits are about {level:.4g}: exp underflows unless the largest is found"
+            yield "or they are not written"
 
     def _levels(self, rows: Integers) -> Array:
         problem = self.facts.problem

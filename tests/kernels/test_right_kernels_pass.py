@@ -503,6 +503,35 @@ def test_one_size_has_one_shape_and_one_for_all_that_a_kernel_takes():
     assert any(spec.sink for spec in found)
 
 
+@given(
+    queries=st.integers(1, 90), keys=st.integers(1, 90),
+    alignment=st.sampled_from(["top-left", "bottom-right"]),
+    more=st.sets(st.sampled_from(["window", "prefix", "left padding", "sink", "ALiBi"])),
+    lengths=st.booleans(),
+)  # fmt: skip
+def test_masks_are_of_an_alignment_that_is_taken_where_sizes_differ(
+    queries, keys, alignment, more, lengths
+):
+    masks = [VariableLengths((queries, 1), (1, keys))] if lengths else []
+    found = battery(queries=queries, keys=keys, masks=masks, takes={alignment, *more})
+    for spec in found.shapes.values():
+        used = {mask.alignment for mask in spec.masks if hasattr(mask, "alignment")}
+        assert used <= {alignment} or (queries == keys and not lengths)
+    names = {mask.name for spec in found.shapes.values() for mask in spec.masks}
+    assert {"causal", *more & {"window", "prefix"}} <= names
+
+
+@pytest.mark.parametrize(
+    ("takes", "names"), [("window", set()), ("mask", {"causal", "window", "prefix"})]
+)
+def test_masks_have_no_alignment_that_nobody_takes(takes, names):
+    found = battery(queries=20, keys=70, takes=[takes]).shapes.values()
+    assert {m.name for spec in found for m in spec.masks if hasattr(m, "alignment")} == names
+    assert battery(queries=20, keys=20, takes=["window"]).shapes.keys() == {
+        "plain", "window, both sides",
+    }  # fmt: skip
+
+
 def test_the_share_of_guarded_keys_over_several_shapes():
     small = {"batch": 1, "heads": (1, 1), "head_dim": 16}
     found = list(battery(causal="top-left", cases=["last", "random"], **small))

@@ -116,6 +116,30 @@ def test_nothing_is_named_from_nan_alone():
         assert "NaN" in report.how[0]
 
 
+@pytest.mark.parametrize(
+    ("case", "value", "words"), [("levels", np.nan, "overflows"), ("low", 0.0, "underflows")]
+)
+def test_exp_is_blamed_only_where_log_sum_exps_do_not_contradict_it(case, value, words):
+    spec = Spec(batch=2, queries=20, keys=44, head_dim=32, masks=(RightPadding((44, 30)),))
+    problem = Problem.build(spec, case)
+    out, right = np.full_like(problem.expected, value), problem.lse.expected
+
+    def how(**given):
+        return examine(problem, out, **given).how[0]
+
+    for given in ({}, {"lse": np.full_like(right, np.nan)}):
+        assert f"exp {words} unless" in how(**given)
+        assert "; or they" in how(**given)
+    assert f"exp {words} unless" not in how(lse=right)
+    assert ("log-sum-exps are right" in how(lse=right)) == (case == "levels")
+    for memory in (Paged.of(problem), "surrounded", "interleaved"):
+        said = how(memory=memory)
+        assert ("they may come from memory" in said) == (case == "levels")
+        assert said.find("memory") < said.find(f"exp {words}")
+    for memory in (Paged.of(problem, stale=True), "contiguous"):
+        assert "they may come from memory" not in how(memory=memory)
+
+
 def test_what_is_something_else_has_no_name():
     """Noise, values that are shuffled, and a kernel that is right but in some rows at random."""
     random = np.random.default_rng(0)
