@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
-from constructive.kernels.describe import FEWER_BITS
+from constructive.kernels.describe import FEWER_BITS, LseReport
 from constructive.kernels.encodings import Quantized
 from constructive.kernels.formula import Memory
 from constructive.kernels.inputs import Pool
@@ -54,8 +54,7 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 return *compared, *like
             tried |= set(stems)
     if not failed:
-        of_lse = [each.lse.lines for each in given if each.lse is not None and not each.lse.passed]
-        return (*compared, *max(of_lse, key=_likeness)[1:-1]) if of_lse else ()
+        return (*compared, *_of_lse([each.lse for each in given if each.lse is not None]))
     plainest = min(failed, key=_obscurity)
     how = plainest.how
     if not frozenset.intersection(*(each.description.rounded_to for each in failed)):
@@ -63,8 +62,19 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in how)
 
 
-def _likeness(lines: list[str]) -> bool:
-    return any(line.startswith("LIKE") for line in lines)
+def _of_lse(given: Sequence[LseReport]) -> tuple[str, ...]:
+    """Return where and how log-sum-exps are wrong: of a report with a name, or plain words."""
+
+    def is_contradicted(report: LseReport) -> bool:
+        is_in = report.counts_sink
+        return is_in is not None and not all(each.may_have_sink(is_in=is_in) for each in given)
+
+    wrong = [each for each in given if not each.passed]
+    # What they do with a sink is said only if no other report contradicts it.
+    told = [each for each in wrong if not is_contradicted(each)]
+    if not told:
+        return tuple(f"WHERE: {each.where}" for each in wrong[:1])
+    return tuple(max(told, key=lambda each: bool(each.like)).lines[1:-1])
 
 
 def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
