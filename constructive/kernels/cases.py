@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from constructive.kernels.spec import Spec, holds
+from constructive.kernels.spec import Spec, chosen_heads, holds
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import ParameterError
 
@@ -687,7 +687,8 @@ class Ties(Case):
         level = self.level(spec)
         least = level + gap(spec) if level else None
         chosen = board(spec, visible, "random", reserved=self.extra, least=least)
-        return chosen.draft(tied(chosen, most_winners(spec), sink_weights(spec)), level=level)
+        sinks = (chosen_heads(spec, self.name) & spec.sink).astype(float)
+        return chosen.draft(tied(chosen, most_winners(spec), sinks), level=level)
 
 
 def tied(chosen: Board, most: Integers | int, sinks: Array) -> Array:
@@ -725,15 +726,6 @@ class CappedTies(Ties):
     def level(self, spec: Spec) -> float:
         """Return about one cap."""
         return power((spec.soft_cap or 1.0) / spec.factor)
-
-
-def sink_weights(spec: Spec) -> np.ndarray:
-    """Return the weight of the sink of each head beside a winner at 0, (H,): 1 or 0.
-
-    Every other head has a sink at 0, the others have one far below.
-    """
-    even = np.arange(spec.heads[0]) % 2 == 0
-    return np.asarray(even & spec.sink, dtype=np.float64)
 
 
 # All logits are equal: one visible key more or less changes the average.

@@ -170,16 +170,18 @@ class Report:
         """Return the sentences, but for sizes, of mistakes that lead to this output.
 
         If they are about some rows alone, right ones may be others, so nothing is asked of these.
-        Nothing is asked of a right output for which a mistake has no meaning, either.
+        Nothing is asked of a right output for which a mistake has no meaning, either. Rows that are
+        wrong by no more than roundings of a mistake count as right ones.
 
         Args:
             stems: sentences without sizes
             is_whole: whether mistakes are about all rows
         """
-        is_right = not self.wrong.any()
+        sample = self._sample(*_ROUNDS[-1])
+        sample = replace(sample, wrong=sample.told)
+        is_right = not sample.wrong.any()
         if is_right and not is_whole:
             return stems
-        sample = self._sample(*_ROUNDS[-1])
         least = _PART if self.is_odd and not is_right else 1.0
         found, known = set[str](), set[str]()
         for name, change in self._mistakes(sample).items():
@@ -197,13 +199,28 @@ class Report:
         real = self.problem.answer.checked & ~self.problem.answer.empty
         return self.wrong & real, ~self.wrong & real
 
+    @cached_property
+    def _told(self) -> Booleans:
+        """Rows that are wrong by more than the roundings that a mistake may be off by."""
+        with np.errstate(invalid="ignore"):
+            same = _same_rows(self.out, self.problem.expected, self.problem.spec.output)
+        return self.wrong & ~same
+
+    @property
+    def is_beyond_rounding(self) -> bool:
+        """Whether some row is wrong by more than roundings."""
+        return bool(self._told.any())
+
     def _sample(self, wrong: int, right: int) -> "_Sample":
         """Return some rows of each kind."""
         most = max(10, _CELLS // self.problem.spec.keys)
-        counts = zip(self._real, (wrong, right), strict=True)
+        of_wrong, of_right = self._real
+        told = of_wrong & self._told
+        counts = ((told, wrong), (of_wrong & ~told, wrong), (of_right, right))
         parts = [_spread(np.argwhere(rows), min(count, most)) for rows, count in counts]
         rows = Rows(self.problem, np.concatenate(parts), self.memory)
-        return _Sample(rows, rows.of(self.out), rows.of(self.problem.expected), rows.of(self.wrong))
+        out, expected = rows.of(self.out), rows.of(self.problem.expected)
+        return _Sample(rows, out, expected, rows.of(self.wrong), rows.of(self._told))
 
     def _mistakes(self, sample: "_Sample") -> Mapping[str, Change]:
         from constructive.kernels.names import mistakes  # noqa: PLC0415 - right outputs need none
@@ -263,6 +280,7 @@ class _Sample:
     out: Array
     expected: Array
     wrong: Booleans
+    told: Booleans  # those that are wrong by more than the roundings that a mistake may be off by
 
     @cached_property
     def away(self) -> Array:
@@ -273,15 +291,17 @@ class _Sample:
     def shares(self, change: Change) -> tuple[float, float]:
         """Return the shares of wrong rows that a mistake leads to, and of right ones it keeps."""
         wrong = self.wrong
+        told = self.told if self.told.any() else wrong
         with np.errstate(all="ignore"):
             other = attention(self.rows, change)
             # A mistake that is not nearer than what is right explains nothing.
             nearer = ~(np.abs(other - self.out).max(-1) >= self.away / 2.0)
-            if np.count_nonzero(nearer & wrong) < _PART * np.count_nonzero(wrong):
+            if np.count_nonzero(nearer & told) < _PART * np.count_nonzero(told):
                 return 0.0, 0.0
             same = _same_rows(self.out, other, self.rows.problem.spec.output)
         kept = float(same[~wrong].mean()) if not wrong.all() else 1.0
-        return float((same & nearer)[wrong].mean()) if wrong.any() else 1.0, kept
+        leads = same & (nearer | ~told)
+        return float(leads[wrong].mean()) if wrong.any() else 1.0, kept
 
 
 def _same_rows(out: Array, other: Array, form: Format) -> Booleans:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
+from constructive.kernels.describe import FEWER_BITS, LseReport
 from constructive.kernels.encodings import Quantized
 from constructive.kernels.formula import Memory
 from constructive.kernels.inputs import Pool
@@ -34,7 +35,8 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     given = list(reports)
     compared = comparison(given)
     failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
-    spread = failed[:: -(-len(failed) // _ASKED) or 1]
+    asked = [each for each in failed if each.is_beyond_rounding]
+    spread = asked[:: -(-len(asked) // _ASKED) or 1]
     for is_whole in (True, False):  # mistakes of every row, or of some rows alone
         tried: set[str] = set()
         for report in spread:
@@ -52,14 +54,27 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
                 return *compared, *like
             tried |= set(stems)
     if not failed:
-        of_lse = [each.lse.lines for each in given if each.lse is not None and not each.lse.passed]
-        return (*compared, *max(of_lse, key=_likeness)[1:-1]) if of_lse else ()
+        return (*compared, *_of_lse([each.lse for each in given if each.lse is not None]))
     plainest = min(failed, key=_obscurity)
-    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in plainest.how)
+    how = plainest.how
+    if not frozenset.intersection(*(each.description.rounded_to for each in failed)):
+        how = tuple(line.removesuffix(f"; {FEWER_BITS}") for line in how)
+    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in how)
 
 
-def _likeness(lines: list[str]) -> bool:
-    return any(line.startswith("LIKE") for line in lines)
+def _of_lse(given: Sequence[LseReport]) -> tuple[str, ...]:
+    """Return where and how log-sum-exps are wrong: of a report with a name, or plain words."""
+
+    def is_contradicted(report: LseReport) -> bool:
+        is_in = report.counts_sink
+        return is_in is not None and not all(each.may_have_sink(is_in=is_in) for each in given)
+
+    wrong = [each for each in given if not each.passed]
+    # What they do with a sink is said only if no other report contradicts it.
+    told = [each for each in wrong if not is_contradicted(each)]
+    if not told:
+        return tuple(f"WHERE: {each.where}" for each in wrong[:1])
+    return tuple(max(told, key=lambda each: bool(each.like)).lines[1:-1])
 
 
 def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:

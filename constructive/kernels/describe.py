@@ -22,6 +22,7 @@ _OF_CONDITION = 3  # keys that a condition has to tell: fewer may meet one by ch
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
 _FLOAT16 = 65504.0  # its largest number
+FEWER_BITS = "a format of fewer bits, or a rough step"
 _UNREAD = "memory that must not be read (padding, unused pages)"
 _UNKNOWN = "are not a sum of a few values"
 Coordinates = dict[str, Integers]
@@ -170,7 +171,19 @@ class Description:
     def _rounded(self, rows: Integers) -> Iterator[str]:
         most = float(np.abs(self.facts.ratio[rows] - 1.0).max())
         yield f"are right but for a part of {most:.2g}, 2^{np.log2(most):.1f}"
-        yield from list(self._weights(rows)) or ["a format of fewer bits, or a rough step"]
+        yield from list(self._weights(rows)) or [FEWER_BITS] * bool(self.rounded_to)
+
+    @cached_property
+    def rounded_to(self) -> frozenset[str]:
+        """Names of the formats of fewer bits of which rows are off by about a unit, if all are."""
+        if (self.facts.kind != "rounded").any():
+            return frozenset()
+        power = np.log2(np.abs(self.facts.ratio - 1.0).max())
+        digits = self.facts.problem.spec.output.digits
+        return frozenset(
+            name for name, form in FORMATS.items()
+            if form.digits < digits and abs(power + form.digits) < 1.0  # half a unit to two
+        )  # fmt: skip
 
     def _scaled(self, rows: Integers) -> Iterator[str]:
         factor = self.facts.ratio[rows].mean(1)
@@ -330,6 +343,10 @@ def _entries(row: Array) -> str:
 _LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
 _MOST_LOG = 60.0  # of what was added, as the logarithm of a number that is told
 _FEW_VALUES = 2  # of log-sum-exps, which those of other rows may have by chance
+_OF_SINK = {
+    False: "leave the sink out (sink_in_lse=False says that they do)",
+    True: "count the sink (sink_in_lse=True says that they do)",
+}
 _SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
 
 
@@ -390,9 +407,8 @@ class LseReport:
         for name in _SHORT:
             if (np.abs(nearest(wanted, FORMATS[name]) - found) <= self._close(wanted)).all():
                 return f"are right but for a rounding to {name}"
-        for words, other in self._sinks():
-            if (np.abs(found - other[rows]) <= self._close(other[rows])).all():
-                return words
+        if self.counts_sink is not None:
+            return _OF_SINK[self.counts_sink]
         if self.parts is not None:
             return f"are {self._sum()} (L the logit of the winner, n the number of winners)"
         for words, other in self._moved():
@@ -400,6 +416,25 @@ class LseReport:
             if is_told and (np.abs(found - other[rows]) <= self._close(other[rows])).all():
                 return f"are those of {words}"
         return f"are {span(found)}, and should be {span(wanted)}"
+
+    @cached_property
+    def counts_sink(self) -> bool | None:
+        """Whether all finite log-sum-exps, right ones too, count the sink, or none; else None."""
+        if self.problem.sinks is None:
+            return None
+        return next((is_in for is_in in _OF_SINK if self.may_have_sink(is_in=is_in)), None)
+
+    def may_have_sink(self, *, is_in: bool) -> bool:
+        """Whether all finite log-sum-exps may be those with the sink, or without."""
+        problem = self.problem
+        if problem.sinks is None:
+            return True
+        other = expected_lse(
+            problem.spec, problem.draft, problem.answer, problem.sinks, base=self.wanted.base,
+            sink_in_lse=is_in,
+        ).expected  # fmt: skip
+        rows = problem.answer.checked & ~problem.answer.empty & np.isfinite(self.lse)
+        return bool((np.abs(self.lse - other)[rows] <= self._close(other[rows])).all())
 
     @staticmethod
     def _close(wanted: Array) -> Array:
@@ -423,7 +458,9 @@ class LseReport:
         table = np.stack(list(kept.values()), axis=-1)
         solved, _, rank, _ = np.linalg.lstsq(table, found, rcond=None)
         off = np.abs(table @ solved - found)
-        if rank < len(kept) or not (off <= _LSE_CLOSE * (2.0**-6 + np.abs(found))).all():
+        # As many factors as there are different rows lead to whatever these are.
+        is_free = rank < len(kept) or len(np.unique(table, axis=0)) <= len(kept)
+        if is_free or not (off <= self._close(found)).all():
             return None
         by_name = dict(zip(kept, map(float, solved), strict=True))
         more, nan = by_name.get("more", 0.0), float("nan")
@@ -459,18 +496,6 @@ class LseReport:
             if np.allclose(self.parts[:2], factors, rtol=2.0**-9, atol=2.0**-9):
                 return name
         return ""
-
-    def _sinks(self) -> Iterator[tuple[str, Array]]:
-        """Yield what log-sum-exps are with the sink, or without it."""
-        problem = self.problem
-        if problem.sinks is None:
-            return
-        for words, is_in in (("leave the sink out", False), ("count the sink", True)):
-            other = expected_lse(
-                problem.spec, problem.draft, problem.answer, problem.sinks, base=self.wanted.base,
-                sink_in_lse=is_in,
-            )  # fmt: skip
-            yield f"{words} (sink_in_lse={is_in} says that they do)", other.expected
 
     def _moved(self) -> Iterator[tuple[str, Array]]:
         wanted = self.wanted.expected

@@ -192,6 +192,10 @@ def places_of_rows(rows: Rows) -> Of:
         "of query 0": lambda r: r.moved(i=0),
     }
 
+    if 1 < spec.heads[1] < count:
+        found["of head h % G"] = lambda r: r.moved(h=r.h % spec.heads[1])
+        found["of head h // (H / G)"] = lambda r: r.moved(h=r.g)
+
     def of_block(m: int) -> Of:
         size = f"(blocks of {m} queries)"
         return {

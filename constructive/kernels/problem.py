@@ -15,9 +15,9 @@ from constructive.kernels.answer import (
     require_hypotheses,
     soft_cap_reason,
 )
-from constructive.kernels.cases import CASES, codes, sink_weights
+from constructive.kernels.cases import CASES, codes
 from constructive.kernels.inputs import Inputs, alibi
-from constructive.kernels.spec import Spec, holds
+from constructive.kernels.spec import Spec, chosen_heads, holds
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError
@@ -177,9 +177,10 @@ def attempt(spec: Spec, case: str) -> Problem | str:
         return f"{spec.dtype} does not hold its numbers, with this scale and so many keys"
     if overflows(spec, draft, visible).any():
         return f"q k is beyond {spec.dtype}, with this scale"
-    turn = np.arange(spec.heads[0]) + np.random.default_rng((spec.seed, 11)).integers(2)
-    slopes = np.where(turn % 2 == 0, kind.slope(spec), 0.0) if spec.alibi else None
-    sinks = _sinks(spec, draft.levels * spec.factor) if spec.sink else None
+    chosen = chosen_heads(spec, case)
+    turn = np.random.default_rng((spec.seed, 11)).integers(2)
+    slopes = np.where(chosen == (turn == 0), kind.slope(spec), 0.0) if spec.alibi else None
+    sinks = _sinks(chosen, draft.levels * spec.factor) if spec.sink else None
     bias = None if slopes is None else alibi(spec, slopes)
     values = codes(spec) * kind.unit
     values[:, :, 1::2] *= draft.spread
@@ -189,13 +190,13 @@ def attempt(spec: Spec, case: str) -> Problem | str:
     return Problem(spec, case, draft, values, visible, slopes, sinks, found)
 
 
-def _sinks(spec: Spec, levels: Array) -> Array:
-    """Return logits of sinks, (H,): every other one is a winner at 0, all others are far below.
+def _sinks(chosen: Booleans, levels: Array) -> Array:
+    """Return logits of sinks, (H,): those of chosen heads are winners at 0, others are far below.
 
     A winner that is not at 0 may be off by a part of its size, so no sink is beside it; but so near
     that a sink without log2(e) takes the weight of a winner below 0.
     """
     if levels.any():
         lowest = float(levels.min())
-        return np.full(spec.heads[0], lowest - abs(lowest) / 8.0 - max(64.0, abs(lowest) / 4.0))
-    return np.where(sink_weights(spec) > 0, 0.0, _NO_SINK)
+        return np.full(len(chosen), lowest - abs(lowest) / 8.0 - max(64.0, abs(lowest) / 4.0))
+    return np.where(chosen, 0.0, _NO_SINK)

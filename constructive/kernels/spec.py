@@ -292,6 +292,29 @@ class Spec:
         return ", ".join([*words, self.dtype])
 
 
+# Which heads have a slope, or a sink at 0: all cases together tell every head from every other one.
+#
+# A head has a number, and a case takes one of its bits. The lowest bit says which half of the heads
+# it is in, so it differs somewhere from that of head h % k, h // k, h + k or H - 1 - h. The others
+# are those of a random rank in that half.
+
+
+# Which bit a case takes; 0 where nothing is said. Answers of `uniform`, `slopes` and `ties` depend
+# on slopes, those of all cases but `levels` and `low` on sinks.
+_BITS = {"slopes": 1, "random": 1, "ties": 2, "last": 3, "first": 4, "scale": 5}
+
+
+def chosen_heads(spec: Spec, case: str) -> Booleans:
+    """Return which heads a case chooses, (H,): about half of them, and the first one if H is 1."""
+    heads = spec.heads[0]
+    half = -(-heads // 2)
+    random = np.random.default_rng((spec.seed, 37))
+    ranks = np.concatenate([random.permutation(half) for _ in range(2)])[:heads]
+    numbers = 2 * ranks + np.arange(heads) // half
+    bits = 1 + (half - 1).bit_length()
+    return np.asarray((numbers >> _BITS.get(case, 0) % bits) % 2 == 0)
+
+
 # What a kernel may be given beside q, k and v, by the names of `takes`.
 TAKES = {
     "mask": "any boolean mask",

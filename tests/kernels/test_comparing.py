@@ -66,6 +66,51 @@ def test_pages_beside_nan_are_told_from_pages_beside_stale_ones():
     assert "  memory: all of pages beside NaN; none of pages beside stale ones" in lines
 
 
+class TwiceScaled(Flash):
+    def scale(self):
+        return super().scale() ** 2
+
+
+class ScaledSink(Flash):
+    def sinks(self):
+        return super().sinks() * self.scale()
+
+
+def diagnosed(kernel, **arguments):
+    reports = [examine(each, kernel(each).output()) for each in battery(**arguments)]
+    return reports, diagnose(reports)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"queries": 20, "keys": 20}, {"queries": 60, "keys": 60, "head_dim": 128, "heads": (2, 1)}],
+)
+def test_a_name_is_said_of_all_outputs_though_it_changes_some_rows_by_roundings_alone(arguments):
+    reports, said = diagnosed(TwiceScaled, causal="bottom-right", **arguments)
+    assert all(report.leading for report in reports if report.is_beyond_rounding)
+    (line,) = (line for line in said if line.startswith("LIKE"))
+    assert "the scale is applied twice (leads to every row" in line
+    # another mistake beside it contradicts the name
+    report = next(each for each in reports if each.problem.case == "last")
+    other = examine(report.problem, report.problem.expected[..., ::-1])
+    assert not any(line.startswith("LIKE") for line in diagnose([*reports, other]))
+
+
+def test_a_format_of_fewer_bits_is_said_only_where_all_outputs_are_off_by_about_its_unit():
+    _, said = diagnosed(ScaledSink, queries=20, keys=70, sink=True)
+    assert any("right but for a part of" in line or "zero" in line for line in said)
+    assert not any("fewer bits" in line for line in said)
+    problems = [Problem.build(Spec(queries=9, keys=20), case) for case in ("ties", "uniform")]
+    near = [examine(each, each.expected * (1.0 + 2.0**-8.5)) for each in problems]
+    assert "a format of fewer bits" in diagnose(near)[-1]
+    assert "a format of fewer bits" in near[0].how[0]
+    last = Problem.build(Spec(queries=9, keys=20), "last")
+    for part in (2.0**-9.5, 2.0**-14, 2.0**-20):
+        far = examine(last, last.expected * (1.0 + part))
+        assert "right but for" in far.how[0]
+        assert "fewer bits" not in "".join((*far.how, *diagnose([*near, far])))
+
+
 def test_nothing_is_said_of_one_problem_or_of_right_ones():
     problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
     wrong, right = examine(problem, problem.expected * 2), examine(problem, problem.expected)

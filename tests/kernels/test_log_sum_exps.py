@@ -194,6 +194,42 @@ def test_layouts_and_conventions():
             check(sink, **given, base="10")
 
 
+def test_what_is_done_with_a_sink_is_said_only_where_nothing_contradicts_it():
+    given = battery(queries=20, keys=40, sink=True, cases=["last", "ties", "fine scale"])
+    one_split = [  # splits are merged by their largest logit, and the sink counts in one of them
+        examine(each, lse=np.maximum(each.lse.level, each.sinks[:, None])) for each in given
+    ]
+    alone = [report for report in one_split if "leave the sink out" in str(report)]
+    assert 0 < len(alone) < len(one_split)
+    assert "leave the sink out" in diagnose(alone)[-1]
+    said = diagnose(one_split)
+    assert any(line.startswith("WHERE") for line in said)
+    assert "leave the sink out" not in "".join(said)
+    assert "leave the sink out" not in "".join(diagnose([*alone, *map(right, given)]))
+    ties = Problem.build(Spec(**SHAPE, sink=True), "ties")
+    without = np.log(ties.answer.weights.sum(-1))
+    assert "leave the sink out" in examine(ties, lse=without).how[0]
+    without[0] = ties.lse.expected[0]
+    assert "leave the sink out" not in examine(ties, lse=without).how[0]
+
+
+def right(problem):
+    return examine(problem, lse=problem.lse.expected)
+
+
+def test_factors_are_said_only_where_they_lead_to_more_than_they_are():
+    problem = Problem.build(Spec(**SHAPE, masks=(Causal("top-left"),)), "ties")
+    total, log = problem.lse.total, np.log(problem.lse.total)
+    counts = np.unique(total)
+    assert len(counts) > 3
+    assert "1.4 log n + 2" in examine(problem, lse=1.4 * log + 2.0).how[0]
+    noise = 2.0**-14 * np.random.default_rng(0).standard_normal(log.shape)
+    few = np.where(total == counts[0], 7.0, np.where(total == counts[1], 3.0, log))
+    for lse in (1.4 * log + 2.0 + noise, few):
+        (said,) = examine(problem, lse=lse).how
+        assert "log n" not in said
+
+
 def finite(change):
     return lambda problem, lse: np.where(np.isfinite(lse), change(problem, lse), lse)
 

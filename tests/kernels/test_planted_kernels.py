@@ -5,6 +5,8 @@ outputs, and the step that is replaced. They stand for the families of 325 bugs 
 planted in six kernels before (docs/kernels.md, "Planted bugs").
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernels_of_tests import SINGLE, Flash, plain
@@ -118,6 +120,7 @@ FEW = {"cases": ["random", "ties"]}
 TWO = {"queries": 40, "keys": 40}
 PADDED = {"masks": [RightPadding((70, 33))]}
 HEADS = {"masks": [Boolean(per_head=True)]}
+EIGHT = {"heads": (8, 2)}
 BUGS = {
     # masks
     "causal, one ahead": (LEFT, "one key of the future through", up_to(lambda s: s.i + 1)),
@@ -228,6 +231,18 @@ BUGS = {
         {"alibi": True, "cases": ["slopes"]}, "count some keys more, with 1.6",
         {"bias": lambda s, j: -s.problem.slopes[:, None, None] * np.maximum(abs(j - s.at) - 1, 0)},
     ),
+    "slopes, of the head modulo four": (
+        EIGHT | {"alibi": True}, "case: all of ties, uniform, slopes",
+        {"bias": lambda s, j: Flash.bias(s, j)[:, np.arange(8) % 4]},
+    ),
+    "slopes, two heads on": (
+        EIGHT | {"alibi": True}, "case: all of ties, uniform, slopes",
+        {"bias": lambda s, j: np.roll(Flash.bias(s, j), -2, 1)},
+    ),
+    "slopes, of the head modulo KV heads": (
+        EIGHT | {"alibi": True}, "the bias is that of head h % G",
+        {"bias": lambda s, j: Flash.bias(s, j)[:, np.arange(8) % 2]},
+    ),
     # blocks
     "last block": (
         {}, "is rounded down",
@@ -281,6 +296,14 @@ BUGS = {
     "sink, of the next head": (
         {"sink": True}, "the sink is that of the",
         {"sinks": lambda s: np.roll(Flash.sinks(s), 1, 0)},
+    ),
+    "sink, of the head modulo KV heads": (
+        EIGHT | {"sink": True}, "the sink is that of head h % G",
+        {"sinks": lambda s: Flash.sinks(s)[np.arange(8) % 2]},
+    ),
+    "sink, of the KV head": (
+        EIGHT | {"sink": True}, "the sink is that of head h // (H / G)",
+        {"sinks": lambda s: Flash.sinks(s)[np.arange(8) // 4]},
     ),
     "sink, in each split": (
         {"sink": True}, "the sink counts in each split (3 splits)",
@@ -350,3 +373,50 @@ def test_bugs_are_caught_and_explained(name):
     assert not all(report.passed for report in reports)
     said = diagnose(reports)
     assert any(words in line for line in said), said
+
+
+def of_heads(option, **arguments):
+    """What the battery has for each head, slopes or sinks, by problem."""
+    name = {"alibi": "slopes", "sink": "sinks"}[option]
+    shape = {"queries": 9, "keys": 9, "head_dim": 64, "value_dim": 16, option: True}
+    return [getattr(problem, name) for problem in battery(**(shape | arguments))]
+
+
+def wrong_heads(heads):
+    """Wrong numbers of heads: modulo or divided, shifted or turned, of pairs and of KV heads."""
+    h = np.arange(heads)
+    yield heads - 1 - h
+    yield h ^ 1
+    yield h // 2 * 2
+    for k in range(1, heads):
+        yield from (h % k, (h + k) % heads, np.minimum(h + k, heads - 1))
+        if k > 1:
+            yield h // k
+
+
+@pytest.mark.parametrize("option", ["alibi", "sink"])
+@pytest.mark.parametrize("heads", [2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64])
+def test_slopes_and_sinks_of_wrong_heads_are_other_ones(heads, option):
+    for seed in range(3):
+        cases = ["uniform", "slopes", "ties"] if option == "alibi" else None  # they show slopes
+        given = of_heads(option, batch=1, heads=(heads, 1), seed=seed, cases=cases)
+        if option == "sink":  # every head is told from every other one
+            assert len(np.unique(np.stack(given), axis=1).T) == heads
+        for wrong in wrong_heads(heads):
+            if heads % 2 and max(wrong) == heads:
+                continue  # there is no such head
+            assert any((numbers[wrong] != numbers).any() for numbers in given), wrong
+        assert all(len(set(numbers)) <= 2 for numbers in given)
+
+
+@pytest.mark.parametrize(("option", "heads"), [("alibi", 4), ("sink", 8)])
+def test_a_slope_or_a_sink_of_any_other_head_is_seen(option, heads):
+    name = {"alibi": "slopes", "sink": "sinks"}[option]
+    given = list(battery(**SHAPE, heads=(heads, 2), **{option: True}))
+    for head, other in np.argwhere(~np.eye(heads, dtype=bool)):
+        seen = False
+        for problem in given:
+            numbers = getattr(problem, name).copy()
+            numbers[head] = numbers[other]
+            seen = seen or not examine(problem, plain(replace(problem, **{name: numbers}))).passed
+        assert seen, (head, other)
