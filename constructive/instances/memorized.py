@@ -354,7 +354,7 @@ def robust(
         seed: of the search for a witness
 
     Raises:
-        ParameterError: for an example that is not there, an epsilon that is no positive number,
+        ParameterError: for an example that is not there, an epsilon that is not positive,
             weights that are not floats, and where no box is proved or no witness is found
         DataError: if the data do not fit the memorizer
 
@@ -480,9 +480,8 @@ class Token(Robust):
 
 
 _FEATURES = 2
-_FINE_TARGETS = (
-    256.0  # Targets are multiples of its inverse, so that thresholds of pieces are exact
-)
+# Targets are multiples of its inverse, so that thresholds of pieces are exact.
+_FINE_TARGETS = 256.0
 
 
 class Deviation(Memorized):

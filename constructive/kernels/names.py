@@ -100,7 +100,7 @@ def blocks_of_masks(rows: Rows) -> Named:
     if rows.problem.mask is not None:
         for q, k in TILES:
             if k >= rows.problem.spec.keys:
-                continue  # it is no mask at all
+                continue  # it hides nothing
             words = f"masks hide whole blocks alone (blocks of {q} queries and {k} keys)"
             yield words, Change(visible=partial(_whole_blocks, q=q, k=k))
 

@@ -1,6 +1,6 @@
 """Seconds and CPU seconds of a build, a proof, a check and a capacity, by the number of threads.
 
-    python tests/benchmarks/threads.py [--jobs 1 2] [--size 1861 | 4000] [--beside]
+    python tests/benchmarks/threads.py [--jobs 1 2] [--size 7 | 1861 | 4000] [--beside]
 
 With --beside, another process multiplies matrices with two threads meanwhile. Each number of
 threads has a process of its own. Restrict cores with `taskset -c 0,1`.
@@ -9,6 +9,7 @@ threads has a process of its own. Restrict cores with `taskset -c 0,1`.
 import argparse
 import hashlib
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,9 @@ NOISE = "import numpy as np\na = np.ones((2500, 2500))\nwhile True: a @ a"
 
 
 def data_of(size):
-    """T = 1861, n = 32, d = 64, H = 60 in float64; or T = 4000, n = 16, d = 384, H = 11."""
+    """T = 7, n = 3, d = 5, H = 3; T = 1861, n = 32, d = 64, H = 60; T = 4000, d = 384, H = 11."""
+    if size == 7:
+        return generators.uniform(num_examples=7, context_size=3, width=5, seed=1), 3
     if size == 1861:
         return generators.uniform(num_examples=1861, context_size=32, width=64, seed=1), 60
     rng = np.random.default_rng(0)
@@ -36,7 +39,7 @@ def timed(name, work):
     found = work()
     wall, now = time.perf_counter() - wall, os.times()
     spent = sum(now[:4]) - sum(cpu[:4])  # with processes that have ended
-    print(f"  {name:9} {wall:7.2f} s {spent:7.2f} s of CPU", flush=True)
+    print(f"  {name:9} {wall:7.4f} s {spent:7.2f} s of CPU", flush=True)
     return found
 
 
@@ -53,13 +56,16 @@ def measure(size):
             thing.save(path)
         checked = timed("check", lambda: check(*paths))
         bits = hashlib.sha256(paths[0].read_bytes() + paths[1].read_bytes()).hexdigest()[:16]
-    print(f"  {certificate.verdict.name}, {checked.verdict.name}; bits {bits}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"  {certificate.verdict.name}, {checked.verdict.name}; bits {bits}; {peak:.2f} GB at most"
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--size", type=int, choices=(1861, 4000), default=1861)
+    parser.add_argument("--size", type=int, choices=(7, 1861, 4000), default=1861)
     parser.add_argument("--beside", action="store_true")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

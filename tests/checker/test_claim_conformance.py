@@ -479,7 +479,7 @@ def check_claim(kind, holds, fails, *, statements, folder):
     assert failing[name].verdict is not Verdict.PROVED, "it is PROVED where it is false"
     assert failing[name].verdict is not Verdict.REFUTED or failing[name].witness is not None
     assert failing[name].detail
-    # Whoever checks it needs no trust in it.
+    # A checker does not have to trust it.
     assert checked(certificate, holds).proved, "the checker refuses what holds"
     statement = re.sub(r"\d+", FORGED, claim.statement, count=1)
     assert statement != claim.statement

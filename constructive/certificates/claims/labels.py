@@ -101,7 +101,7 @@ class _OfLabels(ClaimKind):
         return weights.layer.target_dim > 1
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
-        """Refute it where targets are no classes, else look at Z in float64."""
+        """Refute it where targets are not classes, else look at Z in float64."""
         targets = subject.data.target_matrix
         wrong = _not_one_hot(targets)
         if wrong is not None:
