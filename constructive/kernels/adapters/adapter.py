@@ -78,7 +78,7 @@ class Adapter:
         found = self.options(problem)
         if self.library == "torch":
             found = {
-                # torch's class of diagonals is not a tensor yet, and loses its sizes when it is moved
+                # torch's class of diagonals is not a tensor yet, and loses its sizes if it is moved
                 name: value.to(device) if hasattr(value, "to") and not hasattr(value, "variant")
                 else value
                 for name, value in found.items()
