@@ -75,14 +75,10 @@ def leads(
     return least.min(axis=1), most.min(axis=1)
 
 
-def _first(subject: Subject[Memorizer, Dataset]) -> tuple[Evaluation, Array, BoundedReadout]:
-    """Return the layer on all examples in float64, with Z and the readout."""
-    evaluation = next(iter(Evaluations.of(subject)))
-    if evaluation.midpoints is None:
-        raise TypeError("the evaluation did not keep Z")
-    layer = floats_of(subject.weights.layer)
+def _readout_of(memorizer: Memorizer) -> BoundedReadout:
+    layer = floats_of(memorizer.layer)
     shape = 1, layer.leading.num_heads * layer.leading.width, layer.leading.target_dim
-    return evaluation, evaluation.midpoints, nearest_readout(layer, shape)
+    return nearest_readout(layer, shape)
 
 
 def _not_one_hot(targets: Array) -> int | None:
@@ -108,8 +104,10 @@ class _OfLabels(ClaimKind):
             detail = f"the target of example {wrong} is not one-hot"
             statement = self._unshown.format(len(targets))
             return Claim(self.name, statement, Verdict.REFUTED, detail, wrong)
-        evaluation, z, readout = _first(subject)
-        return self._judged(subject, evaluation, z, readout, targets.argmax(axis=1))
+        evaluation = next(iter(Evaluations.of(subject)))  # of all examples
+        if evaluation.midpoints is None:
+            raise TypeError("the evaluation did not keep Z")
+        return self._judged(subject, evaluation, evaluation.midpoints, targets.argmax(axis=1))
 
     _unshown: str
 
@@ -119,10 +117,9 @@ class _OfLabels(ClaimKind):
         subject: Subject[Memorizer, Dataset],
         evaluation: Evaluation,
         z: Array,
-        readout: BoundedReadout,
         labels: Integers,
     ) -> Claim:
-        """Judge it from Z, the stored readout, and the place of each label."""
+        """Judge it from Z in float64, and the place of each label."""
 
 
 class Labels(_OfLabels):
@@ -138,14 +135,13 @@ class Labels(_OfLabels):
 
     def _judged(
         self,
-        subject: Subject[Memorizer, Dataset],  # noqa: ARG002 - the other claim looks at contexts
+        subject: Subject[Memorizer, Dataset],
         evaluation: Evaluation,
         z: Array,
-        readout: BoundedReadout,
         labels: Integers,
     ) -> Claim:
         report("bound the leads of labels", 0, 1)
-        least, most = leads(z, evaluation.radius, readout, labels)
+        least, most = leads(z, evaluation.radius, _readout_of(subject.weights), labels)
         wrong = np.flatnonzero(most < 0.0)
         if len(wrong):
             example = int(wrong[0])
@@ -181,7 +177,6 @@ class Inseparable(_OfLabels):
         subject: Subject[Memorizer, Dataset],
         evaluation: Evaluation,
         z: Array,
-        readout: BoundedReadout,
         labels: Integers,
     ) -> Claim:
         statement = self.statement.format(len(labels))
@@ -189,7 +184,7 @@ class Inseparable(_OfLabels):
         def said(verdict: Verdict, detail: str, **more: object) -> Claim:
             return Claim(self.name, statement, verdict, detail, **more)  # type: ignore[arg-type]
 
-        classes = readout.numbers.shape[2]
+        classes = subject.weights.layer.target_dim
         kept, vectors = _independent_columns(subject)
         z = z[:, kept]
         found = separate(z, labels, classes)
