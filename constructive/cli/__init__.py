@@ -11,7 +11,6 @@ from constructive.cli import (
     instances,
     kernels,
     recite,
-    sequences,
     theory,
 )
 from constructive.cli.program import app, main
@@ -25,6 +24,5 @@ __all__ = [
     "kernels",
     "main",
     "recite",
-    "sequences",
     "theory",
 ]

@@ -41,9 +41,9 @@ def certify(
     Exit status 0 if every claim is PROVED, else 1; the certificate is written in any case.
 
     Args:
-        memorizer: File from `build`, `recite` or `sequence build`.
+        memorizer: File from `build` or `recite`, or of `SequenceMemorizer.save`.
         data: .npz file or folder with contexts, queries and targets; the .json file of the text
-            (`recite`) or of the sequences (`sequence build`).
+            (`recite`) or of the sequences (`SequenceDataset.save`).
         output: File to write the certificate to, .json.
         claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
             wide_grouping, rank, error, readout, labels, inseparable, executed; by default rank,
@@ -149,8 +149,7 @@ def check(
     Args:
         certificate: .json file from `certify`, `recite` or `upper-bound`.
         files: .safetensors file from `build` (none for an upper bound) and .npz file; for a
-            decoder the .safetensors and .json files from `recite`; for sequences both .json
-            files from `sequence build`.
+            decoder the .safetensors and .json files from `recite`; for sequences two .json files.
         quick: Check the rank claim probabilistically, with random vectors (much faster).
         max_memory: Memory in GB that the checker may use; it refuses to start for more.
         jobs: Number of threads; by default CONSTRUCTIVE_JOBS, or one for each core,

@@ -1,4 +1,4 @@
-"""Commands about theorems and data: assumptions, regroup, capacity, exact-capacity, prove."""
+"""Commands about theorems and data: assumptions, capacity, exact-capacity, prove."""
 
 import time
 from pathlib import Path
@@ -7,12 +7,10 @@ import typer
 
 import constructive
 from constructive.certificates.rocq import compiling as formal
-from constructive.cli.outputs import one_output
 from constructive.cli.program import app, command, console, end, progress_bar, require_rocq
-from constructive.support.errors import AssumptionError, ParameterError
+from constructive.support.errors import ParameterError
 from constructive.support.tables import new_table
 from constructive.theory import proofs
-from constructive.theory.bounds import THEOREMS
 
 
 @command(app)
@@ -45,46 +43,6 @@ def assumptions(
         )
     typer.echo(str(report))
     end(proved=report.construction is constructive.Verdict.PROVED)
-
-
-@command(app, choices={"construction": tuple(THEOREMS)})
-def regroup(
-    data: Path,
-    *,
-    heads: int,
-    output: Path = Path("regrouped.npz"),
-    construction: str = "saturated",
-    seed: int = 0,
-    force: bool = False,
-    quiet: bool = False,
-) -> None:
-    """Put the examples into an order that meets what the construction needs.
-
-    Args:
-        output: File to write the reordered data to, .npz.
-        construction: What the order is for: groups of n - 1 examples (saturated) or of d - 1
-            (rank_one).
-
-    Example:
-
-        constructive regroup data.npz --heads 60 -o regrouped.npz
-    """
-    output, say = one_output(output, ".npz", inputs={"DATA": data}, force=force, quiet=quiet)
-    dataset = constructive.Dataset.open(data)
-    with progress_bar(quiet=quiet):
-        found = constructive.assumptions.regroup(
-            dataset, heads, construction=construction, seed=seed
-        )
-    if found.order is None:
-        raise AssumptionError(
-            f"{found.verdict.name}: {found.detail}",
-            witness=found.members or None if found.dependency is None else str(found.dependency),
-            suggestion="more heads"
-            if found.verdict is constructive.Verdict.UNDECIDED
-            else "drop examples of the witness, or token_mixing where queries agree",
-        )
-    dataset.take(found.order).save(output)
-    say(f"{found.verdict.name}: {found.detail}\nwritten to {output}")
 
 
 @command(app)

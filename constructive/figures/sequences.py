@@ -4,20 +4,25 @@ The data are random: contexts of eight different tokens in Q^4, and one of 16 la
 a memorizer that was built, and whose labels were all compared by ==.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count, takewhile
 from typing import Any, Self
 
 import numpy as np
 
 from constructive.figures import drawing
-from constructive.sequences.build import GrowthPoint, exponent, growth
-from constructive.support.errors import ParameterError
+from constructive.sequences.build import build_sequence_memorizer
+from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.support.errors import ConstructiveError
+from constructive.support.progress import report
 from constructive.theory.bounds import heads_needed, parameter_count
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
 HEIGHT = 8.4
+SMALLEST, FACTOR = 64, 4  # N of the first point, and from a point to the next
 _STYLES = (drawing.ORANGE, "s"), (drawing.GREEN, "^"), (drawing.BLUE, "o")
 
 
@@ -70,35 +75,56 @@ class Parameters(drawing.Picture):
 
     def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
         """Build them, and draw their parameters."""
-        sequences, labels = random_sequences(self.largest)
         names = "product_hash", "separating_set"
-        draw_points(
-            figure,
-            {
-                name.replace("_", " "): list(growth(sequences, labels, construction=name))
-                for name in names
-            },
-        )
+        draw_points(figure, {name.replace("_", " "): growth(self.largest, name) for name in names})
 
 
 SEQUENCES = Parameters()
 
 
-def draw_points(figure: Any, found: dict[str, list[GrowthPoint]]) -> None:  # noqa: ANN401 - of matplotlib
+def growth(largest: int, construction: str) -> list[SequenceMemorizer]:
+    """Memorize the first 64, 256, 1024, ... of so many random sequences, and all; compare by ==."""
+    sequences, labels = random_sequences(largest)
+    totals = takewhile(lambda total: total < largest, (SMALLEST * FACTOR**k for k in count()))
+    found: list[SequenceMemorizer] = []
+    for total in (*totals, largest):
+        report(f"memorize {total} sequences", len(found), len(found) + 1)
+        memorizer = build_sequence_memorizer(
+            sequences[:total], labels[:total], construction=construction
+        )
+        if memorizer.predict(sequences[:total]) != labels[:total]:
+            raise ConstructiveError(
+                f"a memorizer of {total} sequences predicts other labels",
+                witness=total,
+                suggestion="report this as a bug",
+            )
+        found.append(memorizer)
+    return found
+
+
+def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = False) -> float:
+    """Return the slope of log(counts) against log(keys), by least squares, for two keys or more.
+
+    >>> round(exponent([16, 64, 256], [4, 8, 16]), 6)
+    0.5
+    """
+    heights = np.array(counts, dtype=float)
+    if after_log:
+        heights /= np.sqrt(np.log2(keys))
+    slope, _ = np.polyfit(np.log(keys), np.log(heights), 1)
+    return float(slope)
+
+
+def draw_points(figure: Any, found: dict[str, list[SequenceMemorizer]]) -> None:  # noqa: ANN401 - of matplotlib
     """Draw parameters of each construction, their exponents, sqrt(N), N, and those of heads.
 
-    found: points by their label, for three constructions at most
+    found: memorizers by their label, for three constructions at most
 
     Above the weights that are not zero, below all of dense matrices.
     """
-    if not all(point.exact for points in found.values() for point in points):
-        raise ParameterError(
-            "a memorizer that predicts other labels is not drawn",
-            suggestion="points of `growth` for the data they were built for",
-        )
     for axes, (title, attribute) in zip(figure.subplots(2, 1), _COUNTS, strict=True):
         keys = _draw_counts(axes, found, attribute)
-        size = next(iter(found.values()))[0].memorizer.context_size
+        size = next(iter(found.values()))[0].context_size
         low, high = min(keys), max(keys)
         ends = np.array([low, high])
         between = np.unique(np.geomspace(low, high, 200).astype(int)).tolist()
@@ -124,14 +150,14 @@ _COUNTS = (
 )
 
 
-def _draw_counts(axes: Any, found: dict[str, list[GrowthPoint]], attribute: str) -> list[int]:  # noqa: ANN401
+def _draw_counts(axes: Any, found: dict[str, list[SequenceMemorizer]], attribute: str) -> list[int]:  # noqa: ANN401
     """Draw one kind of count for each construction; the keys of all points."""
     for (label, points), (colour, mark) in zip(found.items(), _STYLES, strict=False):
-        keys = [point.num_keys for point in points]
-        counts = [getattr(point.memorizer, attribute) for point in points]
+        keys = [point.record.sizes.keys for point in points]
+        counts = [getattr(point, attribute) for point in points]
         exponents = ""
         if len(set(keys)) > 1:
             after = exponent(keys, counts, after_log=True)
             exponents = f": exponent {exponent(keys, counts):.3f}, {after:.3f} after log"
         axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label + exponents)
-    return [point.num_keys for points in found.values() for point in points]
+    return [point.record.sizes.keys for points in found.values() for point in points]

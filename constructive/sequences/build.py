@@ -11,8 +11,7 @@ Source: Kajitsuka and Sato (ICLR 2025) for the statement; the construction is a 
 project, from Vardi, Yehudai and Shamir (ICLR 2022), and its constants may differ from theirs.
 """
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -35,7 +34,6 @@ from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer, Sequ
 from constructive.sequences.network import Affine, Program
 from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
-from constructive.support.progress import report
 
 _SEEDS = 1 << 128
 
@@ -200,85 +198,3 @@ def _classifier(
     )
     program = Program(inputs, {"z": key}, steps, (Affine({"T": 1}, least),))
     return _Classifier(program, below, modulus)
-
-
-# How the parameters grow with N: built for longer and longer beginnings.
-
-
-_FACTOR = 4
-_SMALLEST = 64
-
-
-@dataclass(frozen=True)
-class GrowthPoint:
-    """The first N sequences, memorized."""
-
-    num_sequences: int  # N
-    memorizer: SequenceMemorizer  # as it was built
-    exact: bool  # whether it predicts every label
-    seconds: tuple[float, float]  # to build, and to predict
-
-    @property
-    def num_keys(self) -> int:
-        """M, what labels are given to; at most N, or nN for seq2seq."""
-        return self.memorizer.record.sizes.keys
-
-
-def prefixes(total: int) -> tuple[int, ...]:
-    """Return 64, 256, 1024, ... below a number, and the number itself."""
-    found = []
-    size = _SMALLEST
-    while size < total:
-        found.append(size)
-        size *= _FACTOR
-    return (*found, total)
-
-
-def growth(
-    sequences: Sequence[Any],
-    labels: Sequence[Any],
-    **options: Any,  # noqa: ANN401 - those of build_sequence_memorizer
-) -> Iterator[GrowthPoint]:
-    """Memorize the first N sequences, for N = 64, 256, ... and all; compare every label by ==.
-
-    Args:
-        sequences: as `build_sequence_memorizer` takes them
-        labels: as it takes them
-        **options: of `build_sequence_memorizer`
-
-    Raises:
-        ParameterError: as `build_sequence_memorizer` raises it
-        DataError: as `build_sequence_memorizer` raises it
-        PrecisionError: as `build_sequence_memorizer` raises it
-
-    Example:
-        >>> windows = [[i, i + 1] for i in range(256)]
-        >>> [p.num_sequences for p in growth(windows, [i % 5 for i in range(256)])]
-        [64, 256]
-    """
-    labels = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    wanted = prefixes(len(sequences))
-    for place, total in enumerate(wanted):
-        report(f"memorize {total} sequences", place, len(wanted))
-        start = time.perf_counter()
-        memorizer = build_sequence_memorizer(sequences[:total], labels[:total], **options)
-        built = time.perf_counter()
-        report(f"evaluate {total} sequences", place, len(wanted))
-        exact = memorizer.predict(sequences[:total]) == labels[:total]
-        seconds = built - start, time.perf_counter() - built
-        yield GrowthPoint(total, memorizer, exact, seconds)
-
-
-def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = False) -> float:
-    """Return the slope of log(counts) against log(keys), by least squares."""
-    if len(set(keys)) < 2 or min(keys) < 2:
-        raise ParameterError(
-            f"keys={list(keys)} give no slope",
-            witness=list(keys),
-            suggestion="two numbers of keys at least, beyond 1",
-        )
-    heights = np.array(counts, dtype=float)
-    if after_log:
-        heights /= np.sqrt(np.log2(keys))
-    slope, _ = np.polyfit(np.log(keys), np.log(heights), 1)
-    return float(slope)

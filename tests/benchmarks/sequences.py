@@ -14,8 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from constructive import SequenceDataset, build_sequence_memorizer
-from constructive.figures.sequences import random_sequences
-from constructive.sequences.build import exponent
+from constructive.figures.sequences import exponent, random_sequences
 from constructive.sequences.constructions import CONSTRUCTIONS
 
 CLASSES = 16

@@ -86,7 +86,7 @@ def test_files_that_are_not_there(run, tmp_path, name, suggestion):
     for there in ("data.npz", "more.npz"):
         (tmp_path / there).write_text("")
     for words in (["build", name], ["predict", name, "more.npz"], ["recite", name],
-                  ["sequence", "ask", name, "x"], ["export", name]):  # fmt: skip
+                  ["export", name]):  # fmt: skip
         text = run(*words, status=2)
         assert text.startswith(f"FileNotFoundError: No such file or directory\n  witness: {name}\n")
         assert f"  try: {suggestion}" in text
@@ -343,9 +343,9 @@ def test_no_color_is_not_bold_either(tmp_path):
 
 
 def test_tables_without_colour(tmp_path):
-    (tmp_path / "text.txt").write_text("the cat sat on the mat")
-    arguments = "sequence", "build", "text.txt", "--force"
-    assert "\x1b[1mexact" in on_a_terminal(tmp_path, *arguments, NO_COLOR="")
+    generators.uniform(num_examples=3, context_size=2, width=3).save(tmp_path / "data.npz")
+    arguments = "exact-capacity", "data.npz", "--heads", "1"
+    assert "\x1b[1mproved" in on_a_terminal(tmp_path, *arguments, NO_COLOR="")
     assert "\x1b[1m" not in on_a_terminal(tmp_path, *arguments, NO_COLOR="1")
 
 
@@ -355,7 +355,7 @@ def test_tables_without_colour(tmp_path):
     "words",
     ["explain X", "assumptions X", "predict X data.npz", "predict memorizer.safetensors X",
      "certify X data.npz", "certify memorizer.safetensors X", "continue X the", "recite X",
-     "sequence build X", "sequence ask X x", "export X", "instances score folder X",
+     "export X", "instances score folder X",
      "check X memorizer.safetensors data.npz", "explain folder"],
 )  # fmt: skip
 def test_devices_are_not_read(program, tmp_path, words):
@@ -448,7 +448,6 @@ def test_the_way_of_a_folder_through_the_commands(run, tmp_path):
     said = run("check", "certificate.json", "memorizer.safetensors", "data")
     assert said.endswith("PROVED\n")
     assert "PROVED" in run("assumptions", "data", "-H", 20)
-    run("regroup", "data", "-H", 20, "-o", "regrouped.npz")
     assert "61 examples" in run("exact-capacity", "data")
     run("upper-bound", "data", "--heads", 1, "-o", "bound.json")
     assert run("check", "bound.json", "data").endswith("PROVED\n")

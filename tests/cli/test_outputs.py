@@ -153,8 +153,8 @@ def refusal(words, *arguments):
 
 def test_which_commands_write():
     assert set(WRITING) == {
-        "build", "export", "predict", "generate", "demo", "certify", "upper-bound", "regroup",
-        "figures", "recite", "sequence build",
+        "build", "export", "predict", "generate", "demo", "certify", "upper-bound",
+        "figures", "recite",
     }  # fmt: skip
     assert len(COMMANDS) > len(WRITING)
 
@@ -218,7 +218,6 @@ def test_standard_output_is_for_one_file(words, option):
 @pytest.mark.parametrize(
     ("words", "given", "roles"),
     [
-        ("sequence build", {"output": "a", "save_data": "a"}, "--save-data and --output"),
         ("recite", {"text": "a.json", "certificate": "./a.json"}, "--certificate and --text"),
     ],
 )
@@ -230,8 +229,8 @@ def test_two_outputs_are_two_files(folder, words, given, roles):
 
 def test_two_new_outputs_by_a_link(folder):
     (folder / "link").symlink_to("new")
-    given = arguments(WRITING["sequence build"], output="new", save_data="link")
-    assert "--save-data and --output are one file" in refusal("sequence build", *given)
+    given = arguments(WRITING["recite"], output="new", text="link")
+    assert "--text and --output are one file" in refusal("recite", *given)
 
 
 @pytest.mark.parametrize("words", [words for words in WRITING if words not in FOLDER])
@@ -441,11 +440,10 @@ def test_quiet_commands_say_nothing(program, tmp_path, monkeypatch):
         ["build", "data.npz", "--heads", 3],
         ["certify", *FILES[1:]],
         ["predict", *FILES[1:], "-o", "p.csv"],
-        ["regroup", "data.npz", "--heads", 3],
     ):
         done = program(*command, "--quiet")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.iterdir())) == 4
     loud = program("certify", *FILES[1:], "--force")
     assert "PROVED" in loud.stdout
     assert loud.stderr != ""
@@ -467,7 +465,7 @@ def test_every_option_has_help(words):
 
 def test_short_names_of_help_and_version(program):
     assert program("-V").stdout.split() == ["constructive", __version__]
-    for words in ([], ["build"], ["kernels", "run"], ["sequence"]):
+    for words in ([], ["build"], ["kernels", "run"], ["instances"]):
         short, long = program(*words, "-h"), program(*words, "--help")
         assert short.returncode == 0
         assert short.stdout == long.stdout != ""
@@ -481,7 +479,7 @@ def test_an_ending_of_another_format_is_refused(run, tmp_path):
         (["export", "memorizer.safetensors"], "pt", "onnx"),
         (["build", "data.npz", "--heads", 3], "onnx", "safetensors"),
         (["certify", *FILES[1:]], "npz", "json"),
-        (["regroup", "data.npz", "--heads", 3], "JSON", "npz"),
+        (["certify", *FILES[1:]], "NPZ", "json"),
         (["recite", "data.npz", "--unit", "bytes"], "json", "safetensors"),
     ):
         text = run(*command, "-o", f"x.{ending}", status=2)

@@ -18,7 +18,6 @@ from constructive import (
     Text,
     Verdict,
     build_decoder,
-    build_memorizer,
     build_sequence_memorizer,
     generators,
 )
@@ -60,36 +59,6 @@ def test_assumptions_which_fail_end_with_status_1(run, tmp_path):
     text = run("assumptions", "data.npz", "--subsets", 10, status=1)
     assert "REFUTED: 7 queries span 1 dimensions" in text
     assert "FileNotFoundError: No such file" in run("assumptions", "none.npz", status=2)
-    text = run("regroup", "data.npz", "--heads", 3, status=2)
-    assert "AssumptionError: REFUTED" in text
-    assert not (tmp_path / "regrouped.npz").exists()
-
-
-def test_regroup_for_theorem_10(run, tmp_path):
-    data = generators.integers(num_examples=12, context_size=2, width=6)
-    contexts = np.repeat(data.contexts[:4], 3, axis=0)  # of one kind in a row
-    Dataset(contexts, data.queries, data.targets).save(tmp_path / "kinds.npz")
-    wide = "--construction", "rank_one", "-o", "ordered.npz"
-    assert "PROVED: found in pass 1" in run("regroup", "kinds.npz", "--heads", 3, *wide)
-    wide += ("--force",)
-    ordered = Dataset.load(tmp_path / "ordered.npz")
-    assert build_memorizer(ordered, num_heads=3, construction="rank_one").record.order == ()
-    text = run("regroup", "kinds.npz", "--heads", 2, *wide, status=2)
-    assert "more than H(d - 1) + 1 = 11" in text
-    same = Dataset(np.repeat(contexts[:1], 12, axis=0), data.queries, data.targets)
-    same.save(tmp_path / "same.npz")
-    text = run("regroup", "same.npz", "--heads", 3, *wide, status=2)
-    assert "REFUTED: the contexts of 12 examples span 2 dimensions" in text
-    assert "(0, 1, 2, 3, 4, 5" in text
-
-
-@pytest.mark.usefixtures("integers")
-def test_regroup_and_build(run, tmp_path):
-    assert "PROVED" in run("regroup", "data.npz", "--heads", 3)
-    data = Dataset.load(tmp_path / "regrouped.npz")
-    assert build_memorizer(data, num_heads=3).max_error(data) < 1e-9
-    run("build", "data.npz", "--heads", 3, "--construction", "saturated", status=2)
-    assert "rank_one heads" in run("build", "data.npz", "--heads", 3)
 
 
 def test_explain_takes_sizes_of_heads(run):

@@ -23,7 +23,6 @@ from constructive.data.samples import random_attention_layer, sinusoidal_positio
 from constructive.figures import capacity, decoders, drawing, gallery, labels, saturation, sequences
 from constructive.figures.gallery import figures
 from constructive.figures.real_data import digits, text
-from constructive.sequences.build import exponent, growth, prefixes
 from constructive.theory.assumptions import dependent_share
 
 SUBSETS = {"subsets": 20}
@@ -281,26 +280,12 @@ def test_bad_input(tmp_path):
         list(gallery.draw(tmp_path, only=["sequences"]))
 
 
-def test_only_what_is_exact_is_drawn():
-    (point,) = growth([[1], [2]], [1, 2])
-    wrong = dataclasses.replace(point, exact=False)
-    with pytest.raises(ParameterError, match="predicts other labels is not drawn"):
-        sequences.draw_points(drawing.new_figure(2), {"product hash": [wrong]})
-
-
 def test_growth():
-    windows = [[i, i * i] for i in range(100)]
-    labels = [i % 7 for i in range(100)]
-    points = list(growth(windows, labels, construction="separating_set"))
-    assert [(p.num_sequences, p.num_keys, p.exact) for p in points] == [
-        (64, 64, True), (100, 100, True),
-    ]  # fmt: skip
-    assert points[0].memorizer.record.construction == "separating_set"
-    assert prefixes(64) == (64,)
-    assert prefixes(3) == (3,)
-    with pytest.raises(ParameterError, match=r"keys=\[5\] give no slope"):
-        exponent([5], [3])
-    assert exponent([16, 64], [16, 64], after_log=True) == pytest.approx(
+    points = sequences.growth(100, "separating_set")
+    assert [point.record.num_sequences for point in points] == [64, 100]
+    assert points[0].record.construction == "separating_set"
+    assert len(sequences.growth(64, "product_hash")) == 1
+    assert sequences.exponent([16, 64], [16, 64], after_log=True) == pytest.approx(
         1 - np.log(1.5) / np.log(16)
     )
 
