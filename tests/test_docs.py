@@ -98,10 +98,6 @@ def test_scripts(name, tmp_path):
     assert done.stdout
 
 
-def test_there_are_scripts():
-    assert {"many-cores.md-0", "many-cores.md-1"} <= set(SCRIPTS)
-
-
 def room_of(name):
     return ".".join(name.split(".")[:2])
 

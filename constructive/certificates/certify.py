@@ -3,7 +3,6 @@
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from constructive.certificates.certificate import Certificate
@@ -39,7 +38,6 @@ def certify(
     max_prec: int = MOST_BITS,
     seed: int = 0,
     model: str | None = None,
-    executor: Executor | None = None,
 ) -> Certificate:
     """Prove what a memorizer does on a data set, in exact and ball arithmetic.
 
@@ -100,14 +98,12 @@ def certify(
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
             contraction" (`exact.float_model`); for a decoder of integers also "float32, TF32
             products", "float32, bfloat16 products" or "float32, float16 products"
-        executor: where pieces of the proof of paired heads are computed, in other processes or on
-            other machines; None for here. The certificate is the same
 
     Raises:
         ParameterError: for arguments that make no sense, options that no claim takes, *executed*
             with *rank* or *readout* of more than 2,000 examples of paired heads, a memorizer with
-            rational weights, which needs no certificate, an executor for a proof that has no
-            pieces, and a module that `Memorizer.from_torch` refuses
+            rational weights, which needs no certificate, and a module that `Memorizer.from_torch`
+            refuses
         DataError: for data whose shapes do not fit the layer, or of another kind
 
     Example:
@@ -130,7 +126,7 @@ def certify(
         )
     known = family.available(weights)
     names = _checked_claims(claims, weights, family.name_of(weights), known)
-    options = CertifyOptions(epsilon, delta, max_prec, seed, model, executor).checked()
+    options = CertifyOptions(epsilon, delta, max_prec, seed, model).checked()
     _require_taken(options, names, known)
     with one_blas_thread(_largest_product(weights, data)):
         return family.prove(weights, data, names, options)

@@ -188,14 +188,6 @@ class LayerFamily(ClaimFamily):
             claims = paired.attempt(subject)
             if claims is not None:
                 return claims, PAIRED_FORMAT
-        elif subject.options.executor is not None:
-            raise ParameterError(
-                f"claims {', '.join(names)} about {self.name_of(subject.weights)} are not proved "
-                "in pieces, and have no executor=",
-                witness=type(subject.options.executor).__name__,
-                suggestion=f"paired heads with claims among {', '.join(paired.CLAIMS)}, or no "
-                "executor=",
-            )
         elif are_paired:
             paired.require_few(names, subject.data.num_examples)
         return super().judged(subject)

@@ -13,7 +13,7 @@ from constructive.cli.outputs import (
     require_predictions,
     save_predictions,
 )
-from constructive.cli.program import app, command, processes, progress_bar, threads
+from constructive.cli.program import app, command, progress_bar, threads
 from constructive.constructions import NAMES as CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
@@ -136,7 +136,6 @@ def build(
     precision: str = "53",
     tolerance: float = 1e-6,
     seed: int = 0,
-    checkpoint: Path | None = None,
     jobs: int | None = None,
     force: bool = False,
     quiet: bool = False,
@@ -151,10 +150,6 @@ def build(
         construction: How to build the weights; `constructive explain` compares the choices.
         precision: Bits of the readout: 53 is float64; 'auto' takes more if float64 is too coarse.
         tolerance: Fail if the error exceeds this fraction of the largest target.
-        checkpoint: Folder for finished pairs of heads; the same command then resumes after an
-            interruption (paired heads only).
-        jobs: Number of threads, or for --construction paired of processes; by default
-            CONSTRUCTIVE_JOBS threads, or one for each core, four at most.
 
     Examples:
 
@@ -162,13 +157,12 @@ def build(
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
 
-        constructive build data.npz --construction paired --jobs 2 --checkpoint finished-pairs
+        constructive build data.npz --construction paired --jobs 2
     """
     inputs = {"DATA": data}
     output, say = one_output(output, ".safetensors", inputs=inputs, force=force, quiet=quiet)
     dataset = constructive.Dataset.open(data)
-    pieces = jobs if jobs and construction == "paired" else 1
-    with threads(jobs), processes(pieces) as executor, progress_bar(quiet=quiet):
+    with threads(jobs), progress_bar(quiet=quiet):
         memorizer = constructive.build_memorizer(
             dataset,
             num_heads=heads,
@@ -178,8 +172,6 @@ def build(
             tolerance=tolerance,
             precision="auto" if precision == "auto" else _bits(precision),
             seed=seed,
-            executor=executor,
-            checkpoint=checkpoint,
         )
     memorizer.save(output)
     say(f"{memorizer}\n\nwritten to {output}")

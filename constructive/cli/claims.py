@@ -11,7 +11,6 @@ from constructive.cli.program import (
     app,
     command,
     end,
-    processes,
     progress_bar,
     require_rocq,
     threads,
@@ -52,8 +51,6 @@ def certify(
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
             contraction'; by default those of this library.
-        jobs: Number of threads, or for paired heads of processes; by default CONSTRUCTIVE_JOBS
-            threads, or one for each core, four at most.
 
     Examples:
 
@@ -69,11 +66,9 @@ def certify(
     )
     loaded, dataset = _read(memorizer, data)
     chosen = None if claims is None else " ".join(claims).replace(",", " ").split()
-    paired = getattr(getattr(loaded, "record", None), "construction", None) == "paired"
-    pieces = jobs if jobs and paired else 1
-    with threads(jobs), processes(pieces) as executor, progress_bar(quiet=quiet):
+    with threads(jobs), progress_bar(quiet=quiet):
         certificate = constructive.certify(
-            loaded, dataset, claims=chosen, epsilon=epsilon, model=model, executor=executor
+            loaded, dataset, claims=chosen, epsilon=epsilon, model=model
         )
     write_certificate(certificate, output, say, as_json=as_json)
 
@@ -152,8 +147,6 @@ def check(
             decoder the .safetensors and .json files from `recite`; for sequences two .json files.
         quick: Check the rank claim probabilistically, with random vectors (much faster).
         max_memory: Memory in GB that the checker may use; it refuses to start for more.
-        jobs: Number of threads; by default CONSTRUCTIVE_JOBS, or one for each core,
-            four at most.
         rocq: Have Rocq prove rank and error, recites of a decoder of integers, or impossible for
             all weights, instead.
         folder: With --rocq: a new folder for a copy of all that Rocq compiled.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 import constructive
 from constructive.cli.outputs import Say, require_no_dash, several_outputs
-from constructive.cli.program import app, command, end, processes, progress_bar
+from constructive.cli.program import app, command, end, progress_bar, threads
 from constructive.figures.gallery import NAMES as FIGURES
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import OutputError, ParameterError
@@ -228,7 +228,7 @@ def figures(
     output: Path = Path(),
     only: list[str] | None = None,
     quick: bool = False,
-    jobs: int = 1,
+    jobs: int | None = None,
     force: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -254,8 +254,8 @@ def figures(
     require_no_dash("--output", output)
     written = {path.name: path for path in gallery.prepare(output, names)}
     say = several_outputs(written, inputs={}, force=force, quiet=quiet)
-    with processes(jobs) as executor, progress_bar(quiet=quiet):
-        for drawn in gallery.draw(output, only=names, quick=quick, executor=executor):
+    with threads(jobs), progress_bar(quiet=quiet):
+        for drawn in gallery.draw(output, only=names, quick=quick):
             say(f"{drawn.seconds:7.1f} s  {drawn.title}")
             for path in drawn.paths:
                 say(f"           {path}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from constructive.cli.outputs import folder_output, print_json
-from constructive.cli.program import app, command, console, end, processes, progress_bar
+from constructive.cli.program import app, command, console, end, progress_bar
 from constructive.support.errors import ParameterError, shown
 from constructive.support.tables import new_table
 
@@ -27,7 +27,6 @@ def make(
     option: list[str] | None = None,
     seed: int = 0,
     timeout: float = 30.0,
-    jobs: int = 1,
     force: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -63,13 +62,12 @@ def make(
     found = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else []
     names = [file.relative_to(output).as_posix() for file in found]
     say = folder_output(output, names, force=force, quiet=quiet)
-    with progress_bar(quiet=quiet), processes(jobs) as executor:
+    with progress_bar(quiet=quiet):
         group = made(
             count,
             kinds=tuple(kind or KINDS),
             dims=_range("dim", dim),
             seed=seed,
-            executor=executor,
             **ranges,
         )
         words = ["instances", "make", "--count", str(count), "--dim", dim]
@@ -98,6 +96,7 @@ def check(
     Args:
         folder: Folder of instances.
         max_memory: Memory in GB that each process of the checker may use.
+        jobs: Number of processes of the checker.
 
     Example:
 

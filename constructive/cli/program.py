@@ -2,16 +2,13 @@
 
 import functools
 import inspect
-import multiprocessing
 import os
 import platform
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum, StrEnum
@@ -62,7 +59,7 @@ SHARED = {
     "examples": "Number T of examples.",
     "force": "Overwrite files that exist.",
     "heads": "Number H of heads.",
-    "jobs": "Number of processes to run.",
+    "jobs": "Number of threads; by default CONSTRUCTIVE_JOBS, or one a core, four at most.",
     "memorizer": ".safetensors file from `build`.",
     "quiet": "Show no progress, and print nothing about files that are written.",
     "seed": "Seed of all random choices.",
@@ -75,7 +72,7 @@ _LETTERS = {
 # Options whose names mean something else, or nothing, in Python.
 _NAMES = {"as_json": "--json", "file_format": "--format", "option": "--set"}
 # Parameters of the library, in its messages, whose options have other names.
-_SAID = {"num_heads": "heads", "num_examples": "examples", "executor": "jobs"}
+_SAID = {"num_heads": "heads", "num_examples": "examples"}
 # Of what the library does not check. The most processes are far above the cores of one machine.
 _RANGES = {"count": (1, 1_000_000), "jobs": (1, 1024), "limit": (1, None)}
 
@@ -169,7 +166,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any of them
     return value.value if isinstance(value, Enum) else value
 
 
-# Processes, the end with bad input, progress.
+# Threads, the end with bad input, progress.
 
 
 @contextmanager
@@ -187,43 +184,6 @@ def threads(jobs: int | None) -> Iterator[None]:
             del os.environ[JOBS]
         else:
             os.environ[JOBS] = before
-
-
-@contextmanager
-def processes(jobs: int) -> Iterator[Executor | None]:
-    """A pool of so many processes, or None for this one alone.
-
-    An interrupt, or an error, ends them at once: pieces of work may take minutes.
-    """
-    if jobs == 1:
-        yield None
-        return
-    with ProcessPoolExecutor(jobs, initializer=_obey_the_parent) as pool:
-        try:
-            yield pool
-        except BaseException:
-            threading.excepthook = _ignore_cancelled
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise
-
-
-def _ignore_cancelled(failure: threading.ExceptHookArgs) -> None:
-    """Say nothing where the thread of a pool that ends stumbles over a task that was cancelled.
-
-    In Python 3.11 it sets an exception on all tasks, also on those.
-    """
-    if failure.exc_type is not InvalidStateError:
-        threading.__excepthook__(failure)
-
-
-def _obey_the_parent() -> None:
-    """In a worker: Ctrl-C, which a terminal sends to all, is for the parent, which terminates us.
-
-    A worker would return the exit that `_terminate` raises as the result of its task, and live on.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def main() -> None:

@@ -6,8 +6,6 @@ Four steps: check what is asked, plan, build, and measure.
 import dataclasses
 import numbers
 import operator
-from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +30,6 @@ from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
 from constructive.layers.record import BuildRecord, Layer, require_float_layer
 from constructive.support.arguments import (
-    as_path,
     require_known,
     require_not_negative,
     require_positive,
@@ -45,7 +42,6 @@ from constructive.support.errors import (
     PrecisionError,
     in_three_parts,
 )
-from constructive.support.parallel import require_executor
 from constructive.support.progress import report
 from constructive.support.threads import one_blas_thread
 from constructive.theory.bounds import RANK_ONE, Plan, require_heads
@@ -70,8 +66,6 @@ def build_memorizer(
     arithmetic: Literal["float", "rational"] = "float",
     exact_logits: bool = False,
     seed: int = 0,
-    executor: Executor | None = None,
-    checkpoint: str | Path | None = None,
 ) -> Memorizer:
     """Build weights that memorize a data set, whatever its targets are.
 
@@ -108,17 +102,9 @@ def build_memorizer(
             data, which have to be integers or short dyadic numbers; for random heads. Bounds of
             the claim *executed* are smaller then
         seed: of all random choices; the same seed on one machine gives the same bits
-        executor: where pieces of a construction that has some ("paired") are built, in other
-            processes or on other machines; None for here. The weights are the same bits. Its
-            processes read the data from a folder: that of `checkpoint`, or of temporary files
-        checkpoint: a folder that keeps the finished pieces of such a construction; a build that
-            was ended, however, goes on from there, to the same bits
 
     Raises:
-        ParameterError: for arguments that make no sense, an executor or a checkpoint where there
-            are not pieces, and a checkpoint of other data or arguments
-        FormatError: for a checkpoint that is damaged
-        OutputError: for one that cannot be written
+        ParameterError: for arguments that make no sense
         CapacityError: for more examples than the construction holds; says how many heads would do.
             For labels that no readout of the heads has
         AssumptionError: for repeated inputs, and for data that do not meet what a construction
@@ -146,8 +132,6 @@ def build_memorizer(
         shared_keys=shared_keys,
         saturated_fraction=saturated_fraction,
         precision=precision,
-        executor=executor,
-        checkpoint=None if checkpoint is None else as_path(checkpoint),
         lengths=data.lengths is not None,
     )
     _check(data, num_heads, options, tolerance, seed)
@@ -210,8 +194,6 @@ def _check(
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
     _check_fit(data, options)
-    if options.executor is not None:
-        require_executor(options.executor)
     if num_heads is not None:
         inner, values = (
             1 if count is None else operator.index(count)

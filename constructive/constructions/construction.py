@@ -7,11 +7,9 @@ whether its groups are those of the theorems.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,9 +51,6 @@ USUAL = frozenset({WIDE, "value_dim=", "shared_keys=", "saturated_fraction=", "p
 # What planning asks for; the others say how a plan is built.
 PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS, FIT})
 
-# What a construction takes that is built in independent pieces.
-PIECES = frozenset({"executor=", "checkpoint="})
-
 # The options of a construction, for each arithmetic that it has.
 Takes = Mapping[str, frozenset[str]]
 
@@ -74,8 +69,6 @@ class Options:
     saturated_fraction: float = 0.99
     # bits of the readout; those beyond a float are added to what is built
     precision: int | str = FLOAT64_BITS
-    executor: Executor | None = None  # where pieces of the work are done, or None for here
-    checkpoint: Path | None = None  # a folder in which finished pieces are kept, or None
     lengths: bool = False  # contexts have different lengths
 
     @property
@@ -93,8 +86,7 @@ class Options:
         if self.value_dim is not None and not narrow:
             found["value_dim="] = self.value_dim
         for name in (
-            "exact_logits", "fit", "executor", "checkpoint", "shared_keys", "saturated_fraction",
-            "precision",
+            "exact_logits", "fit", "shared_keys", "saturated_fraction", "precision",
         ):  # fmt: skip
             value = getattr(self, name)
             if value != getattr(Options, name):
@@ -201,11 +193,6 @@ class Construction(ABC):
     grouped: bool = False
     # names of the options that it takes, for each arithmetic that it has
     options: Takes = field(default_factory=lambda: {FLOAT: USUAL}, hash=False)
-
-    @property
-    def is_parallel(self) -> bool:
-        """Whether it is built in independent pieces, for an executor or a checkpoint."""
-        return self.options[FLOAT] >= PIECES
 
     @abstractmethod
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:

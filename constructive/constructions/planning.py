@@ -235,7 +235,7 @@ def heads_for(
         return _fewest(survey, options.value_dim)
     known = CONSTRUCTIONS[construction]
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    heads, why = (0, "") if known.is_parallel else _fewest(survey, options.value_dim)
+    heads, why = (0, "") if known.name == "paired" else _fewest(survey, options.value_dim)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
     if more > heads:
         return more, f" (construction={construction!r} requires that many)"

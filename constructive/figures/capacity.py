@@ -15,7 +15,6 @@ With a shared context only the weights of Theorem 1 are built: those of Theorem 
 of a float64 readout there (docs/performance.md), and Theorem 10 is of contexts of their own.
 """
 
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Self
@@ -28,7 +27,7 @@ from constructive.data.dataset import Dataset
 from constructive.figures import drawing
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
-from constructive.support.parallel import ordered_map
+from constructive.support.progress import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.exact_capacity import exact_capacity
 
@@ -134,11 +133,11 @@ class Capacity(drawing.Picture):
                   tuple((heads, tokens, value, width) for value in dims), logarithmic=True),
         )  # fmt: skip
 
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
         tasks = [(*sizes, self.shared) for sweep in sweeps for sizes in sweep.sizes]
-        measured = iter(ordered_map(measure, tasks, executor=executor, step="capacities"))
+        measured = counted("capacities", map(measure, tasks), len(tasks))
         grid = figure.subplots(2, 2)
         for axes, sweep in zip(grid.flat, sweeps, strict=True):
             _panel(axes, sweep.values, list(islice(measured, len(sweep.values))))

@@ -13,7 +13,6 @@ apart. For one text there is no limit but the length of its description: a list 
 import lzma
 import math
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -86,7 +85,7 @@ class RecitalPicture(drawing.Picture):
     height = HEIGHT
     needs = "matplotlib", "sklearn"
 
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Build the decoder, and draw it."""
         text = Text.words(english_text()).first(self.tokens)
         draw_recital(figure, build_decoder(text, width=self.width), text)
@@ -253,9 +252,8 @@ class Curve(drawing.Figure):
         """Take a shorter text."""
         return replace(self, tokens=200)
 
-    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+    def draw(self, folder: Path) -> tuple[Path, ...]:
         """Build the decoders once, and write all files."""
-        del executor
         text = Text.words(english_text()).first(self.tokens)
         found = list(costs(text, self.kinds))
         figure = drawing.new_figure(6.6)

@@ -2,7 +2,6 @@
 
 import io
 from abc import ABC, abstractmethod
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -46,7 +45,7 @@ class Figure(ABC):
         """The names of the files that `draw` writes."""
 
     @abstractmethod
-    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+    def draw(self, folder: Path) -> tuple[Path, ...]:
         """Compute the figure, draw it into a folder, and return the paths of its files."""
 
     def quick(self) -> Self:
@@ -71,13 +70,13 @@ class Picture(Figure):
         return both(self.name)
 
     @abstractmethod
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401 - of matplotlib
+    def paint(self, figure: Any) -> None:  # noqa: ANN401 - of matplotlib
         """Compute and draw everything, in an empty figure of matplotlib."""
 
-    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+    def draw(self, folder: Path) -> tuple[Path, ...]:
         """Paint the figure, and save it twice."""
         figure = new_figure(self.height)
-        self.paint(figure, executor=executor)
+        self.paint(figure)
         return save_both(figure, folder, self.name)
 
 

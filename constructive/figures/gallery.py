@@ -7,7 +7,6 @@ estimated in it. A new figure is a class in a module, and a name and a line here
 
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +84,6 @@ def draw(
     *,
     only: Iterable[str] | None = None,
     quick: bool = False,
-    executor: Executor | None = None,
 ) -> Iterator[Drawn]:
     """Draw the figures into a folder, and yield each when its files are written.
 
@@ -96,5 +94,5 @@ def draw(
     prepare(folder, wanted)
     for whole in wanted.values():
         figure, start = whole.quick() if quick else whole, time.perf_counter()
-        paths = figure.draw(folder, executor=executor)
+        paths = figure.draw(folder)
         yield Drawn(figure.title, paths, time.perf_counter() - start)

@@ -6,7 +6,6 @@ random heads and of contexts is drawn, and random labels many times; each time t
 """
 
 import math
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
@@ -20,7 +19,7 @@ from constructive.figures import drawing
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import TrainedRecord
-from constructive.support.parallel import ordered_map
+from constructive.support.progress import counted
 from constructive.support.verdict import Verdict
 from constructive.theory.labelings import labelings
 
@@ -59,17 +58,17 @@ class LabelsPicture(drawing.Picture):
         """Take fewer draws, of the smallest layer."""
         return replace(self, sizes=self.sizes[:1], ratios=(1.5, 2.0, 2.5), draws=20)
 
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Decide all labelings, and draw the panel."""
         tasks = [(*sizes, ratio, self.draws) for sizes in self.sizes for ratio in self.ratios]
-        shares = ordered_map(measure, tasks, executor=executor, step="labelings")
-        measured, axes = iter(shares), figure.subplots()
+        measured = counted("labelings", map(measure, tasks), len(tasks))
+        axes = figure.subplots()
         for (heads, size, inner, width), colour in zip(self.sizes, _COLOURS, strict=False):
             columns = heads * width
             totals = range(columns, int(3.2 * columns) + 1)
-            counted = [labelings(t, heads, width=width, context_size=size).share for t in totals]
+            exact = [labelings(t, heads, width=width, context_size=size).share for t in totals]
             found = [next(measured) for _ in self.ratios]
-            axes.plot([t / columns for t in totals], list(map(float, counted)), color=colour)
+            axes.plot([t / columns for t in totals], list(map(float, exact)), color=colour)
             part = [share.attained / share.drawn for share in found]
             spread = [share.spread for share in found]
             axes.errorbar(

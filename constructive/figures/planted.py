@@ -4,7 +4,6 @@ Above, the output on the box; below, on the line through its maximum along which
 (Proposition 20.3), with the thresholds of both twins.
 """
 
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +28,7 @@ class PlantedPicture(drawing.Picture):
     name = "needle-and-corner"
     height = 5.7
 
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Evaluate both networks, and draw them."""
         axes = figure.subplots(2, 2, height_ratios=[3, 2])
         for column, kind in enumerate(("needle", "corner")):

@@ -10,7 +10,6 @@ Each sampled subset is decided exactly; what is estimated is the share among all
 counts singular values in float32 above a tolerance instead, which Figure 1 shows beside it.
 """
 
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -132,12 +131,12 @@ class Independence(drawing.Picture):
         """Sample fewer subsets."""
         return replace(self, subsets=50)
 
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Draw a panel for each kind of data."""
         panels = figure.subplots(2, 1, sharex=True)
         for axes, stages in zip(panels, (digits(), text()), strict=True):
             for stage in stages:
-                self._curve(axes, stage, executor)
+                self._curve(axes, stage)
             size = stages[0].dataset.context_size
             if self.vectors == "queries":
                 axes.axvline(size, color="black", linewidth=1, linestyle=":")
@@ -170,11 +169,10 @@ class Independence(drawing.Picture):
         subsets = [rng.choice(len(vectors), k, replace=False) for _ in range(self.subsets)]
         return float((np.linalg.matrix_rank(vectors[subsets]) == k).mean())
 
-    def _curve(self, axes: Any, stage: Stage, executor: Executor | None) -> None:  # noqa: ANN401
+    def _curve(self, axes: Any, stage: Stage) -> None:  # noqa: ANN401
         vectors = self._vectors(stage)
         found: list[Estimate] = [
-            dependent_share(vectors, k, subsets=self.subsets, executor=executor)
-            for k in self.candidates
+            dependent_share(vectors, k, subsets=self.subsets) for k in self.candidates
         ]
         colour, mark, line, size = _STYLES[stage.stage]
         shares = np.array([1.0 - estimate.dependent / estimate.subsets for estimate in found])
@@ -214,11 +212,11 @@ class AssumptionTable(drawing.Figure):
         """Take fewer examples and subsets."""
         return replace(self, examples=300, subsets=50)
 
-    def draw(self, folder: Path, *, executor: Executor | None = None) -> tuple[Path, ...]:
+    def draw(self, folder: Path) -> tuple[Path, ...]:
         """Write the table, whole or not at all."""
         found = [
             (stage, assumptions.check(stage.dataset[: self.examples], subsets=self.subsets,
-                                      budget=self.budget, executor=executor))
+                                      budget=self.budget))
             for stage in (*digits(), *text())
         ]  # fmt: skip
         path = folder / self.files[0]

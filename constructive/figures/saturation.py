@@ -4,7 +4,6 @@ The paper looks at trained heads; these are built, so that every head saturates 
 says so.
 """
 
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +51,7 @@ class Saturation(drawing.Picture):
     name = "figure-3-saturation"
     height = 8.0
 
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Build a layer for each H, and draw its column."""
         panels = figure.subplots(3, 2)
         for column, heads in zip(panels.T, self.heads, strict=True):

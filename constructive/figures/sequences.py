@@ -5,7 +5,6 @@ a memorizer that was built, and whose labels were all compared by ==.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count, takewhile
@@ -73,7 +72,7 @@ class Parameters(drawing.Picture):
         """Stop sooner."""
         return replace(self, largest=512)
 
-    def paint(self, figure: Any, *, executor: Executor | None) -> None:  # noqa: ANN401, ARG002
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Build them, and draw their parameters."""
         names = "product_hash", "separating_set"
         draw_points(figure, {name.replace("_", " "): growth(self.largest, name) for name in names})

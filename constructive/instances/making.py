@@ -1,7 +1,7 @@
 """Many instances from one seed: sizes are drawn, families take turns."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from constructive.instances.memorized import Classes, Deviation, Robust, Token
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
 from constructive.support.arguments import require_pair, require_positive, require_seed
 from constructive.support.errors import ParameterError, shown
-from constructive.support.parallel import ordered_map
+from constructive.support.progress import counted
 
 _SEEDS = 2**31
 # As `--kind` takes them. A new family is a class, and a name here.
@@ -79,7 +79,6 @@ def make(
     kinds: str | Sequence[str] = KINDS,
     dims: tuple[float, float] = (2, 32),
     seed: int = 0,
-    executor: Executor | None = None,
     **options: float | tuple[float, float],
 ) -> list[Instance]:
     """Make instances in groups, such as twins, until there are as many as were asked for.
@@ -92,7 +91,6 @@ def make(
         kinds: the names of one or more families; a string is one name
         dims: the range of d, in whole numbers
         seed: of all that is drawn
-        executor: where groups are made; None for here
         options: values, or ranges (least, most), of options of families
 
     Raises:
@@ -115,8 +113,7 @@ def make(
     while len(made) < count:
         # Two instances a group are usual; what is missing then is made in another round.
         groups = max(1, (count - len(made)) // 2)
-        todo = [next(tasks) for _ in range(groups)]
-        found = ordered_map(_made, todo, executor=executor, step="make instances")
+        found = counted("make instances", map(_made, islice(tasks, groups)), groups)
         made += [instance for group in found for instance in sorted(group, key=attrgetter("name"))]
     return made
 

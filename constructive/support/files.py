@@ -243,11 +243,6 @@ def _temporary(name: Path) -> Path:
     return name.with_name(f".constructive-{secrets.token_hex(8)}.tmp")
 
 
-def is_temporary(name: str) -> bool:
-    """Return whether a file of this name is one that was not whole yet."""
-    return name.startswith(".constructive-") and name.endswith(".tmp")
-
-
 def _real(path: Path) -> Path:
     """Return the same without links and dots, but for a link at its end."""
     return path.resolve() if path.name in {"", ".."} else path.parent.resolve() / path.name

@@ -1,11 +1,14 @@
 """Progress of long work: reported where the work is, shown where somebody listens."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 # Called with (step, done, total) while long work goes on.
 Progress = Callable[[str, int, int], None]
+
+Piece = TypeVar("Piece")
 
 # A context and no global state: each thread and each task of asyncio has its own.
 _LISTENER: ContextVar[Progress | None] = ContextVar("progress", default=None)
@@ -42,3 +45,10 @@ def report(step: str, done: int, total: int) -> None:
 def listened() -> bool:
     """Return whether this context has a listener."""
     return _LISTENER.get() is not None
+
+
+def counted(step: str, pieces: Iterable[Piece], total: int) -> Iterator[Piece]:
+    """Yield pieces of work, and report how many of them are done."""
+    for done, piece in enumerate(pieces, 1):
+        report(step, done, total)
+        yield piece

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -47,8 +47,7 @@ class StoredArray:
     dtype: np.dtype[Any]  # as it is stored
     shape: tuple[int, ...]  # (T, ...), of one axis at least
     start: int  # bytes before the first entry
-    # device, inode, size and time of the last change; None for what is not compared
-    identity: tuple[int | None, ...]
+    identity: tuple[int, ...]  # device, inode, size and time of the last change
 
     @classmethod
     def at(cls, path: str | Path) -> "StoredArray":
@@ -78,11 +77,6 @@ class StoredArray:
             cut = "is cut off" if size < whole else "has more bytes than its header says"
             raise refuse(f"{cut}: {size} bytes, and {whole} by its header", (size, whole))
         return cls(path, dtype, shape, start, identity)
-
-    @property
-    def elsewhere(self) -> "StoredArray":
-        """The same for other machines, where a file has another device, and maybe inode."""
-        return replace(self, identity=(None, None, *self.identity[2:]))
 
     def mapped(self) -> npt.NDArray[Any]:
         """Map the whole array, read-only: (T, ...). Memory is taken by the rows that are read."""
@@ -122,7 +116,7 @@ class StoredArray:
         with file:
             found = _identity(os.fstat(file.fileno()))
             for name, old, new in zip(_KEPT, self.identity, found, strict=True):
-                if old not in (None, new):
+                if old != new:
                     raise self.changed(f"its {name}")
             yield file
 

@@ -113,12 +113,12 @@ class _Shared:
 
 
 _shared = _Shared()
-_thread = threading.local()  # `alone`: whether this thread is a worker, whose loops stay in it
+_thread = threading.local()  # `worker`: whether this thread is one, whose loops stay in it
 
 
 def _is_worker() -> bool:
-    """Return whether this thread is one that loops take, or else is told to be alone."""
-    return getattr(_thread, "alone", False)
+    """Return whether this thread is one that loops take."""
+    return getattr(_thread, "worker", False)
 
 
 def _after_fork() -> None:
@@ -174,18 +174,6 @@ def _control_of_blas() -> Any:  # noqa: ANN401 - a module without types
     return threadpoolctl
 
 
-@contextmanager
-def alone() -> Iterator[None]:
-    """Keep loops in this thread, with one BLAS thread: it is one of several workers itself."""
-    before = _is_worker()
-    _thread.alone = True
-    try:
-        with one_blas_thread():
-            yield
-    finally:
-        _thread.alone = before
-
-
 def in_pieces(
     function: Callable[[Piece], Result], pieces: Iterable[Piece], operations: float = math.inf
 ) -> Iterator[Result]:
@@ -220,7 +208,7 @@ def _elsewhere(
     pool, state, called = _shared.pool(count), np.geterr(), np.geterrcall()
 
     def work(piece: Piece) -> Result:
-        _thread.alone = True
+        _thread.worker = True
         with np.errstate(call=called, **state):  # type: ignore[arg-type] # it may be None, too
             return function(piece)
 

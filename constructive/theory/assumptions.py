@@ -15,7 +15,6 @@ Example:
     'PROVED'
 """
 
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,8 +32,9 @@ from constructive.support.arguments import (
 )
 from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
 from constructive.support.errors import ParameterError, in_three_parts, shown
-from constructive.support.parallel import ordered_map
+from constructive.support.progress import counted
 from constructive.support.tables import Sheet, Shown, new_table
+from constructive.support.threads import in_pieces
 from constructive.support.verdict import Verdict
 from constructive.theory.bounds import heads_needed
 from constructive.theory.kruskal import (
@@ -136,7 +136,6 @@ def dependent_share(
     *,
     subsets: int | Sample = SUBSETS,
     seed: int = 0,
-    executor: Executor | None = None,
 ) -> Estimate:
     """Estimate the share of dependent subsets among those of `size` of the vectors (T, d).
 
@@ -145,12 +144,10 @@ def dependent_share(
         size: the number of vectors in a subset, 1 to T
         subsets: how many are drawn; or what `affordable` allows, so that some may stay undecided
         seed: of the subsets
-        executor: where subsets are decided (`constructive.support.parallel`), the same ones
-            everywhere; None for here
 
     Raises:
         DataError: for what is not a matrix of real numbers
-        ParameterError: for a size beyond T, no subsets, a negative seed, or what is not an executor
+        ParameterError: for a size beyond T, no subsets, or a negative seed
 
     Example:
         >>> plane = np.random.default_rng(0).integers(-9, 9, size=(40, 2)).astype(float)
@@ -173,21 +170,13 @@ def dependent_share(
         (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
     ]
     whole = _Vectors(vectors, verified.scaled(vectors), size, _all_dependent(vectors, size))
-    found = ordered_map(
-        partial(_dependent_among, whole),
-        batches,
-        executor=executor,
-        step=f"random subsets of {size}",
-    )
+    drawn = in_pieces(partial(_dependent_among, whole), batches, sample.subsets * size**3.0)
+    found = list(counted(f"random subsets of {size}", drawn, len(batches)))
     wrong = [subset for dependent, _ in found for subset in dependent]
     pending = [subset for _, undecided in found for subset in undecided]
     looked_at = pending[: sample.exact]
-    decided = ordered_map(
-        partial(_is_dependent, vectors),
-        looked_at,
-        executor=executor,
-        step=f"dependent subsets of {size}",
-    )
+    exact = in_pieces(partial(_is_dependent, vectors), looked_at)
+    decided = counted(f"dependent subsets of {size}", exact, len(looked_at))
     wrong += [subset for subset, dependent in zip(looked_at, decided, strict=True) if dependent]
     undecided = len(pending) - len(looked_at)
     low, _ = clopper_pearson(len(wrong), sample.subsets, CONFIDENCE)
@@ -378,7 +367,6 @@ def check(
     subsets: int | None = None,
     budget: float = 1.0,
     seed: int = 0,
-    executor: Executor | None = None,
 ) -> AssumptionReport:
     """Check the assumptions of the theorems on a data set.
 
@@ -393,13 +381,11 @@ def check(
         budget: 1.0 allows half a minute for 10,000 queries of d = 64, and about as much for random
             subsets of any d; 10.0 ten times as much
         seed: of all random choices
-        executor: where the random subsets are decided (`constructive.support.parallel`); None for
-            here
 
     Raises:
         CapacityError: if T is more than H(n - 1) + 1
         ParameterError: unless H and the number of subsets are positive, for a negative budget or
-            seed, and for what is not an executor
+            seed
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Assumptions 1 and 2 and section 3.
 
@@ -429,7 +415,7 @@ def check(
         sample = Sample(subsets or SUBSETS)
         if subsets is None:
             sample = affordable(dataset.queries, count, budget=budget, seed=seed)
-        return dependent_share(dataset.queries, count, subsets=sample, seed=seed, executor=executor)
+        return dependent_share(dataset.queries, count, subsets=sample, seed=seed)
 
     return AssumptionReport(
         count=total,

@@ -4,7 +4,6 @@ import base64
 import dataclasses
 import json
 import math
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import flint
@@ -592,8 +591,6 @@ BOUNDS = (-1.0, float("nan"), float("inf"), 10**400, 10**9999, "1e-9", True, np.
         *(({"seed": value}, "non-negative integer") for value in (np.array([1, 2]), -1)),
         ({"model": "float8", "claims": "executed"}, "model"),
         ({"model": "float32, scaled"}, "executed"),
-        ({"executor": 4}, "Executor"),
-        ({"executor": ThreadPoolExecutor(1)}, "pieces"),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, dict) else given,
 )

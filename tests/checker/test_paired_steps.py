@@ -215,7 +215,7 @@ class OfCertify:
         if score_error is not None:
             found = dataclasses.replace(found, score_error=np.array(score_error))
         with np.errstate(all="ignore"):
-            return pairs.coupled_entries(read, np.array(owner, dtype=np.int64), found, None)
+            return pairs.coupled_entries(read, np.array(owner, dtype=np.int64), found)
 
     def steps(self, memorizer, data):
         read = pairs.Examples.of(memorizer, data)

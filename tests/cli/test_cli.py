@@ -1,6 +1,5 @@
 """The command line as a user meets it: status, messages, files, folders, interrupts, extras."""
 
-import contextlib
 import csv
 import os
 import re
@@ -8,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -101,7 +99,7 @@ def test_a_name_with_another_ending_says_what_it_will_be(program):
 
 
 def test_more_processes_than_any_machine_has(run, tmp_path):
-    for words in (["build", "data.npz"], ["instances", "make", "-o", "folder"]):
+    for words in (["build", "data.npz"], ["instances", "check", "folder"]):
         assert "1024" in run(*words, "--jobs", 10**21, status=2)
     assert not list(tmp_path.iterdir())
 
@@ -184,22 +182,7 @@ def test_the_demo_reproduces_every_label(start, tmp_path):
     assert len(picture) > 20_000
 
 
-def test_a_build_keeps_finished_pairs(program, tmp_path):
-    sizes = ("-T", 30, "-n", 3, "-d", 7, "-o", "small.npz")
-    assert program("generate", "uniform", *sizes).returncode == 0
-    build = ("build", "small.npz", "--heads", 12, "--checkpoint", "kept")
-    refused = program(*build)
-    assert refused.returncode == 2
-    assert "does not take checkpoint=" in refused.stderr
-    for name in ("first", "second"):
-        done = program(*build, "--construction", "paired", "-o", f"{name}.safetensors")
-        assert done.returncode == 0
-    assert (tmp_path / "kept" / "pairs-00000000.npz").exists()
-    files = [(tmp_path / f"{name}.safetensors").read_bytes() for name in ("first", "second")]
-    assert files[0] == files[1]
-
-
-def test_more_processes_build_and_prove_the_same(program, tmp_path):
+def test_more_threads_build_and_prove_the_same(program, tmp_path):
     sizes = ("-T", 751, "-n", 3, "-d", 7, "-o", "data")
     assert program("generate", "uniform", *sizes).returncode == 0
     for jobs in ("1", "2"):
@@ -618,73 +601,10 @@ def test_an_interrupt_leaves_nothing(tmp_path, code, name):
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 
-JOBS = """
-import os, sys, time
-from pathlib import Path
-from constructive.cli import program as entry
-from constructive.support.parallel import ordered_map
-
-def work(index):
-    Path(f"worker-{os.getpid()}").touch()
-    time.sleep(300)
-
-@entry.app.command()
-def wait():
-    with entry.processes(2) as executor, entry.progress_bar():
-        ordered_map(work, range(9), executor=executor, step="wait")
-
-sys.argv = ["constructive", "wait"]
-entry.main()
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "to_all"), [("SIGINT", True), ("SIGINT", False), ("SIGTERM", False)]
-)
-def test_an_interrupt_ends_the_workers_at_once(tmp_path, name, to_all):
-    """A terminal sends Ctrl-C to the workers, too; a supervisor to the command alone."""
-    run = subprocess.Popen(
-        [sys.executable, "-c", LISTEN + JOBS],
-        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-        number = signal.Signals[name]
-        if to_all:
-            os.killpg(run.pid, number)
-        else:
-            run.send_signal(number)
-        _, printed = run.communicate(timeout=60)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(run.pid, signal.SIGKILL)
-    assert run.returncode == STATUS[name]
-    assert ("Interrupted." in printed) == (name == "SIGINT")
-    assert "Traceback" not in printed
-    workers = [int(path.name.removeprefix("worker-")) for path in tmp_path.iterdir()]
-    assert len(workers) == 2
-    wait_until(lambda: not any(map(is_alive, workers)))
-
-
-def wait_until(condition):
-    stop = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < stop
-        time.sleep(0.05)
-
-
-def is_alive(process):
-    try:
-        os.kill(process, 0)
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
 # What needs an extra says which, and the package works without.
 
 
-OPTIONAL = ("torch", "onnx", "matplotlib", "sklearn", "dask", "distributed", "hypothesis", "sympy")
+OPTIONAL = ("torch", "onnx", "matplotlib", "sklearn", "hypothesis", "sympy")
 
 
 @pytest.mark.parametrize("module", ["torch", "onnx"])

@@ -1,7 +1,6 @@
 """Every construction keeps the laws, and one that does not is found out."""
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ from constructive.constructions.construction import (
     FLOAT,
     LENGTHS,
     NARROW,
-    PIECES,
     RATIONAL,
     USUAL,
     WIDE,
@@ -124,10 +122,9 @@ def check_facts(problem):
     assert known.name == problem.asked["construction"]
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
-    every = USUAL | PIECES | {NARROW, EXACT_LOGITS, LENGTHS, FIT}
+    every = USUAL | {NARROW, EXACT_LOGITS, LENGTHS, FIT}
     assert set(known.options) <= {FLOAT, RATIONAL}
     assert all(names <= every for names in known.options.values())
-    assert known.is_parallel == bool(PIECES & known.options[FLOAT])
 
 
 def check_plans(problem):
@@ -220,14 +217,6 @@ OPTIONS = {
     ),
     "precision": ({"precision": lambda _: 120}, lambda built, _: built.layer.precision == 120),
     "exact_logits": ({"exact_logits": lambda _: True}, _exact_logits),
-    "executor": (
-        {"executor": lambda _: ThreadPoolExecutor(1)},
-        lambda built, data: built.max_error(data) < 1e-6,
-    ),
-    "checkpoint": (
-        {"checkpoint": lambda folder: folder / "kept"},
-        lambda built, data: built.max_error(data) < 1e-6,
-    ),
 }
 
 

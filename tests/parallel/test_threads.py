@@ -19,8 +19,7 @@ from constructive.constructions.multihead import readout
 from constructive.exact import modular
 from constructive.layers import attend
 from constructive.support import blocks, threads
-from constructive.support.parallel import ordered_map
-from constructive.support.threads import alone, cores, in_pieces, one_blas_thread, workers
+from constructive.support.threads import cores, in_pieces, one_blas_thread, workers
 
 COUNTS = 1, 2, 3, 8
 
@@ -188,8 +187,6 @@ def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypat
         found = list(in_pieces(piece, range(4)))
     assert {state for state, _ in found} == {"raise"}
     assert all(len(set(inner)) == 1 for _, inner in found)
-    with alone():
-        assert set(in_pieces(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
 
 
 def test_what_the_caller_has_called_for_errors_is_called(monkeypatch):
@@ -198,19 +195,6 @@ def test_what_the_caller_has_called_for_errors_is_called(monkeypatch):
     with np.errstate(divide="call", call=lambda *error: seen.append(error[0])):
         list(in_pieces(lambda _: np.ones(1) / 0.0, range(3)))
     assert seen == ["divide by zero"] * 3
-
-
-def test_workers_of_an_executor_have_one_thread_each(monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "3")
-    before = blas_threads()
-
-    def task(_):
-        return blas_threads(), set(in_pieces(lambda _: threading.get_ident(), range(6)))
-
-    with ThreadPoolExecutor(2) as pool:
-        found = ordered_map(task, range(4), executor=pool, step=None)
-    assert all(limits == {1} and len(names) == 1 for limits, names in found)
-    assert blas_threads() == before
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt])

@@ -284,7 +284,7 @@ class Error(ClaimKind):
 
     name = "error"
     statement = STATEMENT
-    options = frozenset({"epsilon", "max_prec", "executor"})
+    options = frozenset({"epsilon", "max_prec"})
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether outputs are to be near the targets, and not labels alone."""

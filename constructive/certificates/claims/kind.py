@@ -9,7 +9,6 @@ import numbers
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,7 +16,6 @@ import numpy as np
 
 from constructive.support.arguments import require_positive, require_seed
 from constructive.support.errors import ParameterError, PrecisionError, shown
-from constructive.support.parallel import require_executor
 from constructive.support.verdict import Claim, Verdict
 
 MOST_BITS = 4096  # Bits after which an undecided claim stays so, by default
@@ -34,7 +32,6 @@ class CertifyOptions:
     max_prec: int = MOST_BITS  # bits after which an undecided claim stays so
     seed: int = 0  # of the primes' points
     model: str | None = None  # a model of `exact.float_model`, or None for the usual one
-    executor: Executor | None = None  # where pieces of the work are done, or None for this process
 
     def checked(self) -> "CertifyOptions":
         """Return the same options with bounds and bits as Python's own numbers."""
@@ -44,8 +41,6 @@ class CertifyOptions:
             delta=_bound("delta", self.delta),
             max_prec=_bits(self.max_prec),
         )
-        if self.executor is not None:
-            require_executor(self.executor)
         require_seed(self.seed)
         return checked
 

@@ -51,7 +51,6 @@ the checker needs, which takes as many steps. Where q and w are small for N, it 
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -344,7 +343,6 @@ def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
         [name for name in CLAIMS if name in asked],
         error.epsilon_of(subject),
         subject.options.delta,
-        executor=subject.options.executor,
     )
     decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
     return claims if decided or subject.data.num_examples > _LARGEST_DENSE else None
@@ -401,8 +399,6 @@ def prove(
     asked: Sequence[str],
     epsilon: float,
     delta: float | None,
-    *,
-    executor: Executor | None = None,
 ) -> tuple[Claim, ...]:
     """Decide the claims that are asked for, among rank, error and readout."""
     statements = {
@@ -417,7 +413,7 @@ def prove(
         if "error" in asked or "readout" in asked:
             readouts = Readouts.of(examples, memorizer)
         scan = Scan.of(examples, readouts.unlike if readouts else None)
-        entries = evaluate(examples, scan, executor=executor)
+        entries = evaluate(examples, scan)
         if readouts is not None:
             residuals = residuals_of(examples, entries, scan.second, readouts)
         if "error" in asked:

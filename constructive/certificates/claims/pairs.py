@@ -9,8 +9,6 @@ multiplied by entries below 1, or by heads below 2^50.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,9 +20,9 @@ from constructive.exact.verified import dot, exponential
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
-from constructive.support.arrays import CHUNK_BYTES, Array, Integers, row_chunks
-from constructive.support.parallel import Place, arrays_at, ordered_map, shared
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.progress import report
+from constructive.support.threads import in_pieces
 from constructive.theory.grouping import UndecidedError
 
 # Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.
@@ -357,7 +355,6 @@ def _as_on_disk(order: Integers, owned: int) -> Integers:
 
 # Which pairs agree on which examples, and x_{t,p} with bounds where they do not.
 
-_TOGETHER = 16  # Chunks of the product in a piece of work
 
 _MOST_COUPLED = 4  # Coupled entries for each example, on average, beyond which nothing is tried
 
@@ -378,30 +375,18 @@ class Entries(NamedTuple):
     largest: Array  # (T,), bounds `max |E_t|`, and so whatever a head reads
 
 
-class _Rows(NamedTuple):
-    """Some rows of the product of queries and heads, as `_disagreeing` needs them."""
-
-    # queries (T, d), weights (d, 2 P), owner (T',), and what the top and the bottom need: (T,)
-    place: Place
-    start: int  # the first position
-    stop: int  # the position after the last one
-    pairs: int  # P
-
-
-def evaluate(examples: Examples, scan: Scan, *, executor: Executor | None = None) -> Entries:
+def evaluate(examples: Examples, scan: Scan) -> Entries:
     """Decide which entries are tails, and evaluate the coupled ones from contexts read anew."""
     others = examples.dataset.context_size - 1
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         tail = up(2.0 * others * TAIL * scan.largest)
-        positions, pairs = coupled_entries(examples, examples.owner, scan, executor)
+        positions, pairs = coupled_entries(examples, examples.owner, scan)
         report("evaluate what is coupled", 0, 1)
         coupled = read(examples, positions, pairs, DIFFERENCE)
     return Entries(scan.own, scan.own_error, positions, pairs, *coupled, tail, scan.largest)
 
 
-def coupled_entries(
-    examples: Examples, owner: Integers, scan: Scan, executor: Executor | None
-) -> tuple[Integers, Integers]:
+def coupled_entries(examples: Examples, owner: Integers, scan: Scan) -> tuple[Integers, Integers]:
     """Return positions and pairs that are not certified to agree, but for those of the own pairs.
 
     `owner` is the pair of each position that belongs to one. Raises UndecidedError where there are
@@ -411,53 +396,34 @@ def coupled_entries(
     weights = np.ascontiguousarray(np.concatenate(list(examples.query_weights)).T)
     longest = float(lengths(examples.query_weights).max())
     reach_error = up(gamma(len(weights) + 2) * longest * lengths(examples.queries))
-    arrays = {"queries": examples.queries, "weights": weights, "owner": owner}
-    for name, gap in (("top", scan.top), ("bottom", scan.bottom)):
+    needed = []
+    for gap in (scan.top, scan.bottom):
         least = np.maximum(gap - up(2.0 * scan.score_error + 2.0 * UNIT * gap), 0.0)
-        arrays[name] = up(up(MARGIN / least) + reach_error)
-    found: dict[int, tuple[Integers, Integers]] = {}
+        needed.append(up(up(MARGIN / least) + reach_error)[:, np.newaxis])
+    at_top, at_bottom = needed
 
-    def keep(number: int, part: tuple[Integers, Integers]) -> None:
-        found[number] = part
-        if sum(len(positions) for positions, _ in found.values()) > _MOST_COUPLED * total:
+    def disagreeing(rows: slice) -> tuple[Integers, Integers]:
+        with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
+            reach = examples.queries[rows] @ weights
+        first, second = reach[:, :pairs], reach[:, pairs:]
+        # Of one sign, and beyond what is needed there (infinity, where scores may be equal).
+        agree = np.minimum(first, second) >= at_top[rows]
+        agree |= np.maximum(first, second) <= -at_bottom[rows]
+        inside = np.arange(rows.start, min(rows.stop, len(owner)))
+        agree[inside - rows.start, owner[inside]] = True
+        where, which = np.nonzero(~agree)
+        return where + rows.start, which
+
+    found: list[tuple[Integers, Integers]] = []
+    coupled = 0
+    parts = list(row_chunks(total, 8 * 2 * pairs))
+    for part in in_pieces(disagreeing, parts, float(total) * weights.size):
+        found.append(part)
+        coupled += len(part[0])
+        report("certify which pairs agree", len(found), len(parts))
+        if coupled > _MOST_COUPLED * total:
             raise UndecidedError(
                 f"pairs do not agree on more than {_MOST_COUPLED} entries an example; "
                 "another seed=, or fewer examples"
             )
-
-    rows = _TOGETHER * max(1, CHUNK_BYTES // (8 * 2 * pairs))
-    with ExitStack() as stack:
-        place: Place = arrays if executor is None else stack.enter_context(shared(arrays))
-        parts = ordered_map(
-            _disagreeing,
-            [
-                _Rows(place, start, min(start + rows, total), pairs)
-                for start in range(0, total, rows)
-            ],
-            executor=executor,
-            step="certify which pairs agree",
-            keep=keep,
-        )
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-
-
-def _disagreeing(piece: _Rows) -> tuple[Integers, Integers]:
-    """Positions of the piece and pairs, not their own, which are not certified to agree there."""
-    arrays, pairs = arrays_at(piece.place), piece.pairs
-    owner = arrays["owner"]
-    found_positions, found_pairs = [], []
-    for part in row_chunks(piece.stop - piece.start, 8 * 2 * pairs):
-        rows = slice(piece.start + part.start, piece.start + part.stop)
-        with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
-            reach = arrays["queries"][rows] @ arrays["weights"]
-        first, second = reach[:, :pairs], reach[:, pairs:]
-        top, bottom = (arrays[name][rows, np.newaxis] for name in ("top", "bottom"))
-        # Of one sign, and beyond what is needed there (infinity, where scores may be equal).
-        agree = np.minimum(first, second) >= top
-        agree |= np.maximum(first, second) <= -bottom
-        inside = np.arange(rows.start, min(rows.stop, len(owner)))
-        agree[inside - rows.start, owner[inside]] = True
-        where, which = np.nonzero(~agree)
-        found_positions.append(where + rows.start)
-        found_pairs.append(which)
-    return np.concatenate(found_positions), np.concatenate(found_pairs)
+    return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])

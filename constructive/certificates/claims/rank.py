@@ -117,7 +117,7 @@ class LayerRank(Rank):
     """The claim about a layer, with a row for each example."""
 
     statement = STATEMENT
-    options = frozenset({"seed", "executor"})
+    options = frozenset({"seed"})
     advice = "fewer examples or more heads"
 
     def is_usual(self, weights: Memorizer) -> bool:

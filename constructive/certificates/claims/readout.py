@@ -90,7 +90,7 @@ class Readout(ClaimKind):
 
     name = "readout"
     statement = STATEMENT
-    options = frozenset({"delta", "max_prec", "executor"})
+    options = frozenset({"delta", "max_prec"})
     needs_rows = True
     usual = False
 
