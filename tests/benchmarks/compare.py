@@ -7,8 +7,6 @@ comparison is measured in turn, run by run, and each figure is the median over t
 those of the theorem's bound with n = 32 and d = 64: H = (T - 1) / 31.
 
     scale     build, certify and check against T, with fitted exponents
-    forward   a build against one forward pass over all examples and heads, and against LAPACK's LU
-              of T x T, which a dense readout needs at least (measured, and extrapolated by T^3)
     peers     at T = 1861: a build against random heads and numpy.linalg.lstsq
     training  at T = 621: a build against Adam in PyTorch until the error is below 1e-3, or a cap
     rank      certify against python-flint's rank modulo the same kind of prime
@@ -48,7 +46,7 @@ from constructive.layers import residues
 
 SIZE, WIDTH = 32, 64
 SHARED = "shared"
-COMPARISONS = ["scale", "forward", "peers", "training", "rank", "largest", "wide"]
+COMPARISONS = ["scale", "peers", "training", "rank", "largest", "wide"]
 
 
 def heads_for(total):
@@ -130,29 +128,6 @@ def assumed(total, width):
     """The report about the assumptions."""
     data = wide_data(total, width)
     return {"seconds": timed(lambda: assumptions.check(data))[0]}
-
-
-def forward(kind, total):
-    """One forward pass over all examples; at most 4,000 are run, and the rest counted."""
-    data, heads = make(kind, total), heads_for(total)
-    layer = build_memorizer(data, num_heads=heads).layer
-    count = min(total, 4000)
-    part = data.take(np.arange(count))
-    layer.max_error(data.take(np.arange(64)))
-    seconds, _ = timed(lambda: layer(part.contexts, part.queries))
-    return {"forward": seconds * total / count}
-
-
-def lu(total):
-    """LAPACK's LU with one solve, of a random matrix: its time does not depend on its entries."""
-    from scipy.linalg import lu_factor, lu_solve
-
-    rng = np.random.default_rng(0)
-    matrix, right = rng.standard_normal((total, total)), rng.standard_normal((total, 1))
-    seconds, _ = timed(
-        lambda: lu_solve(lu_factor(matrix, overwrite_a=True, check_finite=False), right)
-    )
-    return {"lu": seconds}
 
 
 def random_heads(kind, total):
@@ -254,7 +229,7 @@ def forget_peak():
 WORK = {
     function.__name__: function
     for function in (
-        ours, wide, assumed, forward, lu, random_heads, condition_of, training, flint_rank,
+        ours, wide, assumed, random_heads, condition_of, training, flint_rank,
     )
 }  # fmt: skip
 
@@ -345,29 +320,6 @@ def scale(report, given):
             for step in ("build", "certify", "check")
         ]
         report.say("fitted from T = 1861 on: " + ", ".join(slopes))
-
-
-def compare_forward(report, given):
-    totals = [t for t in (1861, 6201, 31001) if t <= given.largest]
-    factors = {t: repeated(given.runs, "lu", t) for t in (2000, 4000, 8000) if t <= given.largest}
-    rows = []
-    for t in totals:
-        ratios, dense = [], []
-        for _ in range(given.runs):
-            build = measure("ours", "uniform", t)["build"]
-            ratios.append(build / measure("forward", "uniform", t)["forward"])
-            size = max(factors)
-            dense.append(factors[size]["lu"] * (t / size) ** 3 / build)
-        rows.append(
-            ["uniform", t, f"{statistics.median(ratios):.2f}", f"{statistics.median(dense):.2g}"]
-        )
-    measured = ", ".join(f"{each['lu']:.2f} s at T = {t}" for t, each in factors.items())
-    report.table(
-        "a build, over one forward pass; LU of T x T over a build",
-        ["", "T", "build / forward", "LU / build"],
-        rows,
-    )
-    report.say(f"LU measured: {measured}; extrapolated by T^3 from the largest")
 
 
 def peers(report, given):
@@ -502,7 +454,7 @@ def main():
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     report.say(f"{os.cpu_count()} cores, threads {json.dumps(threads)}, {given.runs} runs")
     functions = [
-        scale, compare_forward, peers, compare_training, compare_rank, largest, compare_wide,
+        scale, peers, compare_training, compare_rank, largest, compare_wide,
     ]  # fmt: skip
     for name, function in zip(COMPARISONS, functions, strict=True):
         if name in given.only:
