@@ -1,7 +1,7 @@
 """How exact builds are, and what they, their proofs and their checks cost: docs/performance.md.
 
     python tests/benchmarks/precision.py build [--runs 9]
-    python tests/benchmarks/precision.py certify [--runs 5] [--skip-real]
+    python tests/benchmarks/precision.py certify
     python tests/benchmarks/precision.py certify --large 4000 8000
     python tests/benchmarks/precision.py executed [--skip-large]
 
@@ -10,8 +10,7 @@ build     what a build costs and how exact it is. The yardsticks are one forward
 certify   what certificates cost; with --large elimination modulo p alone, of matrices stored in
           float32, once for each size and in a process of its own, whose memory is read.
 executed  bounds of |f - y| over all evaluations in float32, against the error of one: that of this
-          machine. And the same on data of small integers, where random heads are built with exact
-          logits, or not. Seconds are those of processors, of this process and of the checker's.
+          machine.
 
 Ratios are taken run by run, in one process, between things measured right after each other; quote
 their medians.
@@ -22,7 +21,6 @@ import contextlib
 import importlib
 import io
 import multiprocessing
-import os
 import re
 import resource
 import sys
@@ -46,8 +44,6 @@ from constructive import (
 )
 from constructive.certificates.check import CHECKER
 from constructive.exact import modular
-from constructive.layers import residues
-from constructive.theory.bounds import group_sizes
 
 PRIME = next(modular.safe_primes())
 LARGE = {"num_examples": 1861, "context_size": 32, "width": 64}
@@ -156,45 +152,6 @@ def large_row(size):
     ]  # fmt: skip
 
 
-def rank_claim(checker, folder, runs):
-    title = "rank claim, T=1861, H=60, n=32, d=64, d_h=64"
-    rows = table(
-        title,
-        "data",
-        "forward + LU mod p",
-        "certify",
-        "ratio",
-        "check/certify",
-        "quick/certify",
-        "kB",
-    )
-    columns = np.concatenate([h * 64 + np.arange(k) for h, k in enumerate(group_sizes(1861, 60))])
-    for name, make in (("own", generators.uniform), ("shared", generators.shared_context)):
-        data = make(**LARGE)
-        memorizer = build_memorizer(data, num_heads=60, head_dim=64)
-        z = residues.intermediate(memorizer.layer, data, residues.Point(PRIME, 12345), columns)
-        paths = saved(data, memorizer, certify(memorizer, data, claims=["rank"]), folder)
-        base, made, checked, quick = [], [], [], []
-        for _ in range(runs):
-            base.append(
-                seconds(memorizer.layer.intermediate, data.contexts, data.queries)
-                + seconds(modular.factor, z, PRIME)
-            )
-            made.append(seconds(certify, memorizer, data, claims=["rank"]))
-            checked.append(seconds(checker.check, paths))
-            quick.append(seconds(checker.check, paths, quick=True))
-        rows.add_row(
-            name,
-            f"{np.median(base):.2f} s",
-            f"{np.median(made):.2f} s",
-            f"{np.median(np.divide(made, base)):.2f}",
-            f"{np.median(np.divide(checked, made)):.2f}",
-            f"{np.median(np.divide(quick, made)):.2f}",
-            f"{Path(paths[0]).stat().st_size / 1000:.0f}",
-        )
-    CONSOLE.print(rows)
-
-
 def real_claims(checker, folder):
     rows = table(
         "claims in real arithmetic, one run each",
@@ -238,38 +195,14 @@ def saved(data, memorizer, certificate, folder):
 
 
 CASES = (
-    (7, 3, 5, 3, "saturated", {}),
-    (7, 3, 5, 3, "rank_one", {}),
-    (7, 3, 5, 3, "generic", {}),
-    (61, 8, 16, 4, "rank_one", {}),
-    (61, 8, 16, 4, "generic", {}),
     (61, 8, 16, 10, "saturated", {}),
-    (61, 8, 16, 10, "saturated", {"saturated_fraction": 0.9}),
     (61, 8, 16, 10, "saturated", {"saturated_fraction": 0.5}),
-    (61, 8, 16, 20, "saturated", {}),
-    (61, 8, 16, 10, "rank_one", {}),
     (61, 8, 16, 10, "paired", {}),
     (61, 8, 16, 10, "generic", {}),
     (1861, 32, 64, 60, "saturated", {}),
-    (1861, 32, 64, 60, "rank_one", {}),
     (1861, 32, 64, 60, "generic", {}),
 )
-INTEGERS = tuple(
-    (*sizes, "generic", {"exact_logits": exact, **options})
-    for *sizes, options in (
-        (7, 3, 5, 3, {}),
-        (61, 8, 16, 4, {}),
-        (61, 8, 16, 10, {}),
-        (61, 8, 16, 4, {"head_dim": 16}),
-        (1861, 32, 64, 60, {}),
-    )
-    for exact in (False, True)
-)
-LARGEST = 4
-"""Of integer data."""
-COLUMNS = (
-    "T", "n", "d", "H", "construction", "bound", "by logits", "one evaluation", "certify", "check"
-)  # fmt: skip
+COLUMNS = "T", "n", "d", "H", "construction", "bound", "by logits", "one evaluation"
 SMALL = 1000
 
 
@@ -279,32 +212,17 @@ def of_uniform(total, size, width):
     return Dataset(*(array.astype(np.float32) for array in arrays))
 
 
-def of_integers(total, size, width):
-    rng = np.random.default_rng(0)
-    shapes = (total, size, width), (total, width)
-    inputs = (rng.integers(-LARGEST, LARGEST + 1, shape) for shape in shapes)
-    return Dataset(*(x.astype(np.float32) for x in (*inputs, rng.uniform(-1, 1, total))))
-
-
-def work_seconds():
-    used = os.times()
-    return used.user + used.system + used.children_user + used.children_system
-
-
-def show(title, cases, drawn, *, skip):
-    rows = Table(*COLUMNS, title=title)
-    for total, size, width, heads, construction, options in cases:
-        if skip and total > SMALL:
+def executed(given):
+    rows = Table(*COLUMNS, title="float32 data and weights, targets of size one")
+    for total, size, width, heads, construction, options in CASES:
+        if given.skip_large and total > SMALL:
             continue
-        data = drawn(total, size, width)
+        data = of_uniform(total, size, width)
         built = build_memorizer(data, num_heads=heads, construction=construction, **options)
         single = built.astype("float32")
-        start = work_seconds()
         certificate = certify(single, data, claims="executed")
-        proved = work_seconds()
         if not check(certificate, single, data).proved:
             raise ParameterError("a certificate is not proved", suggestion="look into it")
-        checked = work_seconds()
         claim = certificate["executed"]
         named = " ".join([construction, *(f"{name}={value}" for name, value in options.items())])
         rows.add_row(
@@ -313,8 +231,6 @@ def show(title, cases, drawn, *, skip):
             + " (vacuous)" * ("vacuous" in claim.detail),
             re.search("([0-9]+%|none) of that by logits", claim.detail)[1],
             f"{single.max_error(data):.1e}",
-            f"{proved - start:.1f} s",
-            f"{checked - proved:.1f} s",
         )
     CONSOLE.print(rows)
 
@@ -347,23 +263,13 @@ def certificates(options):
     announced = contextlib.redirect_stderr(io.StringIO())  # what each check needs
     with tempfile.TemporaryDirectory() as name, announced:
         folder = Path(name)
-        rank_claim(checker, folder, options.runs or 5)
-        if not options.skip_real:
-            real_claims(checker, folder)
-
-
-def executed(options):
-    skip = options.skip_large
-    show("float32 data and weights, targets of size one", CASES, of_uniform, skip=skip)
-    title = f"the same, contexts and queries of integers up to {LARGEST}"
-    show(title, INTEGERS, of_integers, skip=skip)
+        real_claims(checker, folder)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["build", "certify", "executed"])
     parser.add_argument("--runs", type=int, help="counted runs of each measurement")
-    parser.add_argument("--skip-real", action="store_true", help="only the claims modulo p")
     parser.add_argument("--large", type=int, nargs="+", help="sizes of elimination, and no more")
     parser.add_argument("--skip-large", action="store_true", help="no T = 1861")
     options = parser.parse_args()
