@@ -80,8 +80,6 @@ def test_what_is_not_a_path_is_not_written(data, memorizer, path):
     for write in (data.save, data.save_folder, memorizer.save, memorizer.to_onnx, text.save):
         with pytest.raises(ParameterError, match="not the path of a file"):
             write(path)
-    with pytest.raises(ParameterError, match="not the path of a file"):
-        build_memorizer(data, num_heads=4, construction="paired", checkpoint=path or 5)
 
 
 def test_names_that_are_too_long_are_refused(data, memorizer, tmp_path):

@@ -275,6 +275,30 @@ def alpha_beta_crown():
     answer_all(f"alpha-beta-CROWN {found[1] if found else 'of unknown version'}", answer)
 
 
+def neural_sat():
+    """NeuralSAT of PyPI with default options, on the CPU: its program, once for each instance."""
+    from importlib.util import find_spec
+
+    home = Path(next(iter(find_spec("src").submodule_search_locations)))  # as it calls its package
+
+    def answer(problem):
+        with tempfile.TemporaryDirectory() as folder:
+            results = Path(folder) / "results.txt"
+            command = [sys.executable, "main.py", "--device=cpu", "--export_cex"]
+            command += [f"--net={problem['onnx']}", f"--spec={problem['vnnlib']}"]
+            command += [f"--timeout={problem['timeout']}", f"--result_file={results}"]
+            run = subprocess.run(command, check=False, cwd=home, capture_output=True, text=True)
+            if not results.is_file():
+                lines = run.stderr.strip().splitlines() or ["no result"]
+                return f"error,{lines[-1][:300]}"
+            said, _, example = results.read_text().partition("\n")
+        values = re.findall(r"X_\d+ \S+\)", example)
+        said = said.replace("early_stop", "unknown")
+        return said + (",(" + " ".join(f"({value}" for value in values) + ")" if values else "")
+
+    answer_all(f"NeuralSAT {version('neuralsat')}", answer)
+
+
 VERIFIERS = {
     "interval-form": interval_form,
     "nnv-formula": nnv_formula,
@@ -285,6 +309,7 @@ VERIFIERS = {
     "marabou": marabou,
     "vibecheck": vibecheck_nn,
     "alpha-beta-crown": alpha_beta_crown,
+    "neuralsat": neural_sat,
 }
 OURS = {"interval-form", "nnv-formula"}
 """They need this library's dependencies, not a tool."""
