@@ -337,7 +337,9 @@ def _jax_options(problem: Inputs) -> Options:
             found["key_value_seq_lengths"] = spec.lengths[1].astype("int32")
         else:
             left.append(mask)
-    return found | _in_words(problem, everything=bool(left))
+    if problem.bias is not None:
+        found["bias"] = problem.bias.astype(numpy_dtype(spec.output.name))
+    return found | ({"mask": problem.mask_tensor()} if left else {})
 
 
 def _jax(q: Any, k: Any, v: Any, **options: Any) -> Any:
@@ -346,25 +348,6 @@ def _jax(q: Any, k: Any, v: Any, **options: Any) -> Any:
     return jax.nn.dot_product_attention(q, k, v, **options)
 
 
-def _in_words(problem: Inputs, *, everything: bool) -> Options:
-    """Return mask and bias as arrays of numpy."""
-    found: Options = {}
-    if problem.bias is not None:
-        found["bias"] = problem.bias.astype(numpy_dtype(problem.spec.output.name))
-    return found | ({"mask": problem.mask_tensor()} if everything else {})
-
-
-_JAX = Adapter(
-    attend=_jax,
-    options=_jax_options,
-    packages={"jax": "jax"},
-    library="jax",
-    layout="BTHd",
-    models={name: model for name, model in FLASH.items() if name != "float64"},
-    fully_masked="mean",
-    can=frozenset({MASK, BIAS, SCALE, GROUPS}),
-    devices=("cpu", "cuda"),
-)
 RUNTIMES: dict[str, Adapter] = {
     "onnxruntime": _ONNXRUNTIME,
     "onnxruntime-mha": replace(
@@ -386,7 +369,17 @@ RUNTIMES: dict[str, Adapter] = {
         can=ALL - {WIDTH},
     ),
     "onnx": _ONNX,
-    "jax": _JAX,
+    "jax": Adapter(
+        attend=_jax,
+        options=_jax_options,
+        packages={"jax": "jax"},
+        library="jax",
+        layout="BTHd",
+        models={name: model for name, model in FLASH.items() if name != "float64"},
+        fully_masked="mean",
+        can=frozenset({MASK, BIAS, SCALE, GROUPS}),
+        devices=("cpu", "cuda"),
+    ),
     "mlx": Adapter(
         attend=_mlx,
         options=_mlx_options,
