@@ -110,7 +110,7 @@ _MASKS = {
 _NUMBERS = {"lengths": "keys", "starts": "keys", "keys": "keys", "queries": "queries"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Battery:
     """Problems for a kernel, made as they are asked for; as text, what is on and what is off."""
 
@@ -131,6 +131,9 @@ class Battery:
                 witness=str(spec),
                 suggestion="cases=None for all that apply; most do with head_dim=64, soft_cap=None",
             )
+
+    def __repr__(self) -> str:
+        return f"<battery of {len(self.shapes)} shapes: {', '.join(self.cases)}>"
 
     def __str__(self) -> str:
         implied = {"ALiBi"} if "bias" in self.takes else set()

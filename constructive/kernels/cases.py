@@ -143,7 +143,7 @@ PART_OF_LEVEL = 0.25  # of the size of a level that the gap is larger
 _CAPS = 6.0  # A logit of -6 caps is -cap after a soft cap
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Draft:
     """Queries and keys that a case proposes."""
 
