@@ -8,7 +8,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from constructive import DataError, Dataset, FormatError, Memorizer, build_memorizer, generators
-from constructive.support.errors import OutputError
 from constructive.support.tables import Sheet, Shown, new_table
 
 
@@ -149,14 +148,6 @@ def test_files_which_are_not_memorizers(saved, damage):
 def test_a_missing_file_is_an_os_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Memorizer.load(tmp_path / "nothing")
-
-
-def test_a_name_which_cannot_be_written(memorizer, tmp_path):
-    for path in (tmp_path / "missing" / "weights", tmp_path):
-        with pytest.raises(OutputError, match="cannot write") as caught:
-            memorizer.save(path)
-        assert isinstance(caught.value, OSError)
-        assert "try: " in str(caught.value)
 
 
 def test_a_single_example_has_no_others_to_saturate_on():
