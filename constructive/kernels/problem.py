@@ -122,7 +122,11 @@ class Problem(Inputs):
     def with_numbers(self, q: Array, k: Array, v: Array, encoded: str) -> "Problem":
         """Return the problem of other numbers with the same products of queries and keys.
 
-        `encoded` is which encoding has these numbers, with {} for the problem that it was made of.
+        Args:
+            q: queries
+            k: keys
+            v: values
+            encoded: which encoding has these numbers, with {} for the problem that it was made of
         """
         draft = replace(self.draft, q=q, k=k)
         found = answer(self.spec, draft, v, self.visible, self.bias, self.sinks)
