@@ -164,7 +164,7 @@ BUDGET = {
     "figures": (1570, 9),
     "instances": (4260, 14),
     "interop": (1090, 4),
-    "kernels": (10280, 27),
+    "kernels": (10260, 26),
     "layers": (5150, 14),
     "pytest_plugin": (150, 2),
     "sequences": (2570, 9),

@@ -127,10 +127,6 @@ def windows(rows: Rows) -> Named:
     sides: dict[str, tuple[float, float]] = {
         "is not applied": (np.inf, np.inf),
         "is one key longer on the left": (left + 1, right),
-        "is one key shorter on the left": (left - 1, right),
-        "is one key longer on the right": (left, right + 1),
-        "is one key shorter on the right": (left, right - 1),
-        "has no left side": (np.inf, right),
         "has no right side": (left, np.inf),
     }
 
@@ -164,11 +160,8 @@ def lengths(rows: Rows) -> Named:
     padding = spec.mask(LeftPadding)
     if padding is not None:
         starts = np.array(padding.starts)
-        seen: Of = {
-            "is read": lambda r: r.j >= 0,
-            "is taken to be on the right": lambda r: r.j < r.keys - starts[r.b],
-        }
-        yield from _masked("left padding", padding, seen)
+        on_the_right: Of = {"is taken to be on the right": lambda r: r.j < r.keys - starts[r.b]}
+        yield from _masked("left padding", padding, on_the_right)
 
 
 def places_of_rows(rows: Rows) -> Of:
@@ -339,7 +332,6 @@ def _pages(rows: Rows, pool: Pool) -> Named:
     page, slot, kv, most = j // size, j % size, pool.k.shape[2], int(used.max())
     entries: dict[str, tuple[Any, Any]] = {
         "of the table of sequence 0": (page + 0 * row, slot),
-        "of a table without spare entries": ((np.cumsum(used) - used)[:, None] + page, slot),
         "of a table as wide as the longest sequence needs": (row * most + page, slot),
         "of the first slot of the page": (row * width + page, 0 * slot),
         "of pages that change one key too late": (
@@ -371,8 +363,6 @@ def scores(rows: Rows) -> Named:
     factors = {
         "logits are not scaled": 1.0 / scale,
         "the scale is applied twice": scale,
-        "the scale is that of the width of values": spec.d_v**-0.5 / scale,
-        "the scale of the problem is ignored": d**-0.5 / scale,
         "logits have the factor log2(e)": LOG2E,
         "logits lack the factor log2(e): exp2 in the place of exp": 1.0 / LOG2E,
     }
