@@ -470,6 +470,18 @@ def test_numbers_that_may_overflow_are_refused(checker):
             bounds(checker, made, unit_box(1))
 
 
+def test_errors_of_logits_and_of_averages_multiply(checker):
+    made = single([[2.0**20], [0.0]], [0.0, 0.0])
+    bound, read = bounds(checker, made, unit_box(1))
+    model = checker.float_model
+    logits = 2.0**20 * model.gamma_of(read.model, 3)
+    larger = float(checker.float_model.growth(np.float64(2.0 * logits)))
+    zeta = float(model.averaged(read.model, np.float64(2.0))[0])
+    whole = (1.0 + larger) * (1.0 + zeta) - 1.0
+    assert larger > 0.3
+    assert whole <= bound[0] < whole * (1.0 + 1e-6)
+
+
 # VNN-LIB as the checker reads it: two versions, exact decimals, and all that it refuses.
 
 VERSION_1 = """; a comment ( that is left out
