@@ -30,7 +30,7 @@ from constructive import (
 )
 from constructive.certificates.claims import error, rank, readout
 from constructive.certificates.claims.kind import CertifyOptions
-from constructive.exact import modular
+from constructive.exact import modular, verified
 from constructive.exact.directed import working_precision
 from constructive.layers import extended
 from constructive.support.verdict import pack
@@ -200,6 +200,25 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
 
 def largest_of(matrix):
     return max(abs(x) for x in matrix.entries())
+
+
+# A right inverse in float64.
+
+
+def test_errors_of_z_count():
+    z = np.eye(2, 4)
+    for error_of_z in (1 / 64, 1 / 24):
+        found = verified.right_inverse_bound(z, error_of_z)
+        assert 1 / (1 - 2 * error_of_z) <= found <= 1.001 / (1 - 2 * error_of_z)
+    assert verified.right_inverse_bound(z, 1 / 16) == math.inf
+    assert verified.right_inverse_bound(z, math.inf) == math.inf
+    assert verified.right_inverse_bound(z, math.nan) == math.inf
+
+
+def test_rounding_counts(monkeypatch):
+    monkeypatch.setattr(verified, "gamma", lambda terms: 1e-3 * terms)
+    least = 1 / (1 - 2 * 6e-3)
+    assert least <= verified.right_inverse_bound(np.eye(2, 4), 0.0) <= least * (1 + 1e-6)
 
 
 # Groups.
