@@ -33,9 +33,10 @@ from constructive.layers.memorizer import Memorizer
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
+from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.errors import MissingExtraError, hint
-from constructive.theory.bounds import RANK_ONE, SATURATED, THEOREMS, Theorem
+from constructive.theory.bounds import SATURATED, THEOREMS, Theorem
 
 try:
     from hypothesis import strategies as st
@@ -154,7 +155,7 @@ def datasets(  # noqa: D417 - Hypothesis fills in draw
     max_context_size: int = 4,
     max_extra_width: int = 2,
     max_target_dim: int = 3,
-    shared_contexts: st.SearchStrategy[bool] | None = None,
+    shared_context: bool | None = None,
 ) -> Dataset:
     """Data sets that satisfy Assumptions 1 and 2, with own contexts or a shared one.
 
@@ -165,7 +166,7 @@ def datasets(  # noqa: D417 - Hypothesis fills in draw
         max_context_size: the largest n
         max_extra_width: the largest d - n
         max_target_dim: the largest d_out of targets (T, d_out); targets (T,) are drawn as well
-        shared_contexts: draws whether the context is shared; by default it is or is not
+        shared_context: whether the context is shared; by default it is or is not
 
     Example:
         >>> from hypothesis import find
@@ -175,7 +176,7 @@ def datasets(  # noqa: D417 - Hypothesis fills in draw
     count = draw(st.integers(min_examples, max_examples))
     size = draw(st.integers(min_context_size, max_context_size))
     width = size + draw(st.integers(0, max_extra_width))
-    shared = draw(st.booleans() if shared_contexts is None else shared_contexts)
+    shared = draw(st.booleans()) if shared_context is None else shared_context
     return draw(
         _datasets_of_shape(count, size, width, max_target_dim=max_target_dim, shared=shared)
     )
@@ -190,7 +191,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     max_context_size: int = 4,
     max_extra_width: int = 2,
     max_target_dim: int = 3,
-    constructions: st.SearchStrategy[Theorem] | None = None,
+    construction: Theorem | None = None,
     at_bound: bool = True,
 ) -> LayerProblem:
     """Data sets with H and d_h whose bound holds them: exactly at the bound, or up to it.
@@ -203,7 +204,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
         max_context_size: the largest n
         max_extra_width: the largest d - n
         max_target_dim: the largest d_out of targets (T, d_out); targets (T,) are drawn as well
-        constructions: draws which theorem is meant, "saturated" or "rank_one"; by default both,
+        construction: which theorem is meant, "saturated" or "rank_one"; by default both are drawn,
             and "saturated" alone for n > 8. Rank-one heads on contexts of more tokens are drawn
             where you ask for them, but float64 often cannot carry their readouts
         at_bound: whether T is exactly the bound; if not, it is drawn from 1 to the bound
@@ -218,11 +219,10 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     size = draw(st.integers(min_context_size, max_context_size))
     width = size + draw(st.integers(0, max_extra_width))
     head_dim = draw(st.integers(1, size + 1))
-    if constructions is None:
-        names = tuple(THEOREMS) if size <= _RANK_ONE_TOKENS else (SATURATED.name,)
-        constructions = st.sampled_from(names)
-    construction = draw(constructions)
-    bound = THEOREMS.get(construction, RANK_ONE).capacity(num_heads, size, head_dim)
+    names = tuple(THEOREMS) if size <= _RANK_ONE_TOKENS else (SATURATED.name,)
+    chosen = draw(st.sampled_from(names)) if construction is None else construction
+    require_known("construction", chosen, THEOREMS)
+    bound = THEOREMS[chosen].capacity(num_heads, size, head_dim)
     count = bound if at_bound else draw(st.integers(1, bound))
     shared = draw(st.booleans())
     dataset = draw(
@@ -234,7 +234,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
             dataset=dataset,
             num_heads=num_heads,
             head_dim=head_dim,
-            construction=construction,
+            construction=chosen,
         )
     )
 

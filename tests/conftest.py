@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from constructive.certificates import check
 from constructive.certificates.check import CHECKER
-from constructive.support.stored import StoredArray
+from constructive.data.stored import StoredArray
 
 # Build times vary on shared machines, so no test fails for being slow once. Examples are the same
 # in each run, so that twice as many would find what is there once, and take twice as long for ever.

@@ -25,8 +25,8 @@ Facts = tuple[tuple[str, str], ...]
 class Certificate(Shown):
     """Claims about a memorizer and its data, with what an independent checker needs.
 
-    It is not a Boolean: ask `proved`. `repr` is one line, `str` a table, and so is the HTML that
-    notebooks show. Made by `certify` and `upper_bound_certificate`.
+    It is not a Boolean: ask `proved`. `repr` is one line, `str` a table, which notebooks show.
+    Made by `certify` and `upper_bound_certificate`.
 
     Attributes:
         claims: in the order in which `certify` lists them, however they were asked for

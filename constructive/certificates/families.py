@@ -43,7 +43,7 @@ from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.sequences.storage import digest
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
-from constructive.support.stored import fingerprint
+from constructive.support.tensors import fingerprint
 from constructive.support.verdict import Claim
 
 

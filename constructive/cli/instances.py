@@ -143,7 +143,7 @@ def score(folder: Path, results: Path, *, as_json: bool = False, quiet: bool = F
         print_json(**found.document())
         end(proved=found.sound)
         return
-    keys = "family", "answer", "witnesses"
+    keys = "family", "answer"
     table = new_table(*keys, *(outcome.value for outcome in Outcome), left=keys)
     for key, counts in found.counts().items():
         table.add_row(*key, *(str(counts[outcome]) for outcome in Outcome))

@@ -30,7 +30,7 @@ from constructive.support.arrays import (
 )
 from constructive.support.errors import AssumptionError, DataError, ParameterError, in_three_parts
 from constructive.support.files import replacing
-from constructive.support.stored import fingerprint
+from constructive.support.tensors import fingerprint
 
 # Which examples are taken: indices, or a Boolean for each.
 

@@ -271,8 +271,8 @@ def as_flint(matrix: Array, modulus: int) -> flint.nmod_mat:
 STEP = "eliminate modulo a prime"  # What is said while a matrix is eliminated
 
 _SMALL = 48  # Matrices of at most this many rows or columns are ranked by python-flint
-_NARROW = 8  # This many columns are eliminated one by one
-_PANEL = 256  # Columns of a panel, which has an array of its own
+_NARROW = 16  # This many columns are eliminated one by one
+_PANEL = 128  # Columns of a panel, which has an array of its own
 _COLUMNS_AT_ONCE = 2048  # Columns that are updated at a time
 _COLUMNS_OF_PIECE = 256  # Of these, columns that one thread solves for
 _ROWS = 1024  # Rows of which columns are moved at a time

@@ -262,9 +262,6 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-_HARDNESS = "found by a random point"
-
-
 class Expected(NamedTuple):
     """A row of expected.csv.
 
@@ -274,7 +271,6 @@ class Expected(NamedTuple):
         float32: the same, of float32 programs
         family: its kind
         network: the name of its network, which twins share
-        random: a bound of the probability that a random point is a witness, or None
     """
 
     name: str
@@ -282,7 +278,6 @@ class Expected(NamedTuple):
     float32: str
     family: str
     network: str
-    random: float | None
 
 
 def expected_rows(folder: str | Path) -> dict[str, Expected]:
@@ -292,9 +287,8 @@ def expected_rows(folder: str | Path) -> dict[str, Expected]:
     try:
         with regular_file(path).open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file, strict=True):
-                random = float(row[_HARDNESS]) if row.get(_HARDNESS) else None
                 name, answers = row["instance"], (row["answer"], row["float32"])
-                rows[name] = Expected(name, *answers, row["family"], row["network"], random)
+                rows[name] = Expected(name, *answers, row["family"], row["network"])
     except (OSError, KeyError, ValueError, csv.Error) as error:
         raise FormatError(
             f"{path} cannot be read as the answers of instances",

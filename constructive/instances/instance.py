@@ -215,6 +215,10 @@ class Instance:
                 suggestion="a larger margin, a smaller scale or a smaller box",
             )
 
+    def __repr__(self) -> str:
+        asked = f"{self.network.input_dim} inputs, {self.answer} in real arithmetic"
+        return f"<Instance {self.name}: {asked}, {self.deployed} in float32>"
+
     @cached_property
     def margin(self) -> float:
         """A lower bound of the distance from the threshold, which the proof shows in balls."""

@@ -29,9 +29,6 @@ _PARTS = {
     "error": ("error", "crash"),
     "unknown": ("timeout", "timed-out", "timed_out", "memout", "out-of-memory", "out_of_memory"),
 }
-_DECADES = 2, 4, 6, 9
-# Of the box: a set of witnesses that counts as small has a smaller part.
-SMALL = 10.0 ** -_DECADES[0]
 EVALUATORS = "onnxruntime", "float64"  # Where witnesses are replayed
 _MOST_WITNESS = 1 << 26  # Bytes of a witness in a file that is packed
 
@@ -114,33 +111,27 @@ class Score:
         """How many have each outcome, as float32 programs compute."""
         return Counter(row.in_float32 for row in self.rows)
 
-    def counts(self) -> dict[tuple[str, str, str], Counter[Outcome]]:
-        """Count outcomes by family, answer and hardness, in this order.
+    def counts(self) -> dict[tuple[str, str], Counter[Outcome]]:
+        """Count outcomes by family and answer, in this order, and all of them at the end.
 
         Instances whose answers in real arithmetic and in float32 differ are counted twice, once for
-        each. The last rows are of the family "all": small sets of witnesses, and all instances.
+        each.
         """
-        random = {row.expected.network: row.expected.random for row in self.rows
-                  if row.expected.random is not None}  # fmt: skip
-        found: dict[tuple[str, str, str], Counter[Outcome]] = {}
+        found: dict[tuple[str, str], Counter[Outcome]] = {}
         for row in self.rows:
-            given, small = row.expected, hardness(random.get(row.expected.network))
+            given = row.expected
             if given.answer == given.float32:
-                found.setdefault((given.family, given.answer, small), Counter())[row.outcome] += 1
+                found.setdefault((given.family, given.answer), Counter())[row.outcome] += 1
                 continue
             for name, answer, outcome in (
                 (f"{given.family}, real", given.answer, row.outcome),
                 (f"{given.family}, float32", given.float32, row.in_float32),
             ):
-                found.setdefault((name, answer, small), Counter())[outcome] += 1
+                found.setdefault((name, answer), Counter())[outcome] += 1
         found = dict(sorted(found.items()))
-        hard = [row.outcome for row in self.rows
-                if random.get(row.expected.network, 1.0) < SMALL]  # fmt: skip
-        if hard:
-            found["all", "", hardness(0.99 * SMALL)] = Counter(hard)
-        found["all", "", ""] = self.totals
+        found["all", ""] = self.totals
         if self.totals_in_float32 != self.totals:
-            found["all, float32", "", ""] = self.totals_in_float32
+            found["all, float32", ""] = self.totals_in_float32
         return found
 
     def document(self) -> dict[str, object]:
@@ -157,14 +148,6 @@ class Score:
                 for row in self.rows
             ],
         }  # fmt: skip
-
-
-def hardness(random: float | None) -> str:
-    """Return in words how small a part of the box witnesses are known to take."""
-    if random is None:
-        return "no bound"
-    reached = [decade for decade in _DECADES if random < 10.0**-decade]
-    return f"< 1e-{reached[-1]} of the box" if reached else "1e-2 of the box or more"
 
 
 def score(folder: str | Path, results: str | Path) -> Score:

@@ -397,7 +397,7 @@ def _steepness(matrices: Matrices) -> Array | float:
     return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BackwardReport:
     """What is wrong with gradients."""
 

@@ -46,7 +46,6 @@ SUITE: dict[str, Spec] = {
     "cross, d_v != d": Spec(queries=37, keys=150, value_dim=32),
     "grouped heads": Spec(heads=(6, 2), queries=40, keys=90, head_dim=32),
     "one KV head": Spec(batch=3, heads=(4, 1), queries=40, keys=70, head_dim=32),
-    "shared keys": Spec(batch=3, shared=True, queries=40, keys=50, head_dim=32),
     "width 80": _two(queries=50, keys=50, head_dim=80),
     "width 72": Spec(queries=33, keys=129, head_dim=72, value_dim=40),
     "more keys": _two(queries=100, keys=333),
@@ -111,7 +110,7 @@ _MASKS = {
 _NUMBERS = {"lengths": "keys", "starts": "keys", "keys": "keys", "queries": "queries"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Battery:
     """Problems for a kernel, made as they are asked for; as text, what is on and what is off."""
 
@@ -132,6 +131,9 @@ class Battery:
                 witness=str(spec),
                 suggestion="cases=None for all that apply; most do with head_dim=64, soft_cap=None",
             )
+
+    def __repr__(self) -> str:
+        return f"<battery of {len(self.shapes)} shapes: {', '.join(self.cases)}>"
 
     def __str__(self) -> str:
         implied = {"ALiBi"} if "bias" in self.takes else set()
@@ -161,7 +163,6 @@ def battery(
     alibi: bool = False,
     dtype: str = "float32",
     fully_masked: FullyMasked = "zeros",
-    shared: bool = False,
     takes: Iterable[str] = (),
     cases: Iterable[str] | None = None,
     seed: int = 0,
@@ -191,7 +192,6 @@ def battery(
         alibi: whether heads have slopes
         dtype: a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
-        shared: whether all sequences share keys and values
         takes: what the kernel is given with each problem, names of `constructive.kernels.TAKES`
             such as "mask", "window", "lengths" and "soft cap"; shapes that need no more are tried
         cases: names of cases; all that apply by default
@@ -208,14 +208,14 @@ def battery(
         >>> len(list(found)) >= 8, union(found)
         (True, 1.0)
         >>> print(battery(takes=["scale"]))
-        15 shapes: tiny; one query; scale; ...
+        14 shapes: tiny; one query; scale; ...
         on: scale
         off, as nobody said that the kernel takes it: mask, ...
     """
     sizes = {
         "batch": batch, "heads": heads, "queries": queries, "keys": keys, "head_dim": head_dim,
         "value_dim": value_dim, "scale": scale, "soft_cap": soft_cap,
-        "sink": sink or None, "alibi": alibi or None, "shared": shared or None,
+        "sink": sink or None, "alibi": alibi or None,
     }  # fmt: skip
     given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     every: list[Mask] = []

@@ -55,22 +55,17 @@ def encode(spec: Spec, reserved: int = 0) -> Encoding:
     if sizes is None:
         raise _no_room(spec, reserved)
     span, count, radix = sizes
-    sequences, pairs = _sequences(spec), _pairs(spec)
-    random = np.random.default_rng((spec.seed, 2))
+    pairs, random = _pairs(spec), np.random.default_rng((spec.seed, 2))
     starts = random.permutation(max(span, pairs))[:pairs] % span
-    offsets = np.broadcast_to(starts.reshape(sequences, spec.heads[1]), (spec.batch, spec.heads[1]))
+    offsets = starts.reshape(spec.batch, spec.heads[1])
     numbers = offsets[..., None] + np.arange(spec.keys)
     digits = numbers[..., None] // radix ** np.arange(count) % radix
     return Encoding(offsets, digits, radix, reserved)
 
 
-def _sequences(spec: Spec) -> int:
-    return 1 if spec.shared else spec.batch
-
-
 def _pairs(spec: Spec) -> int:
     """Return of how many (sequence, KV head) pairs there are keys."""
-    return _sequences(spec) * spec.heads[1]
+    return spec.batch * spec.heads[1]
 
 
 def _sizes(spec: Spec, reserved: int) -> tuple[int, int, int] | None:
@@ -120,7 +115,7 @@ def exponent_of_values(spec: Spec) -> int:
 
 def codes(spec: Spec) -> Array:
     """Return the values, (B, G, T_k, d_v): powers of two, no two rows alike."""
-    sequences, count = _sequences(spec), _pairs(spec) * spec.keys
+    count = _pairs(spec) * spec.keys
     base = exponent_of_values(spec) + 1
     random = np.random.default_rng((spec.seed, 1))
     width = 1
@@ -129,8 +124,7 @@ def codes(spec: Spec) -> Array:
     chosen = random.integers(0, base, (count, spec.d_v))
     chosen[:, :width] = random.permutation(count)[:, None] // base ** np.arange(width) % base
     values = np.exp2(chosen[:, random.permutation(spec.d_v)])
-    shape = (sequences, spec.heads[1], spec.keys, spec.d_v)
-    return np.ascontiguousarray(np.broadcast_to(values.reshape(shape), (spec.batch, *shape[1:])))
+    return values.reshape(spec.batch, spec.heads[1], spec.keys, spec.d_v)
 
 
 def factors(product: float, largest: float) -> tuple[float, float]:
@@ -149,7 +143,7 @@ PART_OF_LEVEL = 0.25  # of the size of a level that the gap is larger
 _CAPS = 6.0  # A logit of -6 caps is -cap after a soft cap
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Draft:
     """Queries and keys that a case proposes."""
 
@@ -266,9 +260,8 @@ class Board:
         return slots
 
     def draft(
-        self, slots: Array, *extra: tuple[Array, Array], level: Array | float | None = None,
-        near: float | None = None,
-    ) -> Draft:  # fmt: skip
+        self, slots: Array, *, level: Array | float | None = None, near: float | None = None
+    ) -> Draft:
         """Return the draft of slots, its coordinates permuted; a level has one of its own."""
         spec, used = self.spec, self.encoding.used
         blank = ~self.visible.any(-1)
@@ -277,13 +270,9 @@ class Board:
         k = self.random.choice(
             [-self.key, self.key], (*self.encoding.digits.shape[:3], spec.head_dim)
         )
-        if spec.shared:
-            k[:] = k[:1]
         k[..., :used] = self.key * self.encoding.one_hot()
         if level is not None:
-            extra = ((np.asarray(level / self.key), np.asarray(self.key)), *extra)
-        for index, (of_queries, of_keys) in enumerate(extra):
-            q[..., used + index], k[..., used + index] = of_queries, of_keys
+            q[..., used], k[..., used] = level / self.key, self.key
         q[blank] = 0.0
         order = self.random.permutation(spec.head_dim)
         slot = None if level is None else int(np.flatnonzero(order == used)[0])
@@ -319,48 +308,6 @@ def board(
 def power(value: float) -> float:
     """Return the power of two that is nearest, by its logarithm."""
     return 2.0 ** round(math.log2(value))
-
-
-# Keys of other sequences and other heads would win: reads across borders in memory.
-
-
-_PART = 4
-_FOREIGN = 16.0  # More than the digits of a key can take away, in units of the number in queries
-
-
-class Batch(Case):
-    """`random`, with one more digit: a colour of the sequence and the KV head.
-
-    A query has 0 in the slot of its own colour and 16 A in all others. A key of another sequence or
-    head has a positive logit, whatever its digits are.
-    """
-
-    name: ClassVar[str] = "batch"
-    purpose: ClassVar[str] = "reads across the borders of sequences and heads"
-
-    def lacks(self, spec: Spec) -> str | None:
-        if _pairs(spec) == 1:
-            return "there is one sequence with one KV head"
-        return "head_dim is too small for colours" if spec.head_dim < 2 * _PART else None
-
-    def reserved(self, spec: Spec) -> int:
-        return min(_pairs(spec), max(2, spec.head_dim // _PART))
-
-    def draft(self, spec: Spec, visible: Booleans) -> Draft:
-        colours = self.reserved(spec)
-        chosen = board(spec, visible, "random", reserved=colours, times=_FOREIGN)
-        sequence = np.zeros(spec.batch, int) if spec.shared else np.arange(spec.batch)
-        step = spec.heads[1] if _pairs(spec) == colours else 1
-        colour = (sequence[:, None] * step + np.arange(spec.heads[1])) % colours
-        own = np.repeat(colour, spec.group, axis=1)[..., None]
-        extra = [
-            (
-                np.where(own == index, 0.0, _FOREIGN * chosen.number),
-                np.where(colour[..., None] == index, chosen.key, 0.0),
-            )
-            for index in range(colours)
-        ]
-        return chosen.draft(addressed(chosen), *extra)
 
 
 # The winner is the last visible key, or the first: edges of masks, tails of blocks.
@@ -757,8 +704,6 @@ class Uniform(Case):
         k = random.choice(
             [-_NUMBER, _NUMBER], (spec.batch, spec.heads[1], spec.keys, spec.head_dim)
         )
-        if spec.shared:
-            k[:] = k[:1]
         q = np.zeros((spec.batch, spec.heads[0], spec.queries, spec.head_dim))
         if spec.soft_cap is None or spec.sink or spec.alibi:
             return Draft(q, k)
@@ -787,6 +732,6 @@ CASES: dict[str, Case] = {
     case.name: case
     for case in (
         Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), Levels(), Low(), Scale(),
-        FineScale(), Slopes(), SoftCap(), CappedTies(), LargeValues(), Batch(),
+        FineScale(), Slopes(), SoftCap(), CappedTies(), LargeValues(),
     )
 }  # fmt: skip

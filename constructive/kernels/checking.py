@@ -49,7 +49,7 @@ class Likeness:
         return f"{self.where}{self.sentence} (leads to every{spoilt or ' row'})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report:
     """What is wrong with an output.
 

@@ -350,7 +350,7 @@ _OF_SINK = {
 _SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LseReport:
     """What is wrong with log-sum-exps."""
 

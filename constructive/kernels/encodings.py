@@ -78,7 +78,7 @@ class Scaled:
         return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Quantized:
     """Keys and values of a problem as stored numbers with scales, none of which is 1.
 
@@ -303,7 +303,7 @@ def packed_four_bits(numbers: npt.ArrayLike, form: str) -> npt.NDArray[np.uint8]
 Layout = Literal["NHD", "HND"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Paged:
     """Keys and values of a problem in pages, as a kernel gets them.
 
@@ -438,7 +438,7 @@ def _require_pages(
 # Keys by their indices, as sparse attention gets them.
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Gathered:
     """The visible keys of each query by their indices.
 
@@ -547,7 +547,7 @@ def packed_mask(
 # Values that are the first entries of keys: multi-head latent attention (Proposition 25).
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Latent:
     """A problem for multi-head latent attention: values are the first entries of keys.
 
@@ -640,7 +640,7 @@ def _is_alone(problem: Problem) -> bool:
 Pairs = Literal["half", "interleaved"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rotated:
     """Queries and keys of a problem before the rotation of a fused rotary embedding.
 

@@ -268,7 +268,7 @@ def _usual(ratio: Array, weights: Array) -> float:
 def _multiples(rows: Array, table: Array, own: Integers, count: int) -> tuple[Integers, Array]:
     """Return which line of a table each row is a multiple of, and the factor; -1 and 1 for none.
 
-    Tables may have a line twice (`shared` values), so the `count` lines of its own are preferred.
+    Rows may have the same output, so the `count` lines of its own are preferred.
     """
     table = table.astype(np.float32)
     rows = np.where(np.isfinite(rows), rows, 0.0)

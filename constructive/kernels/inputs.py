@@ -144,12 +144,8 @@ def _tensors(
         if poison and not is_query:
             beyond = np.arange(array.shape[2]) >= ends[:, None]
             array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
-        laid = _laid_out(array, ends, layout)
-        share = spec.shared and not is_query and layout != "packed"
-        memory = place.whole(laid[:1] if share else laid)
+        memory = place.whole(_laid_out(array, ends, layout))
         found.append(place.view(converted(memory, library, device, dtype)))
-        if share:
-            found[-1] = _expanded(found[-1], spec.batch)
     return found[0], found[1], found[2]
 
 
@@ -213,15 +209,6 @@ _LIBRARIES: dict[str, Callable[[npt.NDArray[Any], str, str], Any]] = {
     "torch": _torch,
     "jax": _jax,
 }
-
-
-def _expanded(array: Any, batch: int) -> Any:  # noqa: ANN401
-    """Return an array that all sequences share, without a copy where the library can."""
-    if hasattr(array, "expand"):
-        return array.expand(batch, *array.shape[1:])
-    if isinstance(array, np.ndarray):
-        return np.broadcast_to(array, (batch, *array.shape[1:]))
-    return array.repeat(batch, axis=0)
 
 
 # How arrays lie in memory: alone, inside larger arrays, or with gaps between their rows.

@@ -25,7 +25,7 @@ _OF_BASE = 4.0  # roundings of a log-sum-exp that is stored in another base
 _DIGITS = range(4, 18)  # Digits of numbers in a message: so many that they differ
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Intervals:
     """Where the outputs of all kernels of a model are.
 
@@ -46,6 +46,9 @@ class Intervals:
     model: KernelModel
     empty: Booleans
     given: ExactInputs
+
+    def __repr__(self) -> str:
+        return f"<intervals of {self.model.name!r} for outputs {self.lower.shape}>"
 
     def outside(self, out: object) -> Booleans:
         """Return where an output is not in its interval, (B, H, T_q, d_v).

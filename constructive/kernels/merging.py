@@ -35,7 +35,7 @@ _LISTED = 3  # values of a log-sum-exp that are listed
 _CLOSE = 2.0**-6  # of a merge by other weights
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Merge:
     """States, and what every admissible merge of them returns; use `merges`.
 
@@ -229,7 +229,7 @@ def _slacks(
     return np.where(is_shared[..., None], of_out, 0.0), of_lse
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MergeReport:
     """What is wrong with a merge."""
 

@@ -465,6 +465,7 @@ def denominators(rows: Rows) -> Named:
 
     if rows.sinks is not None:
         yield "the sink is ignored", Change(sinks=lambda r: r.sinks - np.inf)
+        yield "the sink is scaled", Change(sinks=lambda r: r.sinks * r.problem.spec.factor)
         for n in (2, 3, 4, 8):
             words = f"the sink counts in each split ({n} splits)"
             yield words, Change(sinks=partial(_more_often, times=n))

@@ -23,7 +23,7 @@ from constructive.support.arguments import require_known
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing_folder
 from constructive.support.progress import report
-from constructive.support.stored import serialized
+from constructive.support.tensors import serialized
 
 Outcome = Literal["exact", "wrong", "refused", "error"]
 _EQUAL = (4, 4)  # heads of a library that has no grouped ones

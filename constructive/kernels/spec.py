@@ -145,7 +145,6 @@ class Spec:
         dtype: format of q, k and v, a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan", or "mean", the average
             of all values
-        shared: whether all sequences have the same keys and values (broadcast over the batch)
         seed: of everything that is drawn
 
     Raises:
@@ -171,7 +170,6 @@ class Spec:
     alibi: bool = False
     dtype: str = "float32"
     fully_masked: FullyMasked = "zeros"
-    shared: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -288,7 +286,7 @@ class Spec:
         ]
         for name, value in (("scale", self.scale), ("soft cap", self.soft_cap)):
             words += [] if value is None else [f"{name} {value:g}"]
-        words += [name for name in ("sink", "alibi", "shared") if getattr(self, name)]
+        words += [name for name in ("sink", "alibi") if getattr(self, name)]
         return ", ".join([*words, self.dtype])
 
 

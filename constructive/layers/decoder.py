@@ -29,8 +29,8 @@ from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import DataError, ParameterError, require, shown
 from constructive.support.files import replacing, unpacked
-from constructive.support.stored import FileForm, load_tensors, require_only, serialized
 from constructive.support.tables import Sheet, Shown
+from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
 
 # What the parts of a decoder have to be, and what it is given. Each check raises what it says.
 
@@ -215,8 +215,8 @@ if TYPE_CHECKING:
 class Decoder(Rebuilt, Shown):
     """One causal attention layer which recites texts. Made by `build_decoder`.
 
-    `repr` is one line, `str` a table, and so is the HTML which notebooks show. All arrays are
-    float32, and read-only.
+    `repr` is one line, `str` a table, which notebooks show. All arrays are float32, and
+    read-only.
 
     Attributes:
         embedding: a row for each token (V, d)

@@ -35,8 +35,8 @@ from constructive.layers.record import (
 from constructive.support.arrays import UNREADABLE, Array, as_array
 from constructive.support.errors import DataError, ParameterError, in_three_parts, require
 from constructive.support.files import replacing
-from constructive.support.stored import FileForm, load_tensors, require_only, serialized
 from constructive.support.tables import Sheet, Shown
+from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
 
 # The file of a memorizer: tensors of a layer, and its record as JSON in the metadata.
 
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 class Memorizer(Shown):
     """A layer whose weights were constructed to reproduce every target of a data set.
 
-    `repr` is one line, `str` a table, and so is the HTML that notebooks show.
+    `repr` is one line, `str` a table, which notebooks show.
 
     Attributes:
         layer: the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or

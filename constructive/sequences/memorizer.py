@@ -153,7 +153,7 @@ if TYPE_CHECKING:
 class SequenceMemorizer(JsonFile, Shown):
     """Two token-wise ReLU networks around one layer of uniform attention, in exact arithmetic.
 
-    `repr` is one line, `str` a table, and so is the HTML that notebooks show.
+    `repr` is one line, `str` a table, which notebooks show.
 
     Attributes:
         task: what a label belongs to: "next", "last" or "seq2seq"

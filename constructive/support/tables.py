@@ -1,4 +1,4 @@
-"""Tables as plain text and as HTML."""
+"""Tables as plain text, which notebooks show as it is."""
 
 import html
 import io
@@ -46,25 +46,6 @@ class Sheet:
         body = [f"  {line}" for line in lines(self.table, width)] if self.table.row_count else []
         return "\n".join([self.title, *facts, *([""] if facts and body else []), *body])
 
-    def html(self) -> str:
-        """Return an HTML fragment that says the same, for notebooks; all text is escaped."""
-        facts = [_row([("th", "left", name), ("td", "left", value)]) for name, value in self.facts]
-        columns = self.table.columns
-        rows = zip(*(column.cells for column in columns), strict=True)
-        body = [
-            _row(
-                [
-                    ("td", column.justify, str(cell))
-                    for column, cell in zip(columns, row, strict=True)
-                ]
-            )
-            for row in rows
-        ]
-        if self.table.show_header and body:
-            body.insert(0, _row([("th", column.justify, str(column.header)) for column in columns]))
-        parts = [f"<table>{''.join(part)}</table>" for part in (facts, body) if part]
-        return "\n".join([f"<div><b>{html.escape(self.title)}</b>", *parts, "</div>"])
-
 
 class Shown(ABC):
     """What shows itself as a sheet, as text and in notebooks."""
@@ -79,11 +60,4 @@ class Shown(ABC):
         return self._sheet().text(self.sheet_width)
 
     def _repr_html_(self) -> str:
-        return self._sheet().html()
-
-
-def _row(cells: list[tuple[str, str, str]]) -> str:
-    written = (
-        f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>' for tag, side, text in cells
-    )
-    return f"<tr>{''.join(written)}</tr>"
+        return f"<pre>{html.escape(str(self))}</pre>"

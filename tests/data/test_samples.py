@@ -9,7 +9,6 @@ import flint
 import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
-from hypothesis import strategies as st
 
 from constructive import (
     DataError,
@@ -222,9 +221,15 @@ def test_datasets_keep_to_their_bounds(data):
     assert 1 <= data.target_dim <= 3
 
 
-@given(strategies.datasets(shared_contexts=st.just(value=True)))
-def test_what_users_vary_is_a_strategy(data):
+@given(strategies.datasets(shared_context=True), strategies.memorizable(construction="rank_one"))
+def test_what_is_asked_for_is_drawn(data, problem):
     assert data.shared_context
+    assert problem.construction == "rank_one"
+
+
+def test_an_unknown_construction_is_refused():
+    with pytest.raises(ParameterError, match="unknown construction='rank'"):
+        find(strategies.memorizable(construction="rank"), lambda _: True)
 
 
 def test_shrinking_ends_at_something_small():

@@ -39,9 +39,9 @@ from constructive import (
 from constructive.constructions.multihead.assumptions import repeated
 from constructive.data import generators as drawn
 from constructive.data.dataset import owning, repeated_inputs
-from constructive.data.stored import FILES
+from constructive.data.stored import FILES, StoredArray
 from constructive.support.arrays import frozen, private
-from constructive.support.stored import StoredArray, fingerprint
+from constructive.support.tensors import fingerprint
 
 ARRAYS = "contexts", "queries", "targets"
 

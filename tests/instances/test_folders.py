@@ -22,7 +22,7 @@ from constructive.instances import Atom, Box, Property, check, make, planted, sa
 from constructive.instances.folder import EXPECTED
 from constructive.instances.making import KINDS
 from constructive.instances.properties import decimal, read_property, text_of, version_1, version_2
-from constructive.instances.scoring import Grade, Outcome, hardness, read_witness, replayed
+from constructive.instances.scoring import Grade, Outcome, read_witness, replayed
 from constructive.support.files import require_folder
 
 OPERATORS = ["Gemm", "Softmax", "MatMul"] * 2 + ["Add"]
@@ -239,7 +239,7 @@ def test_right_results(tmp_path, folder, made):
     assert found.others == 0
     assert [row.expected.name for row in found.rows] == [each.name for each in made]
     assert sum(found.totals.values()) == len(made)
-    families = {key[:2] for key in found.counts() if key[0] != "all"}
+    families = {key for key in found.counts() if key[0] != "all"}
     assert families == {(f, a) for f in ("needle", "classes") for a in ("sat", "unsat")}
 
 
@@ -305,17 +305,12 @@ def test_several_rows_about_one_instance(tmp_path, folder, made, words, outcome)
 
 
 def test_totals(tmp_path, folder, made):
-    """The last rows count all instances, and those whose witnesses are few."""
+    """The last row counts all instances."""
     found = score(folder, results(tmp_path, *map(right, made[1:])))
     counts = found.counts()
-    *_, small, total = counts
-    assert total == ("all", "", "")
+    *_, total = counts
+    assert total == ("all", "")
     assert counts[total] == found.totals == {Outcome.RIGHT: len(made) - 1, Outcome.MISSING: 1}
-    bounds = {each.network_name: each.hardness.random for each in made if each.hardness.random}
-    few = [each for each in made if bounds.get(each.network_name, 1.0) < 0.01]
-    assert few
-    assert small == ("all", "", "< 1e-2 of the box")
-    assert counts[small].total() == len(few)
 
 
 def test_rows_as_in_the_files_of_the_competition(tmp_path, folder, made):
@@ -465,13 +460,6 @@ def test_properties_are_read_back(made):
             read_property(other)
     with pytest.raises(FormatError, match="not in the form"):
         read_property("(declare-const X_0 Real)\n(declare-const Y_0 Real)\n(assert (>= Y_0 0.5))")
-
-
-def test_words_for_hardness():
-    assert [hardness(x) for x in (1.0, 0.01, 9e-3, 1e-5, 1e-7, 1e-30, None)] == [
-        "1e-2 of the box or more", "1e-2 of the box or more", "< 1e-2 of the box",
-        "< 1e-4 of the box", "< 1e-6 of the box", "< 1e-9 of the box", "no bound",
-    ]  # fmt: skip
 
 
 # The program that runs verifiers: sound bounds have no false answer, unsound ones have some.

@@ -1,16 +1,12 @@
 """Encodings of problems: right kernels pass, and each planted mistake is caught."""
 
-import sys
-import types
 from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from encoded_kernels import VARIANTS, attend, random_spec
 
 from constructive.kernels import (
-    ADAPTERS,
     CASES,
     Gathered,
     Latent,
@@ -506,57 +502,3 @@ def test_rotary_embeddings():
             caught[name] += not examine(problem, rotating(rotated, **(right | change))).passed
     assert ran >= 25
     assert min(caught.values()) >= ran // 4, (ran, caught)
-
-
-# The cache of SGLang's adapter
-
-
-def extending(*, k_scale_of_all=False, ignored=()):
-    """What extend_attention_fwd says: scales are those of cached keys and values."""
-
-    def kernel(q, k, v, out, k_cache, v_cache, starts, past, indices, *, is_causal, k_scale,
-               v_scale, sm_scale, **_options):  # fmt: skip
-        k_scale = 1.0 if "k_scale" in ignored else k_scale
-        v_scale = 1.0 if "v_scale" in ignored else v_scale
-        for b in range(len(starts) - 1):
-            own, old = slice(starts[b], starts[b + 1]), indices[past[b] : past[b + 1]]
-            new = k[own] * (k_scale if k_scale_of_all else 1.0)
-            keys = np.concatenate([k_cache[old] * k_scale, new])
-            values = np.concatenate([v_cache[old] * v_scale, v[own]])
-            n, m = len(q[own]), len(keys)
-            logits = np.einsum("ihd,jhd->hij", q[own], np.repeat(keys, q.shape[1] // k.shape[1], 1))
-            seen = np.arange(m) <= np.arange(n)[:, None] + m - n if is_causal else True
-            logits = np.where(seen, logits * sm_scale, -np.inf)
-            weights = np.exp(logits - logits.max(-1, keepdims=True))
-            weights /= weights.sum(-1, keepdims=True)
-            shared = np.repeat(values, q.shape[1] // v.shape[1], 1)
-            out[own] = torch.from_numpy(np.einsum("hij,jhd->ihd", weights, shared))
-
-    return kernel
-
-
-def test_the_adapter_of_sglang_has_scales_of_its_cache(monkeypatch):
-    adapter, spec = ADAPTERS["sglang-extend"], Spec(
-        batch=2, heads=(4, 2), queries=5, keys=20, masks=(Causal(),)
-    )  # fmt: skip
-
-    def passes(kernel):
-        module = types.ModuleType("extend_attention")
-        module.extend_attention_fwd = kernel
-        monkeypatch.setitem(sys.modules, "sglang", types.ModuleType("sglang"))
-        path = "sglang"
-        for part in ("kernels", "ops", "attention"):
-            path = f"{path}.{part}"
-            monkeypatch.setitem(sys.modules, path, types.ModuleType(path))
-        monkeypatch.setitem(sys.modules, f"{path}.extend_attention", module)
-        reports = []
-        for problem in of_specs(spec, ("random", "levels", "scale")):
-            tensors = problem.tensors("torch", layout="packed")
-            out = adapter.attend(*tensors, **adapter.options(problem))
-            reports.append(examine(problem, out, layout="packed"))
-        return all(report.passed for report in reports)
-
-    assert passes(extending())
-    assert not passes(extending(ignored=("k_scale",)))
-    assert not passes(extending(ignored=("v_scale",)))
-    assert not passes(extending(k_scale_of_all=True))

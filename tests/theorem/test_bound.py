@@ -60,7 +60,7 @@ def test_everything_below_the_bound_is_memorized(problem):
     assert problem.build().max_error(problem.dataset) <= PRECISE * scale(problem.dataset)
 
 
-@given(memorizable(constructions=st.just("rank_one")), st.booleans())
+@given(memorizable(construction="rank_one"), st.booleans())
 def test_one_key_direction_may_serve_all_heads(problem, shared_keys):
     memorizer = build_memorizer(
         problem.dataset,

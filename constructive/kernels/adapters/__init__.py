@@ -2,7 +2,6 @@
 
 from constructive.kernels.adapters.adapter import Adapter
 from constructive.kernels.adapters.runtimes import RUNTIMES
-from constructive.kernels.adapters.serving import SERVERS
 from constructive.kernels.adapters.torch_attention import TORCH
 
-ADAPTERS: dict[str, Adapter] = TORCH | RUNTIMES | SERVERS
+ADAPTERS: dict[str, Adapter] = TORCH | RUNTIMES

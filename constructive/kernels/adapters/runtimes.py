@@ -1,6 +1,5 @@
-"""Attention of ONNX and onnxruntime, OpenVINO, MLX, Paddle, JAX, Flax and Keras."""
+"""Attention of ONNX and onnxruntime, OpenVINO, MLX, Paddle and JAX."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -245,37 +244,22 @@ def _openvino_options(problem: Inputs) -> Options:
     return scaled(problem) | masked(problem, "attention_mask")
 
 
-def _openvino(hint: str) -> Callable[..., Any]:
-    """Return the function of a model of one operator, compiled for arithmetic in a format."""
+def _openvino(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import openvino
+    from openvino import opset13
 
-    def attend(q: Any, k: Any, v: Any, **options: Any) -> Any:
-        import openvino
-        from openvino import opset13
-
-        scale = options.pop("scale", None)
-        given = {"query": q, "key": k, "value": v}
-        given |= {name: options.pop(name) for name in ("attention_mask",) if name in options}
-        given = {name: np.ascontiguousarray(value) for name, value in given.items()}
-        inputs = {name: opset13.parameter(x.shape, x.dtype) for name, x in given.items()}
-        constant = {} if scale is None else {"scale": opset13.constant(scale, q.dtype)}
-        if constant and "attention_mask" not in inputs:  # the scale comes after a mask
-            constant["attention_mask"] = opset13.constant(0.0, q.dtype)
-        node = opset13.scaled_dot_product_attention(**inputs, **constant, **options)
-        model = openvino.Model([node], list(inputs.values()))
-        asked = {"INFERENCE_PRECISION_HINT": hint}
-        return openvino.compile_model(model, "CPU", asked)(list(given.values()))[0]
-
-    return attend
-
-
-_OPENVINO = Adapter(
-    attend=_openvino("f32"),
-    options=_openvino_options,
-    packages={"openvino": "openvino"},
-    models={"float32": "flash float32", "float16": "flash float16"},
-    fully_masked="nan",
-    can=frozenset({MASK, BIAS, SCALE, WIDTH}),
-)
+    scale = options.pop("scale", None)
+    given = {"query": q, "key": k, "value": v}
+    given |= {name: options.pop(name) for name in ("attention_mask",) if name in options}
+    given = {name: np.ascontiguousarray(value) for name, value in given.items()}
+    inputs = {name: opset13.parameter(x.shape, x.dtype) for name, x in given.items()}
+    constant = {} if scale is None else {"scale": opset13.constant(scale, q.dtype)}
+    if constant and "attention_mask" not in inputs:  # the scale comes after a mask
+        constant["attention_mask"] = opset13.constant(0.0, q.dtype)
+    node = opset13.scaled_dot_product_attention(**inputs, **constant, **options)
+    model = openvino.Model([node], list(inputs.values()))
+    asked = {"INFERENCE_PRECISION_HINT": "f32"}
+    return openvino.compile_model(model, "CPU", asked)(list(given.values()))[0]
 
 
 # mlx.core.fast.scaled_dot_product_attention: a causal mask by name where it ends at the last key,
@@ -334,8 +318,7 @@ def _tensor(array: Any) -> Any:
 
 
 # jax.nn.dot_product_attention, whose softmax is in float32 at most: masks in words where jax has
-# them, else as booleans. Those of Flax: linen's softmax is in the format of the inputs, nnx calls
-# jax. That of Keras, whose arrays are those of jax.
+# them, else as booleans.
 
 
 def _jax_options(problem: Inputs) -> Options:
@@ -354,7 +337,9 @@ def _jax_options(problem: Inputs) -> Options:
             found["key_value_seq_lengths"] = spec.lengths[1].astype("int32")
         else:
             left.append(mask)
-    return found | _in_words(problem, everything=bool(left))
+    if problem.bias is not None:
+        found["bias"] = problem.bias.astype(numpy_dtype(spec.output.name))
+    return found | ({"mask": problem.mask_tensor()} if left else {})
 
 
 def _jax(q: Any, k: Any, v: Any, **options: Any) -> Any:
@@ -362,67 +347,6 @@ def _jax(q: Any, k: Any, v: Any, **options: Any) -> Any:
 
     return jax.nn.dot_product_attention(q, k, v, **options)
 
-
-def _flax_options(problem: Inputs) -> Options:
-    return _in_words(problem, everything=problem.mask is not None)
-
-
-def _linen(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    from flax import linen
-
-    return linen.dot_product_attention(q, k, v, **options)
-
-
-def _nnx(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    from flax import nnx
-
-    return nnx.dot_product_attention(q, k, v, **options)
-
-
-def _other_backend(_: Inputs) -> str | None:
-    import keras
-
-    return "KERAS_BACKEND is not jax" if keras.backend.backend() != "jax" else None
-
-
-def _keras_options(problem: Inputs) -> Options:
-    causal = problem.spec.masks == (Causal("top-left"),)
-    found = scaled(problem) | ({"is_causal": True} if causal else {})
-    return found | _in_words(problem, everything=problem.mask is not None and not causal)
-
-
-def _keras(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import keras
-
-    return keras.ops.dot_product_attention(q, k, v, **options)
-
-
-def _in_words(problem: Inputs, *, everything: bool) -> Options:
-    """Return mask and bias as arrays of numpy."""
-    found: Options = {}
-    if problem.bias is not None:
-        found["bias"] = problem.bias.astype(numpy_dtype(problem.spec.output.name))
-    return found | ({"mask": problem.mask_tensor()} if everything else {})
-
-
-_JAX = Adapter(
-    attend=_jax,
-    options=_jax_options,
-    packages={"jax": "jax"},
-    library="jax",
-    layout="BTHd",
-    models={name: model for name, model in FLASH.items() if name != "float64"},
-    fully_masked="mean",
-    can=frozenset({MASK, BIAS, SCALE, GROUPS}),
-    devices=("cpu", "cuda"),
-)
-_NNX = replace(
-    _JAX,
-    attend=_nnx,
-    options=_flax_options,
-    packages={"flax": "flax", "jax": "jax"},
-    can=frozenset({MASK, BIAS}),
-)
 
 RUNTIMES: dict[str, Adapter] = {
     "onnxruntime": _ONNXRUNTIME,
@@ -445,15 +369,16 @@ RUNTIMES: dict[str, Adapter] = {
         can=ALL - {WIDTH},
     ),
     "onnx": _ONNX,
-    "jax": _JAX,
-    "flax": replace(_NNX, attend=_linen, models=EAGER, can=frozenset({MASK, BIAS, WIDTH})),
-    "flax-nnx": _NNX,
-    "keras": replace(
-        _JAX,
-        attend=_keras,
-        options=_keras_options,
-        excludes=_other_backend,
-        packages={"keras": "keras", "jax": "jax"},
+    "jax": Adapter(
+        attend=_jax,
+        options=_jax_options,
+        packages={"jax": "jax"},
+        library="jax",
+        layout="BTHd",
+        models={name: model for name, model in FLASH.items() if name != "float64"},
+        fully_masked="mean",
+        can=frozenset({MASK, BIAS, SCALE, GROUPS}),
+        devices=("cpu", "cuda"),
     ),
     "mlx": Adapter(
         attend=_mlx,
@@ -463,9 +388,13 @@ RUNTIMES: dict[str, Adapter] = {
         fully_masked="mean",
         can=ALL - {SOFT_CAP},
     ),
-    "openvino": _OPENVINO,
-    "openvino-f16": replace(
-        _OPENVINO, attend=_openvino("f16"), models={"float16": "eager float16"}
+    "openvino": Adapter(
+        attend=_openvino,
+        options=_openvino_options,
+        packages={"openvino": "openvino"},
+        models={"float32": "flash float32", "float16": "flash float16"},
+        fully_masked="nan",
+        can=frozenset({MASK, BIAS, SCALE, WIDTH}),
     ),
     "paddle": Adapter(
         attend=_paddle,

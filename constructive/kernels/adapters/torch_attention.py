@@ -1,9 +1,8 @@
-"""Attention of torch, transformers and x-transformers."""
+"""Attention of torch, transformers, x-transformers and flash-attn."""
 
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,9 @@ from constructive.kernels.adapters.adapter import (
     BIAS,
     EAGER,
     FLASH,
+    GROUPS,
     MASK,
+    SCALE,
     SINK,
     SOFT_CAP,
     Adapter,
@@ -23,7 +24,7 @@ from constructive.kernels.adapters.adapter import (
     scaled,
 )
 from constructive.kernels.inputs import Inputs
-from constructive.kernels.masks import Causal
+from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 from constructive.kernels.spec import FullyMasked, Spec
 
 _BOTH = ("cpu", "cuda")
@@ -149,24 +150,22 @@ _MULTIHEAD = replace(
 )
 
 
-# torch's flex_attention: masks and logits are changed by functions. Compiled, it is one fused
-# kernel of Triton on GPUs.
+# torch's flex_attention, not compiled: masks and logits are changed by functions.
 
 
-def _flex_options(problem: Inputs, device: str = "cpu") -> Options:
+def _flex_options(problem: Inputs) -> Options:
     from torch.nn.attention.flex_attention import create_block_mask
 
     spec, found = problem.spec, _grouped(problem)
     if problem.mask is not None:
-        seen = problem.mask_tensor("torch").to(device)
+        seen = problem.mask_tensor("torch")
         per_head = seen.shape[1] > 1
         found["block_mask"] = create_block_mask(
             lambda b, h, i, j: _beside(seen, i)[b, h if per_head else 0, i, j],
-            spec.batch, spec.heads[0] if per_head else None, spec.queries, spec.keys,
-            device=device,
+            spec.batch, spec.heads[0] if per_head else None, spec.queries, spec.keys, device="cpu",
         )  # fmt: skip
     if spec.soft_cap is not None or problem.bias is not None:
-        found["score_mod"] = _changed(problem, device)
+        found["score_mod"] = _changed(problem)
     return found
 
 
@@ -175,12 +174,12 @@ def _beside(tensor: Any, other: Any) -> Any:
     return tensor if tensor.device == other.device else tensor.to(other.device)
 
 
-def _changed(problem: Inputs, device: str) -> Any:
+def _changed(problem: Inputs) -> Any:
     """Return the function of torch that puts a soft cap and slopes on logits."""
     import torch
 
     cap = problem.spec.soft_cap
-    bias = None if problem.bias is None else torch.from_numpy(problem.bias).to(device)
+    bias = None if problem.bias is None else torch.from_numpy(problem.bias)
 
     def changed(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         if cap is not None:
@@ -196,16 +195,6 @@ def _flex(q: Any, k: Any, v: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns that it is slow
         return flex_attention(q, k, v, **options)
-
-
-def _flex_compiled(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import torch
-    from torch.nn.attention.flex_attention import flex_attention
-
-    # beyond a number of shapes torch would call the kernel that is not compiled
-    limits = {"recompile_limit": 2**16, "accumulated_recompile_limit": 2**16}
-    with torch.compiler.config.patch(**limits):  # type: ignore[attr-defined] # made by torch
-        return torch.compile(flex_attention, fullgraph=True)(q, k, v, **options)
 
 
 _FLEX = replace(_SDPA, attend=_flex, options=_flex_options, can=ALL - {SINK})
@@ -313,6 +302,108 @@ _ATTEND = replace(
     packages={"x_transformers": "x-transformers", "torch": "torch"},
 )
 
+# flash-attn, on GPUs: one function for each way in which sequences lie in memory. Causal masks and
+# windows end at the last query and key. Not measured by us: no GPU was at hand.
+
+
+def _other_than(*lengths: type) -> Callable[[Inputs], str | None]:
+    """Return what a kernel excludes that has these masks of lengths, causal masks and windows."""
+
+    def excludes(problem: Inputs) -> str | None:
+        spec = problem.spec
+        for mask in spec.masks:
+            if isinstance(mask, (Causal, Window)):
+                equal = spec.queries == spec.keys and not any(
+                    isinstance(other, lengths) for other in spec.masks
+                )
+                if mask.alignment == "top-left" and not equal:
+                    return _DIAGONAL
+            elif not isinstance(mask, lengths):
+                return f"no mask {mask}"
+        return None
+
+    return excludes
+
+
+_DIAGONAL = "its diagonal ends at the last query and the last key"
+
+
+def _flash_options(problem: Inputs) -> Options:
+    spec = problem.spec
+    found: Options = {"softmax_scale": spec.factor, "causal": _causal(spec)}
+    window = spec.mask(Window)
+    if window is not None:
+        ends = (window.left, window.right)
+        found["window_size"] = tuple(-1 if end is None else end for end in ends)
+    if spec.soft_cap is not None:
+        found["softcap"] = spec.soft_cap
+    if problem.slopes is not None:
+        import torch
+
+        found["alibi_slopes"] = torch.from_numpy(problem.slopes).float()
+    return found
+
+
+def _flash(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import flash_attn
+
+    return flash_attn.flash_attn_func(q, k, v, **options)
+
+
+def _varlen_options(problem: Inputs) -> Options:
+    """Return options where sequences are one after the other in memory."""
+    import torch
+
+    found = _flash_options(problem)
+    for side, lengths in zip("qk", problem.spec.lengths, strict=True):
+        found[f"cu_seqlens_{side}"] = _pointers(torch.from_numpy(lengths))
+        found[f"max_seqlen_{side}"] = int(lengths.max())
+    return found
+
+
+def _varlen(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import flash_attn
+
+    return flash_attn.flash_attn_varlen_func(q, k, v, **options)
+
+
+def _cache_options(problem: Inputs) -> Options:
+    """Return options where keys are in a cache that is longer than the sequences."""
+    import torch
+
+    lengths = torch.from_numpy(problem.spec.lengths[1]).int()
+    return _flash_options(problem) | {"cache_seqlens": lengths}
+
+
+def _kvcache(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    import flash_attn
+
+    return flash_attn.flash_attn_with_kvcache(q, k, v, **options)
+
+
+def _causal(spec: Spec) -> bool:
+    return spec.mask(Causal) is not None
+
+
+def _pointers(lengths: Any) -> Any:
+    """Return where each sequence starts, and the end of the last."""
+    import torch
+
+    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+
+
+_FLASH = Adapter(
+    attend=_flash,
+    options=_flash_options,
+    excludes=_other_than(),
+    packages={"flash_attn": "flash-attn", "torch": "torch"},
+    library="torch",
+    layout="BTHd",
+    models={"float16": "tensor float16", "bfloat16": "tensor bfloat16"},
+    can=frozenset({MASK, BIAS, SCALE, SOFT_CAP, GROUPS}),
+    devices=("cuda",),
+)
+
 TORCH: dict[str, Adapter] = {
     "torch": _SDPA,
     "torch-boolean": replace(_SDPA, options=_as_booleans),
@@ -327,12 +418,6 @@ TORCH: dict[str, Adapter] = {
         _MULTIHEAD, options=_with_weights, models=EAGER, fully_masked="nan"
     ),
     "torch-flex": _FLEX,
-    "torch-flex-compiled": replace(
-        _FLEX,
-        attend=_flex_compiled,
-        options=partial(_flex_options, device="cuda"),
-        devices=("cuda",),
-    ),
     "transformers": replace(
         _TRANSFORMERS,
         attend=_eager,
@@ -353,4 +438,15 @@ TORCH: dict[str, Adapter] = {
         convention_of=_mean_below_the_flag,
     ),
     "x-transformers-flash": _ATTEND,
+    "flash-attn": _FLASH,
+    "flash-attn-varlen": replace(
+        _FLASH,
+        attend=_varlen,
+        options=_varlen_options,
+        excludes=_other_than(VariableLengths, RightPadding),
+        layout="packed",
+    ),
+    "flash-attn-kvcache": replace(
+        _FLASH, attend=_kvcache, options=_cache_options, excludes=_other_than(RightPadding)
+    ),
 }  # fmt: skip

@@ -144,8 +144,6 @@ def _of_adapters() -> list[Row]:
         adapter = ADAPTERS[name]
         modules = {module.split(".")[0] for module in adapter.packages}
         formats = tuple(adapter.models)
-        if name.startswith(("vllm", "sglang")) or name == "torch-flex-compiled":
-            continue  # in `of_servers`, without the rest of their packages; in `of_torch`
         on_cuda = tuple(d for d in formats if d != "float64") if "cuda" in adapter.devices else ()
         row = Adapted(
             name, next(iter(adapter.packages.values())), adapter.run, tuple(modules),

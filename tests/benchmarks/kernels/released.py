@@ -136,13 +136,21 @@ def work(row, dtype, device, part, output, seconds):
 
 
 def _problems(result, part):
-    """Yield problems of the shapes of a part."""
+    """Yield problems of the shapes of a part that the kernel takes, until the time is over."""
     index, count = part
     suite = result.row.battery(result.dtype)
     for place, (name, spec) in enumerate(suite.shapes.items()):
         if place % count == index:
             result.where = name
-            yield from replace(suite, shapes={name: spec}) if _applies(suite, spec) else ()
+            for problem in replace(suite, shapes={name: spec}) if _applies(suite, spec) else ():
+                reason = result.row.refuses(problem)
+                if result.is_over:
+                    return
+                if reason:
+                    result.counts["refused"] += 1
+                    result.refused[reason[:120]] += 1
+                else:
+                    yield problem
             result.write("so far")
 
 
@@ -156,12 +164,6 @@ def _applies(suite, spec):
 def forward(result, part):
     row, says = result.row, dict(result.row.says)
     for problem in _problems(result, part):
-        if result.is_over:
-            return
-        if row.refuses(problem):
-            result.counts["refused"] += 1
-            result.refused[row.refuses(problem)[:120]] += 1
-            continue
         found = result.run(f"{result.where}/{problem.case}", row.run, problem, result.device)
         if found is None:
             continue
@@ -245,12 +247,6 @@ def drawn(spec, size):
 def backward(result, part):
     row = result.row
     for problem in _problems(result, part):
-        if result.is_over:
-            return
-        if row.refuses(problem):
-            result.counts["refused"] += 1
-            result.refused[row.refuses(problem)[:120]] += 1
-            continue
         for each in Backward.each([problem], d_lse=row.d_lse):
             what = f"{result.where}/{problem.case}"
             found = result.run(what, row.run, each, result.device)
@@ -286,10 +282,6 @@ def quantized(result, part):
             if result.is_over:
                 return
             what = f"{result.where}/{problem.case}/{form}/{k}/{v}"
-            if row.refuses(problem):
-                result.counts["refused"] += 1
-                result.refused[row.refuses(problem)[:120]] += 1
-                continue
             try:
                 with contextlib.suppress(AttributeError):
                     each = Quantized.of(problem, form=form, k=k, v=v, page_size=16)
