@@ -99,38 +99,10 @@ def test_its_elimination_agrees_with_flint(checker, size):
         require_elimination(checker, exact, truth)
 
 
-def test_elimination_of_more_rows_than_are_taken_at_a_time(checker):
-    exact = np.tril(np.random.default_rng(0).integers(PRIME, size=(1200, 1200)))
-    np.fill_diagonal(exact, 1)
-    exact = exact[::-1].copy()
-    require_elimination(checker, exact, truth=True)
-    for row in (3, 64 + 1023, 64 + 1024, 1199):  # the second piece of rows, at first, is from 1088
-        spoilt = exact.copy()
-        spoilt[row] = exact[5]
-        require_elimination(checker, spoilt, truth=False)
-
-
 def require_elimination(checker, exact, truth):
     matrix = checker.modular.reduce(exact.astype(float), PRIME)
     with refused(None if truth else "singular modulo p"):
         checker.modular.require_nonsingular(matrix, PRIME)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 2), (3, 5), (6, 6), (4, 1030)])
-def test_full_rank_is_said_of_matrices_which_have_it(checker, shape):
-    rng = np.random.default_rng(1)
-    rows, columns = shape
-    for batch in (1, 7):
-        full = rng.integers(PRIME, size=(batch, *shape))
-        full[0, :, :] = 0
-        full[0, :, columns - rows :] = np.eye(rows)[::-1]
-        assert said_full(checker, full)
-        for spoilt in range(batch):
-            one = full.copy()
-            others = rng.integers(PRIME, size=rows - 1).tolist()
-            sums = np.array(others, dtype=object) @ object_array(one[spoilt, :-1])
-            one[spoilt, -1] = sums % PRIME if rows > 1 else 0
-            assert not said_full(checker, one)
 
 
 def test_full_rank_where_random_matrices_often_lack_pivots(checker):
@@ -149,21 +121,19 @@ def said_full(checker, batch, p=PRIME):
     return checker.modular.full_rank(checker.modular.reduce(batch.astype(float), p), p)
 
 
-@pytest.mark.parametrize("p", [PRIME, 2097169, 4194301])
-def test_primes_are_accepted(checker, p):
-    assert checker.modular.require_prime(p) == p
+NOT_PRIME = {
+    "is not prime": [2039**2, 2039 * 2053, 2 * 1500007],
+    "not between": [7, 2097143, 2097152, 4194303, 4194302, 4194319, 4194287.0, True, "4194287"],
+}
 
 
-@pytest.mark.parametrize("p", [2039**2, 2039 * 2053, 2 * 1500007, 2097152, 4194303, 4194302])
-def test_composite_numbers_are_refused(checker, p):
-    with refused(r"is not prime|not between"):
-        checker.modular.require_prime(p)
-
-
-@pytest.mark.parametrize("p", [7, 2097143, 4194319, 4194287.0, True, "4194287", -4194287])
-def test_what_is_no_prime_of_this_size_is_refused(checker, p):
-    with refused("not between"):
-        checker.modular.require_prime(p)
+def test_primes_of_22_bits_are_accepted_and_nothing_else(checker):
+    for p in (PRIME, 2097169, 4194301):
+        assert checker.modular.require_prime(p) == p
+    for words, numbers in NOT_PRIME.items():
+        for p in numbers:
+            with refused(words if p not in (2097152, 4194303, 4194302) else "prime|between"):
+                checker.modular.require_prime(p)
 
 
 # In fixed point.
@@ -255,37 +225,6 @@ def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fe
         assert np.abs(product.digits[1:]).max(initial=0) <= 2**19
 
 
-@pytest.mark.parametrize("errors", [(0, 1), (1, 0), (3, 5), (2**70, 2**90)])
-def test_errors_of_factors_are_carried_on(checker, errors):
-    """The farthest numbers which the factors may stand for have a product within its bound."""
-    rng = np.random.default_rng(0)
-    x, y = (rng.integers(-(2**19), 2**19, (3, 4, 4)).astype(float) for _ in "xy")
-    one = checker.bounds.Fixed(x, -60, errors[0])
-    two = checker.bounds.Fixed(y, -40, errors[1])
-    product = checker.bounds.multiply(one, two, 9)
-    values, error = exactly(product)
-    a, b = whole(x), whole(y)
-    for s in (1, -1):
-        for t in (1, -1):
-            shifted = (a + s * errors[0] * np.sign(b.sum(1))) @ (b + t * errors[1])
-            assert (np.abs(values - shifted * Fraction(2) ** -100) <= error).all()
-    largest = [max(abs(v) for v in w.ravel()) for w in (a, b)]
-    reach = 4 * (largest[0] * errors[1] + largest[1] * errors[0] + errors[0] * errors[1])
-    room = 4 * 2 ** (40 + 2) * (errors[0] + errors[1])  # first digits are rounded up
-    assert error <= (reach + room + 1) * Fraction(2) ** -100
-
-
-@pytest.mark.parametrize("last", [-2000, -100, 0])
-def test_floats_are_near_and_say_how_near(checker, last):
-    digits = np.random.default_rng(0).integers(-(2**19), 2**19, (4, 3)).astype(float)
-    for error in (0, 1, 2**70):
-        x = checker.bounds.Fixed(digits, last, error)
-        values, distance = checker.bounds.floats(x, last)
-        truth = whole(digits)
-        assert (np.abs(AS_FRACTIONS(values) - truth) + error <= Fraction(distance)).all()
-        assert distance <= error * (1 + 1e-8) + 2.0**-49 * np.abs(values).max() + 1e-300
-
-
 @settings(max_examples=50)
 @given(
     arrays.arrays(float, (2, 2, 4), elements=st.floats(-30, 30)),
@@ -304,13 +243,6 @@ def test_softmax_stays_within_its_bound(checker, small, offset, count):
                 share = mpmath.mpf(shares[(*place, k)].numerator) / shares[(*place, k)].denominator
                 assert abs(share - term / mpmath.fsum(terms)) <= float(error)
     assert error < 1e-9
-
-
-def test_a_single_token_has_all_attention_exactly(checker):
-    logits = checker.bounds.fixed([np.array([[[1e300], [-3.0]]])], 5)
-    shares, error = exactly(checker.floating.softmax(logits, 5, checker.real.Work(1e18)))
-    assert shares.tolist() == [[[1], [1]]]
-    assert error == 0
 
 
 def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
@@ -346,13 +278,6 @@ def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales,
         worst, scaled = max(worst, far * power), max(scaled, far)
     found = checker.real.farthest(out, targets, np.array(scales))
     assert found == (worst, scaled)
-
-
-def test_a_guess_of_an_inverse_is_finite_whatever_the_matrix_is(checker):
-    for matrix in (np.zeros((2, 2)), np.ones((3, 3)), np.full((2, 2), np.inf), np.eye(2) * 1e-320):
-        assert np.isfinite(checker.real.guess(matrix)).all()
-    matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
-    assert np.abs(checker.real.guess(matrix) @ matrix - np.eye(2)).max() < 1e-14
 
 
 # The constants of bounds in float64 are what proofs about rounding ask for; in both places.

@@ -14,7 +14,6 @@ from checker_parts import (
     modules_loaded_by,
     paths,
     said,
-    saved,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +30,6 @@ from constructive import (
     build_memorizer,
     certify,
     check,
-    explain,
     generators,
     strategies,
 )
@@ -106,20 +104,6 @@ def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
     for quick in (False, True):
         found = checker.check(paths(folder), quick=quick)
         assert found == {claim.name: claim.statement for claim in certificate.claims}
-
-
-def test_an_ill_conditioned_readout(checker, tmp_path):
-    data = generators.shared_context(num_examples=61, context_size=16, width=20)
-    memorizer = build_memorizer(
-        data, num_heads=4, construction="rank_one", precision="auto", tolerance=1e-14
-    )
-    assert memorizer.record.precision > 53
-    certificate = certify(memorizer, data, claims=["readout"])
-    assert (
-        "in balls" in certificate["readout"].detail or "balls of" in certificate["readout"].detail
-    )
-    saved(tmp_path, memorizer, data, certificate)
-    assert "readout" in checker.check(paths(tmp_path))
 
 
 # Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
@@ -296,37 +280,11 @@ def test_the_readout_of_pairs_brings_its_rank(many, paired):
     assert [claim.name for claim in certify(wide, many, claims=["readout"]).claims] == ["readout"]
 
 
-def test_what_is_built_has_the_precision_of_its_layer(many):
-    for precision in (53, 106):
-        memorizer = build_memorizer(many, num_heads=14, precision=precision)
-        assert memorizer.record.precision == getattr(memorizer.layer, "precision", 53) == precision
-
-
 def test_a_record_of_nonsense_proves_nothing(many, paired):
     for order in (("a", 1), (None,) * 40, (*range(39), 0)):
         record = dataclasses.replace(paired.record, order=order)
         certificate = certify(Memorizer(paired.layer, record), many, claims=["rank"])
         assert certificate.format == "constructive certificate 1"
-
-
-def test_other_arguments_which_are_none(many, paired):
-    with pytest.raises(ParameterError, match="unknown arithmetic='Rational'"):
-        explain(many, num_heads=3, arithmetic="Rational")
-    with pytest.raises(ParameterError, match="value_dim=True is not a positive integer"):
-        build_memorizer(many, num_heads=14, value_dim=True)
-    for kind in (paired, paired.layer):
-        with pytest.raises(ParameterError, match="dtype='x' is not a dtype"):
-            kind.astype("x")
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"shared_keys": True}, {"value_dim": 2}, {"precision": 106}, {"saturated_fraction": 0.5}],
-)
-def test_rational_weights_take_no_options_of_floats(option):
-    many = generators.integers(num_examples=3, context_size=2, width=3)
-    with pytest.raises(ParameterError, match=next(iter(option)).replace("saturated_", "")):
-        build_memorizer(many, num_heads=2, arithmetic="rational", **option)
 
 
 def test_data_which_do_not_fit_a_rational_layer():

@@ -1,7 +1,6 @@
 """How the checker reads files: what each requirement lets through, and what it does not."""
 
 import base64
-import hashlib
 import io
 import json
 import math
@@ -60,11 +59,6 @@ def test_a_process_is_confined_to_what_it_has_and_so_much_more(files, monkeypatc
         assert abs(soft - 3e9 - pages * resource.getpagesize()) < 1e8
 
 
-def test_where_nothing_can_be_confined_nothing_is(files, monkeypatch):
-    monkeypatch.setitem(sys.modules, "resource", None)
-    files.confine(3e9)
-
-
 # JSON.
 
 
@@ -98,19 +92,6 @@ def test_json_which_is_no_certificate(files, tmp_path, text, words):
     with refused(words) as caught:
         files.read_json(path, "certificate", 1e9)
     assert str(path) in str(caught.value)
-
-
-def test_files_which_are_not_there(files, tmp_path):
-    with refused(r"the data .*nothing is not there"):
-        files.data_shapes(tmp_path / "nothing")
-    with refused(r"the weights .* is not a file"):
-        files.weights_shapes(tmp_path, 1e9)
-
-
-@pytest.mark.parametrize("shape", [[0], [-1], [True], [1.0], ["1"], [[1]], [2, None], [3, 0]])
-def test_what_is_no_shape(files, shape):
-    with refused("is not a shape"):
-        files.shape_of(shape)
 
 
 # Weights.
@@ -169,7 +150,13 @@ HEADERS = {
     "at a float": (lambda h: h["W_Q"].update(data_offsets=[0.0, 48]), "W_Q is cut off"),
     "at a Boolean": (lambda h: h["W_Q"].update(data_offsets=[True, 49]), "W_Q is cut off"),
     "is larger": (lambda h: h["W_Q"].update(shape=[2, 3, 2]), "W_Q is cut off"),
-    "is empty": (lambda h: h["W_Q"].update(shape=[2, 3, 0]), "is not a shape"),
+    **{
+        f"has {size!r}": (
+            lambda h, size=size: h["W_Q"].update(shape=[2, 3, size]),
+            "is not a shape",
+        )
+        for size in (0, -1, True, 1.0, "1", [1], None)
+    },
     "is smaller": (lambda h: h["W_Q"].update(dtype="F32"), "W_Q is cut off"),
     "of integers": (lambda h: h["W_Q"].update(dtype="I64"), "I64"),
     "ends beyond": (
@@ -187,6 +174,13 @@ def test_headers_which_do_not_fit(files, path, name):
     written(path, tensors(), change)
     with pytest.raises((ValueError, KeyError), match=words):
         files.weights_shapes(path, 1e9)
+
+
+def test_files_that_are_none(files, tmp_path):
+    with refused(r"the data .*nothing is not there"):
+        files.data_shapes(tmp_path / "nothing")
+    with refused(r"the weights .* is not a file"):
+        files.weights_shapes(tmp_path, 1e9)
 
 
 def test_a_header_as_long_as_the_file_and_longer(files, path):
@@ -306,6 +300,9 @@ def test_arrays_which_are_packed_otherwise(files, path):
         refused_of_entries(files, path, "queries have no header of version", **other)
 
 
+# Numbers in a certificate.
+
+
 class Spoken:
     """What says so when it is unpickled."""
 
@@ -349,72 +346,6 @@ def test_packed_integers(files):
             files.unpack(broken, (2, 3), 2**32)
 
 
-def test_json_values_are_the_same_with_their_types(files):
-    one = {"a": [1, 2.5], "b": {"c": None}}
-    assert files.same(one, {"b": {"c": None}, "a": [1, 2.5]})
-    for a, b in (([True, 2.5], None), ([1.0, 2.5], None), ([1, 2.5], False), ([2.5, 1], None)):
-        assert not files.same(one, {"a": a, "b": {"c": b}})
-
-
-def hashed(arrays):
-    found = hashlib.sha256()
-    for name, x in arrays.items():
-        found.update(f"{name} {x.dtype.str} {list(x.shape)}\n".encode() + x.tobytes())
-    return found
-
-
-def test_a_certificate_is_about_arrays_of_one_hash(files):
-    arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(1, np.float32)}
-    about = {
-        "a": {"dtype": "float64", "shape": [2, 3]},
-        "b": {"dtype": "float32", "shape": [1]},
-        "sha256": hashed(arrays).hexdigest(),
-    }
-    turned = arrays | {"a": np.asfortranarray(arrays["a"])}
-    for same in (arrays, turned):
-        assert files.require_about({"data": about}, same, "data") == hashed(arrays).digest()
-    for other in (
-        arrays | {"a": arrays["a"] + 1},
-        arrays | {"a": arrays["a"].reshape(3, 2)},
-        arrays | {"a": arrays["a"].astype(np.float32)},
-        {"a": arrays["a"]},
-        {"a": arrays["a"], "c": arrays["b"]},
-        arrays | {"c": arrays["b"]},
-    ):
-        with refused("the certificate is about other data"):
-            files.require_about({"data": about}, other, "data")
-    for shape in ([1.0], [True], [2]):
-        other = about | {"b": {"dtype": "float32", "shape": shape}}
-        with refused("the certificate is about other data"):
-            files.require_about({"data": other}, arrays, "data")
-    with refused("the certificate is about other weights"):
-        files.require_about({"data": about, "weights": {}}, arrays, "weights")
-
-
-def claiming(verdict="PROVED", **claims):
-    return {"verdict": verdict, "claims": {k: {"verdict": v} for k, v in claims.items()}}
-
-
-def test_claims_which_are_asked_for(files):
-    both = claiming(rank="PROVED", error="PROVED")
-    known = {"rank": "", "error": "", "more": ""}
-    for asked in ((), ("rank",), ["error", "rank"], ("rank", "rank")):
-        assert files.require_claims(both, known, asked) == both["claims"]
-        assert files.require_claims(both, {"rank": "", "error": ""}, asked) == both["claims"]
-    for content, asked, words in (
-        (claiming(), (), "it claims nothing"),
-        (both, ("rank", "more", "else"), "does not claim all that is asked: else, more"),
-        (claiming(beauty="PROVED"), (), "nothing known"),
-        (claiming(rank="PROVED", beauty="PROVED"), (), "nothing known"),
-        (claiming(rank="PROVED", error="UNDECIDED"), (), "not all claims are PROVED: error"),
-        (claiming(rank=True), (), "not all claims are PROVED: rank"),
-        (claiming("REFUTED", rank="PROVED"), (), "its verdict is not PROVED"),
-        (claiming(None, rank="PROVED"), (), "its verdict is not PROVED"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            files.require_claims(content, known, asked)
-
-
 # What the checker takes from its command line, hands to the kinds of certificates, and tells.
 
 DEFAULTS = (False, (), math.inf, 8e9)
@@ -440,16 +371,6 @@ def certificate(tmp_path):
     certificate = tmp_path / "certificate.json"
     certificate.write_text(json.dumps({"format": "any"}))
     return str(certificate)
-
-
-def test_what_is_handed_on(checker, calls, certificate):
-    assert checker.check([certificate, "weights", "data"]) == {"rank": "something", "error": "more"}
-    checker.check([certificate, "data"], quick=True, asked=["rank"], epsilon=0.5, most=1e6)
-    content = {"format": "any"}
-    assert calls == [
-        (content, ["weights", "data"], (*DEFAULTS, checker.files.silent)),
-        (content, ["data"], (True, ["rank"], 0.5, 1e6, checker.files.silent)),
-    ]
 
 
 @pytest.mark.parametrize("others", [[], ["a", "b", "c"]])
@@ -542,29 +463,6 @@ def test_check_reports_steps_and_says_the_same(request, kind):
     assert expected <= set(names)
 
 
-@pytest.mark.usefixtures("own_process")
-def test_steps_of_a_refusal(proved, tmp_path):
-    other = generators.uniform(num_examples=7, context_size=3, width=5, seed=2)
-    other.save(tmp_path / "data.npz")
-    steps = []
-    files = [*paths(proved[3])[:2], str(tmp_path / "data.npz")]
-    with progress_to(lambda *step: steps.append(step)):
-        told = check(*files)
-    assert steps
-    assert not told.proved
-    assert told == check(*files)
-    assert "the certificate is about other data" in told.report
-
-
-@pytest.mark.usefixtures("own_process")
-def test_who_listens_may_end_it(proved):
-    def tired(*_step):
-        raise InterruptedError
-
-    with progress_to(tired), pytest.raises(InterruptedError):
-        check(*paths(proved[3]))
-
-
 def run(folder, *options, **streams):
     command = [sys.executable, "-I", str(CHECKER), *paths(folder), *options]
     return subprocess.run(command, text=True, check=False, **streams)
@@ -600,11 +498,6 @@ def test_nobody_has_to_listen(proved):
     assert done.stdout.endswith("\nPROVED\n")
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def test_a_step_is_told_at_once_and_then_now_and_then(checker, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(checker.files.time, "monotonic", lambda: now[0])
@@ -617,15 +510,6 @@ def test_a_step_is_told_at_once_and_then_now_and_then(checker, monkeypatch):
     told.end()
     lines = stream.getvalue().splitlines()
     assert lines == [f"... first: {done} of 10" for done in (0, 3, 6, 9)] + ["... second: 0 of 1"]
-
-
-def test_lines_of_a_terminal_are_cut(checker):
-    stream = Terminal()
-    told = checker.files.Told(stream)
-    told.end()
-    assert not stream.getvalue()
-    told("x" * 200, 0, 1)
-    assert len(stream.getvalue()) == 81
 
 
 # Certificates of data in a folder: the checker reads contexts by rows, and sees what changes.
@@ -666,10 +550,15 @@ def test_the_same_certificate_is_proved_of_a_folder(paired, checker, folder):
         assert checked.verdict is Verdict.PROVED, checked
 
 
-def test_an_opened_folder_is_not_copied(paired, folder, monkeypatch):
-    _, memorizer, certificate, _ = paired
-    monkeypatch.setattr(Dataset, "save", None)
-    assert check(certificate, memorizer, Dataset.open(folder / "data")).proved
+def test_rows_and_extremes_are_those_of_numpy(paired, checker, folder):
+    contexts, given = stored(checker, folder)["contexts"], paired[0].contexts
+    with refused("have not been looked at"):
+        contexts.max()
+    assert (np.concatenate(list(contexts.blocks())) == given).all()
+    assert contexts.max() == -contexts.min() == np.abs(given).max()
+    assert (contexts.shape, contexts.dtype) == (given.shape, np.float64)
+    for rows in (slice(60, 90), np.array([5, 5, 6, 7, 0]), np.array([], np.int64)):
+        assert (contexts[rows] == given[rows]).all()
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -687,21 +576,6 @@ def test_other_certificates_of_a_folder(checker, tmp_path, dtype):
     )
     upper_bound_certificate(shared, 2).save(tmp_path / "bound.json")
     assert checker.check([str(tmp_path / "bound.json"), str(tmp_path / "shared")])
-
-
-def test_rows_are_those_of_numpy(paired, checker, folder):
-    contexts = stored(checker, folder)["contexts"]
-    assert (contexts.shape, contexts.dtype) == (paired[0].contexts.shape, np.float64)
-    for rows in (slice(3, 9), slice(60, 90), np.array([5, 5, 6, 7, 0]), np.array([], np.int64)):
-        assert (contexts[rows] == paired[0].contexts[rows]).all()
-
-
-def test_it_has_to_be_looked_at_as_a_whole_first(paired, checker, folder):
-    contexts = stored(checker, folder)["contexts"]
-    with refused("have not been looked at"):
-        contexts.max()
-    assert (np.concatenate(list(contexts.blocks())) == paired[0].contexts).all()
-    assert contexts.max() == -contexts.min() == np.abs(paired[0].contexts).max()
 
 
 # Memory: contexts count nothing, and what couples counts as much as there is room.

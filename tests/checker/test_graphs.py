@@ -18,7 +18,6 @@ from checker_parts import (
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.graphs import written
@@ -55,17 +54,6 @@ def test_graphs_are_read_as_networks(checker, heads, outputs):
         if outputs > 1:
             apart = values(checker, read, point, ((0, 1), (1, -1)))
             assert abs(apart - (expected[0] - expected[1])) < 1e-12
-
-
-def test_inputs_that_do_not_vary_are_constants(checker, data):
-    box = Box([-1.0, 0.5], [1.0, 0.5])
-    read = problem(checker, data, box, FIRST)
-    assert read.box.varying.tolist() == [0]
-    (part, *_) = read.outputs[0]
-    assert part.logits.slopes.shape == (3, 1)
-    for x in (-1.0, 0.25):
-        found = values(checker, read, [x, 0.5], ((0, 1),))
-        assert abs(found - BASE([[x, 0.5]])[0, 0]) < 1e-12
 
 
 def node(operator):
@@ -326,24 +314,6 @@ def test_operators_take_nothing_else(checker, data, name):
         checker.operators.evaluate(graph, *ints(unit_box(), checker))
 
 
-def test_the_same_head_twice_counts_twice(checker, data):
-    def twice(model):
-        node("Add")(model).input[:] = ["head0", "head0"]
-        kept = [n for n in model.graph.node if n.name not in ("logits1", "attention1", "head1")]
-        names = {name for n in kept for name in n.input}
-        constants = [each for each in model.graph.initializer if each.name in names]
-        del model.graph.node[:], model.graph.initializer[:]
-        model.graph.node.extend(kept)
-        model.graph.initializer.extend(constants)
-
-    box = unit_box()
-    other = changed(data, twice)
-    session = ReferenceEvaluator(onnx.ModelProto.FromString(other))
-    (expected,) = session.run(None, {"X": np.array([[0.5, -0.25]], np.float32)})
-    read = problem(checker, other, box, FIRST)
-    assert abs(values(checker, read, [0.5, -0.25], ((0, 1),)) - expected[0, 0]) < 1e-5
-
-
 def varint(value):
     found = bytearray()
     while value > 127:
@@ -381,21 +351,6 @@ def test_integers_of_messages(checker):
         checker.graphs.varint(varint(2**64), 0)
 
 
-def test_steps_and_sizes_of_logits(checker):
-    """Rounding of a product counts its terms that are not zero."""
-    made = network(1, 3, 2, 1, seed=1)
-    read = problem(checker, written(made), unit_box())
-    (part,) = read.outputs[0]
-    head = made.heads[0]
-    terms = (head.slopes != 0).sum(axis=1) + (head.offsets != 0)
-    assert part.logits.steps.tolist() == terms.tolist()
-    sizes = np.abs(head.slopes).sum(axis=1) + np.abs(head.offsets)
-    assert (part.logits.sizes >= sizes).all()
-    assert np.allclose(part.logits.sizes, sizes)
-    assert part.size == np.abs(head.values).max()
-    assert Fraction(part.values[0], 2**149) == Fraction(head.values[0, 0])
-
-
 def test_sizes_are_those_on_the_box(checker):
     """The larger end counts, and an input that is always zero makes no term."""
     made = network(1, 3, 2, 1, seed=1)
@@ -413,27 +368,12 @@ def test_sizes_are_those_on_the_box(checker):
         assert 4.0 * least <= part.logits.lost < 5.0 * least
 
 
-def test_sums_of_heads_are_counted(checker):
-    read = problem(checker, written(network(3, 4, 2, 1)), unit_box())
-    assert [part.steps for part in read.outputs[0]] == [2, 2, 1]
-
-
 def test_graphs_that_are_too_large_are_refused(checker, data, as_if):
     as_if("operators", MOST=9)  # three logits of two inputs, and their offsets
     assert problem(checker, data, unit_box(), FIRST)
     as_if("operators", MOST=8)
     with refused("too large"):
         problem(checker, data, unit_box(), FIRST)
-
-
-def test_a_box_with_another_number_of_inputs(checker, data):
-    with refused("another number of inputs"):
-        problem(checker, data, unit_box(3), FIRST)
-    with refused("another number of outputs"):
-        problem(checker, data, unit_box(), ((Atom([1.0], 0.0),),))
-    lower, upper = ints(unit_box(), checker)
-    graph = checker.graphs.read_graph(data)
-    assert len(checker.operators.evaluate(graph, lower, upper)) == 2
 
 
 # What float32 does to graphs: evaluations of all kinds are within the checker's bound.
@@ -495,28 +435,6 @@ def test_evaluations_are_within_the_bound(checker, seed, dims, size):
     assert (bound < 2 * output_rounding(made, unit_box(dims)) + 1e-9).all()
 
 
-def test_the_bound_is_not_far_from_what_evaluations_do(checker):
-    random = np.random.default_rng(0)
-    slopes = random.uniform(20.0, 40.0, (1, 4)).astype(FLOAT)
-    made = single([*slopes, [0.0] * 4], [0.125, 0.0])
-    bound, _ = bounds(checker, made, unit_box(4))
-    points = random.uniform(-1, 1, (3000, 4))
-    points[:, 3] = -(slopes[0, :3] @ points[:, :3].T) / slopes[0, 3]  # logits near zero
-    points = points[np.abs(points[:, 3]) <= 1.0].astype(FLOAT)
-    off = max(abs(evaluated(made, x, random) - made(x[None])[0]) for x in points)[0]
-    assert bound[0] / 100 < off < bound[0]
-
-
-def test_evaluations_in_fewer_bits_are_not_within_it(checker):
-    """TF32 rounds inputs to 11 bits, so the model excludes it."""
-    made = network(1, 6, 4, 1, seed=2, size=40.0)
-    bound, _ = bounds(checker, made, unit_box(4))
-    random = np.random.default_rng(0)
-    points = random.uniform(-1, 1, (300, 4))
-    short = np.round(points * 2**10) / 2**10
-    assert np.abs(made(points) - made(short)).max() > bound[0]
-
-
 def test_onnxruntime_is_within_the_bound(checker):
     made = network(3, 5, 4, 2, seed=6, size=3.0)
     bound, _ = bounds(checker, made, unit_box(4))
@@ -552,17 +470,6 @@ def test_numbers_that_may_overflow_are_refused(checker):
             bounds(checker, made, unit_box(1))
 
 
-def test_models_that_are_known(checker):
-    """Those whose programs evaluate operators one by one, in float32 throughout."""
-    known = checker.softmaxes.KNOWN
-    assert set(known) == {"float32, pairwise", "float32, pairwise, blocks of 16"}
-    for name in known:
-        words = checker.softmaxes.sentence(name)
-        assert words.startswith(name)
-        assert "TF32" in words
-        assert "any order" in words
-
-
 def test_errors_of_logits_and_of_averages_multiply(checker):
     made = single([[2.0**20], [0.0]], [0.0, 0.0])
     bound, read = bounds(checker, made, unit_box(1))
@@ -573,13 +480,6 @@ def test_errors_of_logits_and_of_averages_multiply(checker):
     whole = (1.0 + larger) * (1.0 + zeta) - 1.0
     assert larger > 0.3
     assert whole <= bound[0] < whole * (1.0 + 1e-6)
-
-
-def test_what_underflow_takes_counts(checker):
-    """A value that is not a normal number may be read as zero."""
-    made = single([[0.0], [0.0]], [20.0, 0.0], [[2.0**-127], [0.0]])
-    bound, _ = bounds(checker, made, unit_box(1))
-    assert 2.0**-127 < bound[0] < 2.0**-90
 
 
 # VNN-LIB as the checker reads it: two versions, exact decimals, and all that it refuses.
@@ -755,25 +655,3 @@ def test_properties_of_the_second_version_that_are_refused(checker, name):
         read(checker, VERSION_2.replace(old, new), "vnnlib2")
     with pytest.raises((ValueError, TypeError)):
         read(checker, VERSION_2, "vnnlib")
-
-
-def test_float32_numbers(checker):
-    single = checker.operators.is_single
-    for value in (0.0, 1.0, -0.171875, 2.0**-149, 2.0**-149 * 3, (2.0 - 2.0**-23) * 2.0**127):
-        assert single(Fraction(value))
-    for value in (0.1, 2.0**-150, 2.0**128, 2.0**24 + 1, 1.0 + 2.0**-24, 2.0**-126 + 2.0**-150):
-        assert not single(Fraction(value))
-    assert not single(Fraction(1, 3))
-
-
-def test_numbers_of_proofs(checker):
-    exact = checker.operators.exact
-    assert exact("-0.125") == Fraction(-1, 8)
-    assert exact("2/6") == Fraction(1, 3)
-    for text in ("1e3", "", "nan", "0x1", " 1", "1_0", "1/-2", "1.", ".5", "1.0/2", 1, 0.5, None):
-        with pytest.raises(ValueError, match="neither a decimal"):
-            exact(text)
-    with pytest.raises(ZeroDivisionError):
-        exact("1/0")
-    assert checker.operators.decimal_below(Fraction(1, 3)) == "0.333"
-    assert checker.operators.decimal_below(Fraction(2, 3)) == "0.666"

@@ -15,7 +15,6 @@ import pytest
 from checker_parts import TWO, by_hand, saved, two_tokens
 from claim_parts import certified
 
-import constructive
 from constructive import (
     AttentionLayer,
     Dataset,
@@ -117,7 +116,7 @@ def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
     Then it may do so for all weights of so few examples, by a matrix of rank T.
     """
     formats = []
-    for part in (*np.linspace(0.9, 1.1, 7), *(1 + np.linspace(-1e-2, 1e-2, 13))):
+    for part in (*np.linspace(0.9, 1.1, 4), *(1 + np.linspace(-1e-2, 1e-2, 7))):
         heads = HEADS.copy()
         heads[4, 0] *= part
         memorizer, data = one_each(1.0, 1.0, heads, (1.0, 3.0, 2.0))
@@ -126,7 +125,7 @@ def test_what_hardly_contracts_is_refused_by_certify_or_accepted():
         if certificate.format == PAIRED:
             said = check(certificate, memorizer, data)
             assert said.proved, (part, said.report)
-    assert 5 < formats.count(PAIRED) < len(formats)
+    assert 2 < formats.count(PAIRED) < len(formats)
 
 
 @pytest.mark.parametrize(("targets", "scale"), [(1e-230, 1.0), (1e-225, 1e-130), (1.0, 1e100)])
@@ -223,21 +222,6 @@ def test_printed_numbers_never_contradict_a_claim(digits):
     assert below < shown <= error
 
 
-def test_values_of_fewer_dimensions_than_targets():
-    """d_v = 1 < d_out = 2: the statements are about an effective readout, as they say."""
-    contexts = np.array([[[1.0, 0], [0, 1]], [[2.0, 1], [1, 3]]])
-    values = np.array([[[1.0], [1.0]]])
-    zeros = np.zeros((1, 2, 1))
-    layer = AttentionLayer(zeros, zeros, values, np.ones((1, 1)), np.ones((1, 2)))
-    targets = layer(contexts, np.eye(2)) + 1e-9 * np.eye(2)
-    record = TrainedRecord("Layer", scalar_targets=False, constant=False)
-    memorizer, data = Memorizer(layer, record), Dataset(contexts, np.eye(2), targets)
-    certificate = certify(memorizer, data, claims=["rank", "readout"])
-    assert certificate.proved
-    assert "some effective readout U (H d, d_out)" in certificate["rank"].statement
-    assert "the stored effective readout U (H d, d_out)" in certificate["readout"].statement
-
-
 # Files.
 
 
@@ -295,36 +279,6 @@ def test_certificates_from_many_threads_are_those_of_one():
 
 
 # What a file is, and what it is not.
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xa0\xff", b"PK\x03\x04"])
-@pytest.mark.parametrize("role", ["certificate", "weights", "data"])
-def test_a_damaged_file_is_named_with_its_role(checker, proved, tmp_path, capsys, role, content):
-    names = {
-        "certificate": "certificate.json",
-        "weights": "weights.safetensors",
-        "data": "data.npz",
-    }
-    files = {part: proved[3] / name for part, name in names.items()}
-    files[role] = tmp_path / "damaged"
-    files[role].write_bytes(content)
-    assert checker.main([str(path) for path in files.values()]) == 1
-    assert f"the {role} {files[role]} cannot be read as such: " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
-def test_what_is_no_size_of_memory(checker, proved, size):
-    data, memorizer, certificate, _ = proved
-    with pytest.raises(constructive.ParameterError, match="is not a size"):
-        check(certificate, memorizer, data, max_memory=size)
-    with pytest.raises(SystemExit):
-        checker.main(["a", "b", f"--max-memory={size}"])
-
-
-@pytest.mark.usefixtures("own_process")
-def test_more_memory_than_any_machine_has(proved):
-    data, memorizer, certificate, _ = proved
-    assert check(certificate, memorizer, data, max_memory=1e300).proved
 
 
 # What the checker has to prove, and what it refuses before it takes long.
