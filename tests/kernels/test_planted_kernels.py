@@ -244,6 +244,10 @@ BUGS = {
         {"sink": True}, "the sink counts in each split (3 splits)",
         {"sinks": lambda s: Flash.sinks(s) + SINGLE(np.log(3))},
     ),
+    "splits, scaled sums": (
+        {}, "log-sum-exps of splits are multiplied by the scale",
+        merged_by(lambda s, x: x * s.scale()),
+    ),
     "splits, of the first row": (
         {}, "log-sum-exps of splits are those of the first row of the block (blocks of 16",
         merged_by(lambda _, x: first_row_of_block(x)),
