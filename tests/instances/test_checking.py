@@ -374,3 +374,12 @@ def test_margins_beyond_what_scorers_accept(checker, said, tmp_path):
         status, printed = said(tmp_path / words)
         assert status == 0, printed
         assert f"unsat: {words}" in printed
+
+
+def test_nothing_is_said_of_inputs_beyond_the_box_of_two_layers(said, tmp_path):
+    """The first layer is known on the box alone."""
+    save(tmp_path / "folder", make(2, kinds=["stacked"], dims=(3, 3)))
+    status, text = said(tmp_path / "folder")
+    assert status == 0
+    assert "unsat: no input of the box meets" in text
+    assert "no input within 1e-4" not in text
