@@ -157,7 +157,7 @@ def build(
 
         constructive build data.npz --heads 60 --construction rank_one -o small.safetensors
 
-        constructive build data.npz --construction paired --jobs 2
+        constructive build data.npz --construction paired
     """
     inputs = {"DATA": data}
     output, say = one_output(output, ".safetensors", inputs=inputs, force=force, quiet=quiet)

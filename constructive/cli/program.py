@@ -73,7 +73,7 @@ _LETTERS = {
 _NAMES = {"as_json": "--json", "file_format": "--format", "option": "--set"}
 # Parameters of the library, in its messages, whose options have other names.
 _SAID = {"num_heads": "heads", "num_examples": "examples"}
-# Of what the library does not check. The most processes are far above the cores of one machine.
+# Of what the library does not check. The most jobs are far above the cores of one machine.
 _RANGES = {"count": (1, 1_000_000), "jobs": (1, 1024), "limit": (1, None)}
 
 

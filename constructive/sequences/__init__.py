@@ -4,8 +4,5 @@ In reading order: `examples` (sequences, tokens and labels), `network` (ReLU net
 `dictionary` (steps that compare integers, and a table in a narrow network), `constructions` (tokens
 to integers whose sums tell contexts apart), `attention` (the mean, and what floats make of
 networks), `memorizer` (the three parts together, and the bound of their weights), `build` (how they
-are found, and how they grow with N), `storage` (files).
+are found), `storage` (files).
 """
-
-# The names of `constructions.CONSTRUCTIONS`, for who asks before anything is imported.
-NAMES = "product_hash", "separating_set", "float_separating_set", "float_power_hash"

@@ -418,7 +418,7 @@ def _weight(touched: dict[int, tuple[int, int]], taken: set[int], rng: np.random
         weight *= 2
 
 
-# All constructions, by name. (`sequences.NAMES` is known to the command line, which imports none.)
+# All constructions, by name.
 # Those for floats compare by what forgives rounding: they alone reproduce all labels in float64
 # beyond some 500 sequences (docs/sequences.md has the table).
 CONSTRUCTIONS: dict[str, SequenceConstruction] = {

@@ -43,7 +43,7 @@ FOLDER_FIRST = {"kernels export", "instances make"}
 """Commands that write a folder of their own; test_tool_commands looks at these."""
 
 
-WORK = {("check", "folder"), ("prove", "folder"), ("build", "checkpoint")}
+WORK = {("check", "folder"), ("prove", "folder")}
 
 
 """Folders of commands for their own work, to be gone on with; other tests look at these."""
