@@ -15,11 +15,13 @@ import threadpoolctl
 
 from constructive import ParameterError, build_memorizer, certify, exact_capacity, generators
 from constructive.certificates.certificate import Certificate
+from constructive.certificates.claims import pairs
 from constructive.constructions.multihead import readout
 from constructive.exact import modular
 from constructive.layers import attend
-from constructive.support import blocks, threads
+from constructive.support import arrays, blocks, threads
 from constructive.support.threads import cores, in_pieces, one_blas_thread, workers
+from constructive.theory import assumptions
 
 COUNTS = 1, 2, 3, 8
 
@@ -77,6 +79,23 @@ def agree(seeds, monkeypatch, folder):
 @pytest.mark.usefixtures("small_pieces")
 def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
     agree(range(4), monkeypatch, tmp_path)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_proofs_of_pairs_and_samples_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
+    """Also where some subsets are dependent, which are decided one by one."""
+    monkeypatch.setattr(pairs, "row_chunks", lambda total, _: arrays.row_chunks(total, 8, 160))
+    monkeypatch.setattr(assumptions, "row_chunks", lambda n, _: arrays.row_chunks(n, 8, 160))
+    data = generators.uniform(num_examples=151, context_size=3, width=7)
+    memorizer = build_memorizer(data, num_heads=60, construction="paired")
+    plane = np.random.default_rng(0).integers(-1, 2, size=(40, 3)).astype(float)
+    found = []
+    for count in COUNTS:
+        monkeypatch.setenv(threads.JOBS, str(count))
+        proof = contents(certify(memorizer, data), tmp_path)
+        found.append((proof, assumptions.dependent_share(plane, 3, subsets=100)))
+    assert 0 < found[0][1].dependent < 100
+    assert found[1:] == found[:1] * (len(COUNTS) - 1)
 
 
 @pytest.mark.slow
