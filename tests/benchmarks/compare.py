@@ -9,6 +9,7 @@ those of the theorem's bound with n = 32 and d = 64: H = (T - 1) / 31.
     scale     build, certify and check against T, with fitted exponents
     peers     at T = 1861: a build against random heads and numpy.linalg.lstsq
     training  at T = 621: a build against Adam in PyTorch until the error is below 1e-3, or a cap
+    rank      certify against python-flint's rank modulo the same kind of prime
     largest   T = 100,007 in float32: build, certify, check
     wide      d = 384 and 768 in float32, n = 16: assumptions, build, certify, check
 """
@@ -40,10 +41,12 @@ from constructive import (
     check,
     generators,
 )
+from constructive.exact import modular
+from constructive.layers import residues
 
 SIZE, WIDTH = 32, 64
 SHARED = "shared"
-COMPARISONS = ["scale", "peers", "training", "largest", "wide"]
+COMPARISONS = ["scale", "peers", "training", "rank", "largest", "wide"]
 
 
 def heads_for(total):
@@ -190,6 +193,28 @@ def training(kind, total, head_dim, cap):
     return {"training": time.perf_counter() - start, "steps": steps, "error": best}
 
 
+def flint_rank(kind, total):
+    """The rank of the same T columns of Z modulo one prime: ours, and python-flint's."""
+    import flint
+
+    data = make(kind, total)
+    layer = build_memorizer(data, num_heads=heads_for(total), construction="saturated").layer
+    found = residues.search(layer, data, np.random.default_rng(0))
+    z = residues.intermediate(layer, data, found.point, found.columns)
+    prime = found.point.prime
+    ours_seconds, factors = timed(lambda: modular.factor(z.copy(), prime))
+    convert, matrix = timed(
+        lambda: flint.nmod_mat(*z.shape, (z.astype(np.int64) % prime).ravel().tolist(), prime)
+    )
+    theirs, rank = timed(matrix.rank)
+    return {
+        "ours": ours_seconds,
+        "flint": theirs,
+        "convert": convert,
+        "ranks": [factors.rank, int(rank)],
+    }
+
+
 def memory(field):
     """VmRSS, what the process has, or VmHWM, the most it had; in bytes (Linux)."""
     status = Path("/proc/self/status").read_text().split()
@@ -204,7 +229,7 @@ def forget_peak():
 WORK = {
     function.__name__: function
     for function in (
-        ours, wide, assumed, random_heads, condition_of, training,
+        ours, wide, assumed, random_heads, condition_of, training, flint_rank,
     )
 }  # fmt: skip
 
@@ -370,6 +395,21 @@ def compare_training(report, given):
     )
 
 
+def compare_rank(report, given):
+    rows = []
+    for t in (621, 1861, 3101):
+        each = repeated(given.runs, "flint_rank", "uniform", t)
+        rows.append(
+            [t, f"{each['ours']:.2f} s", f"{each['flint']:.2f} s", f"{each['convert']:.2f} s",
+             f"{(each['flint'] + each['convert']) / each['ours']:.1f}", each["ranks"]]
+        )  # fmt: skip
+    report.table(
+        "rank modulo a prime: ours, and python-flint",
+        ["T", "ours", "flint", "conversion", "ratio", "ranks"],
+        rows,
+    )
+
+
 def largest(report, _given):
     each = measure("ours", "float32", 100_007, prove=True)
     data = 4 * 100_007 * (SIZE + 1) * WIDTH
@@ -414,7 +454,7 @@ def main():
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     report.say(f"{os.cpu_count()} cores, threads {json.dumps(threads)}, {given.runs} runs")
     functions = [
-        scale, peers, compare_training, largest, compare_wide,
+        scale, peers, compare_training, compare_rank, largest, compare_wide,
     ]  # fmt: skip
     for name, function in zip(COMPARISONS, functions, strict=True):
         if name in given.only:

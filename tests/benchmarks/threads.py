@@ -1,8 +1,9 @@
 """Seconds and CPU seconds of a build, a proof, a check and a capacity, by the number of threads.
 
-    python tests/benchmarks/threads.py [--jobs 1 2] [--size 7 | 1861 | 4000]
+    python tests/benchmarks/threads.py [--jobs 1 2] [--size 7 | 1861 | 4000] [--beside]
 
-Each number of threads has a process of its own. Restrict cores with `taskset -c 0,1`.
+With --beside, another process multiplies matrices with two threads meanwhile. Each number of
+threads has a process of its own. Restrict cores with `taskset -c 0,1`.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from constructive import Dataset, build_memorizer, certify, check, exact_capacity, generators
+
+NOISE = "import numpy as np\na = np.ones((2500, 2500))\nwhile True: a @ a"
 
 
 def data_of(size):
@@ -63,15 +66,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--size", type=int, choices=(7, 1861, 4000), default=1861)
+    parser.add_argument("--beside", action="store_true")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:
         measure(given.size)
         return
-    for jobs in given.jobs:
-        print(f"T = {given.size}, {jobs} threads", flush=True)
-        words = [sys.executable, __file__, "--here", "--size", str(given.size)]
-        subprocess.run(words, check=True, env=os.environ | {"CONSTRUCTIVE_JOBS": str(jobs)})
+    noise = subprocess.Popen([sys.executable, "-c", NOISE], env=os.environ | {
+        "OPENBLAS_NUM_THREADS": "2"}) if given.beside else None  # fmt: skip
+    try:
+        for jobs in given.jobs:
+            print(f"T = {given.size}, {jobs} threads", flush=True)
+            words = [sys.executable, __file__, "--here", "--size", str(given.size)]
+            subprocess.run(words, check=True, env=os.environ | {"CONSTRUCTIVE_JOBS": str(jobs)})
+    finally:
+        if noise is not None:
+            noise.kill()
 
 
 if __name__ == "__main__":

@@ -192,22 +192,22 @@ def _varlen_backward(backward, device):
         q, k, v, packed.starts(queries, device), packed.starts(keys, device),
         int(queries.max()), int(keys.max()), scale=problem.spec.factor, window_size=window,
     )  # fmt: skip
-    rows, columns = problem.spec.rows(), _exists(problem)
+    rows, columns = problem.spec.rows(), exists(problem)
     d_out = torch.from_numpy(backward.d_out.transpose(0, 2, 1, 3)[rows]).to(q.dtype).to(device)
     found = torch.autograd.grad(out, (q, k, v), d_out)
     return tuple(
-        _unpacked(x, where, backward.expected[name].shape)
+        unpacked(x, where, backward.expected[name].shape)
         for x, where, name in zip(found, (rows, columns, columns), ("dq", "dk", "dv"), strict=True)
     )
 
 
-def _exists(problem):
+def exists(problem):
     import numpy as np
 
     return np.arange(problem.spec.keys) < problem.spec.lengths[1][:, None]
 
 
-def _unpacked(x, rows, shape):
+def unpacked(x, rows, shape):
     """Return packed gradients in (B, H, T, d), 0 where no token is."""
     import numpy as np
 
