@@ -299,7 +299,7 @@ def multiplier(example, value, *, of_label):
 
 
 def targets(of):
-    """Targets that are no classes."""
+    """Targets that are not classes."""
     return lambda evidence, _, data: (
         evidence, Dataset(data.contexts, data.queries, of(data.targets))
     )  # fmt: skip
