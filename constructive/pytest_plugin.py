@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from constructive.kernels.checking import Report
+    from constructive.kernels.comparing import AnyReport
 
 _MARKER = "attention"
 _OF_BACKWARD = ("d_lse", "keep")  # arguments of the marker that are those of `Backward.each`
@@ -27,25 +27,30 @@ class Results:
     """What became of the problems of marked tests, by the name of a test without its problem."""
 
     def __init__(self) -> None:
-        self.reports: dict[str, list[Report]] = defaultdict(list)
+        self.reports: dict[str, list[AnyReport]] = defaultdict(list)
         self.again: dict[str, str] = {}  # one failed test of each
         self.of_workers: list[str] = []
 
     def add(self, item: pytest.Function, error: BaseException | None) -> None:
         """Keep what was found of a problem."""
-        from constructive.kernels import KernelError, Problem, Report  # noqa: PLC0415
+        from constructive.kernels import Backward, KernelError, Problem, Report  # noqa: PLC0415
+        from constructive.kernels.backward import BackwardReport  # noqa: PLC0415
 
-        test, problem = item.nodeid.partition("[")[0], item.funcargs.get("problem")
+        test = item.nodeid.partition("[")[0]
+        given = item.funcargs.get("problem", item.funcargs.get("backward"))
         if isinstance(error, KernelError):
             self.again.setdefault(test, item.nodeid)
-        if error is None and isinstance(problem, Problem):
-            self.reports[test].append(Report(problem, problem.expected))
-        elif isinstance(error, KernelError) and isinstance(error.report, Report):
-            self.reports[test].append(error.report)  # those on gradients stand on their own
+            if isinstance(error.report, (Report, BackwardReport)):
+                self.reports[test].append(error.report)
+        elif error is None and isinstance(given, Problem):
+            self.reports[test].append(Report(given, given.expected))
+        elif error is None and isinstance(given, Backward):
+            self.reports[test].append(given.examine(given.dq, given.dk, given.dv))
 
     @property
     def lines(self) -> list[str]:
         """What failed outputs of each test have in common, and the model, once."""
+        from constructive.kernels.checking import Report  # noqa: PLC0415
         from constructive.kernels.comparing import diagnose  # noqa: PLC0415
 
         found, model = [], dict[str, None]()
@@ -55,7 +60,8 @@ class Results:
             if wrong:
                 found.append(f"{test}: {len(wrong)} of {len(reports)} problems are wrong")
                 found.extend(f"  {line}" for line in diagnose(reports))
-                model |= dict.fromkeys(line for each in wrong for line in each.model_lines)
+                of_outputs = (each for each in wrong if isinstance(each, Report))
+                model |= dict.fromkeys(line for each in of_outputs for line in each.model_lines)
             found.append(f"  again: pytest '{node}'")
         return [*found, *model]
 

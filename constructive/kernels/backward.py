@@ -30,6 +30,7 @@ from constructive.kernels.answer import (
 from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds, repeated
 from constructive.kernels.facts import CLOSE, SIZES, separate
+from constructive.kernels.formula import LARGEST
 from constructive.kernels.gradients import NAMES, ONE, Matrices, names
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
@@ -416,6 +417,11 @@ class BackwardReport:
             }
 
     @property
+    def problem(self) -> Problem:
+        """The forward problem."""
+        return self.backward.problem
+
+    @property
     def passed(self) -> bool:
         """Whether every row of every gradient is right."""
         return not any(rows.any() for rows in self.wrong.values())
@@ -458,12 +464,16 @@ class BackwardReport:
             away = np.abs(found - wanted)[at] - self.slack[name][at]
             column = int(np.nan_to_num(away, nan=np.inf).argmax())
             ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > self.slack[name][wrong]]
-            is_scaled = len(ratio) and np.isfinite(ratio).all()
-            is_scaled = is_scaled and np.ptp(ratio) <= CLOSE * np.abs(ratio).max()
+            is_scaled = bool(len(ratio)) and bool(np.isfinite(ratio).all())
+            is_scaled = is_scaled and np.ptp(ratio) <= min(
+                CLOSE * np.abs(ratio).max(), abs(ratio.mean() - 1.0)
+            )
+            # What should be 0 is not right, times a factor.
+            is_zero = np.abs(wanted[wrong]) <= self.slack[name][wrong]
+            is_scaled &= bool((np.abs(found) <= self.slack[name])[wrong][is_zero].all())
         more = ""
         if not np.isfinite(found[wrong]).any():
-            more = "; all of these rows are NaN or infinite: exp(S - lse) overflows where the "
-            more += "backward pass sees keys that the forward pass did not, or lse is -inf"
+            more = f"; all of these rows are NaN or infinite{self._overflows}"
         elif not found[wrong].any():
             more = "; all of these rows are zero"
         elif is_scaled:
@@ -478,6 +488,14 @@ class BackwardReport:
             f"WHERE: {name}: {int(wrong.sum())} of {wrong.size} rows{where}",
             f"HOW: {name} of {place} is {actual:.6g}, not {right:.6g}{more}",
         ]
+
+    @property
+    def _overflows(self) -> str:
+        problem = self.backward.problem
+        if (level := np.abs(problem.draft.levels).max() * problem.spec.factor) > LARGEST:
+            return f": logits are up to {level:.4g}, so exp(S) overflows unless lse is subtracted"
+        said = ": exp(S - lse) overflows where the backward pass sees keys that the forward pass "
+        return f"{said}did not, or lse is -inf, or they come from memory that must not be read"
 
     def _row(self, place: tuple[int, ...]) -> str:
         """Say what a row of dv has or lacks, by the codes of rows of the output's gradient."""

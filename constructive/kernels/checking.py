@@ -247,11 +247,13 @@ class Report:
             again = [] if self.passed else [f"again: {repeated(self.problem)}"]
             return [*right, *of_lse, coverage, *again]
         by_name = {each.sentence: each for each in self.explanations}
+        kinds = of_kinds(by_name)
         return [
             f"{self.problem}: {int(self.wrong.sum())} of {checked} rows are wrong",
             f"WHERE: {self.where}",
             *(f"HOW: {line}" for line in self.how),
-            *(f"LIKE: {by_name[words]}" for words in of_kinds(by_name)[:_SHOWN]),
+            *(f"LIKE: {by_name[words]}" for words in kinds[:_SHOWN]),
+            *[f"and {len(kinds) - _SHOWN} more: report.explanations"] * (len(kinds) > _SHOWN),
             f"for example {self.description.example}",
             *of_lse[:1],
             coverage,

@@ -1,9 +1,11 @@
 """Which problems of a kernel fail, and which mistakes lead to all of its outputs."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
+from constructive.kernels.backward import BackwardReport
 from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
 from constructive.kernels.describe import FEWER_BITS, LseReport
 from constructive.kernels.encodings import Quantized
@@ -17,23 +19,28 @@ _PRICE = 0.02  # of the share of problems that a condition has to tell more, for
 _CONDITIONS = 2
 _MANY = 16  # wrong rows that are described better than a few
 _ASKED = 6  # reports whose names are tried on all others
+AnyReport: TypeAlias = Report | BackwardReport
 
 
-def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
+def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
     """Return which problems of a kernel fail, then the mistakes that lead to every output.
 
     Right outputs have to follow from a mistake, too. If there is no such mistake: where and how a
     wrong output is wrong, as in a report.
 
     Args:
-        reports: of one kernel on several problems
+        reports: of one kernel on several problems, or of one backward pass
 
     Example:
         >>> diagnose([])
         ()
     """
-    given = list(reports)
-    compared = comparison(given)
+    known = list(reports)
+    compared = comparison(known)
+    backward = [each for each in known if isinstance(each, BackwardReport)]
+    if backward:
+        return *compared, *_of_gradients([each for each in backward if not each.passed])
+    given = [each for each in known if isinstance(each, Report)]
     failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
     asked = [each for each in failed if each.is_beyond_rounding]
     spread = asked[:: -(-len(asked) // _ASKED) or 1]
@@ -62,6 +69,18 @@ def diagnose(reports: Iterable[Report]) -> tuple[str, ...]:
     return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in how)
 
 
+def _of_gradients(wrong: Sequence[BackwardReport]) -> tuple[str, ...]:
+    """Return the mistakes that lead to all wrong gradients, else what the first report says."""
+    if not wrong:
+        return ()
+    named = [{stem(name): name for name in each.explanations} for each in wrong]
+    names = of_kinds(name for bare, name in named[0].items() if all(bare in x for x in named))
+    if 0 < len(names) <= MOST_KINDS:
+        count = f" of {len(wrong)} wrong backward passes" if len(wrong) > 1 else ""
+        return tuple(f"LIKE: {name} (leads to every row{count})" for name in names)
+    return tuple(wrong[0].lines[1:-1])
+
+
 def _of_lse(given: Sequence[LseReport]) -> tuple[str, ...]:
     """Return where and how log-sum-exps are wrong: of a report with a name, or plain words."""
 
@@ -83,7 +102,7 @@ def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
     return report.is_odd, report.description.is_obscure, is_rare, -report.description.place.share
 
 
-def comparison(reports: Iterable[Report]) -> tuple[str, ...]:
+def comparison(reports: Iterable[AnyReport]) -> tuple[str, ...]:
     """Return lines on which problems fail: what they have in common, then counts by case and so on.
 
     Nothing is said of a single problem, or if all pass.
@@ -103,7 +122,7 @@ def comparison(reports: Iterable[Report]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _words(given: Sequence[Report]) -> dict[str, list[str]]:
+def _words(given: Sequence[AnyReport]) -> dict[str, list[str]]:
     """Return what problems have in words, by what it is."""
     specs = [report.problem.spec for report in given]
     options = [
@@ -112,7 +131,7 @@ def _words(given: Sequence[Report]) -> dict[str, list[str]]:
     ]
     return {
         "case": [report.problem.case for report in given],
-        "memory": [_filled(report.memory) for report in given],
+        "memory": [_filled(x.memory if isinstance(x, Report) else None) for x in given],
         "masks": [" and ".join(mask.name for mask in spec.masks) or "none" for spec in specs],
         "options": [
             " and ".join(name for name, value in each.items() if value) or "none"
@@ -131,7 +150,7 @@ def _filled(memory: Memory | None) -> str:
     return memory or "not said"
 
 
-def _numbers(given: Sequence[Report]) -> dict[str, list[int]]:
+def _numbers(given: Sequence[AnyReport]) -> dict[str, list[int]]:
     """Return numbers of problems by name, the plainest first."""
     specs = [report.problem.spec for report in given]
     found = {
@@ -152,7 +171,7 @@ def _numbers(given: Sequence[Report]) -> dict[str, list[int]]:
     return found
 
 
-def _common(factors: dict[str, list[str]], given: Sequence[Report], wrong: Booleans) -> str:
+def _common(factors: dict[str, list[str]], given: Sequence[AnyReport], wrong: Booleans) -> str:
     """Return the least conditions that all wrong outputs meet, and few right ones."""
     inside, said = np.ones_like(wrong), list[str]()
     conditions = [*_conditions(factors, _numbers(given), wrong)]

@@ -295,11 +295,11 @@ class Description:
             ("count some keys less", there & (ratio < 1.0 / _MORE), there),
         )
         for words, meant, possible in groups:
-            if meant.sum() < max(1, _FEW * possible.sum()):
+            part = len(np.unique(row[meant])) / len(np.unique(row))
+            if not part or (part < _MANY and meant.sum() < _FEW * possible.sum()):
                 continue
             most = min(2, int(meant.sum()) // _OF_CONDITION)
             those, share = separate(known, meant, possible, most)
-            part = len(np.unique(row[meant])) / len(np.unique(row))
             is_lost, is_read = words.startswith("lack"), words.startswith("read")
             said = words if is_lost else f"{words}, with {span(ratio[meant])} of the usual weight"
             if those and share >= _TOLD:
@@ -415,7 +415,8 @@ class LseReport:
             is_told = len(np.unique(other[rows])) > _FEW_VALUES  # else it may be by chance
             if is_told and (np.abs(found - other[rows]) <= self._close(other[rows])).all():
                 return f"are those of {words}"
-        return f"are {span(found)}, and should be {span(wanted)}"
+        off = span(found - wanted)
+        return f"are {span(found)}, and should be {span(wanted)}: they are off by {off}"
 
     @cached_property
     def counts_sink(self) -> bool | None:

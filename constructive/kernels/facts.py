@@ -244,7 +244,7 @@ class Facts:
         keys = np.flatnonzero((np.abs(solved) > CLOSE * np.abs(solved).max()) | (right > 0))
         expected = right[keys] > 0
         ratio = solved[keys] / np.where(expected, right[keys], 1.0)
-        usual = _usual(ratio, right[keys] * (ratio > CLOSE))
+        usual = _usual(ratio, right[keys] * (ratio > CLOSE * ratio.max()))
         return KeyWeights(np.full(len(keys), row), keys + first, ratio / usual, expected)
 
 
@@ -256,13 +256,13 @@ def _some(rows: Integers, count: int) -> Integers:
 
 def _usual(ratio: Array, weights: Array) -> float:
     """Return the ratio that most keys have, or that of the heaviest; 1 if no right key is read."""
-    kept, weights = np.round(ratio[weights > 0.0], 2), weights[weights > 0.0]
+    kept, weights = ratio[weights > 0.0], weights[weights > 0.0]
     if not len(kept):
         return 1.0
-    heaviest = kept[weights.argmax()]
-    values, counts = np.unique(kept, return_counts=True)
-    is_common = counts.max() > max(1, (kept == heaviest).sum())
-    return float(values[counts.argmax()] if is_common else heaviest) or 1.0
+    heaviest = float(kept[weights.argmax()])
+    values, counts = np.unique(np.round(kept / heaviest, 2), return_counts=True)
+    is_common = counts.max() > max(1, counts[values == 1.0].sum())
+    return heaviest * float(values[counts.argmax()]) if is_common else heaviest
 
 
 def _multiples(rows: Array, table: Array, own: Integers, count: int) -> tuple[Integers, Array]:

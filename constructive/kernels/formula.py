@@ -267,8 +267,8 @@ def of_splits(
     With a `place`, the log-sum-exps are those of the rows there.
     """
     split = np.arange(logits.shape[1]) // n
-    weights, tops, totals = _of_each_split(logits, n)
-    top, total = _of_each_split(place(rows).logits, n)[1:] if place else (tops, totals)
+    weights, tops, totals = of_each_split(logits, n)
+    top, total = of_each_split(place(rows).logits, n)[1:] if place else (tops, totals)
     logs = top + np.log(total)
     logs = share(logs) if share else logs
     merged = exp(logs - largest(rows, logs, sinks=np.array(-np.inf)))
@@ -276,7 +276,7 @@ def of_splits(
     return weights * part, merged.sum(-1, keepdims=True)
 
 
-def _of_each_split(logits: Array, n: int) -> tuple[Array, Array, Array]:
+def of_each_split(logits: Array, n: int) -> tuple[Array, Array, Array]:
     """Return weights of keys within their split, and the largest logits and sums of splits."""
     starts, split = np.arange(0, logits.shape[1], n), np.arange(logits.shape[1]) // n
     tops = np.maximum.reduceat(logits, starts, axis=1)

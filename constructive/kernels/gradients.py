@@ -270,6 +270,7 @@ def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
     groups = [x.reshape(*shape, *x.shape[2:]) for x in heads]
     for words, (of_keys, of_values) in {
         "those of the first query head of each group alone": [x[:, :, 0] for x in groups],
+        "those of the last query head of each group alone": [x[:, :, -1] for x in groups],
         "averaged over query heads of a group, not summed": [x.mean(2) for x in groups],
     }.items():
         yield f"dk and dv are {words}", (dq, of_keys, of_values)

@@ -131,6 +131,7 @@ def _tensors(
     require_known("layout", layout, LAYOUTS)
     require_known("placed", placed, PLACES)
     place = PLACES[placed]
+    beside = PLACES["contiguous"] if place.of_values else place  # where q and k are
     chosen = format_of(dtype)
     if not all(holds(chosen, array) for array in arrays):
         raise ParameterError(
@@ -140,12 +141,13 @@ def _tensors(
         )
     lengths = spec.lengths[0], spec.lengths[1], spec.lengths[1]
     found = []
-    for array, ends, is_query in zip(arrays, lengths, (True, False, False), strict=True):
-        if poison and not is_query:
+    for which, array, ends in zip("qkv", arrays, lengths, strict=True):
+        if poison and which != "q":
             beyond = np.arange(array.shape[2]) >= ends[:, None]
             array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
-        memory = place.whole(_laid_out(array, ends, layout))
-        found.append(place.view(converted(memory, library, device, dtype)))
+        own = place if which == "v" else beside
+        memory = own.whole(_laid_out(array, ends, layout))
+        found.append(own.view(converted(memory, library, device, dtype)))
     return found[0], found[1], found[2]
 
 
@@ -229,6 +231,7 @@ class Place:
     whole: Callable[[Array], Array]
     # returns the array, of memory in numpy or torch; or a copy of it in jax
     view: Callable[[Any], Any]
+    of_values: bool = False  # whether values alone lie so, for kernels that take strides of keys
 
     def flat(self, array: Array) -> Array:
         """Return what a kernel reads that takes an array as contiguous, whatever its strides."""
@@ -258,19 +261,25 @@ def _spread(array: Array) -> Array:
     return both.reshape(*array.shape[:-2], -1, array.shape[-1])
 
 
+def _every_other(whole: Any) -> Any:  # noqa: ANN401
+    return whole[..., ::2, :]
+
+
 def _turned(whole: Any) -> Any:  # noqa: ANN401
     return whole.swapaxes(1, 2) if whole.ndim > 3 else whole
 
 
 # A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
-# other row; axes of heads and tokens swapped. A new place is two functions and a line here.
+# other row, of all arrays or of values alone; axes of heads and tokens swapped. A new place is two
+# functions and a line here.
 PLACES: dict[str, Place] = {
     "contiguous": Place(np.ascontiguousarray, lambda whole: whole),
     "surrounded": Place(
         _surrounded, lambda whole: whole[tuple(slice(_MARGIN, -_MARGIN) for _ in whole.shape)]
     ),
     "interleaved": Place(_interleaved, _middle),
-    "spread": Place(_spread, lambda whole: whole[..., ::2, :]),
+    "spread": Place(_spread, _every_other),
+    "values spread": Place(_spread, _every_other, of_values=True),
     "swapped": Place(lambda array: np.ascontiguousarray(_turned(array)), _turned),
 }
 

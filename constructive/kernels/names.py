@@ -20,6 +20,7 @@ from constructive.kernels.formula import (
     exp,
     fading,
     largest,
+    of_each_split,
     of_splits,
     softmax,
 )
@@ -92,7 +93,14 @@ def diagonals(rows: Rows) -> Named:
         f"is aligned {other}, not {mask.alignment}": lambda r: r.i + shifts[r.b] * (not is_right),
         "takes query // group for the query": lambda r: r.i // group + r.at - r.i,
     }
+    if is_right and (spec.lengths[1] != spec.keys).any():
+        own = {"ends at the last key in memory, not at that of the sequence": _in_memory}
+        ends = own | ends
     yield from _masked("the causal mask", mask, _up_to(ends))
+
+
+def _in_memory(rows: Rows) -> Integers:
+    return np.asarray(rows.i + rows.problem.spec.keys - rows.problem.spec.queries)
 
 
 def blocks_of_masks(rows: Rows) -> Named:
@@ -137,15 +145,22 @@ def windows(rows: Rows) -> Named:
         return around(lambda r: r.at - r.i % n, left, right)
 
     found = {words: around(lambda r: r.at, *ends) for words, ends in sides.items()}
+
+    def from_block(n: int) -> At:
+        return lambda r: (r.j >= -(-(r.at - left) // n) * n) & (r.j <= r.at + right)
+
     for n in BLOCKS:
         found[f"is that of the first row of its block (blocks of {n} queries)"] = of_block(n)
+        found[f"starts at the next block (blocks of {n} keys)"] = from_block(n)
     yield from _masked("the window", mask, found)
 
 
 def lengths(rows: Rows) -> Named:
     """Ends and starts of sequences that are elsewhere."""
     spec = rows.problem.spec
-    ends: Of = {"is not applied": lambda _: spec.keys}
+    ends: Of = {
+        "is not applied": lambda _: spec.keys, "is one key too short": lambda r: r.keys - 2,
+    }  # fmt: skip
 
     def of_block(n: int) -> Of:
         return {
@@ -283,9 +298,13 @@ def memory(rows: Rows) -> Named:
     }
     if isinstance(source, str):
         place = PLACES[source]
-        views["read as if they had no strides"] = place.flat
-        q = partial(_flat_queries, flat=place.flat)
-        yield "queries are read as if they had no strides", Change(logits=q)
+        if place.of_values:
+            of_keys = partial(_viewed, view=place.flat, name="v")
+            yield "values are read with the strides of keys", Change(v=of_keys)
+        else:
+            views["read as if they had no strides"] = place.flat
+            q = partial(_flat_queries, flat=place.flat)
+            yield "queries are read as if they had no strides", Change(logits=q)
     for words, view in views.items():
         yield from _read(f"are {words}", *(partial(_viewed, view=view, name=name) for name in "kv"))
     if isinstance(source, Pool):
@@ -330,6 +349,7 @@ def _pages(rows: Rows, pool: Pool) -> Named:
     flat, used = pool.table.ravel(), -(-pool.lengths // size)
     row, j = np.arange(batch)[:, None], np.arange(keys)[None]
     page, slot, kv, most = j // size, j % size, pool.k.shape[2], int(used.max())
+    is_part = (page > 0) & (page == pool.lengths[:, None] // size)
     entries: dict[str, tuple[Any, Any]] = {
         "of the table of sequence 0": (page + 0 * row, slot),
         "of a table as wide as the longest sequence needs": (row * most + page, slot),
@@ -337,6 +357,7 @@ def _pages(rows: Rows, pool: Pool) -> Named:
         "of pages that change one key too late": (
             row * width + np.maximum(j - 1, 0) // size, slot,
         ),
+        "of the page before where a page is not full": (row * width + page - is_part, slot),
         f"of pages of {2 * size} keys": (row * width + j // (2 * size), j % (2 * size)),
     }  # fmt: skip
     found = {words: (np.take(flat, at, mode="clip"), to) for words, (at, to) in entries.items()}
@@ -366,6 +387,13 @@ def scores(rows: Rows) -> Named:
         "logits have the factor log2(e)": LOG2E,
         "logits lack the factor log2(e): exp2 in the place of exp": 1.0 / LOG2E,
     }
+    if spec.scale is None:
+        widths = {f"of a padded width ({m})": m for m in (-(-d // n) * n for n in (16, 32, 64))}
+        widths["of the width of values"] = spec.d_v
+        factors |= {
+            f"the scale is that {words}": float(np.sqrt(d / m))
+            for words, m in widths.items() if m != d
+        }  # fmt: skip
     for words, factor in factors.items():
         yield words, Change(logits=partial(Rows.scored, factor=factor))
     yield "hidden keys have the logit 0", _with_logit(0.0)
@@ -391,6 +419,9 @@ def caps(rows: Rows) -> Named:
         return
     words = "hidden keys have the logit -cap, as the soft cap comes after the mask"
     yield words, _with_logit(-cap)
+    for q, k in TILES if rows.problem.mask is not None else ():
+        read = partial(_whole_blocks, q=q, k=k)
+        yield f"{words}, in blocks that are read ({q} queries, {k} keys)", _with_logit(-cap, read)
     yield "the soft cap is not applied", Change(logits=partial(Rows.scored, capped=False))
     yield (
         "the soft cap is applied before the scale",
@@ -398,10 +429,10 @@ def caps(rows: Rows) -> Named:
     )
 
 
-def _with_logit(low: float) -> Change:
-    """Return what a kernel does whose hidden keys have a logit."""
+def _with_logit(low: float, read: At = lambda _: True) -> Change:
+    """Return what a kernel does whose hidden keys have a logit, where blocks are read."""
     logits = partial(_lowered, low=low)
-    return Change(visible=lambda r: r.j < r.keys, logits=logits)
+    return Change(visible=lambda r: (r.j < r.keys) & read(r), logits=logits)
 
 
 def _lowered(rows: Rows, raw: Array, low: float) -> Array:
@@ -445,6 +476,15 @@ def biases(rows: Rows) -> Named:
     if rows.bias is not None:
         yield "the bias is not added", Change(bias=lambda r: 0.0 * r.bias)
         yield "the bias is subtracted", Change(bias=lambda r: -r.bias)
+    if rows.problem.slopes is not None:
+        slopes: Array = rows.problem.slopes
+        for n in (n for n in BLOCKS if n < rows.problem.spec.keys):
+            words = f"ALiBi counts keys from the start of their block (blocks of {n} keys)"
+            yield words, Change(bias=partial(_sloped, slopes=slopes, n=n))
+
+
+def _sloped(rows: Rows, slopes: Array, n: int) -> Array:
+    return np.asarray(-slopes[rows.h] * np.abs(rows.at - rows.j % n))
 
 
 def denominators(rows: Rows) -> Named:
@@ -497,12 +537,19 @@ def blocks_and_splits(rows: Rows) -> Named:
     for n, size in splits(rows):
         for words, share in shares.items():
             yield f"{words} {size}", Change(weights=partial(of_splits, share=share, n=n))
+        yield f"splits are added without their maxima {size}", Change(weights=partial(_added, n=n))
         for words, place in places.items():
             change = Change(weights=partial(of_splits, n=n, place=place))
             yield f"log-sum-exps of splits are those {words} {size}", change
 
 
+def _added(rows: Rows, logits: Array, n: int) -> tuple[Array, Array]:
+    del rows
+    weights, _, totals = of_each_split(logits, n)
+    return weights, totals.sum(-1, keepdims=True)
+
+
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
-    caps, diagonals, windows, lengths, blocks_of_masks, memory, keys_elsewhere, rows_elsewhere,
+    caps, memory, diagonals, windows, lengths, blocks_of_masks, keys_elsewhere, rows_elsewhere,
     scores, biases, denominators, blocks_and_splits,
 )  # fmt: skip
