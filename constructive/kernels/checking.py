@@ -311,7 +311,7 @@ def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
 
     Where it leads to NaN, a kernel may have 0: many ask for a sum > 0 before they divide.
     """
-    close = 2.0 ** (2 - min(form.digits, 20))
+    close = 2.0 ** (2 - min(form.digits, 18))
     near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
     near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
     odd = ~np.isfinite(other)

@@ -8,7 +8,7 @@ import torch
 from kernels_of_tests import logits_of, values_of
 
 from constructive.exact.float_model import TF32, nearest
-from constructive.kernels import Backward, KernelError, Problem, Spec, battery
+from constructive.kernels import Backward, KernelError, Problem, Spec, battery, diagnose
 from constructive.kernels.masks import Boolean, Causal, VariableLengths
 from constructive.support.errors import ParameterError
 
@@ -150,7 +150,7 @@ BUGS = {
         {"weights": lambda s, lse: Steps.weights(s, lse) + 0 * np.exp(-lse.astype(SINGLE))},
     ),
     "no difference": (
-        LEVELS, {}, "dq",
+        LEVELS, {}, "so exp(S) overflows unless lse is subtracted",
         {"weights": lambda s, lse: np.exp(s.logits().astype(SINGLE)) / np.exp(lse.astype(SINGLE))},
     ),
     "masked logits are -10000": (
@@ -192,6 +192,10 @@ BUGS = {
         {"sink": True}, LSE, "dsink of head",
         {"of_sinks": lambda s, p, alone: (-p * alone).sum((0, 2, 3))},
     ),
+    "sinks, of the weight 1": (
+        {"sink": True, "cases": ["last"]}, {}, "not 0\n",
+        {"of_sinks": lambda s, p, alone: -alone.sum((0, 2, 3)) / 8},
+    ),
     "sinks, of the last sequence": (
         {"sink": True}, {}, "dsink of head",
         {"of_sinks": lambda s, p, alone: (-p * alone)[-1].sum((1, 2))},
@@ -218,6 +222,8 @@ BUGS = {
     "tokens": ({}, {}, "dv is that of the token before", {
         "written": lambda _, dq, dk, dv: (dq, dk, np.roll(dv, 1, 2))}),
     "twice": ({}, {}, "times 2", {"written": lambda _, dq, dk, dv: (dq, dk, 2 * dv)}),
+    "of the last head of a group": ({}, {}, "are those of the last query head of each group", {
+        "summed": lambda s, heads: heads.reshape(2, 2, 2, *heads.shape[2:])[:, :, -1]}),
     "averaged over a group": ({}, {}, "dk and dv are averaged over query heads of a group", {
         "summed": lambda s, heads: Steps.summed(s, heads) / 2}),
     "a mask of its own": ({}, {}, "causal mask hides the query's own key", {
@@ -243,6 +249,18 @@ def test_wrong_backward_passes_are_caught_and_explained(name):
         if any(words in text for text in found):
             return
     raise AssertionError(found)
+
+
+def test_backward_passes_are_compared():
+    given = list(Backward.each(battery(queries=20, keys=20, takes=["top-left"])))
+    right = [each.examine(each.dq, each.dk, each.dv) for each in given]
+    assert diagnose(right) == ()
+    wrong = [each.examine(each.dq / each.problem.spec.factor, each.dk, each.dv) for each in given]
+    said = diagnose(wrong)
+    assert said[0].startswith(f"FAIL: {sum(not each.passed for each in wrong)} of {len(given)}")
+    assert "LIKE: dq is not multiplied by the scale (leads to every row of" in said[-1]
+    other = [each.examine(each.dq, each.dk, each.dv + 5.0) for each in given]
+    assert any("HOW: dv of sequence 0" in line for line in diagnose(other))
 
 
 def attention_with_gradients(problem, repeat, dtype=torch.float32):

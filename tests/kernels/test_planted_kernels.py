@@ -128,6 +128,14 @@ BUGS = {
         RIGHT | {"window": (9, 0)}, "one key longer on the left",
         {"seen": lambda s, j: (j <= s.at) & (j >= s.at - 10)},
     ),
+    "window, from the next block": (
+        RIGHT | {"window": (9, 0)}, "window starts at the next block (blocks of 16",
+        {"seen": lambda s, j: (j <= s.at) & (j >= -(-(s.at - 9) // 16) * 16)},
+    ),
+    "causal, of the longest sequence": (
+        RIGHT | PADDED, "ends at the last key in memory", up_to(
+            lambda s: np.minimum(s.i + 70 - 41, s.lengths - 1)),
+    ),
     "mask of head 0": (
         HEADS, "the mask is that of head 0", {"seen": lambda s, j: s.problem.visible[:, :1, :, j]},
     ),
@@ -190,6 +198,24 @@ BUGS = {
         EIGHT | {"alibi": True}, "case: all of ties, uniform, slopes",
         {"bias": lambda s, j: Flash.bias(s, j)[:, np.arange(8) % 4]},
     ),
+    "soft cap, after the mask, where blocks are skipped": (
+        LEFT | {"soft_cap": 50.0, "cases": None, "queries": 70}, "in blocks that are read (16",
+        {"capped": lambda _, x: x, "hidden": lambda s, x, seen, j: np.where(
+            whole_blocks(s, j).any(-1, keepdims=True),
+            Flash.capped(s, np.where(seen, x, SINGLE(-np.inf))), SINGLE(-np.inf))},
+    ),
+    "slopes, within a block": (
+        RIGHT | {"alibi": True}, "keys from the start of their block (blocks of 16",
+        {"bias": lambda s, j: -s.problem.slopes[:, None, None] * np.abs(s.at - j % 16)},
+    ),
+    "scale, of a padded width": (
+        {"head_dim": 24}, "scale is that of a padded width (32)",
+        {"scale": lambda _: SINGLE(32**-0.5)},
+    ),
+    "scale, of values": (
+        {"value_dim": 24}, "scale is that of the width of values",
+        {"scale": lambda _: SINGLE(24**-0.5)},
+    ),
     # blocks
     "last block": (
         {}, "is rounded down",
@@ -222,6 +248,9 @@ BUGS = {
         up_to(lambda s: s.lengths) | {"written": of_head(3)},
     ),
     # padding
+    "length, one less": (
+        PADDED, "is one key too short", up_to(lambda s: s.lengths - 2),
+    ),
     "length, rounded up": (
         PADDED, "length of a sequence is rounded up to a block",
         up_to(lambda s: -(-s.lengths // 16) * 16 - 1),
@@ -247,6 +276,11 @@ BUGS = {
     "splits, scaled sums": (
         {}, "log-sum-exps of splits are multiplied by the scale",
         merged_by(lambda s, x: x * s.scale()),
+    ),
+    "splits, without their maxima": (
+        {}, "splits are added without their maxima",
+        {"splits": 2, "divided": lambda _, top, total, out: (out, total),
+         "merged": lambda _, outs, totals: outs.sum(0) / totals.sum(0)},
     ),
     "splits, of the first row": (
         {}, "log-sum-exps of splits are those of the first row of the block (blocks of 16",

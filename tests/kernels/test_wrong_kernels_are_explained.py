@@ -56,6 +56,10 @@ PAGES = {
         in_table(t, SEQUENCE, np.maximum(j - 1, 0) // s), j % s,
     ),
     "the first slot of the page": lambda t, j, s, _: (in_table(t, SEQUENCE, j // s), 0 * j),
+    "the page before where a page is not full": lambda t, j, s, _: (
+        in_table(t, SEQUENCE, j // s - ((j >= 8) & (j // s == np.array(LENGTHS)[:, None] // s))),
+        j % s,
+    ),
     "pages of 16 keys": lambda t, j, *_: (in_table(t, SEQUENCE, j // 16), j % 16),
 }  # fmt: skip
 
@@ -92,6 +96,27 @@ def test_strides_that_are_ignored(placed, what, words):
     given = battery(queries=20, keys=33, head_dim=16, heads=(4, 2), cases=["random", "ties"])
     said = diagnose([examine(each, kernel(each), memory=placed) for each in given])
     assert any(f"{words} are read as if they had no strides" in line for line in said), said
+
+
+def test_values_that_lie_elsewhere_than_keys_show_strides_of_keys():
+    def kernel(problem):
+        k, v = (np.repeat(x, 2, 1) for x in (problem.k, PLACES["spread"].flat(problem.v)))
+        return softmax_average(problem.q, k, v, problem.visible, problem.spec.factor)
+
+    given = battery(queries=20, keys=33, head_dim=16, heads=(4, 2), cases=["random", "ties"])
+    said = diagnose([examine(each, kernel(each), memory="values spread") for each in given])
+    assert any("values are read with the strides of keys" in line for line in said), said
+    q, k, v = next(iter(given)).tensors("numpy", placed="values spread")
+    assert (q.flags.contiguous, k.flags.contiguous, v.flags.contiguous) == (True, True, False)
+
+
+def test_one_key_more_than_many_is_told():
+    masks = Causal("bottom-right"), Window(127, 0)
+    problem = Problem.build(Spec(queries=1, keys=333, masks=masks), "uniform")
+    weights = (np.arange(333) >= 333 - 129) / 129.0
+    said = examine(problem, np.einsum("k,bhkd->bhd", weights, problem.v)[:, :, None]).how[0]
+    assert "read keys that they should not, with 1 of the usual weight" in said
+    assert "lack" not in said
 
 
 def test_memory_is_a_place_or_pages():
