@@ -165,7 +165,7 @@ def claiming(problem, expected):
     return replace(problem, answer=replace(problem.answer, expected=expected))
 
 
-def near_key_whose_products_cancel(problem):
+def cancelling_near_key(problem):
     """The logit is the same, its error is not."""
     second = int(problem.answer.weights.argmin())
     problem = changed(problem, "q", ..., slice(2), to=256.0)
@@ -173,7 +173,7 @@ def near_key_whose_products_cancel(problem):
     return changed(problem, "k", 0, 0, second, slice(2), to=[4.0, -4.0])
 
 
-def far_key_whose_products_cancel(problem):
+def cancelling_far_key(problem):
     head = int(np.flatnonzero(problem.slopes)[0])
     key = int(np.flatnonzero(problem.bias[0, head, 3] <= -64.0)[0])
     problem = changed(problem, "q", 0, head, 3, slice(2), to=2.0**20)
@@ -198,10 +198,10 @@ def far_key_whose_products_cancel(problem):
         ("last", {"sink": True}, lambda p: replace(p, sinks=np.array([0.0, -1.0])), "sink"),
         ("last", {"sink": True}, lambda p: replace(p, sinks=np.array([0.0, 100.0])), "sink"),
         ("last", {"sink": True}, lambda p: replace(p, sinks=np.array([0.0, np.nan])), "sink"),
-        ("scale", {"heads": (1, 1), "queries": 1, "keys": 2}, near_key_whose_products_cancel, "near key"),
+        ("scale", {"heads": (1, 1), "queries": 1, "keys": 2}, cancelling_near_key, "near key"),
         (
             "uniform", {"queries": 8, "keys": 200, "head_dim": 32, "alibi": True},
-            far_key_whose_products_cancel, "far below",
+            cancelling_far_key, "far below",
         ),
     ],
 )  # fmt: skip
