@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
@@ -78,11 +79,9 @@ class Adapter:
         found = self.options(problem)
         if self.library == "torch":
             found = {
-                # torch's class of diagonals is not a tensor yet, and loses its sizes if it is moved
-                name: value.to(device) if hasattr(value, "to") and not hasattr(value, "variant")
-                else value
+                name: value.to(device) if hasattr(value, "to") else value
                 for name, value in found.items()
-            }  # fmt: skip
+            }
         return from_layout(problem.spec, as_float64(self.attend(q, k, v, **found)), self.layout)
 
     def require_known_names(self) -> None:
@@ -106,6 +105,15 @@ class Adapter:
 
         first = next(iter(self.packages.values()), None)
         return "" if first is None else version(first)
+
+
+def called(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a library, which is imported when it is called."""
+
+    def attend(*arrays: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*arrays, **options)
+
+    return attend
 
 
 def needs(problem: Inputs) -> frozenset[str]:
