@@ -95,7 +95,7 @@ def of_lse(seed):
     problem = drawn(seed, dtypes=("float32", "float16", "bfloat16"))
     if problem is None:
         return None
-    how = {"base": "e2"[seed % 2]} | ({}, {"splits": 3}, {"fused": True})[seed % 3]
+    how = {"base": "e2"[seed % 2]} | ({}, {"splits": 3}, {"base2": True})[seed % 3]
     if (how.get("splits") and problem.case not in ("ties", "uniform")) or seed % 3 != 1:
         out, lse = kernel(problem, **how)
     else:
