@@ -130,14 +130,7 @@ def test_a_logit_by_cancellation_has_the_hull_of_values():
     ("name", "tensor", "keys", "large", "small", "narrow"),
     [
         ("flash float32", 0, 4096, 64, 0.99 * 64 * 2.0**-24, {"block": 4096, "depth": 32}),
-        (
-            "tensor bfloat16",
-            16,
-            1 << 16,
-            1,
-            0.99 * 2.0**-23,
-            {"name": "flash bfloat16", "depth": 32},
-        ),
+        ("tensor bfloat16", 16, 1 << 16, 1, 0.99 * 2.0**-23, None),
         ("hopper float8_e5m2", 32, 1024, 16, 1.75 * 2.0**-10, {"name": "tensor bfloat16"}),
     ],
 )
@@ -149,11 +142,12 @@ def test_sums_that_lose_every_term(name, tensor, keys, large, small, narrow):
     v = nearest(v, kernel_model_named(name).storage)
     program = Program(kernel_model_named(name), tensor=tensor)
     out = evaluate(program, q, k, v, scale=1.0)[None, None]
-    assert out == large / keys
+    assert out == large / keys < nearest(v.mean(keepdims=True), program.model.output)
     assert intervals(q, k, v, name).contains(out)
     assert intervals(q, k, v, name, block=keys).contains(out)
-    narrow = {"name": name, "block": keys} | narrow
-    assert not intervals(q, k, v, **narrow).contains(out)
+    if narrow is not None:
+        narrow = {"name": name, "block": keys} | narrow
+        assert not intervals(q, k, v, **narrow).contains(out)
 
 
 def test_exponentials_of_weights_too_small_for_the_format():
