@@ -347,7 +347,7 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
         ({"heads": 4}, "heads"),
         ({"window": 128}, "window"),
         ({"window": (-1, 0)}, r"window(.|\n)*None in place of -1"),
-        ({"masks": [Window(0, 2.5)]}, "window"),
+        ({"window": (0, 2.5)}, "window"),
         ({"masks": Causal()}, "masks"),
         ({"masks": [np.ones((3, 3), dtype=bool)]}, "masks"),
         ({"masks": [Given(np.ones((3, 3), dtype=bool))]}, r"given mask(.|\n)*queries= and keys="),
