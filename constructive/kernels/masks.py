@@ -121,6 +121,9 @@ class Window(Mask):
         left: keys before the diagonal, or None for all (-1 in other libraries)
         right: keys after it, or None for all
         alignment: where the diagonal is
+
+    Raises:
+        ParameterError: for an end that is neither a number of keys nor None
     """
 
     name: ClassVar[str] = "window"
