@@ -465,12 +465,15 @@ class BackwardReport:
             column = int(np.nan_to_num(away, nan=np.inf).argmax())
             ratio = (found / wanted)[wrong][np.abs(wanted[wrong]) > self.slack[name][wrong]]
             is_scaled = bool(len(ratio)) and bool(np.isfinite(ratio).all())
-            is_scaled = is_scaled and np.ptp(ratio) <= min(
-                CLOSE * np.abs(ratio).max(), abs(ratio.mean() - 1.0)
+            is_scaled = (
+                is_scaled
+                and abs(ratio.mean()) > CLOSE
+                and np.ptp(ratio) <= min(CLOSE * np.abs(ratio).max(), abs(ratio.mean() - 1.0))
             )
             # What should be 0 is not right, times a factor.
             is_zero = np.abs(wanted[wrong]) <= self.slack[name][wrong]
-            is_scaled &= bool((np.abs(found) <= self.slack[name])[wrong][is_zero].all())
+            near = np.abs(found) <= (1.0 + np.abs(ratio).max(initial=0.0)) * self.slack[name]
+            is_scaled &= bool(near[wrong][is_zero].all())
         more = ""
         if not np.isfinite(found[wrong]).any():
             more = f"; all of these rows are NaN or infinite{self._overflows}"

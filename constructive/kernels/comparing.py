@@ -70,14 +70,16 @@ def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
 
 
 def _of_gradients(wrong: Sequence[BackwardReport]) -> tuple[str, ...]:
-    """Return the mistakes that lead to all wrong gradients, else what the first report says."""
+    """Return the mistakes that lead to all wrong gradients that any leads to, or a report."""
     if not wrong:
         return ()
     named = [{stem(name): name for name in each.explanations} for each in wrong]
-    names = of_kinds(name for bare, name in named[0].items() if all(bare in x for x in named))
-    if 0 < len(names) <= MOST_KINDS:
-        count = f" of {len(wrong)} wrong backward passes" if len(wrong) > 1 else ""
-        return tuple(f"LIKE: {name} (leads to every row{count})" for name in names)
+    told = [each for each in named if each]  # NaN has no names
+    names = of_kinds(name for bare, name in (told or named)[0].items()
+                     if all(bare in each for each in told))  # fmt: skip
+    if 0 < len(names) <= MOST_KINDS and 2 * len(told) >= len(wrong):
+        count = f"{len(told)} of {len(wrong)} wrong backward passes"
+        return tuple(f"LIKE: {name} (leads to every row of {count})" for name in names)
     return tuple(wrong[0].lines[1:-1])
 
 

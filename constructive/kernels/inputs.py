@@ -288,6 +288,7 @@ PLACES: dict[str, Place] = {
 # every read; or stale, that is keys and values of other tokens, which tell where a wrong read was.
 
 UNUSED = -1
+_SPARE = 3  # pages of no sequence
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,13 +306,13 @@ class Pool:
 
     @classmethod
     def of(
-        cls, problem: Inputs, page_size: int, spare: int, *, columns: int = 0, stale: bool = False
+        cls, problem: Inputs, page_size: int, *, columns: int = 0, stale: bool = False
     ) -> "Pool":
         """Return the keys and values of a problem in pages."""
         spec, lengths = problem.spec, problem.spec.lengths[1]
         random = np.random.default_rng((spec.seed, 17))
         counts = -(-lengths // page_size)
-        order = random.permutation(int(counts.sum()) + spare)
+        order = random.permutation(int(counts.sum()) + _SPARE)
         starts = np.cumsum(counts) - counts
         column = np.arange(int(counts.max()) + columns)
         there = column < counts[:, None]

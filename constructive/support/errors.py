@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 from numpy.linalg import LinAlgError
 
 _LONGEST = 200  # Bits of an integer, or characters, which a message shows whole
@@ -164,7 +165,9 @@ def in_three_parts(function: Callable[Arguments, Result]) -> Callable[Arguments,
     @wraps(function)
     def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
-            return function(*args, **kwargs)
+            # Weights of attention vanish, also where the caller wants to hear of that.
+            with np.errstate(under="ignore"):
+                return function(*args, **kwargs)
         except (MemoryError, LinAlgError) as error:
             raise as_ours(error) from error
 

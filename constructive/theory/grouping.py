@@ -106,7 +106,8 @@ def separate(
         head, start, stop, free = piece
         return head, start, stop, *modular.null_vector(queries[start:stop], prime, free)
 
-    for head, start, stop, rank, normal in map(orthogonal, drawn):
+    operations = float(sum((stop - start) ** 2 for start, stop in groups)) * dataset.width
+    for head, start, stop, rank, normal in in_pieces(orthogonal, drawn, operations):
         if rank != stop - start:
             _check_independent(dataset, start, stop)
         if head > 0 and (start > 0 or not earlier):

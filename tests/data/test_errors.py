@@ -139,6 +139,14 @@ def test_public_functions_say_it_in_three_parts(function):
     assert function.__code__.co_name == "called"
 
 
+def test_weights_may_vanish_whatever_is_asked_of_numpy():
+    own = generators.gaussian(num_examples=30, context_size=3, width=8, seed=1)
+    with np.errstate(all="raise"):
+        memorizer = build_memorizer(own, num_heads=16, construction="saturated")
+        assert certify(memorizer, own, claims=["rank"]).proved
+        assert memorizer.max_error(own) < 1e-6
+
+
 def test_what_is_not_installed_is_named_with_its_extra():
     with pytest.raises(MissingExtraError, match="the demo needs no_such_module") as caught:
         require("no_such_module.part", extra="demo", purpose="the demo")

@@ -28,11 +28,8 @@ VARIANTS = [
 class Encoded(Flash):
     """Products of each key are multiplied by `factor`, outputs of each head by `after`."""
 
-    factor, after, own_scale = 1.0, 1.0, None
+    factor = after = 1.0
     stored = base2 = prescaled = False
-
-    def scale(self):
-        return Flash.scale(self) if self.own_scale is None else SINGLE(self.own_scale)
 
     def scores(self, j):
         factor = np.asarray(self.factor, SINGLE) + np.zeros((1, 1, 1, self.k.shape[2]), SINGLE)

@@ -25,14 +25,18 @@ def values_of(problem, dtype=np.float64):
 
 def plain(problem, dtype=np.float64):
     """Softmax in one piece, weights normalised before the average."""
-    scores, v = logits_of(problem, dtype), values_of(problem, dtype)
-    largest = scores.max(-1, keepdims=True)
-    if problem.sinks is not None:
-        largest = np.maximum(largest, problem.sinks.astype(dtype)[:, None, None])
-    weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
-    total = weights.sum(-1, keepdims=True)
-    if problem.sinks is not None:
-        total = total + np.exp(problem.sinks.astype(dtype)[:, None, None] - largest)
+    sinks = None if problem.sinks is None else problem.sinks.astype(dtype)
+    return average(logits_of(problem, dtype), values_of(problem, dtype), sinks)
+
+
+def average(scores, v, sinks=None):
+    """Values by the softmax of scores, -inf where hidden; 0 in rows that see no key."""
+    sinks = np.full(1, -np.inf, scores.dtype) if sinks is None else sinks
+    sinks = sinks[:, None, None]
+    top = np.maximum(scores.max(-1, keepdims=True), sinks)
+    top = np.where(np.isfinite(top), top, 0)
+    weights = np.exp(scores - top)
+    total = weights.sum(-1, keepdims=True) + np.exp(sinks - top)
     return (weights / np.where(total > 0, total, 1)) @ v
 
 
@@ -59,9 +63,14 @@ class Flash:
         self.at = np.arange(self.spec.queries)[:, None] + lengths[1] - lengths[0]  # bottom-right
 
     def output(self):
+        return self.outputs()[0]
+
+    def outputs(self):
+        """The output and log-sum-exps."""
         with np.errstate(all="ignore"):
             parts = [self.part(low, high) for low, high in self.bounds()]
-            return self.written(self.merged(*map(np.stack, zip(*parts, strict=True))))
+            outs, ends = map(np.stack, zip(*parts, strict=True))
+            return self.written(self.merged(outs, ends)), self.lse(ends)
 
     def bounds(self):
         keys = self.k.shape[2]
@@ -149,6 +158,11 @@ class Flash:
         total = shares.sum(0) + np.exp(self.sinks() - np.where(np.isneginf(top), 0, top))
         return (outs * shares).sum(0) / np.where(total > 0, total, 1)
 
+    def lse(self, ends):
+        top = np.maximum(ends.max(0), self.sinks())
+        top = np.where(np.isneginf(top), 0, top)
+        return (top + np.log(np.exp(ends - top).sum(0) + np.exp(self.sinks() - top)))[..., 0]
+
     def sinks(self):
         sinks = self.problem.sinks
         return self.real(-np.inf) if sinks is None else sinks.astype(self.real)[:, None, None]
@@ -167,8 +181,4 @@ def shifted_diagonal(problem, by):
 
 
 def softmax_average(q, k, v, visible, scale):
-    scores = np.where(visible, q @ k.swapaxes(-1, -2) * scale, -np.inf)
-    top = scores.max(-1, keepdims=True)
-    weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
-    total = weights.sum(-1, keepdims=True)
-    return weights @ v / np.where(total > 0, total, 1)
+    return average(np.where(visible, q @ k.swapaxes(-1, -2) * scale, -np.inf), v)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from constructive.kernels import ADAPTERS, Problem, Spec
-from constructive.kernels.adapters.adapter import ALL, BIAS, Refused
+from constructive.kernels.adapters.adapter import BIAS, Refused
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
-from constructive.kernels.running import file_names, run_all, run_one, suite_for, tally
+from constructive.kernels.running import file_names, run_all, suite_for, tally
 from constructive.support.errors import MissingExtraError
 
 torch = pytest.importorskip("torch")
@@ -81,54 +81,49 @@ def test_random_inputs_are_inside_the_interval_of_the_model(name):
         assert not inside.contains(out + 0.25)
 
 
-def off_by_one(problem):
-    """Return the options of a causal mask that lets one key of the future through."""
-    queries, keys = problem.spec.queries, problem.spec.keys
-    return {"attn_mask": torch.ones(queries, keys, dtype=torch.bool).tril(1)}
+def raising(error):
+    def attend(*_, **__):
+        raise error
+
+    return {"attend": attend}
 
 
-def broken(q, k, v, **options):  # noqa: ARG001
-    raise RuntimeError("no memory")
+# It lets one key of the future through.
+AHEAD = {"options": lambda _: {"attn_mask": torch.ones(20, 20, dtype=torch.bool).tril(1)}}
 
 
-def unwilling(q, k, v, **options):  # noqa: ARG001
-    raise Refused("not today")
+@pytest.mark.parametrize(
+    ("changed", "outcome", "summary"),
+    [
+        (AHEAD, "wrong", "one key of the future"),
+        (raising(RuntimeError("no memory")), "error", "RuntimeError: no memory"),
+        (raising(Refused("not today")), "refused", "not today"),
+        ({"attend": lambda q, *_, **__: q[..., :3]}, "error", "the output has shape"),
+    ],
+)
+def test_mistakes_exceptions_and_refusals_are_counted_apart(changed, outcome, summary):
+    adapter = replace(ADAPTERS["torch"], **changed)
+    (run,) = run_all(adapter, {"causal": SMALL["causal"]}, cases=["last"])
+    assert run.outcome == outcome
+    assert summary in run.summary
+    counted = tally([run])
+    assert (counted.cases, counted.exact, counted.passed) == (1, 0, False)
+    assert counted.wrong == (outcome == "wrong")
+    assert counted.errors == (outcome == "error")
+    assert counted.refused == (outcome == "refused")
 
 
-def test_mistakes_exceptions_and_refusals_are_counted_apart():
-    spec = {"causal": SMALL["causal"]}
-    runs = list(
-        run_all(replace(ADAPTERS["torch"], options=off_by_one), spec, cases=["last", "random"])
-    )
-    counted = tally(runs)
-    assert (counted.cases, counted.wrong, counted.exact) == (len(runs), len(runs), 0)
-    assert "one key of the future" in runs[0].summary
-    assert not counted.passed
-    raising = replace(ADAPTERS["torch"], attend=broken)
-    counted = tally(run_all(raising, spec, cases=["last"]))
-    assert (counted.errors, counted.cases, counted.passed) == (counted.cases, counted.errors, False)
-    assert counted.coverage == 1.0  # of nothing
-    run = run_one(raising, "causal", Problem.build(SMALL["causal"], "last"))
-    assert run.summary == "RuntimeError: no memory"
-    run = run_one(
-        replace(raising, attend=unwilling), "causal", Problem.build(SMALL["causal"], "last")
-    )
-    assert (run.outcome, run.reason) == ("refused", "not today")
-
-
-def test_what_a_library_lacks_is_refused_by_name():
-    adapter = ADAPTERS["torch"]
-    cap = Problem.build(SMALL["soft cap"], "last")
-    assert adapter.refuses(cap) == "no soft cap"
-    assert adapter.refuses(Problem.build(Spec(dtype="float8_e5m2"), "last")) == "no float8_e5m2"
-    assert adapter.refuses(Problem.build(SMALL["plain"], "last")) is None
-
-
-def test_a_kernel_that_takes_masks_of_booleans_is_not_given_numbers():
-    booleans = replace(ADAPTERS["torch"], can=ALL - {BIAS})
-    for masks, reason in (((Boolean(),), None), ((Boolean(additive=True),), "no bias")):
-        problem = Problem.build(Spec(queries=9, keys=20, masks=masks), "last")
-        assert booleans.refuses(problem) == reason
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (SMALL["plain"], None), (SMALL["soft cap"], "no soft cap"),
+        (Spec(dtype="float8_e5m2"), "no float8_e5m2"), (Spec(masks=(Boolean(),)), None),
+        (Spec(masks=(Boolean(additive=True),)), "no bias"),
+    ],
+)  # fmt: skip
+def test_what_a_library_lacks_is_refused_by_name(spec, reason):
+    booleans = replace(ADAPTERS["torch"], can=ADAPTERS["torch"].can - {BIAS})
+    assert booleans.refuses(Problem.build(spec, "last")) == reason
 
 
 def test_a_library_that_is_not_installed_is_named():

@@ -4,12 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from kernels_of_tests import average
 
 from constructive.exact.float_model import FORMATS, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.intervals import bounds
-from constructive.kernels.masks import Causal, LeftPadding, RightPadding, VariableLengths, Window
-from constructive.kernels.spec import Spec
 from constructive.support.errors import DataError, ParameterError
 
 
@@ -28,9 +27,7 @@ def reference(q, k, v, visible=(True,), bias=0.0):
     share = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, share, 1), np.repeat(v, share, 1)
     logits = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + bias
-    logits = np.where(visible, logits, -np.inf)
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True) @ v
+    return average(np.where(visible, logits, -np.inf), v)
 
 
 def test_grouped_heads_and_pieces():
@@ -47,36 +44,14 @@ def test_grouped_heads_and_pieces():
         assert np.allclose(inside.lower, repeated.lower, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [
-        Causal(),
-        Causal("bottom-right"),
-        Window(2, 0),
-        RightPadding((3, 7)),
-        LeftPadding((2, 0)),
-        VariableLengths((5, 2), (7, 4)),
-        (Causal("bottom-right"), RightPadding((6, 7))),
-    ],
-    ids=str,
-)
-def test_masks(mask):
+def test_masks_of_booleans_and_of_numbers():
     q, k, v = simple()
-    masks = mask if isinstance(mask, tuple) else (mask,)
-    spec = Spec(batch=2, heads=(4, 2), queries=5, keys=7, head_dim=8, value_dim=3, masks=masks)
-    visible = spec.visible()
-    found = bounds(q, k, v, mask, model="flash float32")
-    with np.errstate(invalid="ignore"):
-        right = reference(q, k, v, visible)
-    found.check(right)
-    exists = np.broadcast_to(spec.rows()[:, None] & visible.any(-1), found.judged.shape)
-    assert np.array_equal(found.judged, exists)
-    boolean = bounds(q, k, v, visible, model="flash float32")
-    additive = bounds(q, k, v, np.where(visible, 0.0, -np.inf), model="flash float32")
-    assert same(boolean, additive)
-    assert np.array_equal(boolean.lower[found.judged], found.lower[found.judged])
-    if not visible.all():
-        assert not found.contains(reference(q, k, v))
+    visible = np.random.default_rng(0).random((2, 1, 5, 7)) < 0.5
+    visible[1, 0, 2] = False
+    found = bounds(q, k, v, visible, model="flash float32")
+    found.check(reference(q, k, v, visible))
+    assert same(found, bounds(q, k, v, np.where(visible, 0.0, -np.inf), model="flash float32"))
+    assert not found.contains(reference(q, k, v))
 
 
 def test_numbers_that_are_added():
@@ -128,18 +103,12 @@ def test_rows_without_keys_are_what_is_said(convention, inside):
     assert found.outside(right).sum() == 2 * 4 * 3
 
 
-def test_a_row_without_keys_is_refused_in_words_and_one_that_does_not_exist_is_not_judged():
+def test_a_row_without_keys_is_refused_in_words():
     q, k, v = simple()
     right = reference(q, k, v)
     hidden = bounds(q, k, v, ~np.ones((5, 7), bool), model="flash float32")
     with pytest.raises(AssertionError, match=r"sees no key: .* is not 0"):
         hidden.check(right)
-    with pytest.raises(ParameterError, match="fully_masked"):
-        bounds(q, k, v, model="flash float32", fully_masked="mean")
-    short = bounds(q, k, v, VariableLengths((5, 2), (7, 7)), model="flash float32")
-    right[1, :, 2:] = 12345.0
-    assert short.contains(right)
-    assert bounds(q, k, v, VariableLengths((5, 2), (7, 0)), model="flash float32").empty.sum() == 8
 
 
 def test_memory_that_is_not_read_may_have_anything():
@@ -169,30 +138,36 @@ def test_the_message_says_where_and_what_was_proved():
     assert low < high < number
 
 
-def test_what_makes_no_sense_is_refused():
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"model": "fast"}, ParameterError, "flash bfloat16"),
+        ({"model": "flash bfloat16"}, DataError, "not a number of bfloat16"),
+        ({"q": simple()[0][0]}, DataError, "q has 3 axes"),
+        ({"k": simple()[1][..., :2]}, DataError, "the d is 8 in q and 2 in k"),
+        ({"v": simple()[2][:, :, :5]}, DataError, "the number of keys is 7 in k and 5 in v"),
+        ({"q": simple()[0][:, :3]}, DataError, "the 3 heads of q are no multiple of the 2 heads"),
+        ({"bias": [0, np.nan, *5 * [0]]}, DataError, r"bias\[1\] is nan, which is not finite"),
+        ({"mask": np.ones((3, 7), dtype=bool)}, DataError, "mask"),
+        # it may hide keys, or be added
+        ({"mask": np.ones((5, 7), dtype=np.int64)}, DataError, r"integers(.|\n)*int64"),
+        ({"v": np.full((2, 2, 7, 3), 2**53 + 1)}, ParameterError, "numbers that float64 lacks"),
+        ({"sinks": [1.0]}, DataError, "sinks"),
+        ({"scale": 0.0}, ParameterError, "scale"),
+        ({"softcap": -1.0}, ParameterError, "softcap"),
+        ({"depth": 0}, ParameterError, "depth"),
+        ({"block": 0}, ParameterError, "block"),
+        ({"fully_masked": "mean"}, ParameterError, "fully_masked"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(given, error, words):
+    whole = dict(zip("qkv", simple(), strict=True)) | {"model": "flash float32"}
+    with pytest.raises(error, match=words):
+        bounds(**whole | given)
+
+
+def test_outputs_of_another_shape_are_refused():
     q, k, v = simple()
-    with pytest.raises(ParameterError, match="flash bfloat16"):
-        bounds(q, k, v, model="fast")
-    with pytest.raises(DataError, match="bfloat16"):
-        bounds(q, k, v)
-    misfits = {
-        "q has 3 axes": (q[0], k, v),
-        "the d is 8 in q and 2 in k": (q, k[..., :2], v),
-        "the number of keys is 7 in k and 5 in v": (q, k, v[:, :, :5]),
-        "the 3 heads of q are no multiple of the 2 heads of k": (q[:, :3], k, v),
-    }
-    for message, arrays in misfits.items():
-        with pytest.raises(DataError, match=message):
-            bounds(*arrays, model="flash float32")
-    with pytest.raises(DataError, match=r"bias\[1\] is nan, which is not finite"):
-        bounds(q, k, v, bias=[0.0, np.nan, *5 * [0.0]], model="flash float32")
-    with pytest.raises(DataError, match="mask"):
-        bounds(q, k, v, np.ones((3, 7), dtype=bool), model="flash float32")
-    with pytest.raises(DataError, match="sinks"):
-        bounds(q, k, v, sinks=[1.0], model="flash float32")
-    for wrong in ({"scale": 0.0}, {"softcap": -1.0}, {"depth": 0}, {"block": 0}):
-        with pytest.raises(ParameterError, match=next(iter(wrong))):
-            bounds(q, k, v, model="flash float32", **wrong)
     with pytest.raises(DataError, match="shape"):
         bounds(q, k, v, model="flash float32").check(v)
 
@@ -208,12 +183,3 @@ def test_logits_that_may_overflow_are_refused():
     assert bounds(q / 2, k, v, model="eager float16").contains(np.ones((1, 1, 2, 4)))
     with pytest.raises(ParameterError, match="overflow"):
         bounds(2.0**80 * q, 2.0**80 * k, v, model="flash bfloat16")
-
-
-def test_a_mask_of_integers_is_refused():
-    """It may be meant either way: to hide keys, or to be added."""
-    rng = np.random.default_rng(0)
-    q, k, v = rng.standard_normal((3, 1, 1, 4, 8)).astype(np.float32)
-    with pytest.raises(DataError, match="integers") as failure:
-        bounds(q, k, v, mask=np.tril(np.ones((4, 4), dtype=np.int64)), model="flash float32")
-    assert failure.value.witness == "int64"

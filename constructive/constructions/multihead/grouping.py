@@ -22,6 +22,7 @@ from scipy.linalg import blas, lapack
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, unit_rows
 from constructive.support.errors import AssumptionError
+from constructive.support.threads import in_pieces
 from constructive.theory.bounds import consecutive
 from constructive.theory.kruskal import dependency, describe_dependency
 
@@ -133,12 +134,16 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...] | Ass
            [0., 1.]])
     """
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
-    groups = []
-    for start, stop in consecutive(sizes):
-        factored = factor(lengths[start:stop], unit[start:stop])
-        if factored is None:
-            return _dependent(lengths, unit, start, stop)
-        groups.append(Group(start, stop, *factored.whole()))
+
+    def solved(ends: tuple[int, int]) -> Group | tuple[int, int]:
+        factored = factor(lengths[slice(*ends)], unit[slice(*ends)])
+        return ends if factored is None else Group(*ends, *factored.whole())
+
+    groups, operations = [], float(sum(size**2 for size in sizes)) * dataset.width
+    for found in in_pieces(solved, consecutive(sizes), operations):
+        if isinstance(found, tuple):
+            return _dependent(lengths, unit, *found)
+        groups.append(found)
     return tuple(groups)
 
 

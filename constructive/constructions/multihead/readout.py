@@ -22,6 +22,7 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from constructive.support import blocks
 from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.threads import in_pieces
 
 _GRAM_RESIDUAL = 1e-9  # Relative residual up to which the readout from the Gram matrix is kept
 
@@ -72,7 +73,11 @@ class _Solution(NamedTuple):
 def _by_gram(z: Array, targets: Array) -> _Solution | None:
     """Return the readout by Cholesky, or None where the Gram matrix is not positive in float64."""
     gram = blocks.gram(z)
-    norm = max(np.abs(gram[rows]).sum(axis=1).max() for rows in row_chunks(len(gram), 1, 256))
+
+    def norm_of(rows: slice) -> float:
+        return float(np.abs(gram[rows]).sum(axis=1).max())
+
+    norm = max(in_pieces(norm_of, row_chunks(len(gram), 1, 256), float(gram.size)))
     factor = blocks.cholesky(gram)
     if factor is None or not np.isfinite(norm):
         return None

@@ -45,7 +45,7 @@ def pool(problem, device, page_size=16):
     what no kernel may read."""
     import torch
 
-    found = Pool.of(problem, page_size=page_size, spare=3, stale=True)
+    found = Pool.of(problem, page_size=page_size, stale=True)
     dtype = getattr(torch, {"tf32": "float32"}.get(problem.spec.dtype, problem.spec.dtype))
     k, v = (torch.from_numpy(x).contiguous().to(dtype).to(device) for x in (found.k, found.v))
     return k, v, ints(found.table.clip(0), device)

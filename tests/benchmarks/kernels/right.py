@@ -91,7 +91,7 @@ def of_lse(seed):
     problem = drawn(seed, dtypes=("float32", "float16", "bfloat16"))
     if problem is None:
         return None
-    how = {"base": "e2"[seed % 2]} | ({}, {"splits": 3}, {"fused": True})[seed % 3]
+    how = {"base": "e2"[seed % 2]} | ({}, {"splits": 3}, {"base2": True})[seed % 3]
     if how.get("splits") and problem.case in ("ties", "uniform"):
         how = {"base": how["base"]}
     out, lse = kernel(problem, **how)
