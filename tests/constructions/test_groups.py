@@ -193,6 +193,17 @@ def test_dependent_queries_of_a_group_are_shared_among_others(tmp_path):
     assert "another order" in grouping.detail
 
 
+def test_an_earlier_query_in_one_span_is_decided_exactly():
+    """One of 75 other examples may stay unsaturated, but then Theorem 10 says nothing."""
+    data = generators.integers(num_examples=76, context_size=4, width=16)
+    queries = data.queries.copy()
+    queries[3] = queries[70] + queries[71]
+    data = Dataset(data.contexts, queries, data.targets)
+    memorizer = build_rank_one(data, 5, saturated_fraction=0.9)
+    assert memorizer.record.order
+    assert certify(memorizer, data).proved
+
+
 @pytest.mark.parametrize(("size", "width", "total"), [(6, 10, 46), (12, 5, 13), (3, 9, 11)])
 def test_equal_tokens(size, width, total):
     """Words of a small vocabulary: the most attended word may occur twice."""
