@@ -320,7 +320,7 @@ class Pool:
         is_own[pages] = inside
         key[pages] = np.where(inside, keys, key[pages])
         if stale:  # as old tables have it: pages of others behind the last one
-            old = random.integers(0, max(1, len(order)), table.shape)
+            old = random.integers(0, len(order), table.shape)
             table = np.where(there, table, old)
         pool = cls(problem.k, problem.v, table, lengths, owner, key, is_own)
         fill = None if stale else np.nan

@@ -345,6 +345,7 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
         ({"batch": "2", "takes": "lengths"}, "batch"),
         ({"takes": ["masks"]}, "try: 'mask'"),
         ({"heads": 4}, "heads"),
+        ({"heads": (3, 2)}, "3 query heads cannot share 2 KV heads"),
         ({"window": 128}, "window"),
         ({"window": (-1, 0)}, r"window(.|\n)*None in place of -1"),
         ({"window": (0, 2.5)}, "window"),
