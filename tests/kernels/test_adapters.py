@@ -115,7 +115,8 @@ def test_mistakes_exceptions_and_refusals_are_counted_apart(changed, outcome, su
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        (SMALL["plain"], None), (SMALL["soft cap"], "no soft cap"),
+        (SMALL["plain"], None), (Spec(heads=(4, 2), value_dim=32), None),
+        (SMALL["soft cap"], "no soft cap"),
         (Spec(dtype="float8_e5m2"), "no float8_e5m2"), (Spec(masks=(Boolean(),)), None),
         (Spec(masks=(Boolean(additive=True),)), "no bias"),
     ],

@@ -18,7 +18,7 @@ from constructive.kernels import (
     examine,
 )
 from constructive.kernels.inputs import PLACES
-from constructive.kernels.masks import Boolean, Causal, RightPadding, VariableLengths
+from constructive.kernels.masks import Boolean, Causal, VariableLengths
 from constructive.strategies import problems, specs
 from constructive.support.errors import ParameterError
 
@@ -82,8 +82,9 @@ def test_memory_around_inputs_is_poison(placed, library):
 
 
 def test_padding_can_be_poison():
-    problem = Problem.build(Spec(batch=2, queries=5, keys=9, masks=(RightPadding((9, 4)),)))
-    _, k, _ = problem.tensors(poison=True)
+    masks = (VariableLengths((5, 2), (9, 4)),)
+    q, k, _ = Problem.build(Spec(batch=2, queries=5, keys=9, masks=masks)).tensors(poison=True)
+    assert np.isfinite(q).all()
     assert np.isnan(k[1, :, 4:]).all()
     assert np.isfinite(k[0]).all()
 

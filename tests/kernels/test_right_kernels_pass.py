@@ -286,6 +286,18 @@ def test_exp_may_be_fused_with_the_maximum(dtype, case, head_dim):
     assert not examine(problem, 1.03 * out).passed
 
 
+def test_rounding_adds_a_part_of_what_is_off():
+    """Theorem 14 (d): float32 says how far a weight at a level is off, by up to 0.01."""
+    spec = Spec(queries=2, keys=8, head_dim=72)
+    off, both = (
+        (problem.answer.slack / problem.expected).max()
+        for problem in (
+            Problem.build(replace(spec, dtype=d), "low") for d in ("float32", "bfloat16")
+        )
+    )
+    assert off + 2.0**-8 * (1.0 + off) - 2.0**-20 <= both < off + 2.0**-7
+
+
 def test_sums_are_rescaled_before_weights_grow_by_more_than_256():
     problem = Problem.build(Spec(queries=8, keys=8, head_dim=16, masks=(Causal(),)), "random")
     check(problem, Flash(problem, block=1, lag=np.log(256.0)).output())
