@@ -7,7 +7,7 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
-from checker_parts import TWO, TWO_ROWS, by_hand, saved, small, true_margins, two_tokens
+from checker_parts import TWO, TWO_ROWS, by_hand, decoder_of, saved, small, true_margins, two_tokens
 
 from constructive import (
     DataError,
@@ -257,10 +257,13 @@ def finer(part):
         (finer, 0.0, 2.0**-10, "bfloat16"),
     ],
 )
-def test_rounding_is_bounded_up_to_an_edge(make, within, beyond, storage):
+def test_rounding_is_bounded_up_to_an_edge(checker, make, within, beyond, storage):
     """In real arithmetic margins are positive on both sides of it."""
     for value, verdict in ((within, PROVED), (beyond, UNDECIDED)):
-        found = certify(by_hand(TWO, make(value), storage=storage), TWO)
+        decoder = by_hand(TWO, make(value), storage=storage)
+        on = decoder_of(checker, decoder, TWO, f"{storage}, pairwise")
+        assert (checker.margins.real_margins(on)[1] < 1.0) == (verdict is PROVED)
+        found = certify(decoder, TWO)
         assert (found["recites"].verdict, found["executed"].verdict) == (PROVED, verdict)
     assert "vacuous" in found["executed"].detail or "rounding may take" in found["executed"].detail
 
