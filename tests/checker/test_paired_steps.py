@@ -18,6 +18,7 @@ from checker_parts import small_pairs, strongly_coupled
 
 from constructive import Dataset, Memorizer
 from constructive.certificates.claims import paired, pairs
+from constructive.exact import upward
 
 SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
 
