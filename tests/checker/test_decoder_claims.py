@@ -367,51 +367,6 @@ def test_texts_of_others_are_refused():
 # Each step was open in the words of a model, or in what they were counted as, once.
 
 
-def in_blocks(decoder, size, keep):
-    """The last logits, in bfloat16 with blocks, where `keep` stores what rescales sums."""
-    x = decoder.embedding[0] + decoder.positions
-    layer = decoder.layer
-    logits = (x @ layer.key_weights[0] @ layer.query_weights[0].T @ x[-1]).astype(np.float32)
-    top, total, sums = np.float32(-np.inf), np.float32(0), np.zeros(x.shape[1], np.float32)
-    for start in range(0, len(x), size):
-        block = slice(start, start + size)
-        before, top = top, max(top, logits[block].max())
-        again = keep(np.exp(before - top))
-        terms = rounded(np.exp(logits[block] - top), "bfloat16")
-        total = total * again + terms.sum()
-        sums = sums * again + terms @ x[block]
-    z = np.concatenate([x[-1], rounded(sums / total, "bfloat16")])
-    outputs = rounded(z @ layer.readout_weights, "bfloat16")
-    return rounded(outputs @ decoder.unembedding.T, "bfloat16")
-
-
-def test_factors_that_rescale_are_not_stored():
-    """Each is just above the middle of two numbers of bfloat16, and 64 blocks are rescaled."""
-    count, size = 1024, 16
-    place = np.arange(count)
-    positions = np.stack([0 * place, place // size, np.where(place < count // 2, 1, -1)], axis=1)
-    readout = np.zeros((6, 2))
-    readout[0, 0] = readout[5, 1] = 1.0
-    text = Text.of([0] * count, prompt=count)
-    weights = {
-        "embedding": [[1.0, 0.0, 0.0]],
-        "positions": positions,
-        "W_Q": [[[2.0**-9], [0.0], [0.0]]],
-        "W_K": [[[0.0], [1.0], [0.0]]],
-        "U": readout,
-        "unembedding": [[0.0, 0.0], [-(2.0**-7), -1.0]],
-    }
-    decoder = by_hand(text, weights, storage="bfloat16")
-    model = "bfloat16, pairwise, blocks of 16"
-    claim = certify(decoder, text, claims=["executed"], model=model)["executed"]
-    assert claim.verdict is Verdict.PROVED
-    assert "factors that rescale sums in float32" in claim.statement
-    within = in_blocks(decoder, size, np.float32)
-    beyond = in_blocks(decoder, size, lambda x: rounded(np.array([x]), "bfloat16")[0])
-    assert within.argmax() == text.end
-    assert beyond.argmax() != text.end
-
-
 def test_averages_come_before_the_readout():
     """Values of 2^-25, one for each head, are zero in float16; averages of tokens are not."""
     heads, given = 16, [0, 1]

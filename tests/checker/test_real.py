@@ -128,18 +128,6 @@ def test_all_parts_of_z_count(checker, as_if, split):
     assert kappa_of(checker, twice, split=split) is None
 
 
-@pytest.mark.parametrize("worse", [0, 1, 2])
-def test_the_largest_error_of_all_parts_counts(checker, as_if, worse):
-    """Two entries of a row of R off by 1/64 each; other parts are exact."""
-    as_if("real", LARGEST=0)
-    digits = np.zeros((3, 4, 1, 4))
-    digits[:, 0] = np.eye(3, 4)[:, None]
-    parts = [checker.bounds.Fixed(x, -60, 0) for x in digits]
-    parts[worse] = parts[worse]._replace(error=1 << 54)
-    found = checker.real.right_inverse_bound(parts, 12)
-    assert 1 / (1 - 3 * 2.0**-6) <= found <= 1.07
-
-
 @pytest.mark.parametrize("scale", [-900, -70, 0, 70, 900])
 def test_a_right_inverse_at_any_scale(checker, scale):
     z = np.random.default_rng(1).standard_normal((5, 9))
@@ -205,18 +193,21 @@ def test_newtons_iteration_mends_what_is_near(checker, as_if, monkeypatch, off, 
 
 
 @pytest.mark.parametrize("most", [0, 2_000_000])
-def test_errors_of_z_count(checker, as_if, most):
+@pytest.mark.parametrize("worse", [0, 1])
+def test_errors_of_z_count(checker, as_if, most, worse):
     """Two entries of a row of R off by 1/64 each take 1/32 of a right inverse of norm 1."""
     as_if("real", LARGEST=most)
-    digits = np.zeros((4, 2, 4))
-    digits[0] = np.eye(2, 4)
-    exact, near, far = (
-        checker.real.right_inverse_bound([checker.bounds.Fixed(digits, -60, error)], 12)
-        for error in (0, 1 << 54, 1 << 57)
-    )
-    assert 1 <= exact < 1 + 1e-8
-    assert 1 / (1 - 2 * 2.0**-6) <= near <= 1.07
-    assert far is None
+    digits = np.zeros((2, 4, 1, 4))
+    digits[:, 0] = np.eye(2, 4)[:, None]
+
+    def of(error):
+        parts = [checker.bounds.Fixed(x, -60, 0) for x in digits]
+        parts[worse] = parts[worse]._replace(error=error)
+        return checker.real.right_inverse_bound(parts, 12)
+
+    assert 1 <= of(0) < 1 + 1e-8
+    assert 1 / (1 - 2 * 2.0**-6) <= of(1 << 54) <= 1.07
+    assert of(1 << 57) is None
 
 
 def test_rounding_counts(checker, as_if):
@@ -298,19 +289,6 @@ def test_bounds_hold(checker, as_if, shared, outputs, parts, chunk, scale):
         assert z_error < 1e-11
         assert shown(checker, weights, data, keep=False)[2] is None
     assert min(ways(checker, weights, data).values()) > 0
-
-
-@pytest.mark.parametrize("lead", [44.0, 44.9, 45.1, 46.0])
-def test_a_token_is_alone_from_a_lead_on(checker, lead):
-    """Below it, its share is had to digits which say so."""
-    data = {"contexts": np.array([[[1.0], [0.0]]]), "queries": np.ones((1, 1))}
-    weights = {"W_Q": np.array([[[lead]]]), "W_K": np.ones((1, 1, 1))}
-    view = checker.attend.Examples(data, [slice(None)])
-    ((*_, attention, error),) = checker.floating.attended(weights, view, 1)
-    assert ways(checker, weights, data)["alone"] == (lead > 45)
-    with mpmath.workdps(60):
-        off = abs(1 / (1 + mpmath.exp(-mpmath.mpf(lead))) - mpmath.mpf(float(attention[0, 0, 0])))
-        assert 2 * off <= float(error[0, 0])
 
 
 @pytest.mark.parametrize(("few", "refined"), [(0.0, 0), (0.19, 0), (0.2, 7), (1.0, 7)])
@@ -411,22 +389,6 @@ def attended(checker):
         return attention[0, 0], error[0, 0], bool(unknown[0, 0])
 
     return attended
-
-
-def test_bounds_of_logits_count_all_products(checker):
-    rng, floating, gamma = np.random.default_rng(0), checker.floating, checker.bounds.gamma
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    read = np.einsum("td,hdi->thi", abs(data["queries"]), abs(weights["W_Q"]))
-    most = abs(data["contexts"]).max(axis=1)
-    sizes = np.einsum("thi,hei,te->th", read, abs(weights["W_K"]), most)
-    numbers, found = floating.Bounded(weights), []
-    numbers.softmax = lambda logits, _: found.append(logits)
-    view = checker.attend.Examples(data, [slice(None)])
-    list(checker.attend.attend(numbers, checker.attend.Heads(numbers, weights), view))
-    assert close(found[0].sizes[..., 0], sizes)
-    assert (found[0].sizes[..., 0] >= sizes).all()
-    width, inner = weights["W_Q"].shape[1:]
-    assert numbers.gamma >= gamma(2 * width + inner)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 3), (1, 100, 40)])
