@@ -20,7 +20,7 @@ from constructive import (
     check,
 )
 from constructive.exact.float_enclosure import Tabulated
-from constructive.exact.float_model import FLOAT32, rounded
+from constructive.exact.float_model import FLOAT32
 from constructive.layers.attend import CausalView, attend
 from constructive.layers.margins import exact_tokens, recital
 
@@ -70,14 +70,6 @@ def test_texts_of_all_kinds_are_proved(text, options):
     assert decoder.recites(text)
 
 
-def test_a_window_beyond_the_text_is_none():
-    text = Text.bytes("abracadabra")
-    one, other = (build_decoder(text, width=12, window=w) for w in (10**30, None))
-    assert verdicts(one, text) == [PROVED] * 3
-    least = recital(one, text).least
-    np.testing.assert_allclose(least, recital(other, text).least)
-
-
 # What does not hold.
 
 
@@ -118,18 +110,6 @@ def test_equal_rows_are_undecided():
     claim = certify(by_hand(text, weights), text, claims=["rank"])["rank"]
     assert claim.verdict is UNDECIDED
     assert "rank Z >= 1, and probably equal" in claim.detail
-
-
-def test_fewer_bits_say_by_how_much_they_miss():
-    text = Text.bytes("a longer text, where bfloat16 takes more than a margin has")
-    decoder = build_decoder(text, width=12, num_heads=5)
-    assert verdicts(decoder, text) == [PROVED] * 3
-    claim = certify(decoder.stored_as("bfloat16"), text)["executed"]
-    assert claim.verdict is UNDECIDED
-    assert "the last logits stored in bfloat16;" in claim.statement
-    share = float(claim.detail.split("may take ")[1].split("% of")[0])
-    assert share >= 100.0
-    assert "positions are like that; more heads, or more bits in storage" in claim.detail
 
 
 # What an enemy brought. Each had been proved.
@@ -323,18 +303,6 @@ def test_margins_enclose_what_balls_give():
     assert tight > 20  # bounds which say nothing would pass, too
 
 
-def test_what_is_stated_is_below_the_margin():
-    decoder, text = small()
-    bound = float.fromhex(certify(decoder, text)["recites"].evidence["bound"])
-    before, flint.ctx.prec = flint.ctx.prec, 300
-    try:
-        true = [margin for margins in true_margins(decoder, text) for margin in margins]
-        assert all(margin > bound for margin in true)
-        assert any(margin < 1.1 * bound for margin in true)
-    finally:
-        flint.ctx.prec = before
-
-
 # What makes no sense.
 
 
@@ -365,35 +333,6 @@ def test_texts_of_others_are_refused():
 # What a model of decoders allows, and programs one step beyond it that say another token.
 #
 # Each step was open in the words of a model, or in what they were counted as, once.
-
-
-def test_averages_come_before_the_readout():
-    """Values of 2^-25, one for each head, are zero in float16; averages of tokens are not."""
-    heads, given = 16, [0, 1]
-    readout = np.zeros((3 * heads + 3, 2))
-    readout[0, 0], readout[5::3, 1] = 1.0, 2.0**-24
-    text = Text.of(given, prompt=2)
-    weights = {
-        "embedding": [[1.0, 0.0, 1.0], [1.0, 0.0, 0.0]],
-        "positions": np.zeros((2, 3)),
-        "W_Q": np.zeros((heads, 3, 1)),
-        "W_K": np.zeros((heads, 3, 1)),
-        "U": readout,
-        "unembedding": [[0.0, 0.0], [0.0, 0.0], [-(2.0**-8), 2.0**15]],
-    }
-    decoder = by_hand(text, weights, storage="float16")
-    claim = certify(decoder, text, claims=["executed"])["executed"]
-    assert claim.verdict is Verdict.PROVED
-    assert "averages before the readout" in claim.statement
-    x, by_head = decoder.embedding, readout[3:].reshape(heads, 3, 2)
-    averages = np.tile(rounded(x.mean(axis=0), "float16"), (heads, 1))
-    values = np.float32([[x @ each] for each in by_head])[:, 0].mean(axis=1)
-    for parts, right in (
-        (np.einsum("hd,hdo->ho", averages, by_head), True),
-        (rounded(values.astype(np.float32), "float16"), False),
-    ):
-        outputs = rounded(np.float32(x[1] @ readout[:3] + parts.sum(axis=0)), "float16")
-        assert ((outputs @ decoder.unembedding.T).argmax() == text.end) == right
 
 
 def test_certify_leaves_room_for_the_checker(monkeypatch):

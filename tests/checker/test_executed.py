@@ -24,14 +24,12 @@ from constructive import (
     build_memorizer,
     certify,
     check,
-    explain,
     generators,
 )
 from constructive.certificates.claims import executed
 from constructive.exact.float_enclosure import Rounded, Sized, growth
 from constructive.exact.float_model import FLOAT32, MODELS
-from constructive.layers.attend import Own
-from constructive.layers.exact_logits import exact_logits, rounding, shortened
+from constructive.layers.exact_logits import rounding
 
 SINGLE = FLOAT32
 F32 = np.float32
@@ -150,15 +148,6 @@ def test_what_is_no_number_is_no_bound(checker, x):
         assert not checker.float_model.growth(np.array(x)) < math.inf
 
 
-def test_chunks_change_nothing():
-    data = generators.uniform(num_examples=61, context_size=8, width=16)
-    layer = build_memorizer(data, num_heads=4, construction="rank_one").layer
-    whole = rounding(layer, data, SINGLE).bounds
-    parts = rounding(layer, data, SINGLE, chunk_bytes=1).bounds
-    assert np.allclose(whole, parts, rtol=1e-9, atol=0.0)
-    assert whole.shape == (61, 1)
-
-
 def test_what_is_no_number_bounds_nothing(checker):
     """Logits which are infinities less infinities: no maximum passes over them."""
     huge = np.full((1, 2, 1), 1e308)
@@ -230,22 +219,6 @@ def test_statements_are_the_same(checker):
         assert checker.float_model.of_decoders(theirs) == model.of_decoders()
         for exact in (False, True):
             assert checker.float_model.of_layers(theirs, exact) == model.of_layers(exact=exact)
-
-
-@pytest.mark.parametrize("construction", ["saturated", "rank_one", "generic"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_it_is_proved_and_checked(data, construction, dtype):
-    built = build_memorizer(data, num_heads=3, construction=construction).astype(dtype)
-    certificate = certify(built, data, claims="executed")
-    claim = certificate["executed"]
-    assert claim.proved
-    bound = float.fromhex(claim.evidence["bound"])
-    words = SINGLE.of_layers()
-    assert claim.statement == executed.STATEMENT.format(bound, "", SINGLE.name, words)
-    assert bound < 2e-3
-    assert "vacuous" not in claim.detail
-    assert built.astype("float32").max_error(data) <= bound
-    assert check(certificate, built, data).proved
 
 
 def test_where_it_says_nothing_it_says_so():
@@ -324,27 +297,10 @@ def test_it_is_undecided_beyond_float32(data, memorizer, place):
     assert "nothing bounds rounding at example 0: products" in claim.detail
 
 
-def test_it_is_undecided_of_readouts_of_several_arrays(data):
-    built = build_memorizer(data, num_heads=3, precision=106)
-    claim = certify(built, data, claims="executed")["executed"]
-    assert claim.verdict is Verdict.UNDECIDED
-    assert (
-        "readout of 106 bits: a sum of several arrays is not evaluated in float32" in claim.detail
-    )
-
-
 def test_it_is_undecided_where_balls_are_wide(data, memorizer):
     claim = certify(memorizer, data, claims="executed", max_prec=8)["executed"]
     assert claim.verdict is Verdict.UNDECIDED
     assert claim.detail == "balls of 8 bits do not enclose the layer; raise max_prec="
-
-
-def test_large_errors_in_real_arithmetic_are_part_of_the_bound(data, memorizer):
-    other = Dataset(data.contexts, data.queries, data.targets + 3.0)
-    claim = certify(memorizer, other, claims="executed")["executed"]
-    assert 3.0 < float.fromhex(claim.evidence["real"]) < 3.001
-    assert 3.0 < float.fromhex(claim.evidence["bound"]) < 3.2
-    assert claim.proved
 
 
 # The checker believes nothing.
@@ -572,35 +528,12 @@ def test_they_are_built_proved_and_checked(shared, options):
     assert bounds[1] < bounds[0]
 
 
-def test_narrow_values_have_them_too():
-    data = integers(target_dim=2, total=12)
-    built = build_memorizer(data, num_heads=12, value_dim=1, exact_logits=True)
-    assert built.record.construction == "narrow_values"
-    assert rounding(built.layer, data, SINGLE).exact == 1.0
-
-
-def test_auto_takes_heads_which_have_them():
-    data = integers()
-    explained = explain(data, num_heads=4, exact_logits=True)
-    assert explained.plan.construction == "generic"
-    assert "exact_logits=" in explained.options[0].refusal.problem
-    assert explain(data, num_heads=8).plan.construction == "saturated"
-
-
 @pytest.mark.parametrize("construction", ["saturated", "rank_one", "paired"])
 def test_heads_which_saturate_refuse(construction):
     with pytest.raises(ParameterError) as caught:
         build_memorizer(integers(), num_heads=8, construction=construction, exact_logits=True)
     assert f"{construction!r} does not take exact_logits=" in caught.value.problem
     assert "construction='generic'" in caught.value.suggestion
-
-
-def test_rational_weights_need_none():
-    with pytest.raises(ParameterError, match="exact_logits"):
-        build_memorizer(
-            integers(), num_heads=8, arithmetic="rational", construction="saturated",
-            exact_logits=True,
-        )  # fmt: skip
 
 
 def test_data_of_many_bits_are_refused():
@@ -613,28 +546,6 @@ def test_data_of_many_bits_are_refused():
     assert "np.rint(8 * x) / 8" in caught.value.suggestion
     rounded = Dataset(np.rint(8 * data.contexts) / 8, np.rint(8 * data.queries) / 8, data.targets)
     assert build_memorizer(rounded, num_heads=3, exact_logits=True).max_error(rounded) < 1e-9
-
-
-def test_as_many_bits_as_fit():
-    """Weights get shorter as data get longer, down to one bit, and then it is an error."""
-    rng = np.random.default_rng(0)
-    weights = rng.standard_normal((2, 3, 4, 2))
-    bits = []
-    for largest in (1, 16, 64, 256, 1024):
-        entries = rng.integers(-largest, largest + 1, (2, 6, 4)).astype(float)
-        data = Dataset(entries, entries[:, 0], np.zeros(2))
-        try:
-            w_q, w_k = shortened(tuple(weights), data)
-        except DataError:
-            bits.append(0)
-            continue
-        assert exact_logits((w_q, w_k), Own(data.contexts, data.queries)).before(SINGLE).all()
-        assert np.abs(w_q - weights[0]).max() < 2.0
-        units = np.abs(w_q).max(axis=(1, 2)) / np.array([1.0, 1.0, 1.0])
-        bits.append(len({*np.abs(w_q[0] / units[0]).ravel().tolist()}))
-    assert bits[-1] == 0
-    assert bits[0] >= bits[1] >= bits[2]
-    assert bits[2] > 1
 
 
 def test_the_statement_is_that_of_these_logits():
@@ -728,40 +639,8 @@ def test_which_heads_have_exact_logits(checker, model, numbers, exact):
     assert logits.exact(checker.float_model.MODELS[model]).tolist() == exact
 
 
-@pytest.mark.parametrize(
-    ("form", "unit", "size", "known"),
-    [
-        ("FLOAT32", 0, 2.0**24 - 1, True),
-        ("FLOAT32", 0, 2.0**24, False),
-        ("FLOAT32", -126, 2.0**-126, True),
-        ("FLOAT32", -127, 2.0**-126, False),
-        ("FLOAT32", 110, (2.0 - 2.0**-23) * 2.0**127, True),
-        ("FLOAT32", 110, 2.0**128, False),
-        ("FLOAT32", 0, 0.0, True),
-        ("INTEGERS", 0, 2.0**52 - 1, True),
-        ("INTEGERS", 0, 2.0**52, False),
-        ("INTEGERS", -900, 2.0**-900, True),
-        ("INTEGERS", -901, 2.0**-900, False),
-        ("INTEGERS", 870, 2.0**900, True),
-        ("INTEGERS", 870, 2.0**901, False),
-    ],
-)
-def test_what_a_format_holds(checker, form, unit, size, known):
-    """Multiples of a unit, up to a size."""
-    model = checker.float_model
-    assert bool(model.held(unit, np.float64(size), getattr(model, form))) == known
-
-
 class TestExponentials:
     """Bounds of exp, from below and above, and of exp - 1."""
-
-    @pytest.mark.parametrize("x", [0.0, 2.0**-30, 0.3, 1.0, 20.0, 300.0, 700.0])
-    def test_both_sides(self, checker, x):
-        least, most = (float(bound) for bound in checker.float_model.exponential(np.array(x)))
-        with mpmath.workdps(40):
-            true = mpmath.exp(mpmath.mpf(x))
-            part = x**3 * 2.0**-40 + 2.0**-28
-            assert true * (1 - part) <= least <= true <= most <= true * (1 + part)
 
     def test_beyond_the_series(self, checker):
         """Where too much is left out, nothing is known from above."""

@@ -673,14 +673,6 @@ CHOSEN = np.array([[0.0, 4.0], [0.0, 0.0], [0.5, 0.0]])
 """W_D: the same of outputs."""
 
 
-@pytest.mark.parametrize("chosen", [CHOSEN, CHOSEN[:, [0, 0]], np.roll(CHOSEN, 1, axis=0)])
-def test_what_copies_is_read_as_the_product(checker, chosen):
-    w_v = np.random.default_rng(0).standard_normal((2, 4, 3))
-    w_o = np.concatenate([COPIED, COPIED[::-1]])
-    found = checker.paired.readouts_of({"W_V": w_v, "W_O": w_o, "W_D": chosen})
-    assert (found == w_v @ (w_o.reshape(2, 3, 3) @ chosen)).all()
-
-
 @pytest.mark.parametrize(
     ("name", "entry", "words"),
     [

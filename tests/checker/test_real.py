@@ -165,20 +165,6 @@ def test_a_right_inverse_which_is_not_exact_counts_as_it_may_be(checker, monkeyp
     assert truth * (1 - 1e-9) <= kappa_of(checker, z) <= truth * (1 + 1e-6)
 
 
-def test_errors_of_what_is_put_out_as_floats_count(checker, monkeypatch):
-    z = np.random.default_rng(1).standard_normal((5, 9))
-    in_fixed_point(checker, monkeypatch)
-    plain, floats = kappa_of(checker, z), checker.real.floats
-
-    def worse(x, top=None):
-        values, error = floats(x) if top is None else floats(x, top)
-        return values, error + 1e-3 * (values.shape != (5, 5))
-
-    monkeypatch.setattr(checker.real, "floats", worse)
-    in_fixed_point(checker, monkeypatch)
-    assert kappa_of(checker, z) > plain * (1 + Fraction(1, 10**4))
-
-
 @pytest.mark.parametrize(("off", "works"), [(0.0, True), (0.3, True), (3.0, False)])
 def test_newtons_iteration_mends_what_is_near(checker, as_if, monkeypatch, off, works):
     z = np.random.default_rng(1).standard_normal((4, 6))
@@ -443,35 +429,6 @@ def test_no_lead_is_enough_where_nothing_is_known(attended, off):
 
 def test_what_is_left_out_is_less_than_its_bound(checker):
     assert mpmath.exp(-checker.floating.NATS) < checker.floating.LEFT
-
-
-@pytest.mark.parametrize("heads", [1, 4, 5])
-def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeypatch, heads):
-    """Where targets are what is found, so that nothing but what that is off by is left."""
-    part, rng = checker.real, np.random.default_rng(heads)
-    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
-    weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K", "W_V")}
-    total, size, width = data["contexts"].shape
-    tokens = data["contexts"] = rng.integers(4, 8, (total, size, width)).astype(float)
-    readout = rng.integers(-9, 9, (heads * width, 2)).astype(float)
-    chosen = np.eye(size)[rng.integers(size, size=(total, heads))]
-    z = (chosen @ (tokens / 8)).reshape(total, -1)
-    data["targets"] = 8 * (z @ readout)
-    sums, sizes = np.abs(readout).reshape(heads, width, 2).sum(axis=1), z @ np.abs(readout)
-    counted = checker.bounds.gamma(width + heads.bit_length() + 4) * sizes
-    for offs, u_error in ((0.0, 0.0), (1e-3, 0.0), (0.0, 1.0), (1e-3, 1.0)):
-        off = np.full((total, heads), offs)
-        group = next(checker.attend.Examples(data, [slice(0, total)]).groups())
-        known = group, tokens, chosen, off
-        monkeypatch.setattr(part, "attended", lambda *given, known=known: [given[-1](*known)])
-        monkeypatch.setattr(part, "floats", lambda _, e=u_error: (readout, e))
-        bounds, _, found, z_error = part.residuals_in_floats(
-            weights, data, None, keep=True, work=FREE
-        )
-        assert (found == z).all()
-        assert z_error == offs
-        read = z.sum(axis=1) + width * off.sum(axis=1)
-        assert close(bounds, counted + off @ sums + read[:, None] * u_error)
 
 
 @pytest.mark.parametrize(("axes", "longest"), [((1, 2), 20), ((0, 1), 9), ((2,), 30)])

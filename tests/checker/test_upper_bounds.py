@@ -276,40 +276,6 @@ def test_impossible_is_proved_and_checked_where_examples_are_more_than_the_least
         assert claim.statement == stated(heads, k + (heads - 1) * delta, number)
 
 
-@pytest.mark.slow
-@settings(max_examples=15)
-@given(problems())
-def test_of_all_sets_of_examples_those_are_accepted_which_are_too_many(checker, problem):
-    """With the vectors that prove what they span, or none, for which tokens are counted."""
-    data, heads = problem
-    queries, contexts = inputs_of(data)
-    arrays = {"contexts": data.contexts, "queries": data.queries}
-    shared = data.shared_context
-    for chosen in subsets(len(queries)):
-        some, index = [contexts[t] for t in chosen], np.array(chosen)
-        k, delta = dimensions(some)
-        number = number_of([queries[t] for t in chosen], some)
-        spans = spans_of(data.contexts[np.newaxis] if shared else data.contexts[index])
-        evidence = {
-            "heads": heads,
-            "count": len(chosen),
-            "examples": pack(index),
-            "vectors": [[hex(x) for x in vector] for vector in spans.orthogonal],
-            "pivots": list(spans.pivots),
-            "zeros": data.width - spans.tokens,
-        }
-        bound = k + (heads - 1) * delta
-        if number > bound:
-            assert checker.layers.check_impossible(evidence, arrays) == (heads, bound, number)
-        for counted in (evidence, evidence | {"vectors": [], "pivots": [], "zeros": 0}):
-            try:
-                *_, upper, different = checker.layers.check_impossible(counted, arrays)
-            except ValueError as refused:
-                assert "are possible" in str(refused)  # noqa: PT017 - it may be accepted too
-            else:
-                assert bound <= upper < different == number
-
-
 @settings(max_examples=40)
 @given(problems(), st.integers(1, 3), st.integers(0, 10**6))
 def test_no_weights_are_above_the_bounds(problem, head_dim, seed):
