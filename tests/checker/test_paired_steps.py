@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 from checker_parts import small_pairs, strongly_coupled
 
-from constructive import Dataset, Memorizer
+from constructive import Memorizer
 from constructive.certificates.claims import paired, pairs
-from constructive.exact import upward
 
 SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
 
@@ -168,39 +167,6 @@ class OfChecker:
 class OfCertify:
     """What `certificates.claims.paired` makes of the same, where it is compared with that."""
 
-    margin = pairs.MARGIN
-
-    def attention(self, high, low, off, scores, low_scores, errors):
-        reach = high, low, np.full_like(high, off)
-        return pairs.bounded_attention(reach, scores, low_scores, np.reshape(errors, -1))
-
-    def alone(self, tokens):
-        return 2 * (4.1 * (tokens - 1) * pairs.TAIL + upward.gamma(tokens + 4))
-
-    def examples(self, reaches, scores, lengths=(1.0,)):
-        total, count = len(lengths), len(reaches)
-        contexts, queries = np.zeros((total, len(scores), 2)), np.zeros((total, 2))
-        contexts[:, :, 0], queries[:, 1] = scores, lengths
-        heads = np.zeros((2, count, 2))
-        heads[:, :, 1] = 4 * np.array(reaches, dtype=float).T  # of queries divided by 4
-        read = pairs.Examples(
-            dataset=Dataset(contexts, queries, np.zeros(total)),
-            exponent=0,
-            order=np.arange(total),
-            stops=np.zeros(count, dtype=np.int64),
-            queries=queries / 4,
-            query_weights=heads,
-            key=np.array([1.0, 0.0]),
-        )
-        return read, pairs.Scan.of(read, None)
-
-    def unlike(self, given, owner=(), score_error=None):
-        read, found = given
-        if score_error is not None:
-            found = dataclasses.replace(found, score_error=np.array(score_error))
-        with np.errstate(all="ignore"):
-            return pairs.coupled_entries(read, np.array(owner, dtype=np.int64), found)
-
     def steps(self, memorizer, data):
         read = pairs.Examples.of(memorizer, data)
         used = pairs.Readouts.of(read, memorizer)
@@ -242,12 +208,6 @@ def who(checker):
     return OfChecker(checker)
 
 
-@pytest.fixture(scope="module", params=["checker", "certify"])
-def each(request, checker):
-    """Both, whose roundings of attention and of what is alike are of one kind."""
-    return OfChecker(checker) if request.param == "checker" else OfCertify()
-
-
 @pytest.fixture(scope="module")
 def steps(who):
     return who.steps(*strongly_coupled())
@@ -282,12 +242,12 @@ def distance(truth, found):
 @pytest.mark.parametrize("off", [0.0, 1e-15, 1e-4])
 @pytest.mark.parametrize("score_error", [0.0, 1e-16, 1e-4])
 @pytest.mark.parametrize("low", [0.0, 1e-5])
-def test_attention_covers_all_that_is_possible(each, off, score_error, low):
+def test_attention_covers_all_that_is_possible(who, off, score_error, low):
     """And not much more than logits can be off by, of gaps of at most 2."""
     rng = np.random.default_rng(0)
     high, scores = rng.uniform(-9, 9, (3, 2)), rng.uniform(-1, 1, (3, 4))
     lows = low * rng.uniform(-1, 1, (3, 2)), low * rng.uniform(-1, 1, (3, 4))
-    found, bound = each.attention(high, lows[0], off, scores, lows[1], np.full(3, score_error))
+    found, bound = who.attention(high, lows[0], off, scores, lows[1], np.full(3, score_error))
     with mpmath.workdps(60):
         for k in range(3):
             worst = 0
@@ -312,17 +272,17 @@ def test_attention_covers_all_that_is_possible(each, off, score_error, low):
         (1e6, 0.0, 1e3, True),
     ],
 )
-def test_a_token_which_leads_is_alone(each, sign, lead, off, score_error, alone):
+def test_a_token_which_leads_is_alone(who, sign, lead, off, score_error, alone):
     """Then the bound does not grow by what logits may be off, beyond what they lead by."""
     scores = np.array([[0.0, -sign, 0.0, -sign * 3.0]]) + sign * np.array([[1.0, 0, 0, 0]])
-    lead += each.margin
+    lead += who.margin
     high = np.full((1, 2), sign * lead)
     errors = np.array([score_error / lead])
-    _, bound = each.attention(high, 0 * high, off, scores, 0 * scores, errors)
+    _, bound = who.attention(high, 0 * high, off, scores, 0 * scores, errors)
     if alone:
-        assert each.alone(4) <= bound[0] <= 1.01 * each.alone(4)
+        assert who.alone(4) <= bound[0] <= 1.01 * who.alone(4)
     else:
-        assert bound[0] > 1.5 * each.alone(4)
+        assert bound[0] > 1.5 * who.alone(4)
 
 
 # Who is alike.
@@ -342,37 +302,37 @@ def reaches_about(least):
     ]  # fmt: skip
 
 
-def test_pairs_are_alike_where_both_heads_surely_read_one_token(each):
+def test_pairs_are_alike_where_both_heads_surely_read_one_token(who):
     """The largest score leads by 1/2, and the smallest one by 1/4."""
-    for reaches, alike in reaches_about(2 * each.margin):
-        example = each.examples([reaches], [0.0, 0.5, -0.25, 1.0, 0.25])
-        assert len(each.unlike(example)[0]) == (not alike)
-        assert len(each.unlike(example, [0])[0]) == 0  # its own pair
+    for reaches, alike in reaches_about(2 * who.margin):
+        example = who.examples([reaches], [0.0, 0.5, -0.25, 1.0, 0.25])
+        assert len(who.unlike(example)[0]) == (not alike)
+        assert len(who.unlike(example, [0])[0]) == 0  # its own pair
         # Errors of scores count where it is close, and nothing is sure if they exceed the lead.
-        assert len(each.unlike(example, score_error=[1e-4])[0]) == (reaches[0] < 1e9)
-        assert len(each.unlike(example, score_error=[0.3])[0]) == 1
+        assert len(who.unlike(example, score_error=[1e-4])[0]) == (reaches[0] < 1e9)
+        assert len(who.unlike(example, score_error=[0.3])[0]) == 1
 
 
 @pytest.mark.parametrize("longest", [0, 1])
-def test_the_longest_head_and_query_count(each, longest):
+def test_the_longest_head_and_query_count(who, longest):
     """Four roundings of a head of 2^55, wherever it is. Only the longer query's reach suffices."""
-    least, large = 2 * each.margin, 2.0**55
+    least, large = 2 * who.margin, 2.0**55
     lengths = [0.25, 1.0] if longest else [1.0, 0.25]
     for part, alike in ((1.003, True), (0.997, False)):
         near = least + 4 * large * 2.0**-53 * part
         reaches = [(near, near), (large, large)]
-        examples = each.examples(reaches if longest else reaches[::-1], [0.0, 0.5, 1.0], lengths)
-        coupled = list(zip(*each.unlike(examples), strict=True))
+        examples = who.examples(reaches if longest else reaches[::-1], [0.0, 0.5, 1.0], lengths)
+        coupled = list(zip(*who.unlike(examples), strict=True))
         shorter, pair = 1 - longest, 1 - longest
         expected = [(shorter, pair)] if alike else sorted([(shorter, pair), (longest, pair)])
         assert coupled == expected
 
 
 @pytest.mark.parametrize("errors", [[1e-15, 1e-4], [1e-4, 1e-15]])
-def test_every_example_has_an_error_of_its_scores(each, errors):
-    reach = 2 * each.margin * (1 + 1e-6)
-    examples = each.examples([(reach, reach)], [0.0, 0.5, 1.0], [1.0, 1.0])
-    assert each.unlike(examples, score_error=errors)[0].tolist() == [int(np.argmax(errors))]
+def test_every_example_has_an_error_of_its_scores(who, errors):
+    reach = 2 * who.margin * (1 + 1e-6)
+    examples = who.examples([(reach, reach)], [0.0, 0.5, 1.0], [1.0, 1.0])
+    assert who.unlike(examples, score_error=errors)[0].tolist() == [int(np.argmax(errors))]
 
 
 def test_no_more_pairs_may_couple_than_the_limit(who):
@@ -463,15 +423,6 @@ def test_no_more_may_couple_for_certify_than_the_limit(monkeypatch, more, fits):
     monkeypatch.setattr(pairs, "_MOST_COUPLED", len(found.at) / found.total + more)
     with nullcontext() if fits else pytest.raises(pairs.UndecidedError, match="more than"):
         OfCertify().steps(*made)
-
-
-def test_weights_show_that_the_rest_contracts(who, steps):
-    weights, contraction = who.weights(steps)
-    assert (weights > 0).all()
-    assert contraction < 1
-    assert (who.bound(steps)(weights) <= contraction * weights).all()
-    shown = matrix_of(who.bound(steps), steps.total) @ weights
-    assert (shown <= contraction * weights * (1 + 1e-6)).all()
 
 
 class Matrix:
@@ -671,6 +622,14 @@ COPIED = np.array([[0.0, 0.0, 2.0], [4.0, 0.0, 0.0], [0.0, -0.5, 0.0]])
 """W_O of a head: each column copies one entry of a value, times a power of two."""
 CHOSEN = np.array([[0.0, 4.0], [0.0, 0.0], [0.5, 0.0]])
 """W_D: the same of outputs."""
+
+
+@pytest.mark.parametrize("chosen", [CHOSEN, CHOSEN[:, [0, 0]], np.roll(CHOSEN, 1, axis=0)])
+def test_what_copies_is_read_as_the_product(checker, chosen):
+    w_v = np.random.default_rng(0).standard_normal((2, 4, 3))
+    w_o = np.concatenate([COPIED, COPIED[::-1]])
+    found = checker.paired.readouts_of({"W_V": w_v, "W_O": w_o, "W_D": chosen})
+    assert (found == w_v @ (w_o.reshape(2, 3, 3) @ chosen)).all()
 
 
 @pytest.mark.parametrize(

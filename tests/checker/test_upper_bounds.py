@@ -21,18 +21,10 @@ from constructive import Dataset, Verdict, build_memorizer, check, exact_capacit
 from constructive import upper_bound_certificate as certify_bound
 from constructive.certificates.check import CHECKER
 from constructive.data.dataset import different_inputs
-from constructive.layers import residues
 from constructive.support.verdict import pack
-from constructive.theory.context_capacity import least_heads, spans_of
+from constructive.theory.context_capacity import least_heads
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
-
-
-def random_layer(rng, heads, width, head_dim):
-    """A layer of random integer weights; only W_Q and W_K matter for the rank of Z."""
-    query, key = rng.integers(-9, 10, size=(2, heads, width, head_dim)).astype(float)
-    values = np.zeros((heads, width, 1))
-    return constructive.AttentionLayer(query, key, values, np.zeros((heads, 1)), np.zeros((1, 1)))
 
 
 def eight():
@@ -274,24 +266,6 @@ def test_impossible_is_proved_and_checked_where_examples_are_more_than_the_least
         number = number_of([queries[t] for t in chosen], some)
         assert total - number + k + (heads - 1) * delta == least
         assert claim.statement == stated(heads, k + (heads - 1) * delta, number)
-
-
-@settings(max_examples=40)
-@given(problems(), st.integers(1, 3), st.integers(0, 10**6))
-def test_no_weights_are_above_the_bounds(problem, head_dim, seed):
-    """Of all examples, and of those which a certificate blames, against exact ranks."""
-    data, heads = problem
-    rng = np.random.default_rng(seed)
-    layer = random_layer(rng, heads, data.width, head_dim)
-    _, least = by_definition(*inputs_of(data), heads)
-    spans = spans_of(data.contexts.reshape(1, -1, data.width))
-    bound = spans.tokens + (heads - 1) * spans.differences  # Theorem 3
-    assert residues.search(layer, data, rng).rank <= least <= bound
-    claim = certify_bound(data, heads)["impossible"]
-    if claim.proved:
-        blamed = data.take(unpacked(claim.evidence["examples"]))
-        bound = int(claim.statement.split("<= ")[1].split()[0])
-        assert residues.search(layer, blamed, rng).rank <= bound
 
 
 # Forgeries.
