@@ -163,7 +163,7 @@ BUDGET = {
     "figures": (1570, 9),
     "instances": (4260, 14),
     "interop": (1010, 3),
-    "kernels": (10260, 25),
+    "kernels": (10130, 25),
     "layers": (4830, 12),
     "pytest_plugin": (150, 2),
     "sequences": (2550, 8),
