@@ -274,7 +274,6 @@ def _greedy(machine, left, right, way, start):
 
 
 ATTENTION = "a"  # The name of attention in trees
-
 Tree: TypeAlias = str | tuple["Tree", ...]
 
 
@@ -315,18 +314,22 @@ def contract(machine, parts, over, order):
         for part in parts
         for index, size in zip(part.indices, part.array.shape, strict=True)
     }
-    kept = [index for index in sizes if index not in over]
-    axes = kept + [index for index in sizes if index in over]
+    kept = "".join(index for index in sizes if index not in over)
+    axes = kept + "".join(index for index in sizes if index in over)
     terms = tuple(sizes[index] for index in axes[len(kept) :])
     factors = []
-    for array, indices in parts:
-        there = [index for index in axes if index in indices]
-        turned = array.transpose([indices.index(index) for index in there])
-        shape = tuple(sizes[index] if index in indices else 1 for index in axes)
-        whole = turned.reshape(shape)
+    for part in parts:
+        whole = turned(part, axes)
         flat = np.broadcast_to(whole, (*whole.shape[: len(kept)], *terms))
         factors.append(flat.reshape(*whole.shape[: len(kept)], -1))
-    return Labelled(summed(machine, factors, order), "".join(kept))
+    return Labelled(summed(machine, factors, order), kept)
+
+
+def turned(found, wanted):
+    """Return an array with its axes in this order; those that are missing have a length of one."""
+    there = [index for index in wanted if index in found.indices]
+    array = found.array.transpose([found.indices.index(index) for index in there])
+    return array[tuple(slice(None) if index in there else np.newaxis for index in wanted)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,12 +422,12 @@ def average(machine, logits, values, form, order):
 
     A logit of minus infinity hides its value.
     """
-    turned = np.swapaxes(values, -1, -2)  # (..., k, n)
+    columns = np.swapaxes(values, -1, -2)  # (..., k, n)
     if form.division in {"before", "log"}:
         weights = attention(machine, logits, form, order)
-        result = summed(machine, [weights[..., np.newaxis, :], turned], order)
+        result = summed(machine, [weights[..., np.newaxis, :], columns], order)
     else:
-        parts = _parts(machine, logits, turned, form, order)
+        parts = _parts(machine, logits, columns, form, order)
         result = (
             _divided(machine, parts[0], form)
             if form.division in DIVISIONS
@@ -461,26 +464,26 @@ def _less(machine, logits, top):
     return np.where(hidden, -np.inf, apart)
 
 
-def _parts(machine, logits, turned, form, order):
+def _parts(machine, logits, columns, form, order):
     """Go through blocks, with the largest logit so far."""
     count = logits.shape[-1]
     starts = [0, *range(form.first, count, form.block)]
     merged = form.division in MERGES
     parts = []
     state = None
-    shape = np.broadcast_shapes((*logits.shape[:-1], 1), turned.shape[:-1])
+    shape = np.broadcast_shapes((*logits.shape[:-1], 1), columns.shape[:-1])
     way = machine.directions(shape)
     for number, (start, stop) in enumerate(zip(starts, [*starts[1:], count], strict=True)):
         if merged and number and number % form.part == 0 and state is not None:
             parts.append(state)
             state = None
         state = _block(
-            machine, state, logits[..., start:stop], turned[..., start:stop], form, order, way
+            machine, state, logits[..., start:stop], columns[..., start:stop], form, order, way
         )
     return parts if state is None else [*parts, state]
 
 
-def _block(machine, state, logits, turned, form, order, way):
+def _block(machine, state, logits, columns, form, order, way):
     """Add a block to what there is."""
     top = logits.max(axis=-1)
     top = top if state is None else np.maximum(state.top, top)
@@ -490,7 +493,7 @@ def _block(machine, state, logits, turned, form, order, way):
     kept = _stored(machine, exps, form, "exponentials")
     counted = kept if form.rounded_sum else exps
     ways = machine.directions(top.shape)
-    factors = [kept[..., np.newaxis, :], turned]
+    factors = [kept[..., np.newaxis, :], columns]
     if state is None:
         sums = summed(machine, factors, order, way)
         total = summed(machine, [counted], order, ways)
@@ -599,7 +602,7 @@ class Program:
                 "W_O": Labelled(w_o.reshape(layer.num_heads, layer.value_dim, -1), "hvb"),
                 "W_D": Labelled(w_d, "bo"),
             }
-            return _turned(self._contractor(machine).evaluate(self.outputs, arrays, "to"), "to")
+            return turned(self._contractor(machine).evaluate(self.outputs, arrays, "to"), "to")
 
     def of_decoder(self, layer, unembedding, tokens):
         """Evaluate the logits of all next tokens, at all positions: (S, N, V)."""
@@ -629,7 +632,7 @@ class Program:
         skipped = len(readout) - heads * width
         own = Labelled(x.array, "tid")
         if "z" in leaves(self.outputs):
-            z = _turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "tihd"), "tihd")
+            z = turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "tihd"), "tihd")
             parts = [own.array] * (skipped > 0) + [z.reshape(*own.array.shape[:2], -1)]
             whole = Labelled(np.concatenate(parts, axis=2), "tik")
             return [(self.outputs, {"z": whole, "U": Labelled(readout, "ko"), "O": o})]
@@ -643,7 +646,7 @@ class Program:
     @staticmethod
     def _added(made, sources, wanted):
         """Evaluate trees, and add their results."""
-        results = [_turned(made.evaluate(tree, arrays, wanted), wanted) for tree, arrays in sources]
+        results = [turned(made.evaluate(tree, arrays, wanted), wanted) for tree, arrays in sources]
         total = results[0]
         for result in results[1:]:
             total = made.machine.add(total, result, made.machine.directions(total.shape))
@@ -672,15 +675,10 @@ class Program:
             return contract(made.machine, whole, over, self.average_order)
         (values,) = parts
         rest = "".join(index for index in values.indices if index not in logits.indices)
-        wanted = logits.indices[:-1] + "n" + rest
-        sizes = dict(zip(values.indices, values.array.shape, strict=True))
-        axes = [index for index in wanted if index in sizes]
-        turned = values.array.transpose([values.indices.index(index) for index in axes])
-        turned = turned.reshape(
-            [sizes.get(index, 1) for index in wanted[: len(wanted) - len(rest)]] + [-1]
-        )
-        result = average(made.machine, logits.array, turned, self.form, self.average_order)
-        shape = *result.shape[:-1], *(sizes[index] for index in rest)
+        whole = turned(values, logits.indices + rest)
+        flat = whole.reshape(*whole.shape[: len(logits.indices)], -1)
+        result = average(made.machine, logits.array, flat, self.form, self.average_order)
+        shape = *result.shape[:-1], *whole.shape[len(logits.indices) :]
         averages = Labelled(result.reshape(shape), logits.indices[:-1] + rest)
         return made.reduced([averages], others) if others else averages
 
@@ -701,7 +699,7 @@ class Program:
             for name in arrays.keys() & factors.keys():
                 arrays[name] = _times(machine, arrays[name], factors[name])
         made = Contractor(machine, self.logit_order, self.apart)
-        found = Labelled(_turned(made.evaluate(self.logits, arrays, wanted), wanted), wanted)
+        found = Labelled(turned(made.evaluate(self.logits, arrays, wanted), wanted), wanted)
         if self.scale.weights != 1.0 and "logits" in factors:
             found = _times(machine, found, factors["logits"])
         if self.form.base_two:
@@ -718,13 +716,6 @@ def _times(machine, array, constant):
     rounded = machine.load(np.array(constant))
     signs = machine.directions(array.array.shape)
     return Labelled(machine.multiply(array.array, rounded, signs), array.indices)
-
-
-def _turned(found, wanted):
-    """Return an array with its axes in this order; those that are missing have a length of one."""
-    there = [index for index in wanted if index in found.indices]
-    turned = found.array.transpose([found.indices.index(index) for index in there])
-    return turned[tuple(slice(None) if index in there else np.newaxis for index in wanted)]
 
 
 # Draw a program of a model: every choice that its sentence leaves open.

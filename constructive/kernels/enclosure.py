@@ -5,7 +5,7 @@ one after the other, and `enclose` puts it together.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,9 @@ from constructive.exact.float_model import STRETCH, Format, nearest
 from constructive.exact.kernel_model import KernelModel
 from constructive.exact.upward import gamma, up
 from constructive.kernels.answer import LOG_ERROR
-from constructive.kernels.masks import Grid, Mask
-from constructive.kernels.spec import require_factors
-from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array, first_place
+from constructive.kernels.masks import with_four_axes
+from constructive.kernels.spec import as_float64, require_factors
+from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import DataError, ParameterError
 
 # Inputs of attention as float64 arrays, exactly, from numpy, torch, jax and others.
@@ -36,8 +36,7 @@ class ExactInputs:
     v: Array  # (B, G, T_k, d_v), zero where no query sees the key
     # broadcasts to (B, H, T_q, T_k), True where a key may be seen; None where all may
     visible: Booleans | None
-    judged: Booleans  # (B, H, T_q) True where a query exists and sees a key
-    empty: Booleans  # (B, H, T_q) True where a query exists and sees none
+    judged: Booleans  # (B, H, T_q) True where a query sees a key
     # what is added to logits; each broadcasts to (B, H, T_q, T_k) and is finite
     added: tuple[Array, ...]
     sinks: Array | None  # (H,) logits without values, or None
@@ -58,23 +57,22 @@ def read(
     sinks: object,
 ) -> ExactInputs:
     """Read inputs of attention, and check that they make sense."""
-    arrays = [exactly(name, given) for name, given in (("q", q), ("k", k), ("v", v))]
+    arrays = [as_float64(given, name) for name, given in (("q", q), ("k", k), ("v", v))]
     _require_shapes(*arrays)
     queries, keys, values = arrays
     heads = queries.shape[1]
     whole = (*queries.shape[:3], keys.shape[2])
     require_factors(scale=scale, softcap=softcap)
-    visible, exists, added = _masked(mask, whole)
+    visible, added = _masked(mask, whole)
     if bias is not None:
-        added += (_broadcasts("bias", exactly("bias", bias), whole),)
-    exist = np.broadcast_to(exists[:, None], whole[:3])
-    judged = exist
+        added += (_broadcasts("bias", as_float64(bias, "the bias"), whole),)
+    judged: Booleans = np.ones(whole[:3], dtype=np.bool_)
     if visible is not None:
-        judged = np.asarray(exist & visible.any(-1))
+        judged = judged & visible.any(-1)
         queries, keys, values = _read_only_where_seen(queries, keys, values, visible, judged)
     for name, array in (("q", queries), ("k", keys), ("v", values)):
         _require_numbers(name, array, form)
-    logits = None if sinks is None else exactly("sinks", sinks)
+    logits = None if sinks is None else as_float64(sinks, "sinks")
     if logits is not None and (logits.shape != (heads,) or not np.isfinite(logits).all()):
         raise DataError(
             f"sinks of shape {logits.shape} are not {heads} finite numbers",
@@ -83,29 +81,9 @@ def read(
         )
     factor = 1.0 / math.sqrt(queries.shape[3]) if scale is None else float(scale)
     return ExactInputs(
-        queries, keys, values, visible, judged, exist & ~judged, added, logits, factor,
+        queries, keys, values, visible, judged, added, logits, factor,
         None if softcap is None else float(softcap),
     )  # fmt: skip
-
-
-def exactly(name: str, values: object) -> Array:
-    """Return numbers as float64, without rounding."""
-    given: Any = values
-    try:
-        array = as_array(given.detach().cpu().double() if hasattr(given, "detach") else given)
-        found: Array = array.astype(np.float64)
-        same = array.dtype.itemsize <= found.dtype.itemsize and array.dtype.kind not in "iu"
-        if not same and not (found == array).all():
-            raise DataError(
-                f"{name} has numbers that float64 lacks", suggestion="numbers of 53 bits or fewer"
-            )
-    except UNREADABLE as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"{name} is not an array of numbers: {error}", suggestion="arrays"
-        ) from None
-    return found
 
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
@@ -167,21 +145,14 @@ def _require_numbers(name: str, array: Array, form: Format) -> None:
 
 def _masked(
     mask: object, whole: tuple[int, int, int, int]
-) -> tuple[Booleans | None, Booleans, tuple[Array, ...]]:
-    """Who sees whom, which queries exist, and what is added to logits."""
-    batch, _, queries, _ = whole
-    exists = np.ones((batch, queries), dtype=np.bool_)
+) -> tuple[Booleans | None, tuple[Array, ...]]:
+    """Who sees whom, and what is added to logits."""
     if mask is None:
-        return None, exists, ()
-    masks = (mask,) if isinstance(mask, Mask) else mask
-    if isinstance(masks, Sequence) and all(isinstance(each, Mask) for each in masks):
-        rules = [each for each in masks if isinstance(each, Mask)]
-        grid = Grid.of(rules, *whole)
-        return grid.visible(rules), np.arange(queries) < grid.query_lengths[:, None], ()
-    added = exactly("mask", mask)
+        return None, ()
+    added = as_float64(mask, "the mask")
     kind = str(getattr(mask, "dtype", np.asarray(mask).dtype))
     if "bool" in kind:
-        return _broadcasts("mask", added > 0.0, whole), exists, ()
+        return _broadcasts("mask", added > 0.0, whole), ()
     if "int" in kind:
         raise DataError(
             "a mask of integers may hide keys, or be added to logits",
@@ -191,20 +162,12 @@ def _masked(
     hidden = np.isneginf(added)
     shown = _broadcasts("mask", ~hidden, whole)
     bias = np.where(hidden, 0.0, added)
-    return shown, exists, (_broadcasts("mask", bias, whole),) if bias.any() else ()
+    return shown, (_broadcasts("mask", bias, whole),) if bias.any() else ()
 
 
 def _broadcasts(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> npt.NDArray[Any]:
     """Give an array four axes, and check that it broadcasts and is finite."""
-    fits = array.ndim <= _AXES and all(
-        size in {1, full} for size, full in zip(array.shape[::-1], whole[::-1], strict=False)
-    )
-    if not fits:
-        raise DataError(
-            f"{name} of shape {array.shape} does not broadcast to {whole}",
-            witness=array.shape,
-            suggestion="(batch, heads, queries, keys), with 1 for what all share",
-        )
+    found = with_four_axes(name, array, whole)
     wrong = ~np.isfinite(array)
     if wrong.any():
         index = first_place(wrong)
@@ -213,7 +176,7 @@ def _broadcasts(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> n
             witness=index,
             suggestion="finite numbers; -inf hides a key in a mask",
         )
-    return array.reshape((1,) * (_AXES - array.ndim) + array.shape)
+    return found
 
 
 # Inputs in pieces: some queries at a time, and the keys that one of them sees.

@@ -331,7 +331,7 @@ class Paged:
 
     @classmethod
     def of(
-        cls, problem: Problem | Quantized, *, page_size: int = 16, spare: int = 3,
+        cls, problem: Problem | Quantized, *, page_size: int = 16,
         columns: int = 1, padding: int = 0, layout: Layout = "NHD", joined: bool = False,
         library: str = "numpy", device: str = "cpu", stale: bool = False,
     ) -> "Paged":  # fmt: skip
@@ -343,7 +343,6 @@ class Paged:
         Args:
             problem: the problem, or a quantized one; lengths are those of its masks
             page_size: keys of a page
-            spare: pages of no sequence
             columns: columns of the table behind the last page of the longest sequence
             padding: places for keys that lie in memory between pages: strides of pages are larger
                 than a page is (but not in jax, which has no strides)
@@ -365,11 +364,11 @@ class Paged:
             ((9, 8, 2, 64), (2, 4))
         """
         require_positive(page_size=page_size)
-        require_not_negative(spare=spare, columns=columns, padding=padding)
+        require_not_negative(columns=columns, padding=padding)
         require_known("layout", layout, get_args(Layout))
         quantized = problem if isinstance(problem, Quantized) else None
         whole = problem.problem if isinstance(problem, Quantized) else problem
-        pool = Pool.of(whole, page_size, spare, columns=columns, stale=stale)
+        pool = Pool.of(whole, page_size, columns=columns, stale=stale)
         _require_pages(whole, quantized, page_size, joined=joined)
         dtype, numbers, fill = whole.spec.dtype, (whole.k, whole.v), np.nan
         if quantized is not None:

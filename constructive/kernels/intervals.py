@@ -16,7 +16,8 @@ import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
 from constructive.kernels.answer import BASES, UNIT
-from constructive.kernels.enclosure import ExactInputs, enclose, enclose_lse, exactly, read
+from constructive.kernels.enclosure import ExactInputs, enclose, enclose_lse, read
+from constructive.kernels.spec import as_float64
 from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError
@@ -33,8 +34,7 @@ class Intervals:
         lower: (B, H, T_q, d_v), -inf in rows that are not judged; what `fully_masked` says in rows
             that see no key, NaN too
         upper: the same, inf in rows that are not judged
-        judged: (B, H, T_q) False in rows beyond the end of a sequence, and in rows that see no key
-            where `fully_masked` is None
+        judged: (B, H, T_q) False in rows that see no key where `fully_masked` is None
         model: what a kernel may do; `model.describe()` says it
         empty: (B, H, T_q) rows that see no key
         given: the inputs
@@ -61,7 +61,7 @@ class Intervals:
         Raises:
             DataError: for another shape
         """
-        found = exactly("out", out)
+        found = as_float64(out, "out")
         if found.shape != self.lower.shape:
             raise DataError(
                 f"the output has shape {found.shape}, the intervals {self.lower.shape}",
@@ -108,7 +108,7 @@ class Intervals:
             ParameterError: for another base
         """
         require_known("base", base, BASES)
-        found = exactly("lse", lse)
+        found = as_float64(lse, "lse")
         lower, upper = self.lse
         if found.shape != lower.shape:
             raise DataError(
@@ -145,58 +145,47 @@ class Intervals:
         if out is None and lse is None:
             raise DataError("there is nothing to check", suggestion="check(out), or check(lse=lse)")
         if out is not None:
-            self._check_out(out)
-        if lse is None:
-            return
-        wrong = self.outside_lse(lse, base=base, fully_masked_lse=fully_masked_lse)
-        if wrong.any():
-            index = tuple(int(i) for i in np.argwhere(wrong)[0])
-            if self.empty[index]:
-                raise AssertionError(
-                    f"{_place(index, len(wrong))} sees no key: the lse "
-                    f"{exactly('lse', lse)[index]:g} is not {fully_masked_lse:g}\n"
-                    "Another convention for such rows: check(.., fully_masked_lse=0.0), for example"
-                )
-            ends = [exactly("lse", lse)[index], *(end[index] / BASES[base] for end in self.lse)]
-            number, low, high = _told_apart(*(float(end) for end in ends))
-            raise AssertionError(
-                f"{_place(index, len(wrong))}: the lse {number} is not in [{low}, {high}] "
-                f"({wrong.sum()} of {self.judged.sum()} are outside)\n"
-                f"So this is not an evaluation of the model {self.model.name!r}: "
-                f"{self.model.describe()}."
+            self._require_inside(
+                as_float64(out, "out"), self.lower, self.upper, self.outside(out), "",
+                "bounds(.., fully_masked='nan'), or None to leave them out",
+            )  # fmt: skip
+        if lse is not None:
+            wrong = self.outside_lse(lse, base=base, fully_masked_lse=fully_masked_lse)
+            low, high = (
+                np.where(self.empty, fully_masked_lse, end / BASES[base])[..., None]
+                for end in self.lse
             )
+            self._require_inside(
+                as_float64(lse, "lse")[..., None], low, high, wrong[..., None], "the lse ",
+                "check(.., fully_masked_lse=0.0), for example",
+            )  # fmt: skip
 
-    def _check_out(self, out: object) -> None:
+    def _require_inside(
+        self, found: Array, lower: Array, upper: Array, wrong: Booleans, name: str, other: str
+    ) -> None:
+        """Raise for the worst number, in widths of intervals; a NaN is before all others."""
         __tracebackhide__ = True
-        wrong = self.outside(out)
         if not wrong.any():
             return
-        found = exactly("out", out)
-        # The worst first, in widths of intervals; a NaN before all others.
-        beyond = np.maximum(self.lower - found, found - self.upper)
-        width = self.upper - self.lower
         with np.errstate(all="ignore"):
-            share = np.where(wrong, np.where(np.isfinite(beyond), beyond / width, np.inf), -1.0)
+            beyond = np.maximum(lower - found, found - upper) / (upper - lower)
+            share = np.where(wrong, np.where(np.isfinite(beyond), beyond, np.inf), -1.0)
         index = tuple(int(i) for i in np.unravel_index(np.argmax(share), share.shape))
-        entry, where = index[3], _place(index, len(wrong))
-        number, low, high = _told_apart(found[index], self.lower[index], self.upper[index])
-        count = f"{int(wrong.sum())} of {int(self.judged.sum()) * wrong.shape[3]} numbers"
+        batch, head, query, entry = index
+        where = f"query {query} of head {head}{f' of batch {batch}' if len(wrong) > 1 else ''}"
+        number, low, high = _told_apart(found[index], lower[index], upper[index])
+        count = int(self.judged.sum()) * wrong.shape[3]
+        outside = f"(entry {entry}; {int(wrong.sum())} of {count} numbers are outside)"
         if self.empty[index[:3]]:
             raise AssertionError(
-                f"{where} sees no key: {number} is not {low} (entry {entry}; {count} are outside)\n"
-                "Another convention for such rows: bounds(..., fully_masked='nan'), or None to "
-                "leave them out."
+                f"{where} sees no key: {name}{number} is not {low} {outside}\n"
+                f"Another convention for such rows: {other}"
             )
         raise AssertionError(
-            f"{where}: {number} is not in [{low}, {high}] (entry {entry}; {count} are outside)\n"
+            f"{where}: {name}{number} is not in [{low}, {high}] {outside}\n"
             f"So this is not an evaluation of the model {self.model.name!r}: "
             f"{self.model.describe()}."
         )
-
-
-def _place(index: tuple[int, ...], batch: int) -> str:
-    of_batch = f" of batch {index[0]}" if batch > 1 else ""
-    return f"query {index[2]} of head {index[1]}{of_batch}"
 
 
 def bounds(
@@ -224,7 +213,7 @@ def bounds(
         k: (B, G, T_k, d); G divides H, and head h reads KV head h // (H / G)
         v: (B, G, T_k, d_v)
         mask: booleans, True where a key may be seen; or numbers to add, -inf where it may not;
-            either broadcasts to (B, H, T_q, T_k). Or a mask of `kernels.masks`, or several
+            either broadcasts to (B, H, T_q, T_k), as `problem.mask` does
         scale: factor of logits, 1 / sqrt(d) by default
         model: a name of `exact.kernel_model.KERNEL_MODELS`
         softcap: c of c tanh(logit / c)
@@ -260,7 +249,7 @@ def bounds(
         q, k, v, row.storage, mask=mask, scale=scale, softcap=softcap, bias=bias, sinks=sinks
     )
     lower, upper = enclose(given, row)
-    empty, judged = given.empty, given.judged
+    empty, judged = ~given.judged, given.judged
     if fully_masked is not None:
         require_known("fully_masked", fully_masked, ("zeros", "nan"))
         lower[empty] = upper[empty] = 0.0 if fully_masked == "zeros" else np.nan

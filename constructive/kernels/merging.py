@@ -252,52 +252,54 @@ class MergeReport:
         return ~out, np.asarray(~(right | (self.lse == merge.lse)))
 
     @property
+    def rows(self) -> Booleans:
+        """Rows of which one of both is wrong, (T, H)."""
+        return self.wrong[0] | self.wrong[1]
+
+    @property
     def passed(self) -> bool:
         """Whether every row is right."""
-        return not (self.wrong[0] | self.wrong[1]).any()
+        return not self.rows.any()
 
     @property
     def first(self) -> tuple[int, ...]:
         """The first wrong row: token and head."""
-        found = np.argwhere(self.wrong[0] | self.wrong[1])
-        return tuple(int(index) for index in found[0])
+        return tuple(int(index) for index in np.argwhere(self.rows)[0])
 
     @property
     def suggestion(self) -> str:
         """What to look at next."""
-        wrong = self.wrong[0] | self.wrong[1]
-        if (self.merge.kind[wrong] == _EMPTY).all():
+        if (self.merge.kind[self.rows] == _EMPTY).all():
             return "a guard where the largest lse is -inf"
         return "merge.outs and merge.lses of the row above"
 
     def _of_kind(self, kind: int) -> Iterator[str]:
         rows = self.merge.kind == kind
-        both = (self.wrong[0] | self.wrong[1]) & rows
+        both = self.rows & rows
         if not both.any():
             return
-        parts = [
-            f"{name} is {self._read(name, found[wrong & rows], wanted[wrong & rows], wrong & rows)}"
-            for name, wrong, found, wanted in (
-                ("out", self.wrong[0], self.out, self.merge.out),
-                ("lse", self.wrong[1], self.lse, self.merge.lse),
-            )
-            if found is not None and (wrong & rows).any()
-        ]
+        parts = []
+        if (self.wrong[0] & rows).any():
+            parts.append(f"out is {self._read_out(self.wrong[0] & rows)}")
+        if self.lse is not None and (self.wrong[1] & rows).any():
+            parts.append(f"lse is {self._read_lse(self.lse, self.wrong[1] & rows)}")
         count, every = int(both.sum()), int(rows.sum())
         who = f"all {every}" if count == every else f"{count} of {every}"
         yield f"{who} rows in which {KINDS[kind]}: {', '.join(parts)}"
 
-    def _read(self, name: str, found: Array, wanted: Array, rows: Booleans) -> str:
-        if name == "lse":
-            values = sorted({f"{each:.6g}" for each in found})
-            few = len(values) <= _LISTED
-            return " or ".join(values) if few else f"off by up to {_most(found, wanted)}"
+    def _read_out(self, rows: Booleans) -> str:
+        found = self.out[rows]
         if not np.isfinite(found).all(-1).any():
             return "NaN or infinite"
         for index, out in enumerate(self.merge.outs):
             if np.array_equal(found, out[rows]):
                 return f"that of state {index}"
-        return "0" if not found.any() else f"off by up to {_most(found, wanted)}"
+        return "0" if not found.any() else _off(found, self.merge.out[rows])
+
+    def _read_lse(self, lse: Array, rows: Booleans) -> str:
+        values = sorted({f"{each:.6g}" for each in lse[rows]})
+        few = len(values) <= _LISTED
+        return " or ".join(values) if few else _off(lse[rows], self.merge.lse[rows])
 
     @property
     def like(self) -> str:
@@ -322,17 +324,16 @@ class MergeReport:
         return ""
 
     def __str__(self) -> str:
-        wrong = self.wrong[0] | self.wrong[1]
         (token, head), like = self.first, self.like
         said = ", ".join(f"{each:g}" for each in self.merge.lses[:, token, head])
         return "\n  ".join([
-            f"{self.merge}: {wrong.sum()} of {wrong.size} rows are wrong",
+            f"{self.merge}: {self.rows.sum()} of {self.rows.size} rows are wrong",
             *(f"WHERE: {line}" for kind in range(len(KINDS)) for line in self._of_kind(kind)),
             *([f"LIKE: {like}"] if like else []),
             f"for example token {token}, head {head}: states {said}",
         ])  # fmt: skip
 
 
-def _most(found: Array, wanted: Array) -> str:
+def _off(found: Array, wanted: Array) -> str:
     with np.errstate(invalid="ignore"):
-        return f"{np.nanmax(np.abs(found - wanted)):.3g}"
+        return f"off by up to {np.nanmax(np.abs(found - wanted)):.3g}"

@@ -24,7 +24,7 @@ from constructive.support.arguments import (
     require_positive,
     require_seed,
 )
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
 from constructive.support.errors import ParameterError, require, shown
 
 # The formats of inputs and outputs of kernels: those of `exact.float_model`, and TF32.
@@ -89,17 +89,24 @@ def as_float64(values: object, name: str = "the output") -> Array:
             "lse=out[1])",
         )
     try:
-        if hasattr(given, "detach"):  # a torch tensor; numpy lacks its short formats
-            given = given.detach().cpu().double().numpy()
-        if np.iscomplexobj(given):
+        array = as_array(given)
+        if np.iscomplexobj(array):
             raise TypeError("its entries are complex")
-        return np.asarray(given).astype(np.float64)
-    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        found: Array = array.astype(np.float64)
+    except UNREADABLE as error:
         raise ParameterError(
             f"{name} is not an array of numbers: {error}",
             witness=type(values).__name__,
             suggestion="a numpy array, or tensor.float() for a format that numpy lacks",
         ) from error
+    is_wide = array.dtype.kind in "iu" or array.dtype.itemsize > found.dtype.itemsize
+    if is_wide and (found.astype(array.dtype) != array).any():
+        raise ParameterError(
+            f"{name} has numbers that float64 lacks",
+            witness=str(array.dtype),
+            suggestion="numbers of 53 bits or fewer",
+        )
+    return found
 
 
 # Beyond these, a gap in logits is lost to roundings, or numbers of cases are beyond float32

@@ -1,17 +1,13 @@
-"""Witnesses that searches find, and radii that are proved, of instances for verifiers.
+"""Witnesses that searches find of instances for verifiers, and bounds of their conditions.
 
-    python tests/benchmarks/instances.py hardness --dims 3 5 10 20 --scales 16 64 256 --seeds 8
-    python tests/benchmarks/instances.py radii
+    python tests/benchmarks/instances.py hardness --dims 3 5 10 20 --seeds 8
     python tests/benchmarks/instances.py bounds
 
-hardness  what searches find of planted witnesses, against what Theorem 20.5 promises that they do
+hardness  what searches find of planted needles, against what Theorem 20.5 promises that they do
           not. Each search has the same budget of evaluations of f in float64, restarts included,
           and exact gradients. *at most* is the budget times the proved probability per evaluation
           (`Hardness`), the mean over the seeds: for random points, and for ascent along signs. A
           dash is a case that is outside of the hypotheses. For other searches nothing is promised.
-radii     around memorized examples, by the interval form and by weighted means; and searches.
-          Geometric means over the first examples of a data set, for |f - y| <= sd(y) / 4. *gap* is
-          the radius at which a search found a witness over the largest one that was proved.
 bounds    of conditions of unsat instances, by intervals of differences of logits, by intervals of
           logits (vertices), and by weighted means: their distances from the best of 2,000 random
           points, geometric means, and how often each of the first two is smaller.
@@ -25,11 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive import build_memorizer, generators, instances
+from constructive import instances
 from constructive.instances import FAMILIES, Answer
 from constructive.instances.difficulty import STEPS, search
-from constructive.instances.memorized import largest_proved, leaves, nearest_witness
-from constructive.instances.network import network_of
 from constructive.instances.refutations import attention_ranges, refute_by_heads
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "verifiers"))
@@ -48,83 +42,41 @@ def normalised():
 
 
 STEPS["normalised"] = normalised
+SCALES = 16.0, 64.0, 256.0
+BUDGET = 100_000
 
 
-def promised(share, budget):
+def promised(share):
     """The largest part of seeds that a search finds, on average; 1 where nothing is promised."""
-    return 1.0 if share is None else min(1.0, share * budget)
+    return 1.0 if share is None else min(1.0, share * BUDGET)
 
 
-def hardness_row(kind, dim, scale, seeds, budget):
+def hardness_row(dim, scale, seeds):
     """Print what each search finds of the sat instances of some seeds."""
     found = dict.fromkeys(STEPS, 0)
     promises, outside = [], 0
     start = time.perf_counter()
     for seed in range(seeds):
-        pair = FAMILIES[kind]().make(dim, seed=seed, scale=scale)
+        pair = FAMILIES["needle"]().make(dim, seed=seed, scale=scale)
         (sat,) = (each for each in pair if each.answer is Answer.SAT)
-        promises.append([promised(share, budget) for share in sat.hardness])
+        promises.append([promised(share) for share in sat.hardness])
         outside += sat.hardness.sign is None
         for method in STEPS:
-            attempt = search(sat.network, sat.property, method, budget=budget, seed=seed)
+            attempt = search(sat.network, sat.property, method, budget=BUDGET, seed=seed)
             found[method] += attempt.slack >= 0.0
     random, sign = np.mean(promises, axis=0)
     limits = f"{random:8.0e} {'-' if outside == seeds else f'{sign:8.0e}':>8}"
     shares = " ".join(f"{count:4}/{seeds}" for count in found.values())
-    print(f"{kind:8} {dim:4} {scale:6g} {limits}  {shares} {time.perf_counter() - start:7.1f} s")
-
-
-SIZES = [(7, 3, 5, 3), (25, 4, 8, 8), (61, 8, 16, 10)]
-CONSTRUCTIONS = ["saturated", "rank_one", "generic"]
-EXAMPLES = 3
-
-
-def radius(found):
-    return np.nan if found is None else found[0].box.widths.max() / 2
-
-
-def radii_row(size, construction):
-    """Print the radii of one memorizer."""
-    examples, tokens, width, heads = size
-    data = generators.uniform(num_examples=examples, context_size=tokens, width=width, seed=1)
-    memorizer = build_memorizer(data, num_heads=heads, construction=construction)
-    epsilon = 0.25 * float(np.std(data.targets))
-    radii, seconds = [], []
-    for t in range(EXAMPLES):
-        network = network_of(memorizer.layer, data.contexts[t])
-        bad, query, found = leaves(data.targets[t : t + 1], epsilon), data.queries[t], []
-        for dual in (False, True):
-            start = time.perf_counter()
-            found.append(radius(largest_proved(network, query, bad, dual=dual)))
-            seconds.append(time.perf_counter() - start)
-        if np.isnan(found).any():
-            print(f"| {', '.join(map(str, size))} {construction} | none in float32 | | | |")
-            return
-        found.append(radius(nearest_witness(network, query, bad, beyond=found[1])))
-        radii.append(found)
-    interval, dual, attack = np.exp(np.mean(np.log(radii), axis=0))
-    times = np.reshape(seconds, (EXAMPLES, 2)).mean(axis=0)
-    print(
-        f"| {', '.join(map(str, size))} {construction} | {interval:.2e} ({times[0]:.2f} s) "
-        f"| {dual:.2e} ({times[1]:.2f} s) | {attack:.2e} | {attack / dual:.2f} |"
-    )
+    print(f"{dim:4} {scale:6g} {limits}  {shares} {time.perf_counter() - start:7.1f} s")
 
 
 def hardness(given):
     names = " ".join(f"{name[:6]:>6}" for name in STEPS)
-    print(f"{'':20} {'at most':^17}  found by")
-    print(f"{'kind':8} {'d':>4} {'scale':>6} {'random':>8} {'sign':>8}  {names}")
+    print(f"{'':11} {'at most':^17}  found by")
+    print(f"{'d':>4} {'scale':>6} {'random':>8} {'sign':>8}  {names}")
     for dim in given.dims:
-        for scale in given.scales:
-            hardness_row(given.kind, dim, scale, given.seeds, given.budget)
-
-
-def radii(_given):
-    print("| T, n, d, H, construction | interval form | and weighted means | search | gap |")
-    print("|---|---|---|---|---|")
-    for size in SIZES:
-        for construction in CONSTRUCTIONS:
-            radii_row(size, construction)
+        for scale in SCALES:
+            hardness_row(dim, scale, given.seeds)
 
 
 def distances(instance, row):
@@ -162,14 +114,11 @@ def bounds(_given):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["hardness", "radii", "bounds"])
-    parser.add_argument("--kind", default="needle", choices=["needle", "corner"])
+    parser.add_argument("what", choices=["hardness", "bounds"])
     parser.add_argument("--dims", type=int, nargs="+", default=[3, 5, 10, 20])
-    parser.add_argument("--scales", type=float, nargs="+", default=[16.0, 64.0, 256.0])
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--budget", type=int, default=100_000)
     given = parser.parse_args()
-    {"hardness": hardness, "radii": radii, "bounds": bounds}[given.what](given)
+    {"hardness": hardness, "bounds": bounds}[given.what](given)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Decoders: seconds and memory, one token beside PyTorch's, and training: docs/performance.md.
 
-    python tests/benchmarks/recite.py [--width 256] [--runs 5] [--cap 300] [--only NAME ...]
+    python tests/benchmarks/recite.py [--only NAME ...]
 
 The text is LICENSE, whose tokens are words and single characters between them. Every part is a
 process of its own.
@@ -29,12 +29,15 @@ from constructive.exact.directed import percent
 
 LICENSE = Path(__file__).parent.parent.parent / "LICENSE"
 PARTS = ["whole", "proof", "training", "token"]
+WIDTH, RUNS = 256, 5
+# Seconds of training.
+CAP = 300.0
+# Tokens on which a layer is trained.
 SHORT = 1000
-"""Tokens on which a layer is trained."""
+# Tokens which are decoded for one measurement.
 MORE = 256
-"""Tokens which are decoded for one measurement."""
+# Heads of a decoder whose build only loads libraries.
 FIRST = 8
-"""Heads of a decoder whose build only loads libraries."""
 
 
 def license_text(tokens=None):
@@ -46,12 +49,12 @@ def warm():
     build_decoder(license_text(100), width=64, num_heads=FIRST)
 
 
-def whole(width):
+def whole():
     text = license_text()
     warm()
     forget_peak()
     before = memory("VmRSS")
-    build, decoder = timed(lambda: build_decoder(text, width=width))
+    build, decoder = timed(lambda: build_decoder(text, width=WIDTH))
     peak = memory("VmHWM") - before
     decode, tokens = timed(lambda: decoder.generate(text.tokens[:1]))
     return {
@@ -65,9 +68,9 @@ def whole(width):
     }
 
 
-def proof(width):
+def proof():
     text = license_text()
-    decoder = build_decoder(text, width=width)
+    decoder = build_decoder(text, width=WIDTH)
     forget_peak()
     before = memory("VmRSS")
     seconds, certificate = timed(lambda: certify(decoder, text))
@@ -111,18 +114,18 @@ def own_step(decoder, count):
     return steps
 
 
-def token(width, counts, runs):
+def token(counts):
     """Milliseconds of one token, ours and PyTorch's, and their ratio, for each length before it."""
     import torch
 
     text = license_text()
-    decoder = build_decoder(text, width=width)
+    decoder = build_decoder(text, width=WIDTH)
     rows = []
     for count in counts:
         prompt = text.tokens[:count]
         steps = own_step(decoder, count)
         found = []
-        for _ in range(runs + 1):
+        for _ in range(RUNS + 1):
             with torch.inference_mode():
                 theirs, _ = timed(steps)
             # what is done once for all tokens is in both
@@ -141,18 +144,18 @@ def token(width, counts, runs):
     return f"H = {layer.num_heads}, d = {layer.width}, d_h = {layer.head_dim}", rows
 
 
-def training(width, cap):
+def training():
     """Adam until the largest logit is right at every position of so many tokens, or a cap."""
     import torch
 
     text = license_text(SHORT)
     warm()
-    build, decoder = timed(lambda: build_decoder(text, width=width))
+    build, decoder = timed(lambda: build_decoder(text, width=WIDTH))
     torch.manual_seed(0)
     module = decoder.to_torch()
     sizes = {
-        "embedding": 0.5, "positions": 0.5, "W_Q": width**-0.5, "W_K": width**-0.5,
-        "U": decoder.layer.inner_dim**-0.5, "unembedding": width**-0.5,
+        "embedding": 0.5, "positions": 0.5, "W_Q": WIDTH**-0.5, "W_K": WIDTH**-0.5,
+        "U": decoder.layer.inner_dim**-0.5, "unembedding": WIDTH**-0.5,
     }  # fmt: skip
     for name, weights in module.named_parameters():
         torch.nn.init.normal_(weights, std=sizes[name])  # logits of heads as large as ours
@@ -164,7 +167,7 @@ def training(width, cap):
         logits = module(ids)[0]
         right = int((logits.argmax(dim=1) == following).sum())
         seconds = time.perf_counter() - start
-        if right == len(text) or seconds > cap:
+        if right == len(text) or seconds > CAP:
             break
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(logits, following).backward()
@@ -190,24 +193,18 @@ def alone(work, *arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--width", type=int, default=256, help="d")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--cap", type=float, default=300.0, help="seconds of training")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     given = parser.parse_args()
     report = Report()
     report.say(f"{os.cpu_count()} cores; LICENSE: {license_text()!r}")
-    for work in (whole, proof):
+    for work in (whole, proof, training):
         if work.__name__ in given.only:
-            report.table(work.__name__, ["", ""], alone(work, given.width).items())
-    if "training" in given.only:
-        found = alone(training, given.width, given.cap)
-        report.table("training", ["", ""], found.items())
+            report.table(work.__name__, ["", ""], alone(work).items())
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     if "token" in given.only:
         os.environ |= one
         counts = [n for n in (250, 1000, 3000) if n + MORE < len(license_text())]
-        shape, rows = alone(token, given.width, counts, given.runs)
+        shape, rows = alone(token, counts)
         report.table("one token", ["n", "ours", "PyTorch", "ratio"], rows)
         report.say(shape)
 

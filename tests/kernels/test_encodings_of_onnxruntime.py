@@ -56,20 +56,17 @@ def quantized_problems(kind, bits):
             yield Quantized.of(problem, form=f"int{bits}", k=KINDS[kind], v=KINDS[kind])
 
 
-def on_cache(quantized, kind, bits, **wrong):
+def passes(quantized, kind, bits, v_scale):
     """Keys before the queries are in a cache; new ones are given in real numbers."""
-    problem, spec = quantized.problem, quantized.problem.spec
-    past = [
-        np.ascontiguousarray(x[:, :, : spec.keys - spec.queries])
-        for x in (quantized.k, quantized.v)
-    ]
+    problem, old = quantized.problem, quantized.problem.spec.keys - quantized.problem.spec.queries
+    past = [np.ascontiguousarray(x[:, :, :old]) for x in (quantized.k, quantized.v)]
     if bits == 4:
         past = [packed_four_bits(x, "int4") for x in past]
-    scales = wrong.get("scales", (quantized.k_scale, quantized.v_scale))
-    return run(
-        problem, problem.q, problem.k, problem.v, past, scales=scales,
+    out = run(
+        problem, problem.q, problem.k, problem.v, past, scales=(quantized.k_scale, v_scale),
         k_quant_type=kind, v_quant_type=kind, kv_cache_bit_width=bits,
     )  # fmt: skip
+    return examine(problem, out).passed
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -77,10 +74,8 @@ def on_cache(quantized, kind, bits, **wrong):
 def test_quantized_caches(kind, bits):
     ran = caught = 0
     for quantized in quantized_problems(kind, bits):
-        assert examine(quantized.problem, on_cache(quantized, kind, bits)).passed
-        ones = np.ones_like(quantized.v_scale)
-        out = on_cache(quantized, kind, bits, scales=(quantized.k_scale, ones))
-        caught += not examine(quantized.problem, out).passed
+        assert passes(quantized, kind, bits, quantized.v_scale)
+        caught += not passes(quantized, kind, bits, np.ones_like(quantized.v_scale))
         ran += 1
     assert ran >= 18
     assert caught >= ran - 2  # a row that reads its own key reads none of the cache

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
 from constructive.kernels.masks import Mask
-from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64
+from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64, needs
 from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
 from constructive.support.errors import require_packages
@@ -57,8 +58,11 @@ class Adapter:
             return reason
         if problem.spec.dtype not in self.models:
             return f"no {problem.spec.dtype}"
-        missing = sorted(needs(problem) - self.can)
-        return f"no {', no '.join(missing)}" if missing else None
+        spec = problem.spec
+        missing = {min(names & ALL) for names in needs(spec) if not names & self.can}
+        beside = {GROUPS: spec.group > 1, WIDTH: spec.d_v != spec.head_dim}
+        missing |= {name for name, is_needed in beside.items() if is_needed} - self.can
+        return f"no {', no '.join(sorted(missing))}" if missing else None
 
     def convention(self, spec: Spec) -> FullyMasked:
         """Return what a row without a visible key is for a spec."""
@@ -78,11 +82,9 @@ class Adapter:
         found = self.options(problem)
         if self.library == "torch":
             found = {
-                # torch's class of diagonals is not a tensor yet, and loses its sizes if it is moved
-                name: value.to(device) if hasattr(value, "to") and not hasattr(value, "variant")
-                else value
+                name: value.to(device) if hasattr(value, "to") else value
                 for name, value in found.items()
-            }  # fmt: skip
+            }
         return from_layout(problem.spec, as_float64(self.attend(q, k, v, **found)), self.layout)
 
     def require_known_names(self) -> None:
@@ -108,19 +110,13 @@ class Adapter:
         return "" if first is None else version(first)
 
 
-def needs(problem: Inputs) -> frozenset[str]:
-    """Return what a problem needs of a library beyond q, k, v and a format."""
-    spec = problem.spec
-    found = {
-        SOFT_CAP: spec.soft_cap is not None,
-        SINK: spec.sink,
-        BIAS: problem.added is not None,  # of ALiBi, or a mask that is numbers to add
-        MASK: problem.mask is not None,
-        SCALE: spec.scale is not None,
-        GROUPS: spec.group > 1,
-        WIDTH: spec.d_v != spec.head_dim,
-    }
-    return frozenset(name for name, needed in found.items() if needed)
+def called(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a library, which is imported when it is called."""
+
+    def attend(*arrays: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*arrays, **options)
+
+    return attend
 
 
 def masked(

@@ -18,6 +18,7 @@ from constructive.kernels.adapters.adapter import (
     WIDTH,
     Adapter,
     Options,
+    called,
     is_alone,
     masked,
     scaled,
@@ -342,12 +343,6 @@ def _jax_options(problem: Inputs) -> Options:
     return found | ({"mask": problem.mask_tensor()} if left else {})
 
 
-def _jax(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import jax
-
-    return jax.nn.dot_product_attention(q, k, v, **options)
-
-
 RUNTIMES: dict[str, Adapter] = {
     "onnxruntime": _ONNXRUNTIME,
     "onnxruntime-mha": replace(
@@ -370,7 +365,7 @@ RUNTIMES: dict[str, Adapter] = {
     ),
     "onnx": _ONNX,
     "jax": Adapter(
-        attend=_jax,
+        attend=called("jax.nn", "dot_product_attention"),
         options=_jax_options,
         packages={"jax": "jax"},
         library="jax",

@@ -1,8 +1,9 @@
-"""Attention of torch, transformers, x-transformers and flash-attn."""
+"""Attention of torch, transformers and x-transformers."""
 
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,27 +12,25 @@ from constructive.kernels.adapters.adapter import (
     BIAS,
     EAGER,
     FLASH,
-    GROUPS,
     MASK,
-    SCALE,
     SINK,
     SOFT_CAP,
     Adapter,
     Options,
     Refused,
+    called,
     is_alone,
     masked,
     scaled,
 )
 from constructive.kernels.inputs import Inputs
-from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
+from constructive.kernels.masks import Causal
 from constructive.kernels.spec import FullyMasked, Spec
 
 _BOTH = ("cpu", "cuda")
 
 
-# torch.nn.functional.scaled_dot_product_attention: masks by flag, as booleans, as numbers to add,
-# and by torch's class for those that end at the last query and key.
+# torch.nn.functional.scaled_dot_product_attention: masks by flag, as booleans, as numbers to add.
 
 
 def _by_flag(problem: Inputs) -> Options:
@@ -49,29 +48,11 @@ def _as_numbers(problem: Inputs) -> Options:
     return masked(problem, "attn_mask", "torch", additive=True) | _grouped(problem)
 
 
-def _by_class(problem: Inputs) -> Options:
-    from torch.nn.attention.bias import causal_lower_right
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of NaN with fewer keys; there are none
-        mask = causal_lower_right(problem.spec.queries, problem.spec.keys)
-    return {"attn_mask": mask} | _grouped(problem)
-
-
-def _only_lower_right(problem: Inputs) -> str | None:
-    if is_alone(problem, Causal("bottom-right")):
-        return None
-    return "it is for a causal mask, bottom-right, alone"
-
-
 def _grouped(problem: Inputs) -> Options:
     return scaled(problem) | ({"enable_gqa": True} if problem.spec.group > 1 else {})
 
 
-def sdpa(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import torch
-
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+sdpa = called("torch.nn.functional", "scaled_dot_product_attention")
 
 
 def _backend(name: str) -> Callable[..., Any]:
@@ -264,7 +245,7 @@ _BOTTOM = (Causal("bottom-right"),)
 def _attend_options(problem: Inputs) -> Options:
     spec = problem.spec
     found: Options = {}
-    made: Options = {"flash": False, "scale": spec.scale}
+    made: Options = {"scale": spec.scale}
     if spec.soft_cap is not None:
         made |= {"softclamp_logits": True, "logit_softclamp_value": spec.soft_cap}
     if spec.masks == _BOTTOM:
@@ -278,16 +259,12 @@ def _attend_options(problem: Inputs) -> Options:
     return found | {"made": made}
 
 
-def _attend(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _attend(q: Any, k: Any, v: Any, *, made: Options, flash: bool = False, **options: Any) -> Any:
     from x_transformers.attend import Attend
 
     if "attn_bias" in options:
         options["attn_bias"] = options["attn_bias"].to(q.dtype)
-    return Attend(**options.pop("made"))(q, k, v, **options)[0]
-
-
-def _attend_flash(q: Any, k: Any, v: Any, *, made: Options, **options: Any) -> Any:
-    return _attend(q, k, v, made=made | {"flash": True}, **options)
+    return Attend(flash=flash, **made)(q, k, v, **options)[0]
 
 
 def _mean_below_the_flag(spec: Spec) -> FullyMasked:
@@ -297,118 +274,15 @@ def _mean_below_the_flag(spec: Spec) -> FullyMasked:
 
 _ATTEND = replace(
     _SDPA,
-    attend=_attend_flash,
+    attend=partial(_attend, flash=True),
     options=_attend_options,
     packages={"x_transformers": "x-transformers", "torch": "torch"},
-)
-
-# flash-attn, on GPUs: one function for each way in which sequences lie in memory. Causal masks and
-# windows end at the last query and key. Not measured by us: no GPU was at hand.
-
-
-def _other_than(*lengths: type) -> Callable[[Inputs], str | None]:
-    """Return what a kernel excludes that has these masks of lengths, causal masks and windows."""
-
-    def excludes(problem: Inputs) -> str | None:
-        spec = problem.spec
-        for mask in spec.masks:
-            if isinstance(mask, (Causal, Window)):
-                equal = spec.queries == spec.keys and not any(
-                    isinstance(other, lengths) for other in spec.masks
-                )
-                if mask.alignment == "top-left" and not equal:
-                    return _DIAGONAL
-            elif not isinstance(mask, lengths):
-                return f"no mask {mask}"
-        return None
-
-    return excludes
-
-
-_DIAGONAL = "its diagonal ends at the last query and the last key"
-
-
-def _flash_options(problem: Inputs) -> Options:
-    spec = problem.spec
-    found: Options = {"softmax_scale": spec.factor, "causal": _causal(spec)}
-    window = spec.mask(Window)
-    if window is not None:
-        ends = (window.left, window.right)
-        found["window_size"] = tuple(-1 if end is None else end for end in ends)
-    if spec.soft_cap is not None:
-        found["softcap"] = spec.soft_cap
-    if problem.slopes is not None:
-        import torch
-
-        found["alibi_slopes"] = torch.from_numpy(problem.slopes).float()
-    return found
-
-
-def _flash(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import flash_attn
-
-    return flash_attn.flash_attn_func(q, k, v, **options)
-
-
-def _varlen_options(problem: Inputs) -> Options:
-    """Return options where sequences are one after the other in memory."""
-    import torch
-
-    found = _flash_options(problem)
-    for side, lengths in zip("qk", problem.spec.lengths, strict=True):
-        found[f"cu_seqlens_{side}"] = _pointers(torch.from_numpy(lengths))
-        found[f"max_seqlen_{side}"] = int(lengths.max())
-    return found
-
-
-def _varlen(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import flash_attn
-
-    return flash_attn.flash_attn_varlen_func(q, k, v, **options)
-
-
-def _cache_options(problem: Inputs) -> Options:
-    """Return options where keys are in a cache that is longer than the sequences."""
-    import torch
-
-    lengths = torch.from_numpy(problem.spec.lengths[1]).int()
-    return _flash_options(problem) | {"cache_seqlens": lengths}
-
-
-def _kvcache(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import flash_attn
-
-    return flash_attn.flash_attn_with_kvcache(q, k, v, **options)
-
-
-def _causal(spec: Spec) -> bool:
-    return spec.mask(Causal) is not None
-
-
-def _pointers(lengths: Any) -> Any:
-    """Return where each sequence starts, and the end of the last."""
-    import torch
-
-    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
-
-
-_FLASH = Adapter(
-    attend=_flash,
-    options=_flash_options,
-    excludes=_other_than(),
-    packages={"flash_attn": "flash-attn", "torch": "torch"},
-    library="torch",
-    layout="BTHd",
-    models={"float16": "tensor float16", "bfloat16": "tensor bfloat16"},
-    can=frozenset({MASK, BIAS, SCALE, SOFT_CAP, GROUPS}),
-    devices=("cuda",),
 )
 
 TORCH: dict[str, Adapter] = {
     "torch": _SDPA,
     "torch-boolean": replace(_SDPA, options=_as_booleans),
     "torch-additive": replace(_SDPA, options=_as_numbers),
-    "torch-lower-right": replace(_SDPA, options=_by_class, excludes=_only_lower_right),
     "torch-math": replace(_SDPA, attend=_backend("MATH")),
     "torch-flash": replace(_SDPA, attend=_backend("FLASH_ATTENTION")),
     "torch-efficient": replace(_SDPA, attend=_backend("EFFICIENT_ATTENTION"), devices=("cuda",)),
@@ -438,15 +312,4 @@ TORCH: dict[str, Adapter] = {
         convention_of=_mean_below_the_flag,
     ),
     "x-transformers-flash": _ATTEND,
-    "flash-attn": _FLASH,
-    "flash-attn-varlen": replace(
-        _FLASH,
-        attend=_varlen,
-        options=_varlen_options,
-        excludes=_other_than(VariableLengths, RightPadding),
-        layout="packed",
-    ),
-    "flash-attn-kvcache": replace(
-        _FLASH, attend=_kvcache, options=_cache_options, excludes=_other_than(RightPadding)
-    ),
 }  # fmt: skip

@@ -1,7 +1,6 @@
 """FlashAttention 4, which CuTe compiles for a GPU when a kernel is first called."""
 
 from libraries import OF_FLASH, Row
-from of_torch import exists, unpacked
 
 import packed
 
@@ -55,19 +54,12 @@ def _paged(problem, device):
 
 
 def _backward(backward, device):
-    import torch
     from flash_attn.cute import flash_attn_varlen_func
 
     problem = backward.problem
     q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device))
     out, _ = flash_attn_varlen_func(q, k, v, **_tokens(problem, device), **_given(problem, device))
-    rows, columns = problem.spec.rows(), exists(problem)
-    d_out = torch.from_numpy(backward.d_out.transpose(0, 2, 1, 3)[rows]).to(q.dtype).to(device)
-    found = torch.autograd.grad(out, (q, k, v), d_out)
-    return tuple(
-        unpacked(x, where, backward.expected[name].shape)
-        for x, where, name in zip(found, (rows, columns, columns), ("dq", "dk", "dv"), strict=True)
-    )
+    return packed.gradients(backward, out, (q, k, v), device)
 
 
 def rows():

@@ -161,59 +161,33 @@ def _compiling(_):
     torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
-def _varlen(problem, device):
-    import torch
-    from torch.nn.attention.varlen import AuxRequest, varlen_attn
+def _varlen_of(problem, q, k, v, device, **more):
+    from torch.nn.attention.varlen import varlen_attn
 
-    q, k, v = packed.tensors(problem, device)
     queries, keys = problem.spec.lengths
     window = packed.window(problem)
     if packed.is_causal(problem):
         window = (window[0], 0)
+    return varlen_attn(
+        q, k, v, packed.starts(queries, device), packed.starts(keys, device), int(queries.max()),
+        int(keys.max()), scale=problem.spec.factor, window_size=window, **more,
+    )  # fmt: skip
+
+
+def _varlen(problem, device):
+    import torch
+    from torch.nn.attention.varlen import AuxRequest
+
     with torch.no_grad():
-        return varlen_attn(
-            q, k, v, packed.starts(queries, device), packed.starts(keys, device),
-            int(queries.max()), int(keys.max()), scale=problem.spec.factor, window_size=window,
-            return_aux=AuxRequest(lse=True),
-        )  # fmt: skip
+        return _varlen_of(
+            problem, *packed.tensors(problem, device), device, return_aux=AuxRequest(lse=True)
+        )
 
 
 def _varlen_backward(backward, device):
-    import torch
-    from torch.nn.attention.varlen import varlen_attn
-
-    problem = backward.problem
-    q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device))
-    queries, keys = problem.spec.lengths
-    window = packed.window(problem)
-    if packed.is_causal(problem):
-        window = (window[0], 0)
-    out = varlen_attn(
-        q, k, v, packed.starts(queries, device), packed.starts(keys, device),
-        int(queries.max()), int(keys.max()), scale=problem.spec.factor, window_size=window,
-    )  # fmt: skip
-    rows, columns = problem.spec.rows(), exists(problem)
-    d_out = torch.from_numpy(backward.d_out.transpose(0, 2, 1, 3)[rows]).to(q.dtype).to(device)
-    found = torch.autograd.grad(out, (q, k, v), d_out)
-    return tuple(
-        unpacked(x, where, backward.expected[name].shape)
-        for x, where, name in zip(found, (rows, columns, columns), ("dq", "dk", "dv"), strict=True)
-    )
-
-
-def exists(problem):
-    import numpy as np
-
-    return np.arange(problem.spec.keys) < problem.spec.lengths[1][:, None]
-
-
-def unpacked(x, rows, shape):
-    """Return packed gradients in (B, H, T, d), 0 where no token is."""
-    import numpy as np
-
-    whole = np.zeros((shape[0], shape[2], shape[1], shape[3]))
-    whole[rows] = x.double().cpu().numpy()
-    return whole.transpose(0, 2, 1, 3)
+    inputs = tuple(x.requires_grad_() for x in packed.tensors(backward.problem, device))
+    out = _varlen_of(backward.problem, *inputs, device)
+    return packed.gradients(backward, out, inputs, device)
 
 
 def _merged(merge, device):

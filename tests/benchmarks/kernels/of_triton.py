@@ -37,22 +37,9 @@ def _fla(problem, device, q=None, k=None, v=None):
 
 
 def _fla_backward(backward, device):
-    import numpy as np
-    import torch
-
-    problem = backward.problem
-    q, k, v = (x[None].requires_grad_() for x in packed.tensors(problem, device))
-    out = _fla(problem, device, q, k, v)
-    rows = problem.spec.rows()
-    d_out = backward.d_out.transpose(0, 2, 1, 3)[rows]
-    found = torch.autograd.grad(out, (q, k, v), torch.from_numpy(d_out).to(q.dtype).to(device))
-    grads = []
-    for x, name in zip(found, ("dq", "dk", "dv"), strict=True):
-        shape = backward.expected[name].shape
-        whole = np.zeros((shape[0], shape[2], shape[1], shape[3]))
-        whole[rows] = x[0].double().cpu().numpy()
-        grads.append(whole.transpose(0, 2, 1, 3))
-    return tuple(grads)
+    inputs = [x[None].requires_grad_() for x in packed.tensors(backward.problem, device)]
+    out = _fla(backward.problem, device, *inputs)
+    return packed.gradients(backward, out, inputs, device)
 
 
 def _fla_decode(problem, device):

@@ -45,7 +45,7 @@ def pool(problem, device, page_size=16):
     what no kernel may read."""
     import torch
 
-    found = Pool.of(problem, page_size=page_size, spare=3, stale=True)
+    found = Pool.of(problem, page_size=page_size, stale=True)
     dtype = getattr(torch, {"tf32": "float32"}.get(problem.spec.dtype, problem.spec.dtype))
     k, v = (torch.from_numpy(x).contiguous().to(dtype).to(device) for x in (found.k, found.v))
     return k, v, ints(found.table.clip(0), device)
@@ -60,3 +60,20 @@ def pages_of(problem, table, page_size=16):
     pages = [row[:count] for row, count in zip(table.cpu().numpy(), counts, strict=True)]
     last = np.where(lengths > 0, (lengths - 1) % page_size + 1, 0)
     return np.concatenate([[0], np.cumsum(counts)]), np.concatenate(pages), last
+
+
+def gradients(backward, out, inputs, device):
+    """Return dq, dk and dv (B, H, T, d) of packed tensors, 0 where no token is."""
+    import numpy as np
+    import torch
+
+    spec = backward.problem.spec
+    rows, columns = spec.rows(), np.arange(spec.keys) < spec.lengths[1][:, None]
+    d_out = torch.from_numpy(backward.d_out.transpose(0, 2, 1, 3)[rows]).to(out.dtype).to(device)
+    names = zip(("dq", "dk", "dv"), (rows, columns, columns), strict=True)
+    found = []
+    for x, (name, there) in zip(torch.autograd.grad(out, inputs, d_out), names, strict=True):
+        whole = np.zeros_like(backward.expected[name]).transpose(0, 2, 1, 3)
+        whole[there] = x.reshape(-1, *x.shape[-2:]).double().cpu().numpy()
+        found.append(whole.transpose(0, 2, 1, 3))
+    return tuple(found)

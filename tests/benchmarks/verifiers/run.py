@@ -26,10 +26,10 @@ from constructive.instances.network import Rectified, Stacked
 from constructive.instances.scoring import Outcome
 
 ADAPTERS = Path(__file__).resolve().parent / "adapters.py"
+# Seconds in which an adapter has to say its version.
 START = 120.0
-"""Seconds in which an adapter has to say its version."""
+# Seconds beyond the timeout after which a tool is stopped: it may have to start programs.
 GRACE = 60.0
-"""Seconds beyond the timeout after which a tool is stopped: it may have to start programs."""
 
 
 class MissingError(Exception):
@@ -161,9 +161,7 @@ def main():
     parser.add_argument("--kind", action="append", help="family; may be repeated")
     parser.add_argument("--dim", type=int, nargs=2, default=(2, 16))
     parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=10.0)
-    parser.add_argument("--keep", type=Path, help="folder for the instances and results")
     options = parser.parse_args()
     kinds = options.kind or ["needle", "corner", "shadow", "robust", "classes", "token"]
     scaled = any("scale" in instances.FAMILIES[kind].options for kind in kinds)
@@ -172,9 +170,9 @@ def main():
         kinds=kinds,
         dims=tuple(options.dim),
         **({"scale": tuple(options.scale)} if scaled else {}),
-        seed=options.seed,
+        seed=0,
     )
-    place = options.keep or Path(tempfile.mkdtemp())
+    place = Path(tempfile.mkdtemp())
     folder = place / "folder"
     instances.save(folder, made)
     if not instances.check(folder).proved:
@@ -197,8 +195,7 @@ def main():
             sep="\n",
             flush=True,
         )
-    if not options.keep:
-        shutil.rmtree(place)
+    shutil.rmtree(place)
 
 
 if __name__ == "__main__":
