@@ -20,7 +20,7 @@ from constructive import (
     check,
 )
 from constructive.exact.float_enclosure import Tabulated
-from constructive.exact.float_model import FLOAT32
+from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers.attend import CausalView, attend
 from constructive.layers.margins import exact_tokens, recital
 
@@ -222,34 +222,41 @@ def long_queries(query):
     return weights | {"W_Q": weights["W_K"], "W_K": weights["W_Q"]}
 
 
+def factors(size):
+    """Logits are 4; what any factors make that are multiplied first may be beyond all floats."""
+    first = np.array([[[1.0], [0.0], [0.0]]])
+    return two_tokens(2.0**36, W_Q=size * first, W_K=2.0**-70 / size * first)
+
+
 def finer(part):
     """Unembeddings which bfloat16 has, or has not."""
     return two_tokens(unembedding=np.array(ROWS_16) * (1 + part))
 
 
 @pytest.mark.parametrize(
-    ("make", "within", "beyond", "storage"),
+    ("make", "within", "beyond", "model"),
     [
-        (numerators, 2.0**125, 2.0**127, "float32"),
-        (averages, 64.0, 65504.0, "float16"),
-        (outputs, 2.0**8, 2.0**17, "float16"),
-        (small_queries, 2.0**-120, 2.0**-140, "float32"),
-        (small_keys, 2.0**-120, 2.0**-140, "float32"),
-        (small_codes, 0.0, -(2.0**-127), "float32"),
-        (matrix, 2.0**60, 2.0**63, "float32"),
-        (long_logits, 2.0**22, 2.0**23, "float32"),
-        (finer, 0.0, 2.0**-10, "bfloat16"),
-        (long_keys, 128.0, 256.0, "bfloat16"),
-        (long_queries, 128.0, 256.0, "bfloat16"),
+        (numerators, 2.0**125, 2.0**127, "float32, pairwise"),
+        (averages, 64.0, 65504.0, "float16, pairwise"),
+        (outputs, 2.0**8, 2.0**17, "float16, pairwise"),
+        (small_queries, 2.0**-120, 2.0**-140, "float32, pairwise"),
+        (small_keys, 2.0**-120, 2.0**-140, "float32, pairwise"),
+        (small_codes, 0.0, -(2.0**-127), "float32, pairwise"),
+        (matrix, 2.0**60, 2.0**63, "float32, pairwise"),
+        (long_logits, 2.0**22, 2.0**23, "float32, pairwise"),
+        (finer, 0.0, 2.0**-10, "bfloat16, pairwise"),
+        (long_keys, 128.0, 256.0, "bfloat16, pairwise"),
+        (long_queries, 128.0, 256.0, "bfloat16, pairwise"),
+        (factors, 2.0**50, 2.0**56, "float32, any contraction"),
     ],
 )
-def test_rounding_is_bounded_up_to_an_edge(checker, make, within, beyond, storage):
+def test_rounding_is_bounded_up_to_an_edge(checker, make, within, beyond, model):
     """In real arithmetic margins are positive on both sides of it."""
     for value, verdict in ((within, PROVED), (beyond, UNDECIDED)):
-        decoder = by_hand(TWO, make(value), storage=storage)
-        on = decoder_of(checker, decoder, TWO, f"{storage}, pairwise")
+        decoder = by_hand(TWO, make(value), storage=MODELS[model].storage.name)
+        on = decoder_of(checker, decoder, TWO, model)
         assert (checker.margins.real_margins(on)[1] < 1.0) == (verdict is PROVED)
-        found = certify(decoder, TWO)
+        found = certify(decoder, TWO, model=model)
         assert (found["recites"].verdict, found["executed"].verdict) == (PROVED, verdict)
     assert "vacuous" in found["executed"].detail or "rounding may take" in found["executed"].detail
 
