@@ -442,9 +442,14 @@ def test_more_parameters_than_the_formula_are_refuted():
     sequences = [[i * i] for i in range(1500)]
     labels = [i % 32 for i in range(1500)]
     memorizer = build_sequence_memorizer(sequences, labels, max_word_bits=6)
-    claim = certify(memorizer, SequenceDataset.of(sequences, labels))["size"]
+    dataset = SequenceDataset.of(sequences, labels)
+    certificate = certify(memorizer, dataset)
+    claim = certificate["size"]
     assert claim.verdict is Verdict.REFUTED
     assert claim.witness == memorizer.nonzero_parameters
+    forged = dataclasses.replace(claim, verdict=Verdict.PROVED, witness=None)
+    report = check(dataclasses.replace(certificate, claims=(forged,)), memorizer, dataset).report
+    assert f"size: {claim.witness} parameters, above" in report
 
 
 def test_what_makes_no_sense_is_refused():
