@@ -218,10 +218,10 @@ COARSE = {
     "plain": {},
     "blocks": {"block": 2},
     "exponentials": {"exp_error": 2.0**-9},
-    "underflow": {"smallest": 2.0**-24},
+    "underflow": {"smallest": 2.0**-21},
     "scaled": {"constants": 8, "merged": True, "unit": 2.0**-22, "exp_error": 2.0**-21},
     "merged": {"merged": True, "unit": 2.0**-22, "exp_error": 2.0**-20, "block": 2},
-    "any contraction": {"contraction": AnyContraction(), "smallest": 2.0**-40},
+    "any contraction": {"contraction": AnyContraction(), "smallest": 2.0**-28},
     "stored": {"storage": Format("float16", 11, 2.0**-14, 65504.0, 2.0**-15)},
 }
 

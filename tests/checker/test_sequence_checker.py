@@ -126,6 +126,29 @@ def test_numbers_made_to_have_one_hash_are_told_apart_quickly(part, free):
         part.read_tokens({"tokens": [*texts, texts[5]], "symbols": None}, memorizer)
 
 
+@pytest.mark.parametrize("fractions", [False, True])
+@pytest.mark.parametrize("bits", [1, 60, 1000])
+def test_bytes_of_sums_are_announced(part, free, monkeypatch, fractions, bits):
+    """Of the columns so far, and of three more: the sum so far, the product, and their sum."""
+    rng, held = np.random.default_rng(bits), []
+
+    def draw():
+        whole = int.from_bytes(rng.bytes(bits // 8 + 1), "big") - (1 << bits)
+        return Fraction(whole, abs(whole) + 1) if fractions else whole
+
+    x = [[draw() for _ in range(5)] for _ in range(3)]
+    rows = [([1], [draw()], 0), ([0, 1, 2], [draw(), draw(), Fraction(1, 3)], draw())]
+    columns = [column(part, entries) for entries in x]
+    monkeypatch.setattr(free, "hold", held.append)
+    found = part.affine(rows, columns, 5, free)
+    before = sum(each.size for each in columns)
+    for (names, values, bias), made, most in zip(rows, found, held, strict=True):
+        terms = [[v * entry for entry in x[n]] for n, v in zip(names, values, strict=True)]
+        assert made.entries.tolist() == [bias + sum(each) for each in zip(*terms, strict=True)]
+        assert before + 3 * made.size <= most <= before + 3 * 5 * (80 + 30 * (bits + 100) // 8)
+        before += made.size
+
+
 # Networks.
 
 
@@ -442,9 +465,14 @@ def test_more_parameters_than_the_formula_are_refuted():
     sequences = [[i * i] for i in range(1500)]
     labels = [i % 32 for i in range(1500)]
     memorizer = build_sequence_memorizer(sequences, labels, max_word_bits=6)
-    claim = certify(memorizer, SequenceDataset.of(sequences, labels))["size"]
+    dataset = SequenceDataset.of(sequences, labels)
+    certificate = certify(memorizer, dataset)
+    claim = certificate["size"]
     assert claim.verdict is Verdict.REFUTED
     assert claim.witness == memorizer.nonzero_parameters
+    forged = dataclasses.replace(claim, verdict=Verdict.PROVED, witness=None)
+    report = check(dataclasses.replace(certificate, claims=(forged,)), memorizer, dataset).report
+    assert f"size: {claim.witness} parameters, above" in report
 
 
 def test_what_makes_no_sense_is_refused():
