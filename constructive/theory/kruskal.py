@@ -403,7 +403,6 @@ def _best_different(subsets: Integers, size: Array, width: int) -> Integers:
 
 _ROUNDING = 2.0**-53
 _ROWS_AT_ONCE = 1024
-_FACTORED = 96  # Bits of a number that is factored in no time
 _ALWAYS = 2  # Zero and parallel vectors are found by one sort, whatever the budget is
 
 

@@ -30,7 +30,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.sequences import storage
+from constructive.support.files import digest
 
 LONGEST = 1 << 14
 
@@ -709,8 +709,8 @@ def forged(folder, target, part, change):
     change(contents[FILES.index(part)])
     certificate, memorizer, data = contents
     if part != FILES[0]:
-        certificate["data"]["sha256"] = storage.digest(data)
-        certificate["weights"]["sha256"] = storage.digest(memorizer)
+        certificate["data"]["sha256"] = digest(data)
+        certificate["weights"]["sha256"] = digest(memorizer)
     for name, content in zip(FILES, contents, strict=True):
         (target / name).write_text(json.dumps(content))
     return paths(target)
