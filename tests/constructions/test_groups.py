@@ -186,7 +186,7 @@ def test_contexts_which_are_too_narrow_are_named():
     contexts = own.contexts.copy()
     contexts[6:, :, 2:] = 1.0  # differences in two dimensions, for groups of five
     data = Dataset(contexts, own.queries, own.targets)
-    with pytest.raises(RefutedError, match="differences of tokens of 5 .* span 2 dim") as refuted:
+    with pytest.raises(RefutedError, match=r"differences of tokens of 5 .* span 2 dim") as refuted:
         check_widths(data, (6, 5, 5), np.random.default_rng(0))
     assert refuted.value.witness == (6, 7, 8, 9, 10)
     with pytest.raises(AssumptionError, match="no order of the examples suits 3") as caught:
@@ -198,7 +198,7 @@ def test_contexts_which_are_too_narrow_are_named():
     contexts = own.contexts.copy()
     contexts[:6, :, 3:] = 0.0
     data = Dataset(contexts, own.queries, own.targets)
-    with pytest.raises(RefutedError, match="the tokens of 6 .* span 3 dimensions") as refuted:
+    with pytest.raises(RefutedError, match=r"the tokens of 6 .* span 3 dimensions") as refuted:
         check_widths(data, (6, 5, 5), np.random.default_rng(0))
     assert refuted.value.witness == (0, 1, 2, 3, 4, 5)
     memorizer = build_rank_one(data, 3)  # others go first
@@ -212,11 +212,16 @@ def test_parts_of_a_group_count():
     contexts = rng.integers(-9, 10, (8, 2, 6)).astype(float)
     contexts[5:7, 1] = contexts[5:7, 0] + [[1.0, 2, 3, 4, 5, 6]]
     data = Dataset(contexts, rng.standard_normal((8, 6)), np.zeros(8))
-    assert widths(data, (4, 4), rng)[1] == TooNarrow((5, 6), 1, tokens=False)
-    assert widths(data, (6, 2), rng)[1] is None
-    later = TooNarrow(tuple(range(8)), 6, tokens=False)
-    assert widths(data, (0, 8), rng)[1] == later  # an empty first group counts as the first one
-    assert widths(data, (8, 0), rng)[1] == TooNarrow(tuple(range(8)), 6, tokens=True)
+    check_widths(data, (6, 2), rng)
+    for sizes, words, examples in (
+        ((4, 4), "differences of tokens of 2 .* span 1 dim", (5, 6)),
+        # An empty first group counts as the first one.
+        ((0, 8), "differences of tokens of 8 .* span 6 dim", tuple(range(8))),
+        ((8, 0), "the tokens of 8 .* span 6 dim", tuple(range(8))),
+    ):
+        with pytest.raises(RefutedError, match=words) as refuted:
+            check_widths(data, sizes, rng)
+        assert refuted.value.witness == examples
 
 
 def test_dependent_queries_of_a_group_are_shared_among_others(tmp_path):
