@@ -275,7 +275,6 @@ def _greedy(machine, left, right, way, start):
 
 
 ATTENTION = "a"  # The name of attention in trees
-
 Tree: TypeAlias = str | tuple["Tree", ...]
 
 

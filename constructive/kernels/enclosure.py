@@ -16,6 +16,7 @@ from constructive.exact.float_model import STRETCH, Format, nearest
 from constructive.exact.kernel_model import KernelModel
 from constructive.exact.upward import gamma, up
 from constructive.kernels.answer import LOG_ERROR
+from constructive.kernels.masks import with_four_axes
 from constructive.kernels.spec import as_float64, require_factors
 from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import DataError, ParameterError
@@ -166,15 +167,7 @@ def _masked(
 
 def _broadcasts(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> npt.NDArray[Any]:
     """Give an array four axes, and check that it broadcasts and is finite."""
-    fits = array.ndim <= _AXES and all(
-        size in {1, full} for size, full in zip(array.shape[::-1], whole[::-1], strict=False)
-    )
-    if not fits:
-        raise DataError(
-            f"{name} of shape {array.shape} does not broadcast to {whole}",
-            witness=array.shape,
-            suggestion="(batch, heads, queries, keys), with 1 for what all share",
-        )
+    found = with_four_axes(name, array, whole)
     wrong = ~np.isfinite(array)
     if wrong.any():
         index = first_place(wrong)
@@ -183,7 +176,7 @@ def _broadcasts(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> n
             witness=index,
             suggestion="finite numbers; -inf hides a key in a mask",
         )
-    return array.reshape((1,) * (_AXES - array.ndim) + array.shape)
+    return found
 
 
 # Inputs in pieces: some queries at a time, and the keys that one of them sees.

@@ -146,7 +146,6 @@ class Step:
     alone: Part = None  # D, (R, 1)
     d_lse: Part = None  # gradients of log-sum-exps, (R, 1)
     slope: Part = None  # of the soft cap, (R, T_k)
-    scores: Part = None  # of P, dP + dlse, D and the slope: dS
     of_query: float = 1.0  # what dq is multiplied by
     of_key: float = 1.0  # what dk is multiplied by
     of_scores: bool = True  # whether dropout is applied to dP
@@ -171,7 +170,7 @@ class Step:
         rest = rest + (self.d_lse(rows) if self.d_lse else rows.of(matrices.d_lse))
         alone = self.alone(rows) if self.alone else rows.of(matrices.alone)
         slope = self.slope(rows) if self.slope else rows.of(matrices.slope)
-        scores = self.scores(p, rest, alone, slope) if self.scores else p * (rest - alone) * slope
+        scores = p * (rest - alone) * slope
         k = change.k(rows) if change.k else rows.problem.k
         dq = summed(rows, scores, k, change.keys) * self.of_query
         return dq, scores * self.of_key, p * z if self.of_values else p
@@ -213,20 +212,8 @@ def steps(matrices: Matrices) -> Named:
             yield f"{name} {words}", _step(part, partial(_of, array=array))
         for words, place in places.items() if part != "slope" else ():
             yield f"{name} is that {words}", _step(part, partial(_of, array=right, place=place))
-    of_scores: dict[str, Callable[..., Array]] = {
-        "are P (1 - P) dP: the diagonal of the softmax alone": lambda p, rest, _, slope: (
-            p * (1.0 - p) * rest * slope
-        ),
-        "are cut off at 0 where they are negative": lambda p, rest, d, slope: np.maximum(
-            p * (rest - d) * slope, 0.0
-        ),
-    }
-    for words, scores in of_scores.items():
-        yield f"gradients of scores {words}", Step(scores=scores)
-    for words, by in {
-        "not multiplied by the scale": 1.0 / s, "multiplied by the scale twice": s,
-        "divided by the scale": 1.0 / s / s,
-    }.items():  # fmt: skip
+    scalings = {"not multiplied by the scale": 1.0 / s, "multiplied by the scale twice": s}
+    for words, by in scalings.items():
         yield f"dq is {words}", Step(of_query=by)
         yield f"dk is {words}", Step(of_key=by)
         yield f"dq and dk are {words}", Step(of_query=by, of_key=by)
@@ -253,7 +240,6 @@ def written(matrices: Matrices) -> Iterator[tuple[str, Three]]:
     ways: dict[str, Callable[[Array], Array]] = {
         "is that of the next token": lambda x: np.roll(x, -1, 2),
         "is that of the token before": lambda x: np.roll(x, 1, 2),
-        "has heads in reverse order": lambda x: x[:, ::-1],
         "is laid out as (B, T, H, d), and read as (B, H, T, d)": lambda x: x.swapaxes(1, 2).reshape(
             x.shape
         ),

@@ -90,11 +90,30 @@ class Inputs:
             >>> [array.shape for array in problem.tensors(layout="BTHd")]
             [(1, 3, 4, 16), (1, 5, 2, 16), (1, 5, 2, 16)]
         """
+        require_known("layout", layout, LAYOUTS)
+        require_known("placed", placed, PLACES)
+        place = PLACES[placed]
+        beside = PLACES["contiguous"] if place.of_values else place  # where q and k are
         name = self.spec.dtype if dtype is None else dtype
-        return _tensors(
-            self.spec, (self.q, self.k, self.v), library=library, layout=layout, device=device,
-            dtype=name, placed=placed, poison=poison,
-        )  # fmt: skip
+        queries, keys = self.spec.lengths
+        found = []
+        for array, ends, own in (
+            (self.q, queries, beside),
+            (self.k, keys, beside),
+            (self.v, keys, place),
+        ):
+            if not holds(format_of(name), array):
+                raise ParameterError(
+                    f"{name} does not hold the numbers of this problem",
+                    witness=name,
+                    suggestion="a Spec with this dtype",
+                )
+            if poison and array is not self.q:
+                beyond = np.arange(array.shape[2]) >= ends[:, None]
+                array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
+            memory = own.whole(_laid_out(array, ends, layout))
+            found.append(own.view(converted(memory, library, device, name)))
+        return found[0], found[1], found[2]
 
     def mask_tensor(self, library: str = "numpy", *, additive: bool = False) -> Any:  # noqa: ANN401
         """Return the mask as an array, (B, 1 or H, T_q, T_k).
@@ -121,34 +140,6 @@ def alibi(spec: Spec, slopes: Array) -> Array:
 
 
 LAYOUTS = ("BHTd", "BTHd", "packed")
-
-
-def _tensors(
-    spec: Spec, arrays: tuple[Array, Array, Array], *, library: str, layout: str, device: str,
-    dtype: str, placed: str, poison: bool,
-) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Return q, k and v as a kernel gets them."""
-    require_known("layout", layout, LAYOUTS)
-    require_known("placed", placed, PLACES)
-    place = PLACES[placed]
-    beside = PLACES["contiguous"] if place.of_values else place  # where q and k are
-    chosen = format_of(dtype)
-    if not all(holds(chosen, array) for array in arrays):
-        raise ParameterError(
-            f"{dtype} does not hold the numbers of this problem",
-            witness=dtype,
-            suggestion="a Spec with this dtype",
-        )
-    lengths = spec.lengths[0], spec.lengths[1], spec.lengths[1]
-    found = []
-    for which, array, ends in zip("qkv", arrays, lengths, strict=True):
-        if poison and which != "q":
-            beyond = np.arange(array.shape[2]) >= ends[:, None]
-            array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
-        own = place if which == "v" else beside
-        memory = own.whole(_laid_out(array, ends, layout))
-        found.append(own.view(converted(memory, library, device, dtype)))
-    return found[0], found[1], found[2]
 
 
 def _laid_out(array: Array, ends: npt.NDArray[np.int64], layout: str) -> Array:
@@ -329,7 +320,7 @@ class Pool:
         is_own[pages] = inside
         key[pages] = np.where(inside, keys, key[pages])
         if stale:  # as old tables have it: pages of others behind the last one
-            old = random.integers(0, max(1, len(order)), table.shape)
+            old = random.integers(0, len(order), table.shape)
             table = np.where(there, table, old)
         pool = cls(problem.k, problem.v, table, lengths, owner, key, is_own)
         fill = None if stale else np.nan

@@ -8,13 +8,14 @@ as decoding needs it; "top-left" pairs the first query with the first key.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from constructive.support.arguments import is_integer, require_known
 from constructive.support.arrays import Booleans, Integers
-from constructive.support.errors import ParameterError, shown
+from constructive.support.errors import DataError, ParameterError, shown
 
 Alignment = Literal["top-left", "bottom-right"]
 # Fields of masks that have a number for each sequence
@@ -120,12 +121,26 @@ class Window(Mask):
         left: keys before the diagonal, or None for all (-1 in other libraries)
         right: keys after it, or None for all
         alignment: where the diagonal is
+
+    Raises:
+        ParameterError: for an end that is neither a number of keys nor None
     """
 
     name: ClassVar[str] = "window"
     left: int | None = None
     right: int | None = None
     alignment: Alignment = "bottom-right"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        pair = self.left, self.right
+        if any(each is not None and (not is_integer(each) or each < 0) for each in pair):
+            raise ParameterError(
+                f"window={pair} has an end that is neither a number of keys nor None",
+                witness=pair,
+                suggestion="None in place of -1: (None, 0) is all keys up to the diagonal, "
+                "(127, 0) the last 128",
+            )
 
     def visible(self, grid: Grid) -> Booleans:
         distance = grid.j - grid.diagonal(self.alignment)
@@ -293,18 +308,22 @@ class Given(Mask):
                 suggestion="Given(mask.astype(bool)), or Given(mask == 0) for numbers to add",
             )
         whole = (grid.batch, grid.heads, grid.queries, grid.keys)
-        try:
-            np.broadcast_to(allowed, whole)
-        except ValueError as error:
-            raise ParameterError(
-                f"a mask of shape {allowed.shape} does not broadcast to {whole}",
-                witness=allowed.shape,
-                suggestion="(batch, heads, queries, keys), with 1 for what all share",
-            ) from error
-        return allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)
+        return with_four_axes("a mask", allowed, whole)
 
     def __str__(self) -> str:
         return "given mask"
+
+
+def with_four_axes(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return an array with four axes, or raise if it does not broadcast to a shape."""
+    given = (1,) * (len(whole) - array.ndim) + array.shape
+    if len(given) > len(whole) or any(n not in {1, m} for n, m in zip(given, whole, strict=True)):
+        raise DataError(
+            f"{name} of shape {array.shape} does not broadcast to {whole}",
+            witness=array.shape,
+            suggestion="(batch, heads, queries, keys), with 1 for what all share",
+        )
+    return array.reshape(given)
 
 
 def tree_mask(parents: Iterable[int], context: int) -> Booleans:
@@ -349,21 +368,7 @@ def require_masks(masks: object) -> tuple[Mask, ...]:
             witness=type(masks).__name__,
             suggestion="[Given(array)] for an array, [mask] for one of kernels.masks",
         )
-    for mask in found:
-        if isinstance(mask, Window):
-            _require_ends(mask)
     return found
-
-
-def _require_ends(window: Window) -> None:
-    pair = window.left, window.right
-    if any(each is not None and (not is_integer(each) or each < 0) for each in pair):
-        raise ParameterError(
-            f"window={pair} has an end that is neither a number of keys nor None",
-            witness=pair,
-            suggestion="None in place of -1: (None, 0) is all keys up to the diagonal, "
-            "(127, 0) the last 128",
-        )
 
 
 def _per_sequence(name: str, values: tuple[int, ...], batch: int, most: int) -> Integers:

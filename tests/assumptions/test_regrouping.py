@@ -5,11 +5,10 @@ from itertools import combinations, pairwise, permutations
 import numpy as np
 import pytest
 
-from constructive import Dataset, Verdict, assumptions, build_memorizer, certify, generators
+from constructive import Dataset, Verdict, assumptions, generators
 from constructive.exact import dyadic
 from constructive.support.errors import CapacityError, ParameterError
 from constructive.theory.bounds import group_sizes
-from constructive.theory.regrouping import SEARCHES
 
 
 def wide(contexts, *, tokens):
@@ -111,10 +110,6 @@ KINDS = {
 }
 
 
-def test_every_search_is_looked_at():
-    assert list(KINDS) == list(SEARCHES)
-
-
 @pytest.mark.parametrize("construction", KINDS)
 def test_verdicts_agree_with_brute_force(construction):
     seeds, some, possible, fits, proved, refuted = KINDS[construction]
@@ -186,31 +181,6 @@ def test_what_is_refused():
         assumptions.regroup(data, 3, construction="generic")
 
 
-def test_the_number_of_heads_may_be_of_numpy():
-    data = generators.integers(num_examples=9, context_size=3, width=6)
-    assert assumptions.regroup(data, np.int8(100)).verdict is Verdict.PROVED
-
-
-def test_what_is_regrouped_is_built_and_proved():
-    rng = np.random.default_rng(0)
-    queries = np.round(rng.standard_normal((31, 9)) * 1000)
-    queries[4] = queries[0] - queries[2]
-    queries[20:24] = queries[[5, 9, 13, 17]] + queries[[6, 10, 14, 18]]
-    data = with_queries(queries, 4)
-    found = assumptions.regroup(data, 10)
-    ordered = data.take(found.order)
-    assert certify(build_memorizer(ordered, num_heads=10), ordered).verdict is Verdict.PROVED
-
-
-def test_a_context_without_rank_n_is_the_reason():
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    contexts = data.contexts.copy()
-    contexts[4, 1] = 2 * contexts[4, 0]
-    found = assumptions.regroup(Dataset(contexts, data.queries, data.targets), 3)
-    assert found.verdict is Verdict.REFUTED
-    assert "context of example 4" in found.detail
-
-
 def test_wide_queries_are_regrouped_by_their_images():
     """All of a group's places but a few are for others: queries of d = 384, one of them a sum."""
     rng = np.random.default_rng(0)
@@ -262,11 +232,3 @@ def test_a_subspace_with_one_query_too_many():
     assert found.verdict is Verdict.REFUTED
     assert found.members == tuple(range(13))
     assert found.detail == "13 queries span 3 dimensions; of these 4 groups take at most 9"
-
-
-def test_a_shared_context_has_groups_of_theorem_2():
-    data = generators.shared_context(num_examples=9, context_size=3, width=6)
-    found = assumptions.regroup(data, 4, construction="rank_one")
-    assert found.detail == "the given order"
-    more = generators.shared_context(num_examples=10, context_size=3, width=6)
-    assert assumptions.regroup(more, 4, construction="rank_one").verdict is Verdict.REFUTED

@@ -23,17 +23,17 @@ import numpy as np
 
 from constructive.exact.float_model import EXP_ULPS
 
+# Numbers beside a 0: four vectors of 16, and some more.
 ROW = 70
-"""Numbers beside a 0: four vectors of 16, and some more."""
+# So few that all stays in the cache; one thread is enough then.
 ROWS = 1 << 9
-"""So few that all stays in the cache; one thread is enough then."""
 SMALLEST = 2.0**-126
+# Exact results from here on are to be within `EXP_ULPS`; below, within `SURE` of what is right.
 SURE = 2.0 * SMALLEST
-"""Exact results from here on are to be within `EXP_ULPS`; below, within `SURE` of what is right."""
+# Bits of -0, of the first number beyond -104, and of -inf.
 ZERO, END, INFINITE = 0x80000000, 0xC2D00001, 0xFF800000
-"""Bits of -0, of the first number beyond -104, and of -inf."""
+# Of the numbers beyond -104 so many-th are taken.
 RARE = 1009
-"""Of the numbers beyond -104 so many-th are taken."""
 
 
 def numbers(stride):

@@ -26,12 +26,12 @@ from emulated import choices, drawn
 
 from constructive.exact.float_model import MODELS
 
+# Programs on a case.
 EACH = 10
-"""Programs on a case."""
+# Cases where a search begins.
 SEARCHED = 6
-"""Cases where a search begins."""
+# Programs of each production beyond.
 AT_EDGE = 8
-"""Programs of each production beyond."""
 COLUMNS = (
     "model", "evaluates", "programs", "to nearest", "at the edge", "searched", "violations",
     "productions beyond", "violations there",

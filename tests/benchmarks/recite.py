@@ -30,14 +30,14 @@ from constructive.exact.directed import percent
 LICENSE = Path(__file__).parent.parent.parent / "LICENSE"
 PARTS = ["whole", "proof", "training", "token"]
 WIDTH, RUNS = 256, 5
+# Seconds of training.
 CAP = 300.0
-"""Seconds of training."""
+# Tokens on which a layer is trained.
 SHORT = 1000
-"""Tokens on which a layer is trained."""
+# Tokens which are decoded for one measurement.
 MORE = 256
-"""Tokens which are decoded for one measurement."""
+# Heads of a decoder whose build only loads libraries.
 FIRST = 8
-"""Heads of a decoder whose build only loads libraries."""
 
 
 def license_text(tokens=None):

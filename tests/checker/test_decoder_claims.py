@@ -7,7 +7,7 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
-from checker_parts import TWO, TWO_ROWS, by_hand, saved, small, true_margins, two_tokens
+from checker_parts import TWO, TWO_ROWS, by_hand, decoder_of, saved, small, true_margins, two_tokens
 
 from constructive import (
     DataError,
@@ -20,7 +20,7 @@ from constructive import (
     check,
 )
 from constructive.exact.float_enclosure import Tabulated
-from constructive.exact.float_model import FLOAT32, rounded
+from constructive.exact.float_model import FLOAT32
 from constructive.layers.attend import CausalView, attend
 from constructive.layers.margins import exact_tokens, recital
 
@@ -70,14 +70,6 @@ def test_texts_of_all_kinds_are_proved(text, options):
     assert decoder.recites(text)
 
 
-def test_a_window_beyond_the_text_is_none():
-    text = Text.bytes("abracadabra")
-    one, other = (build_decoder(text, width=12, window=w) for w in (10**30, None))
-    assert verdicts(one, text) == [PROVED] * 3
-    least = recital(one, text).least
-    np.testing.assert_allclose(least, recital(other, text).least)
-
-
 # What does not hold.
 
 
@@ -118,18 +110,6 @@ def test_equal_rows_are_undecided():
     claim = certify(by_hand(text, weights), text, claims=["rank"])["rank"]
     assert claim.verdict is UNDECIDED
     assert "rank Z >= 1, and probably equal" in claim.detail
-
-
-def test_fewer_bits_say_by_how_much_they_miss():
-    text = Text.bytes("a longer text, where bfloat16 takes more than a margin has")
-    decoder = build_decoder(text, width=12, num_heads=5)
-    assert verdicts(decoder, text) == [PROVED] * 3
-    claim = certify(decoder.stored_as("bfloat16"), text)["executed"]
-    assert claim.verdict is UNDECIDED
-    assert "the last logits stored in bfloat16;" in claim.statement
-    share = float(claim.detail.split("may take ")[1].split("% of")[0])
-    assert share >= 100.0
-    assert "positions are like that; more heads, or more bits in storage" in claim.detail
 
 
 # What an enemy brought. Each had been proved.
@@ -257,10 +237,13 @@ def finer(part):
         (finer, 0.0, 2.0**-10, "bfloat16"),
     ],
 )
-def test_rounding_is_bounded_up_to_an_edge(make, within, beyond, storage):
+def test_rounding_is_bounded_up_to_an_edge(checker, make, within, beyond, storage):
     """In real arithmetic margins are positive on both sides of it."""
     for value, verdict in ((within, PROVED), (beyond, UNDECIDED)):
-        found = certify(by_hand(TWO, make(value), storage=storage), TWO)
+        decoder = by_hand(TWO, make(value), storage=storage)
+        on = decoder_of(checker, decoder, TWO, f"{storage}, pairwise")
+        assert (checker.margins.real_margins(on)[1] < 1.0) == (verdict is PROVED)
+        found = certify(decoder, TWO)
         assert (found["recites"].verdict, found["executed"].verdict) == (PROVED, verdict)
     assert "vacuous" in found["executed"].detail or "rounding may take" in found["executed"].detail
 
@@ -320,18 +303,6 @@ def test_margins_enclose_what_balls_give():
     assert tight > 20  # bounds which say nothing would pass, too
 
 
-def test_what_is_stated_is_below_the_margin():
-    decoder, text = small()
-    bound = float.fromhex(certify(decoder, text)["recites"].evidence["bound"])
-    before, flint.ctx.prec = flint.ctx.prec, 300
-    try:
-        true = [margin for margins in true_margins(decoder, text) for margin in margins]
-        assert all(margin > bound for margin in true)
-        assert any(margin < 1.1 * bound for margin in true)
-    finally:
-        flint.ctx.prec = before
-
-
 # What makes no sense.
 
 
@@ -362,80 +333,6 @@ def test_texts_of_others_are_refused():
 # What a model of decoders allows, and programs one step beyond it that say another token.
 #
 # Each step was open in the words of a model, or in what they were counted as, once.
-
-
-def in_blocks(decoder, size, keep):
-    """The last logits, in bfloat16 with blocks, where `keep` stores what rescales sums."""
-    x = decoder.embedding[0] + decoder.positions
-    layer = decoder.layer
-    logits = (x @ layer.key_weights[0] @ layer.query_weights[0].T @ x[-1]).astype(np.float32)
-    top, total, sums = np.float32(-np.inf), np.float32(0), np.zeros(x.shape[1], np.float32)
-    for start in range(0, len(x), size):
-        block = slice(start, start + size)
-        before, top = top, max(top, logits[block].max())
-        again = keep(np.exp(before - top))
-        terms = rounded(np.exp(logits[block] - top), "bfloat16")
-        total = total * again + terms.sum()
-        sums = sums * again + terms @ x[block]
-    z = np.concatenate([x[-1], rounded(sums / total, "bfloat16")])
-    outputs = rounded(z @ layer.readout_weights, "bfloat16")
-    return rounded(outputs @ decoder.unembedding.T, "bfloat16")
-
-
-def test_factors_that_rescale_are_not_stored():
-    """Each is just above the middle of two numbers of bfloat16, and 64 blocks are rescaled."""
-    count, size = 1024, 16
-    place = np.arange(count)
-    positions = np.stack([0 * place, place // size, np.where(place < count // 2, 1, -1)], axis=1)
-    readout = np.zeros((6, 2))
-    readout[0, 0] = readout[5, 1] = 1.0
-    text = Text.of([0] * count, prompt=count)
-    weights = {
-        "embedding": [[1.0, 0.0, 0.0]],
-        "positions": positions,
-        "W_Q": [[[2.0**-9], [0.0], [0.0]]],
-        "W_K": [[[0.0], [1.0], [0.0]]],
-        "U": readout,
-        "unembedding": [[0.0, 0.0], [-(2.0**-7), -1.0]],
-    }
-    decoder = by_hand(text, weights, storage="bfloat16")
-    model = "bfloat16, pairwise, blocks of 16"
-    claim = certify(decoder, text, claims=["executed"], model=model)["executed"]
-    assert claim.verdict is Verdict.PROVED
-    assert "factors that rescale sums in float32" in claim.statement
-    within = in_blocks(decoder, size, np.float32)
-    beyond = in_blocks(decoder, size, lambda x: rounded(np.array([x]), "bfloat16")[0])
-    assert within.argmax() == text.end
-    assert beyond.argmax() != text.end
-
-
-def test_averages_come_before_the_readout():
-    """Values of 2^-25, one for each head, are zero in float16; averages of tokens are not."""
-    heads, given = 16, [0, 1]
-    readout = np.zeros((3 * heads + 3, 2))
-    readout[0, 0], readout[5::3, 1] = 1.0, 2.0**-24
-    text = Text.of(given, prompt=2)
-    weights = {
-        "embedding": [[1.0, 0.0, 1.0], [1.0, 0.0, 0.0]],
-        "positions": np.zeros((2, 3)),
-        "W_Q": np.zeros((heads, 3, 1)),
-        "W_K": np.zeros((heads, 3, 1)),
-        "U": readout,
-        "unembedding": [[0.0, 0.0], [0.0, 0.0], [-(2.0**-8), 2.0**15]],
-    }
-    decoder = by_hand(text, weights, storage="float16")
-    claim = certify(decoder, text, claims=["executed"])["executed"]
-    assert claim.verdict is Verdict.PROVED
-    assert "averages before the readout" in claim.statement
-    x, by_head = decoder.embedding, readout[3:].reshape(heads, 3, 2)
-    averages = np.tile(rounded(x.mean(axis=0), "float16"), (heads, 1))
-    values = np.float32([[x @ each] for each in by_head])[:, 0].mean(axis=1)
-    for parts, right in (
-        (np.einsum("hd,hdo->ho", averages, by_head), True),
-        (rounded(values.astype(np.float32), "float16"), False),
-    ):
-        outputs = rounded(np.float32(x[1] @ readout[:3] + parts.sum(axis=0)), "float16")
-        assert ((outputs @ decoder.unembedding.T).argmax() == text.end) == right
 
 
 def test_certify_leaves_room_for_the_checker(monkeypatch):

@@ -21,18 +21,10 @@ from constructive import Dataset, Verdict, build_memorizer, check, exact_capacit
 from constructive import upper_bound_certificate as certify_bound
 from constructive.certificates.check import CHECKER
 from constructive.data.dataset import different_inputs
-from constructive.layers import residues
 from constructive.support.verdict import pack
-from constructive.theory.context_capacity import least_heads, spans_of
+from constructive.theory.context_capacity import least_heads
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
-
-
-def random_layer(rng, heads, width, head_dim):
-    """A layer of random integer weights; only W_Q and W_K matter for the rank of Z."""
-    query, key = rng.integers(-9, 10, size=(2, heads, width, head_dim)).astype(float)
-    values = np.zeros((heads, width, 1))
-    return constructive.AttentionLayer(query, key, values, np.zeros((heads, 1)), np.zeros((1, 1)))
 
 
 def eight():
@@ -82,21 +74,9 @@ class Limit:
     vectors: int = 0
 
 
-def words(count, rows):
-    return dataset(np.eye(count)[np.array(rows)])
-
-
 def with_a_constant(total, size, width, dtype=np.float64):
     contexts = drawn(total, size, width).astype(dtype)
     contexts[..., -1] = 0.1
-    return dataset(contexts)
-
-
-def in_a_subspace():
-    """Entry 4 is an eighth of entry 1, and two entries are zero."""
-    contexts = np.zeros((7, 3, 5))
-    contexts[..., [1, 3]] = drawn(7, 3, 2)
-    contexts[..., 4] = contexts[..., 1] / 8
     return dataset(contexts)
 
 
@@ -124,13 +104,6 @@ def subnormal_and_huge():
     return dataset(contexts)
 
 
-def each_token_at_its_scale():
-    """From 2^-940 to 2^900; entry 1 is 2^37 times entry 0."""
-    contexts = np.ldexp(drawn(7, 3, 4), np.random.default_rng(0).integers(-940, 860, (7, 3, 1)))
-    contexts[..., 1] = np.ldexp(contexts[..., 0], 37)
-    return dataset(contexts)
-
-
 def each_entry_at_its_scale():
     """From 2^-1000 to 2^900, beside a constant."""
     contexts = np.ldexp(drawn(8, 3, 4), np.random.default_rng(0).integers(-1000, 900, (8, 3, 4)))
@@ -140,32 +113,14 @@ def each_entry_at_its_scale():
 
 LIMITS = {
     "a shared context": lambda: Limit(dataset(drawn(3, 5), 8), 3, 7, 8),
-    "a shared context of many tokens": lambda: Limit(dataset(drawn(9, 2), 7), 3, 6, 7),
-    "a shared token": lambda: Limit(dataset(drawn(1, 3), 2), 7, 1, 2),
-    "a shared line": lambda: Limit(dataset(np.outer([1, 2, 5], [2, 3.0]), 4), 3, 3, 4, 1),
     "generic contexts": lambda: Limit(dataset(drawn(9, 3, 4)), 2, 8, 9),
-    "one head": lambda: Limit(dataset(drawn(5, 3, 4)), 1, 4, 5),
     "one token each": lambda: Limit(dataset(drawn(4, 1, 3)), 7, 3, 4, 3),
-    "one entry": lambda: Limit(dataset(drawn(4, 2, 1)), 3, 3, 4),
     "one of everything": lambda: Limit(dataset([[[2.0]], [[3.0]]]), 1, 1, 2, 1),
     "nothing but zeros": lambda: Limit(dataset(np.zeros((1, 2, 3))), 4, 0, 1, 3),
     "a constant entry": lambda: Limit(with_a_constant(14, 3, 5), 3, 13, 14, 1),
-    "a subspace": lambda: Limit(in_a_subspace(), 3, 6, 7, 3),
-    "few words": lambda: Limit(words(4, [[0, 1], [1, 2], [2, 3], [3, 0]] * 2), 2, 7, 8),
-    "words of two parts": lambda: Limit(
-        words(5, [[0, 1], [1, 2], [3, 4]] * 3 + [[3, 4]]), 2, 8, 10
-    ),
-    "words of one part of two": lambda: Limit(words(5, [[0, 1], [1, 2], [3, 4]] * 3), 2, 5, 6),
-    "few contexts": lambda: Limit(dataset(drawn(2, 3, 8)[[0, 1] * 6]), 2, 10, 12),
     "one context among others": lambda: Limit(one_among_others(), 2, 5, 6),
     "equal inputs": lambda: Limit(equal_inputs(), 2, 6, 7),
-    "signs of zeros": lambda: Limit(dataset([[[0.0, 1.0], [-0.0, 1.0]]] * 2), 5, 1, 2),
     "subnormal and huge": lambda: Limit(subnormal_and_huge(), 4, 6, 7, 2),
-    "single precision": lambda: Limit(dataset(drawn(9, 3, 4).astype(np.float32)), 2, 8, 9),
-    "a constant of single precision": lambda: Limit(
-        with_a_constant(4, 2, 2, np.float32), 2, 3, 4, 1
-    ),
-    "each token at its scale": lambda: Limit(each_token_at_its_scale(), 2, 6, 7, 1),
     "each entry at its scale": lambda: Limit(each_entry_at_its_scale(), 2, 7, 8, 1),
 }
 
@@ -220,16 +175,6 @@ def test_what_is_dependent_modulo_a_prime_alone_is_not_called_impossible(name):
     assert exact_capacity(data, 9).upper == len(contexts)
     if name != "halves":
         assert least_heads(data, np.random.default_rng(0))[0] == heads
-
-
-def test_examples_which_are_too_many_are_found_beside_multiples_of_a_prime():
-    """Four of one context, of which two heads hold three."""
-    contexts = np.random.default_rng(0).integers(-9, 10, (6, 2, 8)) * 1.0
-    contexts[:4] = contexts[0]
-    assert certify_bound(dataset(contexts), 2).proved
-    contexts[4:] *= 4194287
-    assert by_definition(*inputs_of(dataset(contexts)), 2) == (6, 5)
-    assert any(certify_bound(dataset(contexts), 2, seed=seed).proved for seed in range(4))
 
 
 # Against the definition: the least bound over all sets of examples.
@@ -323,58 +268,6 @@ def test_impossible_is_proved_and_checked_where_examples_are_more_than_the_least
         assert claim.statement == stated(heads, k + (heads - 1) * delta, number)
 
 
-@pytest.mark.slow
-@settings(max_examples=15)
-@given(problems())
-def test_of_all_sets_of_examples_those_are_accepted_which_are_too_many(checker, problem):
-    """With the vectors that prove what they span, or none, for which tokens are counted."""
-    data, heads = problem
-    queries, contexts = inputs_of(data)
-    arrays = {"contexts": data.contexts, "queries": data.queries}
-    shared = data.shared_context
-    for chosen in subsets(len(queries)):
-        some, index = [contexts[t] for t in chosen], np.array(chosen)
-        k, delta = dimensions(some)
-        number = number_of([queries[t] for t in chosen], some)
-        spans = spans_of(data.contexts[np.newaxis] if shared else data.contexts[index])
-        evidence = {
-            "heads": heads,
-            "count": len(chosen),
-            "examples": pack(index),
-            "vectors": [[hex(x) for x in vector] for vector in spans.orthogonal],
-            "pivots": list(spans.pivots),
-            "zeros": data.width - spans.tokens,
-        }
-        bound = k + (heads - 1) * delta
-        if number > bound:
-            assert checker.layers.check_impossible(evidence, arrays) == (heads, bound, number)
-        for counted in (evidence, evidence | {"vectors": [], "pivots": [], "zeros": 0}):
-            try:
-                *_, upper, different = checker.layers.check_impossible(counted, arrays)
-            except ValueError as refused:
-                assert "are possible" in str(refused)  # noqa: PT017 - it may be accepted too
-            else:
-                assert bound <= upper < different == number
-
-
-@settings(max_examples=40)
-@given(problems(), st.integers(1, 3), st.integers(0, 10**6))
-def test_no_weights_are_above_the_bounds(problem, head_dim, seed):
-    """Of all examples, and of those which a certificate blames, against exact ranks."""
-    data, heads = problem
-    rng = np.random.default_rng(seed)
-    layer = random_layer(rng, heads, data.width, head_dim)
-    _, least = by_definition(*inputs_of(data), heads)
-    spans = spans_of(data.contexts.reshape(1, -1, data.width))
-    bound = spans.tokens + (heads - 1) * spans.differences  # Theorem 3
-    assert residues.search(layer, data, rng).rank <= least <= bound
-    claim = certify_bound(data, heads)["impossible"]
-    if claim.proved:
-        blamed = data.take(unpacked(claim.evidence["examples"]))
-        bound = int(claim.statement.split("<= ")[1].split()[0])
-        assert residues.search(layer, blamed, rng).rank <= bound
-
-
 # Forgeries.
 
 
@@ -414,34 +307,24 @@ def entry(row, place, value):
 
 FORGERIES = {
     "more heads": (put(heads=3), "10 different examples, and 13 are possible"),
-    "more heads than any number": (put(heads=10**30), "are possible"),
-    "fewer heads": (put(heads=1), "it does not state"),
     "no head": (put(heads=0), "not a number of heads"),
     "one fewer counted": (put(count=9), "packed integers misfit"),
     "more counted than there are": (put(count=11), "set of examples"),
     "none counted": (put(count=0), "set of examples"),
     "one left out": (chosen(*range(1, 10)), "9 different examples, and 9 are possible"),
-    "one alone": (chosen(3), "1 different examples, and "),
-    "none at all": (chosen(), "set of examples"),
     "one twice": (chosen(0, 0, *range(2, 10)), "not increasing"),
-    "the last one twice": (chosen(*range(9), 8), "not increasing"),
     "another order": (chosen(1, 0, *range(2, 10)), "not increasing"),
     "one that is not there": (chosen(*range(9), 10), "packed integers misfit"),
-    "one beyond 32 bits": (chosen(*range(9), 2**32 - 1), "packed integers misfit"),
     "a number off in the first vector": (entry(0, 0, "0x2"), "not orthogonal to a token"),
-    "a number where there was none": (entry(0, 2, "0x1"), "not orthogonal to a token"),
     "a constant among zeros": (entry(0, 4, "-0x1"), "not orthogonal to a token"),
     "a number off in the second vector": (entry(1, 3, "0x1"), "not constant within a context"),
-    "a very long number": (entry(1, 3, "1" + "0" * 5000), "not constant within a context"),
     "a vector of zeros": (put(vectors=[["0"] * 6] * 2), "not triangular"),
-    "the last vector zero": (entry(1, 4, "0"), "not triangular"),
     "one vector twice": (
         lambda e: e.update(vectors=e["vectors"][:1] * 2, pivots=[0, 1], zeros=2), "not triangular"
     ),
     "a multiple of a vector": (
         lambda e: e["vectors"].__setitem__(1, ["2", "2", "0", "0", "0", "-2"]), "not triangular"
     ),
-    "vectors in another order": (lambda e: e["vectors"].reverse(), "not triangular"),
     "both in another order": (
         lambda e: (e["vectors"].reverse(), e["pivots"].reverse()), "not orthogonal to a token"
     ),
@@ -463,7 +346,6 @@ FORGERIES = {
     ),
     "no vectors, and yet one of them": (put(vectors=[]), "other pivots"),
     "a vector that is longer": (lambda e: e["vectors"][0].append("0"), "another length"),
-    "a vector that is shorter": (lambda e: e["vectors"][1].pop(), "another length"),
     "a vector of texts which are none": (entry(0, 0, "x"), "invalid literal"),
     "one pivot twice": (put(pivots=[0, 0]), "not triangular"),
     "a pivot which is zero": (put(pivots=[2, 4]), "not triangular"),
@@ -473,7 +355,6 @@ FORGERIES = {
     "a pivot before the first": (put(pivots=[-6, 4]), "a pivot is not a place"),
     "a pivot beyond the last": (put(pivots=[0, 6]), "a pivot is not a place"),
     "one pivot less": (put(pivots=[0]), "other pivots"),
-    "more zeros": (put(zeros=2), "not orthogonal to a token"),
     "more zeros than vectors": (put(zeros=3), "number of vectors"),
     "fewer zeros": (put(zeros=0), "10 different examples, and 10 are possible"),
     "less than no zeros": (put(zeros=-1), "number of vectors"),

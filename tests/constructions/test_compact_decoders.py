@@ -1,17 +1,15 @@
 """Compact decoders recite in float32 and in integers; saturated heads read one token."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
-from flint import arb, ctx
 from test_decoder import TEXTS
 
-from constructive import ParameterError, PrecisionError, Text, build_decoder, certify
+from constructive import ParameterError, PrecisionError, Text, build_decoder
 from constructive.constructions import compact
 from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
-from constructive.constructions.compact_tokens import Layout, base_of, cells_of, order_of, points_of
+from constructive.constructions.compact_tokens import base_of, cells_of, points_of
 from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import CausalView, attend
 from constructive.layers.causal import LEAD, picks, read
@@ -68,35 +66,6 @@ def test_recites_short_texts(text):
     assert_recites(build_decoder(text, parameters="few"), text)
 
 
-def test_few_are_fewer():
-    text = english(400)
-    few, many = (build_decoder(text, parameters=name) for name in ("few", "many"))
-    readout = few.layer.readout_weights
-    assert (readout != 0).sum() < len(text)
-    assert few.num_stored < many.num_parameters / 10
-
-
-def test_every_row_is_an_equation():
-    text = english(150)
-    decoder = build_decoder(text, parameters="few", every=True)
-    assert_recites(decoder, text)
-    tokens = decoder.embedded(text.ids[np.newaxis])[0]
-    picked = picks(tokens, decoder.layer.query_weights, decoder.layer.key_weights, 8).tokens
-    rows = np.concatenate([tokens[:, np.newaxis], tokens[picked]], axis=1).reshape(len(text), -1)
-    assert np.linalg.matrix_rank(rows) == len(text)
-
-
-@pytest.mark.parametrize("ids", [[7] * 22, [7] * 34, [1] * 23 + [2], [1, 2] * 20])
-def test_repeated_tokens_have_the_claims_that_their_construction_promises(ids):
-    """Whatever heads average of one token is that token, so Z has fewer columns than it seems."""
-    text = Text.of(ids)
-    usual = certify(build_decoder(text, parameters="few"), text)
-    assert [claim.name for claim in usual.claims] == ["recites", "executed"]
-    assert usual.proved
-    full = build_decoder(text, parameters="few", every=True)
-    assert certify(full, text, claims=["rank", "recites", "executed"]).proved
-
-
 def test_formats_bound_the_entries():
     text = english(300)
     short = build_decoder(text, parameters="few", readout="int8")
@@ -119,27 +88,6 @@ def test_long_texts_are_built_block_by_block(options, monkeypatch):
     decoder = build_decoder(text, parameters="few", **options)
     assert decoder.layer.num_heads % 2 == 0
     assert_recites(decoder, text)
-
-
-def test_pairs_add_zero_outside_their_block_only():
-    layout = Layout(window=8, code=4, parities=7, period=6, blocks=2, seed=0)
-    rng = np.random.default_rng(0)
-    order = rng.permutation(8)
-    tokens = layout.embedding(order)[rng.integers(8, size=200)] + layout.positions()[:200]
-    queries, keys = layout.gated_heads(3, 5, block=1)
-    first, second = (picks(tokens, q, k, 8).tokens for q, k in zip(queries, keys, strict=True))
-    inside = (np.arange(200) >> 6) == 1
-    assert np.array_equal(first[~inside], second[~inside])
-    assert (first[inside] != second[inside]).all()
-
-
-def test_a_changed_integer_is_noticed():
-    text = english(100)
-    decoder = build_decoder(text, parameters="few")
-    readout = decoder.layer.readout_weights.copy()
-    readout[5, 0] += 40.0
-    layer = dataclasses.replace(decoder.layer, readout_weights=readout)
-    assert integer_margin(dataclasses.replace(decoder, layer=layer), text) < decoder.record.margin
 
 
 @pytest.mark.parametrize(
@@ -167,14 +115,6 @@ def test_points_are_the_digits_of_places():
             assert len(np.unique(points_of(np.arange(count), outputs), axis=0)) == count
 
 
-def test_the_most_frequent_token_comes_first():
-    following = np.array([4, 4, 4, 2, 2, 0, 1, 3, 3])
-    order = order_of(following, 6)
-    assert order[4] == 0
-    assert sorted(order.tolist()) == list(range(6))
-    assert order[5] == 5
-
-
 def test_pivoting_gives_the_shortest_readout():
     """Against conditions of optimality, which are sufficient for a convex problem."""
     rng = np.random.default_rng(0)
@@ -193,13 +133,6 @@ def test_pivoting_gives_the_shortest_readout():
     slack = only_lower & (solved.outputs > cells.lower + 1e-5)
     assert slack.any()
     assert (solved.multipliers[slack] == 0).all()
-
-
-def test_pivoting_gives_up_where_there_are_too_few_columns():
-    rng = np.random.default_rng(0)
-    rows = rng.choice([-1.0, 1.0], (60, 20))
-    (cells,) = cells_of(points_of(np.arange(5), 1), rng.choice(5, 60), every=True)
-    assert solve_cells(rows @ rows.T, cells, 20, 1e-9) is None
 
 
 def test_the_nearest_plane_is_nearer_than_rounding():
@@ -257,34 +190,6 @@ def drawn(seed=0, *, sequences=None):
     return tokens, queries, keys
 
 
-def in_balls(tokens, query, key, window):
-    """The largest distance of z from a token that is read, at all positions of one head."""
-    picked = picks(tokens, [query], [key], window).tokens[:, 0]
-    logits = (tokens @ query) @ (tokens @ key).T
-    most = arb(0)
-    for place, row in enumerate(logits):
-        first = max(0, place - window + 1)
-        seen = row[first : place + 1]
-        weights = [arb(int(logit - seen.max())).exp() for logit in seen]
-        total = sum(weights, arb(0))
-        for entry in range(WIDTH):
-            column = tokens[first : place + 1, entry].tolist()
-            z = sum((w * x for w, x in zip(weights, column, strict=True)), arb(0)) / total
-            most = max(most, abs(z - int(tokens[picked[place], entry])).abs_upper())
-    return most
-
-
-def test_balls_agree_within_the_bound():
-    tokens, queries, keys = drawn()
-    ctx.prec = 400
-    try:
-        for head in range(HEADS):
-            distance = in_balls(tokens, queries[head], keys[head], WINDOW)
-            assert 0 < distance <= 2 * (WINDOW - 1) * arb(-LEAD).exp()
-    finally:
-        ctx.prec = 53
-
-
 @pytest.mark.parametrize("window", [WINDOW, 5])
 def test_float32_gives_the_tokens_bit_for_bit(window):
     tokens, queries, keys = drawn()
@@ -298,30 +203,6 @@ def test_float32_gives_the_tokens_bit_for_bit(window):
         assert np.array_equal(chunk.representation[0], wanted[rows].astype(np.float32))
     assert picked.lead >= LEAD
     assert np.array_equal(read(tokens, picked.tokens)[:, WIDTH:], wanted.reshape(LENGTH, -1))
-
-
-def test_several_sequences_are_read_one_by_one():
-    tokens, queries, keys = drawn(sequences=3)
-    together = picks(tokens, queries, keys, WINDOW)
-    each = [picks(sequence, queries, keys, WINDOW) for sequence in tokens]
-    assert np.array_equal(together.tokens, np.stack([part.tokens for part in each]))
-    assert together.lead == min(part.lead for part in each)
-
-
-def test_the_lead_is_the_least_difference_to_the_second_logit():
-    tokens, queries, keys = drawn(3)
-    logits = (tokens @ queries[0]) @ (tokens @ keys[0]).T
-    leads = []
-    for place in range(1, LENGTH):
-        seen = np.sort(logits[place, max(0, place - WINDOW + 1) : place + 1])
-        leads.append(int(seen[-1] - seen[-2]))
-    assert picks(tokens, queries[:1], keys[:1], WINDOW).lead == min(leads)
-
-
-def test_one_token_has_no_rival():
-    tokens, queries, keys = drawn()
-    assert picks(tokens, queries, keys, 1).lead == LEAD
-    assert picks(tokens[:1], queries, keys, WINDOW).tokens.tolist() == [[0] * HEADS]
 
 
 @pytest.mark.parametrize(
@@ -349,16 +230,6 @@ def test_shapes_and_windows_are_looked_at():
         picks(tokens, queries, keys[:2], WINDOW)
     with pytest.raises(ParameterError, match="window"):
         picks(tokens, queries, keys, 0)
-
-
-@pytest.mark.parametrize("first", [0, 1, 17, LENGTH - 1])
-def test_positions_before_the_first_one_are_only_seen(first):
-    tokens, queries, keys = drawn()
-    every = picks(tokens, queries, keys, WINDOW).tokens
-    assert np.array_equal(picks(tokens, queries, keys, WINDOW, first=first).tokens, every[first:])
-    low = max(0, first - WINDOW + 1)
-    part = picks(tokens[low:], queries, keys, WINDOW, first=first - low).tokens + low
-    assert np.array_equal(part, every[first:])
 
 
 def test_a_small_lead_before_the_first_position_does_not_matter():

@@ -388,13 +388,6 @@ class Careless(Toy):
         return super().build(survey, plan, options, rng=np.random.default_rng())
 
 
-class Stubborn(Toy):
-    """Draws the same heads for every seed."""
-
-    def build(self, survey, plan, options, *, rng):  # noqa: ARG002
-        return super().build(survey, plan, options, rng=np.random.default_rng(0))
-
-
 class Blind(Toy):
     """Does not look for repeated inputs."""
 
@@ -402,21 +395,6 @@ class Blind(Toy):
         blind = dataclasses.replace(survey)
         vars(blind)["repeated"] = None
         return super().build(blind, plan, options, rng=rng)
-
-
-class Wider(Toy):
-    """Builds another number of heads than it planned."""
-
-    def build(self, survey, plan, options, *, rng):
-        more = dataclasses.replace(plan, num_heads=plan.num_heads + 1)
-        return super().build(survey, more, options, rng=rng)
-
-
-class Free(Toy):
-    """Costs nothing."""
-
-    def cost(self, shapes, num_heads, options):  # noqa: ARG002
-        return Cost(0.0, 0.0)
 
 
 def toy(kind=Toy, **changes):
@@ -433,10 +411,7 @@ LIES = [
     ("refused", toy(Short)),
     ("check_build", toy(Flattering)),
     ("check_seed", toy(Careless)),
-    ("check_seed", toy(Stubborn)),
     ("check_refusals", toy(Blind)),
-    ("check_build", toy(Wider)),
-    ("check_plans", toy(Free)),
     ("refused", toy(name="other")),
     ("check_facts", toy(theorem="")),
     ("check_facts", taking("magic=")),

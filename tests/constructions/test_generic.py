@@ -11,7 +11,6 @@ from constructive import (
     Dataset,
     Memorizer,
     ParameterError,
-    PrecisionError,
     build_memorizer,
     certify,
     check,
@@ -91,35 +90,6 @@ def test_contexts_which_hold_less_are_named():
     assert build(data, 4).max_error(data) < 1e-8
 
 
-def test_queries_which_hold_less_are_named():
-    rng = np.random.default_rng(0)
-    contexts = rng.integers(-9, 10, (4, 3)) + rng.integers(-9, 10, (9, 1, 3))
-    data = Dataset(contexts, np.ones((9, 3)), np.arange(9.0))
-    with pytest.raises(CapacityError, match="but not with these") as caught:
-        build(data, 5)
-    assert "more heads may not help" in caught.value.suggestion
-
-
-def test_tokens_which_are_all_equal_hold_d():
-    rng = np.random.default_rng(0)
-    contexts = np.repeat(rng.standard_normal((7, 1, 4)), 3, axis=1)
-    data = Dataset(contexts, rng.standard_normal((7, 4)), np.arange(7.0))
-    with pytest.raises(CapacityError, match="these contexts allow 4 at most") as caught:
-        build(data, 3)
-    assert caught.value.suggestion == "other contexts: no number of heads can memorize these"
-
-
-def test_a_rank_which_only_floats_see_is_refused():
-    """Equal targets could be met by a singular Z; any others could not."""
-    rng = np.random.default_rng(3)
-    contexts = rng.standard_normal((14, 4, 5))
-    contexts[:, :, 0] = 1.0  # so c(E; 3) = 2 * 4 + 5
-    data = Dataset(contexts, rng.standard_normal((14, 5)), np.ones(14))
-    with pytest.raises(CapacityError, match="rank 13 < T = 14") as caught:
-        build_memorizer(data, num_heads=3, construction="generic")
-    assert caught.value.witness == {"rank": 13, "capacity": 13}
-
-
 # Values of fewer entries than targets: what is built, and what no such weights do.
 
 
@@ -168,15 +138,6 @@ def test_at_the_bound_and_one_beyond(
     assert f"keep {total} of the examples" in caught.value.suggestion
 
 
-def test_the_error_of_a_narrow_layer_is_refuted_where_it_is():
-    data = gaussian(20, 3, 5, 4)
-    memorizer = build_memorizer(data, num_heads=8, value_dim=2)
-    targets = data.targets.copy()
-    targets[3, 1] += 1e-3
-    other = Dataset(data.contexts, data.queries, targets)
-    assert certify(memorizer, other, claims=["error"]).verdict.name == "REFUTED"
-
-
 @settings(max_examples=30)
 @given(
     st.integers(1, 6), st.integers(2, 4), st.integers(2, 6), st.integers(1, 4), st.integers(1, 4),
@@ -198,17 +159,6 @@ def test_all_sizes(heads, size, width, narrow, more, seed, equal):
     effective = layer.effective_readout.reshape(heads, width, outputs)
     assert (np.linalg.matrix_rank(effective) <= narrow).all()
     assert certify(memorizer, data, claims=["error"], epsilon=1e-3).proved
-
-
-@pytest.mark.parametrize(("heads", "total"), [(8, 20), (10, 20)])
-def test_float32_and_torch_have_the_same_layer(heads, total):
-    data = gaussian(total, 3, 5, 4)
-    memorizer = build_memorizer(data, num_heads=heads, value_dim=2)
-    assert memorizer.astype(np.float32).max_error(data) < 1e-3
-    pytest.importorskip("torch")
-    read = Memorizer.from_torch(memorizer.to_torch())
-    assert (read.layer.value_dim, read.layer.target_dim) == (2, 4)
-    assert read.max_error(data) < 1e-9
 
 
 def test_the_best_conditioned_draw_is_taken(monkeypatch):
@@ -243,13 +193,6 @@ def test_readouts_of_more_bits_have_no_room(precision):
     with pytest.raises(ParameterError, match="does not take precision=") as caught:
         build_memorizer(data, num_heads=5, value_dim=1, precision=precision)
     assert caught.value.witness == precision
-
-
-def test_a_readout_which_floats_cannot_carry_suggests_no_bits():
-    data = gaussian(20, 3, 5, 4)
-    with pytest.raises(PrecisionError, match="float64 cannot carry") as caught:
-        build_memorizer(data, num_heads=8, value_dim=2, tolerance=1e-30)
-    assert caught.value.suggestion.startswith("value_dim=4; more heads")
 
 
 # What is impossible, and what is only not built.
@@ -318,33 +261,6 @@ def test_fewest_heads_are_the_fewest(total, size, width, narrow, more, shared):
     ]
     found = heads_for_values(data, narrow)
     assert found == (1 + holds.index(True) if any(holds) else None)
-
-
-def test_a_shared_context():
-    data = generators.shared_context(num_examples=9, context_size=4, width=6, target_dim=5)
-    memorizer = build_memorizer(data, num_heads=5, value_dim=2)  # 4 + 4 * 2 = 12, or 10 slots' 7
-    assert memorizer.record.capacity == 10
-    assert certify(memorizer, data, claims=["rank", "error"]).proved
-
-
-def test_contexts_which_hold_less_with_narrow_values_are_named():
-    """With a constant entry differences have d - 1 dimensions: slots of g heads lose g - 1."""
-    data = gaussian(20, 3, 4, 4)
-    constant = Dataset(
-        np.concatenate([data.contexts, np.ones((20, 3, 1))], axis=2),
-        np.concatenate([data.queries, np.ones((20, 1))], axis=1),
-        data.targets,
-    )
-    with pytest.raises(CapacityError, match="rank 17 < T = 20, though Z has rank T") as caught:
-        build_memorizer(constant, num_heads=8, value_dim=2)
-    assert caught.value.witness == {"rank": 17}
-    assert caught.value.suggestion == "more heads, or value_dim=4"
-    assert build_memorizer(constant.take(range(17)), num_heads=8, value_dim=2).max_error(
-        constant.take(range(17))
-    ) < 1e-8  # fmt: skip
-    few = Dataset(constant.contexts, constant.queries, np.ones((20, 7))).take(range(14))
-    with pytest.raises(CapacityError, match="random heads gave Z rank 13 < T = 14: these contexts"):
-        build_memorizer(few, num_heads=3, value_dim=6)
 
 
 @pytest.mark.parametrize(

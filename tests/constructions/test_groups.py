@@ -21,8 +21,7 @@ from constructive import (
     paired_capacity,
 )
 from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS
-from constructive.theory.grouping import RefutedError, check_widths, prove_wide
-from constructive.theory.regrouping import WideGroups
+from constructive.theory.grouping import RefutedError, check_widths
 
 # Own contexts: heads in pairs, and a small system for each.
 
@@ -64,24 +63,6 @@ def test_the_bound_of_the_theorems_is_reached(make, head_dim):
     assert memorizer.record.max_error < 1e-8
     assert memorizer.max_error(data) < 1e-8
     assert memorizer.record.heads[-1].stop == data.num_examples - 1  # one example is the extra one
-
-
-def test_the_two_heads_of_a_pair_cancel_on_other_examples():
-    data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
-    memorizer = build_memorizer(data, num_heads=12, construction="paired")
-    record, layer = memorizer.record, memorizer.layer
-    order = np.array(record.order)
-    z = layer.intermediate(data.contexts, data.queries).reshape(61, 6, 2, 12)[order]
-    unlike = np.abs(z[:, :, 0] - z[:, :, 1]).max(axis=2) > 1e-12
-    for pair in range(6):
-        own = slice(record.heads[2 * pair].start, record.heads[2 * pair + 1].stop)
-        assert unlike[own, pair].all()
-        unlike[own, pair] = False
-        assert not unlike[own.stop :, pair].any()  # heads saturate on all later examples
-    assert 0 < unlike.sum() <= record.coupled
-    values = layer.effective_readout.reshape(6, 2, 12)
-    assert (values[1:, 0] == -values[1:, 1]).all()
-    assert (values[0, 0] != -values[0, 1]).any()  # the correction for the extra example
 
 
 def test_an_odd_head_stays_idle():
@@ -170,17 +151,6 @@ def test_groups_of_d_less_one(make, heads, size, width, tmp_path):
     assert f"num_heads={heads + 1}" in caught.value.suggestion
 
 
-def test_up_to_theorem_2_nothing_changes():
-    data = generators.uniform(num_examples=7, context_size=3, width=9)
-    memorizer = build_rank_one(data, 3)
-    assert memorizer.record.capacity == 7
-    assert certify(memorizer, data).claims[0].name == "grouping"
-    assert explain(data.take([*range(7)]), num_heads=3, construction="rank_one").plan.capacity == 7
-    shared = generators.shared_context(num_examples=8, context_size=3, width=9)
-    with pytest.raises(CapacityError, match=r"H\(n - 1\) \+ 1 = 7"):
-        build_rank_one(shared, 3)
-
-
 def test_contexts_which_are_too_narrow_are_named():
     own = generators.gaussian(num_examples=16, context_size=4, width=6)
     contexts = own.contexts.copy()
@@ -204,24 +174,6 @@ def test_contexts_which_are_too_narrow_are_named():
     memorizer = build_rank_one(data, 3)  # others go first
     assert memorizer.record.order[:6] != (0, 1, 2, 3, 4, 5)
     assert certify(memorizer, data).proved
-
-
-def test_parts_of_a_group_count():
-    """Two examples of a group with one direction between them; the others have enough."""
-    rng = np.random.default_rng(0)
-    contexts = rng.integers(-9, 10, (8, 2, 6)).astype(float)
-    contexts[5:7, 1] = contexts[5:7, 0] + [[1.0, 2, 3, 4, 5, 6]]
-    data = Dataset(contexts, rng.standard_normal((8, 6)), np.zeros(8))
-    check_widths(data, (6, 2), rng)
-    for sizes, words, examples in (
-        ((4, 4), "differences of tokens of 2 .* span 1 dim", (5, 6)),
-        # An empty first group counts as the first one.
-        ((0, 8), "differences of tokens of 8 .* span 6 dim", tuple(range(8))),
-        ((8, 0), "the tokens of 8 .* span 6 dim", tuple(range(8))),
-    ):
-        with pytest.raises(RefutedError, match=words) as refuted:
-            check_widths(data, sizes, rng)
-        assert refuted.value.witness == examples
 
 
 def test_dependent_queries_of_a_group_are_shared_among_others(tmp_path):
@@ -255,55 +207,6 @@ def test_an_earlier_query_in_one_span_is_decided_exactly():
     assert certify(memorizer, data).proved
 
 
-def test_up_to_theorem_2_another_order_is_found_too():
-    data = generators.integers(num_examples=7, context_size=3, width=5)
-    queries, contexts = data.queries.copy(), data.contexts.copy()
-    queries[2] = queries[0] + queries[1]
-    contexts[5, 2] = contexts[5, 1]  # equal tokens: rank 2, and one direction
-    data = Dataset(contexts, queries, data.targets)
-    memorizer = build_rank_one(data, 3)
-    assert memorizer.record.capacity == 7
-    assert certify(memorizer, data).claims[0].name == "wide_grouping"
-    assert certify(memorizer, data).proved
-
-
-def same_contexts(kinds, heads, size, width, seed=0):
-    """Corollary (v): contexts of a few kinds, those of one kind next to each other."""
-    rng = np.random.default_rng(seed)
-    total = (heads - 1) * min(width - 1, kinds * (size - 1)) + min(width, kinds * size)
-    contexts = rng.standard_normal((kinds, size, width))[np.sort(np.arange(total) % kinds)]
-    return Dataset(contexts, rng.standard_normal((total, width)), rng.standard_normal(total))
-
-
-@pytest.mark.parametrize("kinds", [3, 5])
-def test_repeated_contexts_up_to_what_they_hold(kinds):
-    data = same_contexts(kinds, heads=4, size=3, width=8)
-    memorizer = build_rank_one(data, 4)
-    sizes = [head.stop - head.start for head in memorizer.record.heads]
-    assert sizes == ([8, 7, 7, 7] if kinds == 5 else [8, 6, 6, 6])  # at most 2 of each kind
-    certificate = certify(memorizer, data)
-    assert certificate.proved
-    assert check(certificate, memorizer, data).proved
-    if kinds == 3:
-        one_more = same_contexts(kinds, heads=5, size=3, width=8).take(range(len(data.queries) + 1))
-        with pytest.raises(AssumptionError, match=r"of these 4 groups take at most"):
-            build_rank_one(one_more, 4)
-
-
-def test_differences_in_few_dimensions():
-    """Corollary (vi): the first group has k examples, the others delta; not even ones."""
-    rng = np.random.default_rng(0)
-    directions, places = rng.integers(-4, 5, (3, 12)), rng.integers(-4, 5, (6, 12))
-    total = 4 * 3 + 9  # delta = 3, k = 9
-    contexts = rng.integers(-4, 5, (total, 5, 3)) @ directions + places[np.arange(total) % 6, None]
-    data = Dataset(
-        contexts.astype(float), rng.standard_normal((total, 12)), rng.standard_normal(total)
-    )
-    memorizer = build_rank_one(data, 5)
-    assert [head.stop - head.start for head in memorizer.record.heads] == [9, 3, 3, 3, 3]
-    assert certify(memorizer, data).proved
-
-
 @pytest.mark.parametrize(("size", "width", "total"), [(6, 10, 46), (12, 5, 13), (3, 9, 11)])
 def test_equal_tokens(size, width, total):
     """Words of a small vocabulary: the most attended word may occur twice."""
@@ -329,31 +232,6 @@ def test_what_no_order_mends():
     repeated = data.take([*range(15), 3])
     with pytest.raises(AssumptionError, match="examples 3 and 15 are the same input"):
         build_rank_one(repeated, 3)
-
-
-def test_where_no_order_is_found(monkeypatch):
-    """That is not a proof, and the refusal says what to try."""
-    data = generators.integers(num_examples=16, context_size=3, width=6)
-    queries = data.queries.copy()
-    queries[8] = queries[6] + queries[7]
-    monkeypatch.setattr(WideGroups, "passes", 0)
-    with pytest.raises(AssumptionError, match="and no other order was found") as caught:
-        build_rank_one(Dataset(data.contexts, queries, data.targets), 3)
-    assert "the queries of examples 6 to 10, one group, have rank 4" in str(caught.value)
-    assert "assumptions.regroup(dataset, 3, construction='rank_one', seed=1)" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("groups", "verdict"),
-    [(((0, 2), (2, 2)), Verdict.PROVED), (((0, 0), (0, 2)), Verdict.REFUTED)],
-)
-def test_tokens_count_for_the_first_group_even_if_it_is_empty(groups, verdict):
-    """Differences span one dimension, tokens two: two examples suit the first group only."""
-    same = np.tile([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]], (2, 1, 1))
-    data = Dataset(same, np.eye(2, 3), np.zeros(2))
-    claim = prove_wide(data, groups, np.arange(2), np.random.default_rng(0))
-    assert claim.verdict is verdict
-    assert claim.witness == (None if verdict is Verdict.PROVED else (0, 1))
 
 
 # What "auto" takes, and why.
@@ -384,14 +262,6 @@ def test_dense_where_that_is_cheap(total, heads, shared, chosen):
     cheap = dense.operations <= CHEAP_OPERATIONS and dense.memory <= CHEAP_BYTES
     assert cheap == (chosen == "saturated")
     assert f"->  {chosen}" in str(found)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [shapes(6201, 32, 40), shapes(6201, 32, 64, shared=True)],  # 2(n - 1) > d - 1; no own contexts
-)
-def test_dense_where_nothing_else_applies(data):
-    assert explain(data, num_heads=200).plan.construction == "saturated"
 
 
 def test_what_no_theorem_of_groups_holds_random_heads_do():
@@ -438,9 +308,3 @@ def test_heads_nobody_asked_for_are_those_which_the_construction_needs(construct
     assert memorizer.layer.num_heads == heads
     with pytest.raises(CapacityError):
         build_memorizer(data, construction=construction, num_heads=2)
-
-
-def test_no_heads_hold_what_a_construction_never_does():
-    data = generators.shared_context(num_examples=5, context_size=1, width=4)
-    with pytest.raises(CapacityError):
-        build_memorizer(data, construction="saturated")

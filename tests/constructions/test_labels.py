@@ -81,16 +81,6 @@ def test_labels_that_are_not_attained():
     assert "more heads" in refused.value.suggestion
 
 
-def test_labels_like_no_random_ones_are_attained_beyond():
-    """A sum of all entries of the context tells them: far above twice the columns."""
-    data = generators.gaussian(num_examples=300, context_size=3, width=8, seed=0)
-    contexts = data.contexts - data.contexts.mean(axis=1, keepdims=True)
-    sides = np.arange(300) % 2
-    contexts[:, :, 0] = 2.0 * sides[:, np.newaxis] - 1.0
-    told = Dataset.of_classes(contexts, data.queries, sides)
-    assert leads(build_memorizer(told, num_heads=2, fit="labels"), told).min() > 0.99
-
-
 def test_what_is_refused():
     data = labeled(20)
     numbers = Dataset(data.contexts, data.queries, np.arange(20.0))
@@ -113,12 +103,6 @@ def test_equations_that_no_memory_holds(monkeypatch):
     with pytest.raises(ParameterError, match="for 90 classes and 8 columns of Z") as refused:
         separate(np.ones((100, 8)), np.arange(100) % 90, 90)
     assert "fit='targets'" in refused.value.suggestion
-
-
-def test_a_matrix_of_zeros_has_neither():
-    found = separate(np.zeros((4, 2)), np.array([0, 1, 0, 1]), 2)
-    assert found.effective is None
-    assert found.combination is None
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4])

@@ -20,9 +20,8 @@ from instance_parts import files_of
 from constructive import FormatError, OutputError, ParameterError
 from constructive.instances import Atom, Box, Property, check, make, planted, save, score
 from constructive.instances.folder import EXPECTED
-from constructive.instances.making import KINDS
-from constructive.instances.properties import decimal, read_property, text_of, version_1, version_2
-from constructive.instances.scoring import Grade, Outcome, read_witness, replayed
+from constructive.instances.properties import read_property, version_1, version_2
+from constructive.instances.scoring import Grade, Outcome, replayed
 from constructive.support.files import require_folder
 
 OPERATORS = ["Gemm", "Softmax", "MatMul"] * 2 + ["Add"]
@@ -122,16 +121,6 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path, some):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder"]
 
 
-def test_kinds_are_one_name_or_more():
-    made = make(2, kinds="needle", dims=(2, 2))
-    assert [each.name for each in made] == ["needle_0000_a", "needle_0000_b"]
-    assert KINDS == ("needle", "corner", "shadow")
-    for kinds, word in (([], "no family"), ((), "no family"), ("n", "'n'"), (["x"], "'x'")):
-        with pytest.raises(ParameterError, match=word) as caught:
-            make(2, kinds=kinds)
-        assert "needle" in caught.value.suggestion
-
-
 def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
     one, two, other = some[:3]
     for group, options, word in (
@@ -147,32 +136,6 @@ def test_what_is_not_a_folder_of_instances_is_refused(tmp_path, some):
         with pytest.raises(ParameterError, match=word):
             save(tmp_path / "folder", group, **options)
     assert not list(tmp_path.iterdir())
-
-
-def test_properties_are_exact_decimals_on_lines_of_their_own():
-    third = float(np.float32(1 / 3))
-    atoms = Atom([1.0, 0.0], third), Atom([0.0, -1.0], -2.0), Atom([-1.0, 1.0], 0.0)
-    wanted = Property(Box([-third, 2.0**-30], [0.0, 1e10]), (atoms[:2], atoms[2:]))
-    for text, x, y in (
-        (version_1(wanted), "X_{}", "Y_{}"),
-        (version_2(wanted), "X[0,{}]", "Y[0,{}]"),
-    ):
-        y0, y1, x0 = y.format(0), y.format(1), x.format(0)
-        lines = text.splitlines()
-        assert f"(assert (>= {x0} {decimal(-third)}))" in lines
-        assert f"(assert (<= {x0} 0.0))" in lines
-        assert "(assert (or" in lines[-1]
-        assert f"(and (>= {y0} {decimal(third)}) (<= {y1} 2.0)) (and (>= {y1} {y0}))" in lines[-1]
-        assert all(line.count("assert") <= 1 for line in lines)
-        assert not re.search(r"\d[eE][+-]?\d", text)
-        assert text.count("(") == text.count(")")
-
-
-@pytest.mark.parametrize("value", [0.0, -1.5, 2.0**-126, 1.0 / 3.0, 2.0**100, -0.1])
-def test_decimals_are_exact(value):
-    for text in (decimal(value), text_of(value)):
-        assert Fraction(text) == Fraction(value)
-        assert "e" not in text
 
 
 def test_how_many_are_made():
@@ -304,15 +267,6 @@ def test_several_rows_about_one_instance(tmp_path, folder, made, words, outcome)
     )
 
 
-def test_totals(tmp_path, folder, made):
-    """The last row counts all instances."""
-    found = score(folder, results(tmp_path, *map(right, made[1:])))
-    counts = found.counts()
-    *_, total = counts
-    assert total == ("all", "")
-    assert counts[total] == found.totals == {Outcome.RIGHT: len(made) - 1, Outcome.MISSING: 1}
-
-
 def test_rows_as_in_the_files_of_the_competition(tmp_path, folder, made):
     network, unsat = made[0].network_name, next(e for e in made if e.answer == "unsat")
     lines = (
@@ -326,16 +280,6 @@ def test_rows_as_in_the_files_of_the_competition(tmp_path, folder, made):
     assert outcomes(found)[unsat.name] is Outcome.RIGHT
     assert outcomes(found)[made[2].name] is Outcome.UNKNOWN
     assert found.others == 2
-
-
-def test_a_mark_of_byte_order_hides_no_row(tmp_path, folder, made):
-    """Some programs begin a .csv file with it; the first row counts all the same."""
-    unsat = next(each for each in made if each.answer == "unsat")
-    path = tmp_path / "results.csv"
-    path.write_bytes(f"\ufeff{unsat.name},sat\n{made[0].name},unknown\n".encode())
-    found = score(folder, path)
-    assert [row.expected.name for row in found.false] == [unsat.name]
-    assert found.others == 0
 
 
 def test_files_that_are_not_results(tmp_path, folder, made):
@@ -420,24 +364,6 @@ def test_witnesses_within_the_tolerance(folder, made):
         assert replayed(graph, wanted, text).grade is grade
 
 
-def test_texts_of_witnesses():
-    for text in (
-        "((X_0 0.5) (X_1 -2e-1))",
-        "sat\n(\n(X_1 -0.2)\n(X_0 .5))",
-        "((X[0,0] 0.5) (X[0,1] -0.2))",
-    ):
-        values, told = read_witness(text, 2, 1)
-        assert values.tolist() == [0.5, -0.2]
-        assert told is None
-    for text in (
-        "((X_0 0.5) (X_1 inf))",
-        "((X_0 0.5) (X_1 1) (X_2 1))",
-        "((X_0 1) (X_1 1) rm -rf)",
-    ):
-        with pytest.raises(FormatError, match="witness"):
-            read_witness(text, 2, 1)
-
-
 def test_properties_are_read_back(made):
     for each in made:
         found = read_property(version_1(each.property))
@@ -466,7 +392,6 @@ def test_properties_are_read_back(made):
 
 
 PROGRAM = Path(__file__).parents[1] / "benchmarks/verifiers"
-
 
 MISLED = """
 VERIFIERS["marabou"] = lambda: answer_all("always unsat", lambda problem: "unsat")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from instance_parts import drawn_network, float32, points_of
 
 from constructive import ParameterError
-from constructive.exact.directed import upper
 from constructive.instances import Answer, Atom, Box, Head, Network, Property, make, planted
 from constructive.instances.refutations import (
     BallHead,
@@ -22,11 +21,8 @@ from constructive.instances.refutations import (
     Slabs,
     attention_ranges,
     reach,
-    refute_by_heads,
-    refute_by_slabs,
 )
 from constructive.instances.rounding import gradient_bound, output_rounding
-from constructive.strategies import twins
 
 
 @st.composite
@@ -89,17 +85,6 @@ def test_any_weights_and_tilts_are_a_proof(network, weights, tilts, direction, b
             assert network(points[inside]).max() <= bound / 8 + 1e-9
 
 
-@given(softmax_networks(max_heads=2, largest=4))
-@settings(max_examples=20)
-def test_maxima_of_heads_are_bounds_and_near_for_one_high_token(network):
-    box, atom = unit_box(network), Atom([1.0], 100.0)
-    slabs = refute_by_heads(network, box, [atom], tolerance=1e-4)
-    margin = slabs.margin(network, box, atom)
-    highest = network(points_in(box)).max()
-    assert np.isfinite(margin)
-    assert highest <= 100.0 - margin
-
-
 @given(st.integers(0, 1000), st.integers(1, 3))
 @settings(max_examples=15)
 def test_the_bound_of_one_high_token_is_its_maximum(seed, dim):
@@ -115,16 +100,6 @@ def test_the_bound_of_one_high_token_is_its_maximum(seed, dim):
         points[0] = best
         best, spread = points[network(points)[:, 0].argmax()], 0.7 * spread
     assert -1e-9 <= float(bound.bound) - network([best])[0, 0] <= 1e-4
-
-
-@given(softmax_networks(outputs=2))
-@settings(max_examples=30)
-def test_balls_contain_values(network):
-    for point in points_in(unit_box(network), 3):
-        exact = network.enclosed(point.tolist())
-        found = network([point])[0]
-        assert all(abs(upper(ball - float(y))) < 1e-9 for ball, y in zip(exact, found, strict=True))
-        assert all(ball.rad() < 1e-40 for ball in exact)
 
 
 @given(softmax_networks(outputs=2, max_tokens=6))
@@ -157,15 +132,6 @@ def test_the_bound_of_gradients(network, weights):
         ahead[:, i] += step
         total = total + np.abs((network(ahead) - network(points)) @ np.array(weights)) / step
     assert np.max(total) <= bound * (1.0 + 1e-6) + 1e-6
-
-
-@given(twins(max_inputs=5))
-@settings(max_examples=12)
-def test_twins(pair):
-    low, high = (each.property.disjuncts[0][0].threshold for each in pair)
-    assert low < high
-    values = pair.sat.network(points_in(pair.sat.property.box))
-    assert values.max() <= high - pair.unsat.margin + 1e-9
 
 
 def proof_of_twins():
@@ -222,26 +188,6 @@ def test_changed_proofs_prove_nothing():
     assert [margin(proof) for proof in forged] == [-np.inf] * len(forged)
 
 
-def test_a_slab_of_another_network_is_not_a_proof():
-    _, slabs = proof_of_twins()
-    other = planted(dim=5, scale=32.0).unsat
-    atom = other.property.disjuncts[0][0]
-    assert slabs.margin(other.network, other.property.box, atom) == -np.inf
-
-
-def test_slabs_are_not_found_below_the_maximum():
-    twin, _ = proof_of_twins()
-    found = refute_by_slabs(
-        twin.network,
-        twin.property.box,
-        twin.property.disjuncts[0][0],
-        planted(dim=4, scale=32.0, seed=9).sat.property.disjuncts[0][0].threshold,
-        direction=np.ones(4),
-        centre=np.zeros(4),
-    )
-    assert found is None
-
-
 def test_the_whole_box_in_one_slab():
     head = Head([[1.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
     network, box = Network((head,)), Box([-1.0], [0.0])
@@ -281,15 +227,6 @@ def test_the_whole_box_in_one_slab():
 def test_what_is_not_a_network_or_a_property_is_refused(make, word):
     with pytest.raises(ParameterError, match=word):
         make()
-
-
-def test_heads_of_different_shapes_are_refused():
-    one = Head([[1.0]], [0.0], [[0.0]])
-    two = Head([[1.0], [1.0]], [0.0, 0.0], [[0.0], [0.0]])
-    with pytest.raises(ParameterError, match="same shapes"):
-        Network((one, two))
-    with pytest.raises(ParameterError, match="entries"):
-        Network((one,)).enclosed([0.0, 0.0])
 
 
 # The interval form: no point of the box is above it, at any scale, and no greedy choice below.
@@ -345,26 +282,6 @@ def test_balls_at_a_point_are_below_the_bound_of_that_point(scale):
         assert value >= arb(ranges.upper_bound(weights) - 1e-8 * size)
 
 
-def exact_greedy(least, most, values):
-    """The largest v . p over the simplex in [P-, P+], as sorting finds it."""
-    shares, left = least.copy(), 1.0 - least.sum()
-    for i in np.argsort(-values):
-        step = min(left, most[i] - shares[i])
-        shares[i], left = shares[i] + step, left - step
-    return shares @ values
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_the_bound_is_what_a_greedy_choice_attains(seed):
-    network, box = drawn(seed, scale=2.0, width=0.3, tokens=9)
-    ranges = attention_ranges(network, box)
-    for weights in weights_of(network.output_dim):
-        for h, bound in enumerate(ranges.upper_bounds(weights)):
-            values = network.heads[h].values @ weights
-            best = exact_greedy(ranges.least[h], ranges.most[h], values)
-            assert best <= bound <= best + 1e-7
-
-
 @pytest.mark.parametrize("spread", [100.0, 710.0, 800.0, 1e5])
 def test_logits_beyond_what_exponentials_hold_keep_the_bound(spread):
     """Each token's logit reaches far above and far below the other's."""
@@ -373,12 +290,6 @@ def test_logits_beyond_what_exponentials_hold_keep_the_bound(spread):
     ranges = attention_ranges(Network((head,)), box)
     assert ranges.upper_bound(np.ones(1)) >= 1.0 - 1e-15
     assert ranges.upper_bound(-np.ones(1)) >= -1e-20
-
-
-def test_a_box_of_other_dimension_is_refused():
-    network, _ = drawn(0)
-    with pytest.raises(ParameterError, match="inputs"):
-        attention_ranges(network, Box([0.0], [1.0]))
 
 
 # Bounds of softmax that were released and are wrong: twins of the default set expose each.
@@ -424,11 +335,6 @@ def with_a_number_added(least, most):
     return low / (largest + 1e-12), high / (smallest + 1e-12)
 
 
-def with_a_least_sum(least, most):
-    low, high, smallest, largest = sums(least, most)
-    return low / np.maximum(largest, 1e-30), high / np.maximum(smallest, 1e-30)
-
-
 def linear_bound(instance, small):
     """Bound two heads of two tokens each, whose first logits are functions of one number, by lines.
 
@@ -466,9 +372,8 @@ def default_set():
     return make(60)
 
 
-@pytest.mark.parametrize("ranges", [with_a_number_added, with_a_least_sum])
-def test_the_default_set_exposes_unsound_bounds(default_set, ranges):
-    claimed = claims(default_set, ranges)
+def test_the_default_set_exposes_unsound_bounds(default_set):
+    claimed = claims(default_set, with_a_number_added)
     false = [name for name, answer in claimed.items() if answer is Answer.SAT]
     assert len(false) >= 3
     # A twin with the same network shows it: both are called unsat.

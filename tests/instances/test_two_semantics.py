@@ -30,7 +30,7 @@ from constructive.instances import (
     save,
     score,
 )
-from constructive.instances.deployed import Computed, Deployed, computed_logits
+from constructive.instances.deployed import Deployed, computed_logits
 from constructive.instances.scoring import Outcome
 
 STEPS = [0.0625, 0.25, 1.0, 2.0, 4.0, 32.0, 256.0]
@@ -231,17 +231,3 @@ def test_inputs_that_programs_take_for_zero_prove_nothing(tmp_path, monkeypatch)
         monkeypatch.setattr(module, "flushed_logit", lambda *_: 0.0)
     save(tmp_path / "folder", [instance()])
     assert "in float32 is not shown" in check(tmp_path / "folder").report
-
-
-def test_computed_ranges_contain_all_programs():
-    rng = np.random.default_rng(0)
-    for seed in range(20):
-        for each in made(2, float(2.0 ** rng.integers(-4, 9)), seed):
-            computed = Computed(each.network, each.property.box)
-            values = [float32_program(each.network, x, rng) for x in points_of(each, rng, 20)]
-            assert -computed.most(-np.ones(1)) <= min(values)
-            assert max(values) <= computed.most(np.ones(1))
-
-
-def test_a_network_is_one_of_single_products():
-    assert all(isinstance(each.network, Network) for each in made(2, 1.0))

@@ -127,7 +127,7 @@ def test_the_message_says_where_and_what_was_proved():
     q, k, v = simple()
     found = bounds(q, k, v, model="flash float32")
     out = reference(q, k, v)
-    out[1, 3, 2, 0] += 0.01
+    out[1, 3, 2, 0] = found.upper[1, 3, 2, 0] + 2.0**-24
     with pytest.raises(AssertionError) as caught:
         found.check(out)
     text = str(caught.value)
@@ -148,7 +148,8 @@ def test_the_message_says_where_and_what_was_proved():
         ({"v": simple()[2][:, :, :5]}, DataError, "the number of keys is 7 in k and 5 in v"),
         ({"q": simple()[0][:, :3]}, DataError, "the 3 heads of q are no multiple of the 2 heads"),
         ({"bias": [0, np.nan, *5 * [0]]}, DataError, r"bias\[1\] is nan, which is not finite"),
-        ({"mask": np.ones((3, 7), dtype=bool)}, DataError, "mask"),
+        ({"mask": np.ones((3, 7), dtype=bool)}, DataError, "does not broadcast"),
+        ({"mask": np.ones((1, 1, 1, 1, 1), dtype=bool)}, DataError, "does not broadcast"),
         # it may hide keys, or be added
         ({"mask": np.ones((5, 7), dtype=np.int64)}, DataError, r"integers(.|\n)*int64"),
         ({"v": np.full((2, 2, 7, 3), 2**53 + 1)}, ParameterError, "numbers that float64 lacks"),

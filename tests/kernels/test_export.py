@@ -11,7 +11,7 @@ from constructive.kernels import Spec
 from constructive.kernels.answer import sentence
 from constructive.kernels.masks import Boolean, Causal
 from constructive.kernels.running import export
-from constructive.support.errors import OutputError, ParameterError
+from constructive.support.errors import ParameterError
 
 SPECS = {
     "causal": Spec(heads=(4, 2), queries=5, keys=9, head_dim=16, masks=(Causal("bottom-right"),)),
@@ -72,14 +72,6 @@ def test_short_formats_are_stored_as_they_are(tmp_path):
     wide = np.load(tmp_path / "wide" / "tiny-last-0.npz")["q"]
     assert wide.dtype == np.float32
     assert (wide == q.astype(np.float32)).all()
-
-
-def test_a_folder_with_something_else_is_kept(tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("all of it")
-    with pytest.raises(OutputError, match="thesis"):
-        export(tmp_path / "mine", SPECS, cases=CASES)
-    assert (tmp_path / "mine" / "thesis.tex").read_text() == "all of it"
 
 
 def test_nothing_is_written_where_an_argument_is_wrong(tmp_path):

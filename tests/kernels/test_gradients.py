@@ -178,10 +178,10 @@ BUGS = {
     "bias, of the last sequence": ({}, LSE, "dbias", {"of_bias": lambda _, x: x[-1]}),
     "D, averaged": ({}, {}, "is the average over all queries", {
         "alone": lambda s, out: Steps.alone(s, out).mean(2, keepdims=True)}),
-    "the diagonal alone": ({}, {}, "the diagonal of the softmax alone", {
-        "scores": lambda _, p, rest, alone: p * (1 - p) * rest}),
-    "the scale": ({}, {}, "dq is divided by the scale", {
-        "written": lambda s, dq, dk, dv: (dq / s.spec.factor**2, dk, dv)}),
+    "the scale is missing": ({}, {}, "dk is not multiplied by the scale", {
+        "written": lambda s, dq, dk, dv: (dq, dk / s.spec.factor, dv)}),
+    "the scale, twice": ({}, {}, "dq is multiplied by the scale twice", {
+        "written": lambda s, dq, dk, dv: (dq * s.spec.factor, dk, dv)}),
     "exchanged": ({}, {}, "dk and dv are exchanged", {
         "written": lambda _, dq, dk, dv: (dq, dv, dk)}),
     "tokens": ({}, {}, "dv is that of the token before", {

@@ -126,41 +126,28 @@ def test_a_logit_by_cancellation_has_the_hull_of_values():
     assert not inside.contains(out + np.array([2.0, 0.0]))
 
 
-def test_sums_that_lose_every_term():
-    keys, large = 4096, 64
+@pytest.mark.parametrize(
+    ("name", "tensor", "keys", "large", "small", "narrow"),
+    [
+        ("flash float32", 0, 4096, 64, 0.99 * 64 * 2.0**-24, {"block": 4096, "depth": 32}),
+        ("tensor bfloat16", 16, 1 << 16, 1, 0.99 * 2.0**-23, None),
+        ("hopper float8_e5m2", 32, 1024, 16, 1.75 * 2.0**-10, {"name": "tensor bfloat16"}),
+    ],
+)
+def test_sums_that_lose_every_term(name, tensor, keys, large, small, narrow):
+    """Beside large values, 1, the others are lost or cut off."""
     q, k = np.zeros((1, 1)), np.zeros((keys, 1))
-    v = np.full((keys, 1), float(np.float32(0.99 * large * 2.0**-24)))
+    v = np.full((keys, 1), small)
     v[:large] = 1.0
-    program = Program(kernel_model_named("flash float32"))
+    v = nearest(v, kernel_model_named(name).storage)
+    program = Program(kernel_model_named(name), tensor=tensor)
     out = evaluate(program, q, k, v, scale=1.0)[None, None]
-    assert out == large / keys  # all others are lost
-    assert intervals(q, k, v, "flash float32").contains(out)
-    assert intervals(q, k, v, "flash float32", block=keys).contains(out)
-    assert not intervals(q, k, v, "flash float32", block=keys, depth=32).contains(out)
-
-
-def test_tensor_cores_cut_off_what_is_aligned():
-    keys = 1 << 16
-    q, k = np.zeros((1, 1)), np.zeros((keys, 1))
-    v = nearest(np.full((keys, 1), 0.99 * 2.0**-23), FORMATS["bfloat16"])
-    v[0] = 1.0
-    program = Program(kernel_model_named("tensor bfloat16"), tensor=16)
-    out = evaluate(program, q, k, v, scale=1.0)
-    assert out == 1.0 / keys < nearest(v.mean(keepdims=True), FORMATS["bfloat16"])
-    assert intervals(q, k, v, "tensor bfloat16").contains(out[None, None])
-
-
-def test_hopper_cuts_off_sooner():
-    keys, large = 1024, 16
-    q, k = np.zeros((1, 1)), np.zeros((keys, 1))
-    v = np.full((keys, 1), 1.75 * large * 2.0**-14)
-    v[:large] = 1.0
-    program = Program(kernel_model_named("hopper float8_e5m2"), tensor=32)
-    out = evaluate(program, q, k, v, scale=1.0)[None, None]
-    assert out == large / keys
-    assert v.mean() > 1.1 * out
-    assert intervals(q, k, v, "hopper float8_e5m2").contains(out)
-    assert not intervals(q, k, v, "tensor bfloat16", block=keys).contains(out)
+    assert out == large / keys < nearest(v.mean(keepdims=True), program.model.output)
+    assert intervals(q, k, v, name).contains(out)
+    assert intervals(q, k, v, name, block=keys).contains(out)
+    if narrow is not None:
+        narrow = {"name": name, "block": keys} | narrow
+        assert not intervals(q, k, v, **narrow).contains(out)
 
 
 def test_exponentials_of_weights_too_small_for_the_format():

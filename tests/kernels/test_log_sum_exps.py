@@ -473,8 +473,10 @@ def test_the_lse_of_a_row_without_keys_is_the_convention_that_is_said():
         other = np.where(inside.empty, wrong, lse)
         assert (inside.outside_lse(other) == inside.empty).all()
         inside.check(lse=other, fully_masked_lse=wrong)
-        with pytest.raises(AssertionError, match="sees no key"):
+        with pytest.raises(AssertionError, match=r"sees no key: the lse \S+ is not -inf "):
             inside.check(lse=other)
+        with pytest.raises(AssertionError, match=r"sees no key: the lse \S+ is not -7 "):
+            inside.check(lse=other, fully_masked_lse=-7.0)
         bounds(*arguments, model="flash float32", fully_masked=None).check(lse=other)
 
 

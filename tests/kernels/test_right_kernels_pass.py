@@ -286,6 +286,18 @@ def test_exp_may_be_fused_with_the_maximum(dtype, case, head_dim):
     assert not examine(problem, 1.03 * out).passed
 
 
+def test_rounding_adds_a_part_of_what_is_off():
+    """Theorem 14 (d): float32 says how far a weight at a level is off, by up to 0.01."""
+    spec = Spec(queries=2, keys=8, head_dim=72)
+    off, both = (
+        (problem.answer.slack / problem.expected).max()
+        for problem in (
+            Problem.build(replace(spec, dtype=d), "low") for d in ("float32", "bfloat16")
+        )
+    )
+    assert off + 2.0**-8 * (1.0 + off) - 2.0**-20 <= both < off + 2.0**-7
+
+
 def test_sums_are_rescaled_before_weights_grow_by_more_than_256():
     problem = Problem.build(Spec(queries=8, keys=8, head_dim=16, masks=(Causal(),)), "random")
     check(problem, Flash(problem, block=1, lag=np.log(256.0)).output())
@@ -345,9 +357,10 @@ def test_float16_leaves_out_cases_that_overflow(scale, soft_cap):
         ({"batch": "2", "takes": "lengths"}, "batch"),
         ({"takes": ["masks"]}, "try: 'mask'"),
         ({"heads": 4}, "heads"),
+        ({"heads": (3, 2)}, "3 query heads cannot share 2 KV heads"),
         ({"window": 128}, "window"),
         ({"window": (-1, 0)}, r"window(.|\n)*None in place of -1"),
-        ({"masks": [Window(0, 2.5)]}, "window"),
+        ({"window": (0, 2.5)}, "window"),
         ({"masks": Causal()}, "masks"),
         ({"masks": [np.ones((3, 3), dtype=bool)]}, "masks"),
         ({"masks": [Given(np.ones((3, 3), dtype=bool))]}, r"given mask(.|\n)*queries= and keys="),
@@ -397,10 +410,7 @@ def test_a_case_is_there_or_says_why_not(spec, case, width):
 
 def test_the_diagonal_is_bottom_right_where_nothing_is_said():
     for mask in (Causal(), Window(2, 0), Prefix((1,))):
-        said = replace(mask, alignment="bottom-right")
-        spec = {"queries": 3, "keys": 7}
-        assert mask == said
-        assert (Spec(**spec, masks=[mask]).visible() == Spec(**spec, masks=[said]).visible()).all()
+        assert mask == replace(mask, alignment="bottom-right")
     (mask,) = next(iter(battery(window=(2, 0), queries=3, keys=7, head_dim=16))).spec.masks
     assert mask.alignment == "bottom-right"
 

@@ -145,13 +145,11 @@ def decoder_case(rng, storage, most=4, longest=7):
 # A search for the program, and the case, that use the largest part of a bound.
 
 
+# Fields of programs that are drawn anew together: they fit each other.
 TOGETHER = (
     ("logits", "logit_order"), ("outputs", "apart", "output_order"), ("average_order",),
     ("form", "scale"), ("stored",), ("fused", "flush"), ("edge", "signs"), ("seed",),
 )  # fmt: skip
-
-
-"""Fields of programs that are drawn anew together: they fit each other."""
 
 
 def climb(case, model, rng, steps):
@@ -219,12 +217,10 @@ def changed(array, rng):
 
 SMALL = "blocks of 16"
 
-
+# Times the error that exponentials may have: 11 bits, as those of units for float16. Errors of
+# numerators and denominators are the same ones, where the bound adds both, so twice is not
+# enough.
 HALF = 128.0
-
-
-"""Times the error that exponentials may have: 11 bits, as those of units for float16. Errors of
-numerators and denominators are the same ones, where the bound adds both, so twice is not enough."""
 
 
 class Production(NamedTuple):
@@ -381,22 +377,16 @@ def _stored_again(program):
 
 
 PAIRWISE = "float32, pairwise", f"float32, pairwise, {SMALL}"
-
-
 UNSCALED = (*PAIRWISE, "float32, any contraction")
-
-
 FLOAT32 = (*PAIRWISE, "float32, scaled", "float32, any contraction")
-
 
 STORED = tuple(
     f"{kept}, pairwise{more}" for kept in ("bfloat16", "float16") for more in ("", f", {SMALL}")
 )
 
-
 IN_ORDER = Order("sequential")
 
-
+# Of layers, by name.
 LAYERS = {
     "one sum for a logit": Production(
         PAIRWISE, one_logit,
@@ -431,10 +421,7 @@ LAYERS = {
     ),
 }  # fmt: skip
 
-
-"""Of layers, by name."""
-
-
+# Of decoders.
 DECODERS = {
     "readout and unembedding in one sum": Production(
         PAIRWISE, folded,
@@ -462,9 +449,6 @@ DECODERS = {
         lambda program: replace(program, form=Softmax("log")),
     ),
 }  # fmt: skip
-
-
-"""Of decoders."""
 
 
 def shares(production, model, count, seed=0):

@@ -14,11 +14,10 @@ from stored_parts import (
     saved,
     with_evidence,
 )
-from typer.testing import CliRunner
 
-from constructive import DataError, FormatError, ParameterError, Text, build_decoder, certify, cli
+from constructive import DataError, FormatError, Text, build_decoder, certify
 from constructive.certificates.rocq import recites
-from constructive.certificates.rocq.confirm import confirm, read, require_memory, require_same
+from constructive.certificates.rocq.confirm import confirm, read, require_same
 from constructive.certificates.rocq.definitions import NotConfirmableError, StoredNumbers, write
 from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
 
@@ -84,13 +83,6 @@ def test_what_is_written_is_read_back(name):
     assert values["window"] == (decoder.layer.window or text.longest)
 
 
-def test_the_file_ends_with_the_theorem():
-    (main,) = [text for text in write(made_of("two outputs")).values() if "Theorem" in text]
-    assert main.endswith(THEORY.tail)
-    assert "Definition margin : integers := [::[::Zpos 0x" in main
-    assert "Definition window : nat := 8%N." in main
-
-
 @pytest.mark.parametrize("name", ARRAYS)
 def test_one_number_that_is_not_the_stored_one_is_found(name):
     known = known_of(certificate_of("texts"), *CASES["texts"])
@@ -147,15 +139,6 @@ def test_what_would_take_hours_is_left_to_the_checker(monkeypatch):
     monkeypatch.setattr(recites, "_MOST_STEPS", steps - 1)
     with pytest.raises(NotConfirmableError, match="too long"):
         stored(decoder, text, 1.0)
-
-
-def test_tokens_and_windows_count_as_memory():
-    decoder, text = CASES["two outputs"]
-    layer = dataclasses.replace(decoder.layer, window=10**9)
-    wide = dataclasses.replace(decoder, layer=layer)
-    require_memory(stored(decoder, text, 1.0), 2.0)
-    with pytest.raises(ParameterError, match="numbers take Rocq about"):
-        require_memory(stored(wide, text, 1.0), 2.0)
 
 
 @pytest.mark.parametrize("bound", [(0.0).hex(), (-1.0).hex(), "inf", "nan", "x", None])
@@ -220,13 +203,3 @@ FORGED = {
 def test_rocq_refuses_what_does_not_hold(forged):
     made = FORGED[forged](made_of("two outputs"))
     require_refused(made, stored_of(made))
-
-
-@by_rocq
-def test_the_command(tmp_path):
-    files = list(map(str, saved(tmp_path, certificate_of("built"), *CASES["built"])))
-    folder = tmp_path / "compiled"
-    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(folder)])
-    assert done.exit_code == 0, done.output
-    assert done.output.endswith("PROVED: recites\n")
-    assert (folder / "recites" / "stored.vo").exists()

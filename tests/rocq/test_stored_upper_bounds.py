@@ -32,9 +32,7 @@ from constructive.certificates.rocq.impossible import (
     THEORY,
     examples_of,
     instance_of,
-    separating_key,
     stored,
-    vocabulary,
 )
 from constructive.support.verdict import pack
 
@@ -97,14 +95,6 @@ def test_what_is_written_is_read_back(name):
             assert found.values[field] == value
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_bound_is_that_of_the_certificate(name):
-    data, heads = CASES[name]
-    values = made_of(name).values
-    words = upper_bound_certificate(data, heads)["impossible"].statement
-    assert f"H = {heads} heads rank Z <= {values['bound']} on {values['T']} different" in words
-
-
 def test_evidence_is_what_the_data_need():
     vectors = {name: len(made_of(name).values["vectors"]) for name in CASES}
     words = {name: len(made_of(name).values["words"]) for name in CASES}
@@ -141,29 +131,6 @@ def test_examples_which_are_one_input_count_once():
     assert instance_of(forged, twice).values["T"] == 16
 
 
-def test_vocabularies_fall_into_parts():
-    words, roots = vocabulary(np.eye(6)[[[0, 1], [3, 4], [1, 2], [5, 5]]])
-    assert len(words) == 6
-    found = {tuple(word): root for word, root in zip(words.tolist(), roots, strict=True)}
-    parts = [found[tuple(row)] for row in np.eye(6).tolist()]
-    assert parts[0] == parts[1] == parts[2]
-    assert parts[3] == parts[4]
-    assert len(set(parts)) == 3
-    assert all(roots[root] == root for root in roots)
-
-
-def test_keys_tell_all_inputs_apart():
-    rng = np.random.default_rng(1)
-    contexts, queries = rng.normal(size=(300, 3, 2)), rng.normal(size=(300, 2))
-    base, start = separating_key(contexts, np.zeros((300, 2)))
-    assert 0 < base < MODULUS
-    assert 0 < start < MODULUS
-    separating_key(contexts[:1], queries)
-    contexts[7] = contexts[200][[2, 0, 1]]
-    with pytest.raises(ParameterError, match="300 examples have no fingerprints"):
-        separating_key(contexts, np.zeros((300, 2)))
-
-
 def test_certificates_of_something_else_are_refused():
     data, heads = CASES["own"]
     certificate = upper_bound_certificate(data, heads)
@@ -182,13 +149,6 @@ def test_certificates_of_something_else_are_refused():
     ):
         with pytest.raises((FormatError, ParameterError), match=words):
             instance_of(with_evidence(certificate, **change), data)
-
-
-def test_what_would_take_more_memory_is_refused(tmp_path):
-    certificate, data = saved(tmp_path, certificate_of("own"), CASES["own"][0])
-    with pytest.raises(ParameterError, match="numbers take Rocq about") as caught:
-        confirm(certificate, None, data, max_memory=1.0)
-    assert caught.value.witness == 16 * 5 * 5
 
 
 def test_the_certificate_of_weights_is_none_of_an_upper_bound(tmp_path):
@@ -268,11 +228,3 @@ def test_rocq_refuses_what_does_not_hold(forged):
     made = change(made_of(name))
     report = require_refused(made, known_of(made))
     assert "roots = true" in report  # what the program does not say, and nothing else
-
-
-@by_rocq
-def test_the_command(tmp_path):
-    files = list(map(str, saved(tmp_path, certificate_of("shared"), CASES["shared"][0])))
-    done = CliRunner().invoke(cli.app, ["check", *files, "--rocq"])
-    assert done.exit_code == 0, done.output
-    assert done.output.endswith("PROVED\n")

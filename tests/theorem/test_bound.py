@@ -23,10 +23,8 @@ from constructive import (
 )
 from constructive.strategies import memorizable
 
+# Relative error on small integer data; measured values are below 1e-11.
 PRECISE = 1e-8
-
-
-"""Relative error on small integer data; measured values are below 1e-11."""
 
 
 def scale(dataset):
@@ -55,25 +53,6 @@ def test_everything_at_the_bound_is_memorized(problem):
         assert (attention[head.start : head.stop, index] < 0.999).all()
 
 
-@given(memorizable(at_bound=False))
-def test_everything_below_the_bound_is_memorized(problem):
-    assert problem.build().max_error(problem.dataset) <= PRECISE * scale(problem.dataset)
-
-
-@given(memorizable(construction="rank_one"), st.booleans())
-def test_one_key_direction_may_serve_all_heads(problem, shared_keys):
-    memorizer = build_memorizer(
-        problem.dataset,
-        num_heads=problem.num_heads,
-        construction="rank_one",
-        shared_keys=shared_keys,
-    )
-    assert memorizer.max_error(problem.dataset) <= PRECISE * scale(problem.dataset)
-    if shared_keys:
-        keys = memorizer.layer.key_weights
-        assert (keys == keys[:1]).all()
-
-
 @given(memorizable())
 def test_one_example_more_than_the_bound_is_refused(problem):
     data, count = problem.dataset, problem.dataset.num_examples
@@ -90,21 +69,6 @@ def test_one_example_more_than_the_bound_is_refused(problem):
             construction=problem.construction,
         )
     assert caught.value.witness == holds + 1
-
-
-@settings(max_examples=30)
-@given(memorizable(min_context_size=2), st.randoms(use_true_random=False))
-def test_permuting_examples_changes_nothing_but_their_order(problem, random):
-    order = list(range(problem.dataset.num_examples))
-    random.shuffle(order)
-    permuted = problem.dataset.take(order)
-    memorizer = problem.build()
-    outputs = memorizer.predict(problem.dataset.contexts, problem.dataset.queries)
-    again = memorizer.predict(permuted.contexts, permuted.queries)
-    np.testing.assert_allclose(again, outputs[order], atol=PRECISE * scale(problem.dataset))
-    assert problem._replace(dataset=permuted).build().max_error(permuted) <= (
-        PRECISE * scale(problem.dataset)
-    )
 
 
 @given(memorizable(), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
@@ -140,23 +104,6 @@ def test_corners(tokens, width, num_heads, head_dim, count, make):
     memorizer = build_memorizer(data, num_heads=num_heads, head_dim=head_dim, value_dim=3)
     assert memorizer.layer.value_dim == 3
     assert memorizer.max_error(data) < 1e-9
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        generators.uniform,
-        generators.shared_context,
-        generators.gaussian,
-        generators.bag_of_tokens,
-        generators.moment_curve,
-    ],
-)
-@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
-def test_every_protocol_is_memorized_at_the_bound(make, construction):
-    data = make(num_examples=10 * 7 + 1, context_size=8, width=16, seed=5)
-    memorizer = build_memorizer(data, num_heads=10, construction=construction)
-    assert memorizer.max_error(data) < 1e-6
 
 
 @pytest.mark.parametrize("exponent", [-300, -120, -40, 40, 120, 300])
@@ -225,13 +172,8 @@ def with_sum(data, factor):
 
 
 DEPENDENT = "example 6, tokens (0, 1, 2): 1*[0] - 1.5*[1] - 0.5*[2] = 0"
-
-
 FEW = Dataset([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0]], np.eye(3), [1, 2, 3])
-
-
 WIDE = generators.gaussian(num_examples=2, context_size=4, width=3)
-
 
 # What is done to the data; the error, words of it and of its suggestion, and the witness.
 REFUSED = {
@@ -244,8 +186,6 @@ REFUSED = {
         AssumptionError, "example 2 has rank 2", "drop", "example 2, tokens (1,): 1*[1] = 0"),
     "dependent tokens": (
         lambda d: with_sum(d, 1.0), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
-    "dependent tiny tokens": (
-        lambda d: with_sum(d, 1e-99), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
     "dependent huge tokens": (
         lambda d: with_sum(d, 1e99), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
     "a shared context of rank 1": (
@@ -264,9 +204,6 @@ REFUSED = {
     "dependent queries in a group": (
         lambda d: changed(d, queries=(2, d.queries[0] - 2 * d.queries[1])),
         AssumptionError, "one group, have rank 2", "regroup", (0, 1, 2)),
-    "parallel queries in a group": (
-        lambda d: changed(d, queries=(4, -3 * d.queries[3])),
-        AssumptionError, "one group", "regroup", (3, 4)),
     "a zero query": (
         lambda d: changed(d, queries=(5, 0.0)), AssumptionError, "one group", "regroup", (5,)),
     "an earlier query in the span of a group": (
@@ -303,17 +240,6 @@ def test_data_that_no_construction_takes(data, name):
         build_memorizer(change(data), num_heads=3)
 
 
-def test_each_entry_of_the_targets_has_to_be_within_its_own_tolerance():
-    data = generators.shared_context(num_examples=301, context_size=16, width=64, target_dim=2)
-    factors = np.array([1e9, 1.0])
-    mixed = Dataset(data.contexts, data.queries, data.targets * factors)
-    memorizer = build_memorizer(mixed, num_heads=20, construction="rank_one")
-    errors = memorizer.predict(mixed.contexts, mixed.queries) - mixed.targets
-    assert (np.abs(errors).max(axis=0) <= 1e-6 * factors).all()
-    with pytest.raises(PrecisionError):
-        build_memorizer(mixed, num_heads=20, construction="rank_one", tolerance=1e-12)
-
-
 @pytest.mark.parametrize("seed", range(15, 22))
 def test_entries_of_all_sizes_are_built_or_refused(seed):
     """In three parts, and without a warning of numpy."""
@@ -324,28 +250,6 @@ def test_entries_of_all_sizes_are_built_or_refused(seed):
     with suppress(ConstructiveError):
         data = Dataset(*arrays)
         build_memorizer(data, num_heads=8, construction="paired", tolerance=1e99)
-
-
-@pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9, 1e-11])
-@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
-def test_nearly_equal_tokens_are_not_called_dependent(data, distance, construction):
-    nearly = data.contexts[4, 0] + distance * data.contexts[5, 1]
-    close = changed(data, contexts=((4, 2), nearly))
-    memorizer = build_memorizer(close, num_heads=3, construction=construction)
-    assert memorizer.max_error(close) < 1e-6
-
-
-def test_a_later_query_may_be_in_the_span_of_a_group(data):
-    """The groups are 0 to 2, 3 to 4 and 5 to 6, and the induction looks back only."""
-    allowed = changed(data, queries=(6, data.queries[3] + data.queries[4]))
-    assert build_memorizer(allowed, num_heads=3).max_error(allowed) < 1e-9
-
-
-def test_equal_queries_with_different_contexts_are_not_the_same_input(data):
-    # Groups of one: a query of another group in the span is allowed for by the fraction.
-    equal = changed(data, queries=(5, data.queries[1]))
-    memorizer = build_memorizer(equal, num_heads=7, saturated_fraction=0.5)
-    assert memorizer.max_error(equal) < 1e-6
 
 
 def test_float64_says_when_it_cannot_carry_the_readout():

@@ -14,7 +14,6 @@ No draw of queries and heads may attain more than the theorem says, and one has 
 
 from fractions import Fraction
 from itertools import combinations
-from math import comb
 
 import flint
 import numpy as np
@@ -186,17 +185,6 @@ def test_sizes_are_those_of_drawn_contexts(size, width, heads, shared):
     assert label_capacity(heads, **sizes, probability=1) == label_capacity(heads, **sizes) // 2
 
 
-def test_examples_in_no_dependency_double_the_number():
-    """Four examples on a line, one of the plane and two of their own."""
-    line = [[[1.0, 0, 0, 0]], [[2.0, 0, 0, 0]], [[3.0, 0, 0, 0]], [[-1.0, 0, 0, 0]]]
-    others = [[[1.0, 1, 0, 0]], [[0, 0, 1.0, 0]], [[0, 0, 0, 1.0]]]
-    assert labelings(with_contexts(line), 1).count == 2
-    assert labelings(with_contexts(line + others), 1).count == 2 * 8
-    repeated = with_contexts(line + others)
-    assert labelings(repeated.take([0, 1, 1, 0, 6]), 1).count == 4  # inputs count once
-    assert labelings(with_contexts([[[0.0, 0.0]]] * 3), 1).count == 0
-
-
 def test_ranks_that_are_less_modulo_the_prime():
     """The determinant of the tokens is 2^61 - 1, so they are dependent modulo that."""
     context = np.array([[2.0**31, 1.0], [1.0, 2.0**30]])
@@ -207,29 +195,11 @@ def test_ranks_that_are_less_modulo_the_prime():
     assert labelings(with_contexts([*apart, [[1.0, 1.0]]]), 1).count == 6
 
 
-def test_many_examples_of_contexts_that_all_span_the_same():
-    data = generators.uniform(num_examples=100, context_size=5, width=4)
-    found = labelings(data, 3)
-    assert found.count == 2 * sum(comb(99, k) for k in range(12))
-    assert found.rank == 12
-
-
 def test_the_largest_number_of_examples_is_the_largest():
     for columns, chance in ((3, 0.9), (12, 0.5), (40, 0.01), (5, Fraction(1, 3))):
         most = label_capacity(columns, width=1, context_size=2, probability=chance)
         assert Fraction(cover(most, columns), 2**most) >= Fraction(chance)
         assert Fraction(cover(most + 1, columns), 2 ** (most + 1)) < Fraction(chance)
-
-
-@pytest.mark.parametrize("total", [63, 64, 200])
-def test_integers_of_numpy_are_integers(total):
-    """In their own arithmetic 2^63 is negative, and 2^64 zero."""
-    plain = labelings(total, 2, width=5, context_size=4)
-    found = labelings(np.int64(total), np.int8(2), width=np.int8(5), context_size=np.int8(4))
-    assert (found, found.share) == (plain, plain.share)
-    assert label_capacity(np.int8(40), width=np.int8(5), context_size=4) == 2 * 200
-    data = with_contexts(np.random.default_rng(0).integers(-9, 10, (9, 2, 3)))
-    assert labelings(data, np.int8(100)) == labelings(data, 100)
 
 
 def test_what_is_refused():

@@ -59,8 +59,8 @@ def witness(x):
     return "sat,(" + " ".join(f"(X_{i} {float(v)!r})" for i, v in enumerate(x)) + ")"
 
 
+# More than float64 rounds in the control.
 SLACK = 1e-6
-"""More than float64 rounds in the control."""
 
 
 def by_vertices(network, box, row):
@@ -311,11 +311,11 @@ VERIFIERS = {
     "alpha-beta-crown": alpha_beta_crown,
     "neuralsat": neural_sat,
 }
+# They need this library's dependencies, not a tool.
 OURS = {"interval-form", "nnv-formula"}
-"""They need this library's dependencies, not a tool."""
 
+# Of the box around zero in which files are bounded.
 RADIUS = 0.1
-"""Of the box around zero in which files are bounded."""
 
 
 def given(path):

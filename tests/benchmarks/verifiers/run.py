@@ -26,10 +26,10 @@ from constructive.instances.network import Rectified, Stacked
 from constructive.instances.scoring import Outcome
 
 ADAPTERS = Path(__file__).resolve().parent / "adapters.py"
+# Seconds in which an adapter has to say its version.
 START = 120.0
-"""Seconds in which an adapter has to say its version."""
+# Seconds beyond the timeout after which a tool is stopped: it may have to start programs.
 GRACE = 60.0
-"""Seconds beyond the timeout after which a tool is stopped: it may have to start programs."""
 
 
 class MissingError(Exception):
