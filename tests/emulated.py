@@ -22,6 +22,7 @@ from constructive.exact.float_model import (
     INTEGER_MODELS,
     MODELS,
     FloatModel,
+    Projected,
     model_named,
     nearest,
 )
@@ -760,7 +761,7 @@ def drawn(model, choose, *, decoder=False):
     """Draw a program of a model, for layers or for decoders."""
     free = model.contraction.free
     logits = PROJECTED
-    if not model.contraction.projects:
+    if not isinstance(model.contraction, Projected):
         logits = _drawn_tree(tuple(LOGITS), choose, free=free)
     if decoder:
         outputs = choose(FREE_READOUTS if free else READOUTS)

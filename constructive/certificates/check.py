@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
-from constructive.data import corpus
+from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
 from constructive.sequences.examples import SequenceDataset
@@ -30,7 +30,7 @@ _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
     SequenceMemorizer.FORMAT: _WEIGHTS,
     SequenceDataset.FORMAT: _DATA,
-    corpus.FORMAT: _DATA,
+    Text.FORMAT: _DATA,
 }
 # A line of the checker that tells what it is at (`checker/steps.py`).
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")

@@ -40,9 +40,9 @@ from constructive.layers.rational import RationalLayer
 from constructive.layers.record import floats_of
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.sequences.storage import digest
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
+from constructive.support.files import digest
 from constructive.support.tensors import fingerprint
 from constructive.support.verdict import Claim
 

@@ -15,7 +15,6 @@ from constructive.cli.program import (
     require_rocq,
     threads,
 )
-from constructive.data import corpus
 from constructive.support.errors import ParameterError
 
 
@@ -78,7 +77,7 @@ def _read(memorizer: Path, data: Path) -> tuple[Any, Any]:
     from constructive.certificates.check import named_format
 
     kinds: dict[str | None, tuple[Any, Any]] = {
-        corpus.FORMAT: (constructive.Decoder, constructive.Text),
+        constructive.Text.FORMAT: (constructive.Decoder, constructive.Text),
         constructive.SequenceDataset.FORMAT: (
             constructive.SequenceMemorizer,
             constructive.SequenceDataset,

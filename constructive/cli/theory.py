@@ -20,7 +20,6 @@ def assumptions(
     heads: int | None = None,
     subsets: int | None = None,
     budget: float = 1.0,
-    seed: int = 0,
     quiet: bool = False,
 ) -> None:
     """Test the assumptions of the theorems on a data set, and say how each result is known.
@@ -38,9 +37,7 @@ def assumptions(
     """
     dataset = constructive.Dataset.open(data)
     with progress_bar(quiet=quiet):
-        report = constructive.assumptions.check(
-            dataset, heads, subsets=subsets, budget=budget, seed=seed
-        )
+        report = constructive.assumptions.check(dataset, heads, subsets=subsets, budget=budget)
     typer.echo(str(report))
     end(proved=report.construction is constructive.Verdict.PROVED)
 
@@ -63,7 +60,6 @@ def exact_capacity(
     *,
     heads: int | None = None,
     head_dim: list[int] | None = None,
-    seed: int = 0,
     quiet: bool = False,
 ) -> None:
     """Find how many of these examples any weights can memorize, proved from below and from above.
@@ -83,14 +79,14 @@ def exact_capacity(
     """
     dataset = constructive.Dataset.open(data)
     if heads is None:
-        _fewest(dataset, (head_dim or [1])[0], seed, quiet=quiet)
+        _fewest(dataset, (head_dim or [1])[0], quiet=quiet)
         return
     powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
     table = new_table("d_h", "Theorem 1", "proved rank", "no weights above", "seconds", left=())
     for size in head_dim or powers:
         start = time.perf_counter()
         with progress_bar(quiet=quiet):
-            found = constructive.exact_capacity(dataset, heads, size, seed=seed)
+            found = constructive.exact_capacity(dataset, heads, size)
         bound = constructive.saturated_capacity(heads, dataset.context_size, size)
         cells = min(bound, dataset.num_examples), found.lower, found.upper
         table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
@@ -98,11 +94,11 @@ def exact_capacity(
     typer.echo(f"\nupper bound: {found.reason}")
 
 
-def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int, *, quiet: bool) -> None:
+def _fewest(dataset: "constructive.Dataset", head_dim: int, *, quiet: bool) -> None:
     """Print and prove the fewest heads: from below by weights, from above for all weights."""
     with progress_bar(quiet=quiet):
-        least = constructive.fewest_heads(dataset, seed=seed).least
-        found = constructive.exact_capacity(dataset, least, head_dim, seed=seed)
+        least = constructive.fewest_heads(dataset).least
+        found = constructive.exact_capacity(dataset, least, head_dim)
     total = dataset.num_examples
     enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
     typer.echo(
@@ -111,7 +107,7 @@ def _fewest(dataset: "constructive.Dataset", head_dim: int, seed: int, *, quiet:
     )
     needed = constructive.Verdict.PROVED
     if least > 1:
-        claim = constructive.upper_bound_certificate(dataset, least - 1, seed=seed)["impossible"]
+        claim = constructive.upper_bound_certificate(dataset, least - 1)["impossible"]
         needed = claim.verdict
         typer.echo(f"{needed.name}: no {least - 1} do; {claim.statement}")
     end(proved=enough is needed is constructive.Verdict.PROVED)

@@ -6,11 +6,9 @@ start of each text, and a context knows its own: so two contexts are one where t
 their tokens agree, and then one token has to follow both.
 """
 
-import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy as np
 from constructive.support.arguments import is_integer, require_known, require_positive
 from constructive.support.arrays import Integers, private
 from constructive.support.errors import DataError, ParameterError, shown
-from constructive.support.files import reading, replacing
+from constructive.support.files import Json, JsonFile
 
 # Tokens of texts: words, bytes, or the ids of any tokenizer.
 
@@ -118,8 +116,6 @@ def _no_text(found: object, wanted: str) -> ParameterError:
     )
 
 
-FORMAT = "constructive text 1"
-
 _BATCH = 1 << 14  # Tokens of texts that are put side by side, unless a single one is longer
 
 
@@ -139,7 +135,7 @@ class TextBatch(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class Text(JsonFile):
     """One text or several, as tokens. Made by `words`, `bytes` or `of`.
 
     Attributes:
@@ -164,6 +160,9 @@ class Text:
         >>> text.joined(text.tokens)
         'the cat sat'
     """
+
+    FORMAT = "constructive text 1"
+    ALSO = " or `constructive recite`"
 
     vocabulary: tuple[Token, ...]
     ids: Integers
@@ -409,48 +408,23 @@ class Text:
             "if any",
         )
 
-    def content(self) -> dict[str, Any]:
-        """What a file holds, as JSON values."""
+    def content(self) -> Json:
+        """Return what `save` writes."""
         return {
-            "format": FORMAT,
+            "format": self.FORMAT,
             "unit": self.unit,
             "prompt": self.prompt,
             "vocabulary": list(self.vocabulary),
             "texts": self._parts(),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file, whole or not at all.
-
-        Args:
-            path: the file, .json; an old one of that name is replaced
-
-        Raises:
-            OutputError: where it cannot be written
-        """
-        with replacing(path) as file:
-            file.write(json.dumps(self.content()).encode() + b"\n")
-
     @classmethod
-    def load(cls, path: str | Path) -> "Text":
-        """Read a file written by `save`.
-
-        Args:
-            path: the file
-
-        Raises:
-            FormatError: if it is not one
-            OSError: if it cannot be read
-        """
-        written_by = "Text.save or `constructive recite`"
-        with reading(path, "a text", written_by) as stored:
-            content = json.loads(stored)
-            if content["format"] != FORMAT:
-                raise ValueError(f"its format is {shown(content['format'])}, not {FORMAT!r}")
-            vocabulary, texts = tuple(content["vocabulary"]), content["texts"]
-            if any(type(i) is not int for text in texts for i in text):
-                raise ValueError("its texts are not numbers of tokens")
-            return cls(vocabulary, *_side_by_side(texts), content["prompt"], content["unit"])
+    def from_content(cls, content: Json) -> "Text":
+        """Return the text of which `content` is the content; else ValueError."""
+        vocabulary, texts = tuple(content["vocabulary"]), content["texts"]
+        if any(type(i) is not int for text in texts for i in text):
+            raise ValueError("its texts are not numbers of tokens")
+        return cls(vocabulary, *_side_by_side(texts), content["prompt"], content["unit"])
 
 
 def _side_by_side(texts: list[list[int]]) -> tuple[Integers, Integers]:

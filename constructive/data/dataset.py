@@ -575,21 +575,9 @@ def _fill(
 
 def repeated_inputs(dataset: Dataset) -> tuple[int, int] | None:
     """Return two examples that are the same input, contexts being multisets of tokens, or None."""
-    queries = np.ascontiguousarray(dataset.queries + 0.0)  # turns -0.0 into 0.0
-    as_bytes = queries.view(np.dtype((np.void, queries.dtype.itemsize * dataset.width)))
-    rows: list[Any] = as_bytes.ravel().tolist()
-    if len(set(rows)) == len(rows):
-        return None
-    times, seen = Counter(rows), dict[bytes, int]()
-    for example, row in enumerate(rows):
-        if times[row] == 1:
-            continue
-        # Of tokens a hash is kept, as all contexts together may not fit into memory.
-        tokens = b"" if dataset.shared_context else _multiset(dataset, example)
-        other = seen.setdefault(row + sha256(tokens).digest(), example)
-        if other != example and (not tokens or tokens == _multiset(dataset, other)):
-            return other, example
-    return None
+    first = first_of_each(dataset)
+    again = np.flatnonzero(first != np.arange(len(first)))
+    return (int(first[again[0]]), int(again[0])) if len(again) else None
 
 
 def different_inputs(dataset: Dataset) -> Integers:
@@ -599,21 +587,17 @@ def different_inputs(dataset: Dataset) -> Integers:
 
 def first_of_each(dataset: Dataset) -> Integers:
     """Return for each example the first with the same input, contexts being multisets: (T,)."""
-    _, queries = np.unique(dataset.queries + 0.0, axis=0, return_inverse=True)
-    keys = [queries.reshape(-1)]
-    repeated = np.unique(keys[0], return_counts=True)[1].max() > 1
-    if repeated and dataset.lengths is not None:
-        inputs = [_multiset(dataset, example) for example in range(dataset.num_examples)]
-        number = {tokens: place for place, tokens in enumerate(inputs)}
-        keys.append(np.array([number[tokens] for tokens in inputs]))
-    elif repeated and not dataset.shared_context:
-        multisets = np.sort(token_numbers(dataset.contexts), axis=1)
-        keys.append(np.unique(multisets, axis=0, return_inverse=True)[1].reshape(-1))
-    _, first, which = np.unique(
-        np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True
-    )
-    found: Integers = first[which.reshape(-1)]
-    return found
+    rows: list[bytes] = _rows_as_bytes(dataset.queries).tolist()
+    first = np.arange(len(rows))
+    if len(set(rows)) == len(rows):
+        return first
+    times, seen = Counter(rows), dict[bytes, int]()
+    for example, row in enumerate(rows):
+        if times[row] > 1:
+            # Of tokens a hash is kept, as all contexts together may not fit into memory.
+            tokens = b"" if dataset.shared_context else _multiset(dataset, example)
+            first[example] = seen.setdefault(row + sha256(tokens).digest(), example)
+    return first
 
 
 def refusal(dataset: Dataset, first: int, second: int) -> DataError:
@@ -639,12 +623,18 @@ def _multiset(dataset: Dataset, example: int) -> bytes:
 
     Of different lengths, contexts are one input where all tokens occur in the same proportions.
     """
-    context = dataset.contexts[example] + 0.0
-    if dataset.lengths is not None:
-        tokens, counts = np.unique(context, axis=0, return_counts=True)
-        context = np.repeat(tokens, counts // np.gcd.reduce(counts), axis=0)
-    ordered: bytes = context[np.lexsort(context.T)].tobytes()
-    return ordered
+    tokens = _rows_as_bytes(dataset.contexts[example])
+    tokens.sort()
+    if dataset.lengths is None:
+        return tokens.tobytes()
+    different, counts = np.unique(tokens, return_counts=True)
+    return np.repeat(different, counts // np.gcd.reduce(counts)).tobytes()
+
+
+def _rows_as_bytes(matrix: Array) -> npt.NDArray[np.void]:
+    """Return the bytes of each row of (k, d), the same for equal rows: (k,)."""
+    plain = np.ascontiguousarray(matrix + 0.0)  # turns -0.0 into 0.0
+    return plain.view(np.dtype((np.void, plain[0].nbytes))).ravel()
 
 
 # Token mixing: a layer before the heads that makes Assumption 1 hold where all queries are equal

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -200,17 +200,13 @@ class StoredContexts:
             raise self.file.changed("its bytes")
 
 
-class Folder(NamedTuple):
-    """What the folder of a data set holds: contexts on disk, or a shared one; and the rest."""
+def read_folder(
+    path: str | Path,
+) -> tuple[Array | StoredContexts, Array, Array, tuple[Label, ...]]:
+    """Read contexts, queries, targets and classes from the folder of a data set.
 
-    contexts: Array | StoredContexts
-    queries: Array
-    targets: Array
-    classes: tuple[Label, ...]
-
-
-def read_folder(path: str | Path) -> Folder:
-    """Read the folder of a data set; contexts are read once, and stay on disk."""
+    Contexts are read once, and stay on disk; a shared one is loaded.
+    """
     folder = as_path(path).resolve()
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
@@ -235,8 +231,8 @@ def read_folder(path: str | Path) -> Folder:
         columns = targets.shape[1] if targets.ndim == 2 else 1
         classes = require_classes(_loaded(folder / _CLASSES), columns)
     if len(file.shape) == 2:
-        return Folder(file.mapped().copy(), queries, targets, classes)
-    return Folder(StoredContexts.read(file, queries, targets), queries, targets, classes)
+        return file.mapped().copy(), queries, targets, classes
+    return StoredContexts.read(file, queries, targets), queries, targets, classes
 
 
 def write_folder(

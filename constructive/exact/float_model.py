@@ -198,7 +198,6 @@ class Contraction(ABC):
 
     name: str  # as models are called
     free: bool  # whether any set of the arrays may be multiplied before anything is summed
-    projects: bool = False  # whether logits are products of queries and keys, and of nothing else
     of_layers: str  # what it allows for layers, in words
     of_decoders: str  # what it allows for decoders, in words
 
@@ -251,7 +250,6 @@ class Projected(Pairwise):
     """Products of two arrays at a time, where logits are products of queries and keys."""
 
     name = "projected"
-    projects = True
     of_decoders = Pairwise.of_decoders.replace(", or their matrix first", "")
 
 

@@ -28,32 +28,6 @@ from constructive.support.errors import ParameterError
 from constructive.support.progress import report
 from constructive.support.threads import in_pieces
 
-__all__ = [
-    "BLOCK",
-    "LARGEST_MODULUS",
-    "Factors",
-    "PowerTable",
-    "dependencies",
-    "factor",
-    "full_row_rank",
-    "have_full_row_rank",
-    "inverse",
-    "least_exponent",
-    "null_vector",
-    "null_vectors",
-    "power_table",
-    "prime_from",
-    "product",
-    "random_residues",
-    "rank",
-    "reduce",
-    "residues",
-    "safe_primes",
-    "solve",
-    "subtract_product",
-]
-
-
 # Residues of floats, and sums of their products, each exact in float64.
 
 

@@ -71,23 +71,6 @@ class CapacityPoint:
 
 
 @dataclass(frozen=True)
-class Goal:
-    """What is to be built: of which theorem, by which construction, on how many examples."""
-
-    theorem: str
-    construction: str
-    total: int
-
-
-@dataclass(frozen=True)
-class Reproduced:
-    """Of how many examples of a goal built weights reproduce both the number and the class."""
-
-    goal: Goal
-    right: int
-
-
-@dataclass(frozen=True)
 class Capacity(drawing.Picture):
     """A panel for each sweep."""
 
@@ -162,33 +145,28 @@ GENERAL_POSITION = Capacity(
 )
 
 
-def measure(task: tuple[int, int, int, int, bool]) -> tuple[CapacityPoint, tuple[Reproduced, ...]]:
-    """Measure the capacity at H, n, d_h and d, and what was built there."""
+def measure(task: tuple[int, int, int, int, bool]) -> tuple[CapacityPoint, dict[str, int]]:
+    """Measure the capacity at H, n, d_h and d, and what was built there, by theorems."""
     heads, size, inner, width, shared = task
     total = heads * (size - 1) + 2 if shared else heads * width + 1
     draw = generators.shared_context if shared else generators.uniform
     found = exact_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
     theorems = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
     point = CapacityPoint(*task, *theorems, found.lower, found.upper)
-    return point, tuple(built_at(point, goal) for goal in goals(point))
+    promised = {"Theorem 1": ("saturated", point.theorem_1)}
+    if not shared:
+        promised["Theorem 2"] = "rank_one", point.theorem_2
+        if size > 1:
+            promised["Theorem 10"] = "rank_one", heads * (width - 1) + 1
+        promised["generic"] = "generic", point.lower
+    return point, {theorem: built_at(point, *goal) for theorem, goal in promised.items()}
 
 
-def goals(point: CapacityPoint) -> tuple[Goal, ...]:
-    """Return what theorems promise at these sizes."""
-    first = Goal("Theorem 1", "saturated", point.theorem_1)
-    if point.shared_context:
-        return (first,)
-    found = [first, Goal("Theorem 2", "rank_one", point.theorem_2)]
-    if point.context_size > 1:
-        found.append(Goal("Theorem 10", "rank_one", point.num_heads * (point.width - 1) + 1))
-    return (*found, Goal("generic", "generic", point.lower))
-
-
-def built_at(point: CapacityPoint, goal: Goal) -> Reproduced:
-    """Build weights of the sizes of a point, and run them on both tasks."""
+def built_at(point: CapacityPoint, construction: str, total: int) -> int:
+    """Build weights for T examples, and count those of which they reproduce number and class."""
     kind = generators.shared_context if point.shared_context else generators.uniform
-    data = kind(num_examples=goal.total, context_size=point.context_size, width=point.width)
-    labels = np.random.default_rng(1).integers(CLASSES, size=goal.total)
+    data = kind(num_examples=total, context_size=point.context_size, width=point.width)
+    labels = np.random.default_rng(1).integers(CLASSES, size=total)
     classes: Array = np.eye(CLASSES)[labels]
     both = Dataset(data.contexts, data.queries, np.column_stack([data.targets, classes]))
     try:
@@ -196,19 +174,19 @@ def built_at(point: CapacityPoint, goal: Goal) -> Reproduced:
             both,
             num_heads=point.num_heads,
             head_dim=point.head_dim,
-            construction=goal.construction,
+            construction=construction,
         )
     except PrecisionError:
-        return Reproduced(goal, 0)
+        return 0
     outputs = np.asarray(memorizer.predict(both.contexts, both.queries), dtype=np.float64)
     close = np.abs(outputs[:, 0] - data.targets) <= CLOSE
-    return Reproduced(goal, int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum()))
+    return int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum())
 
 
 def _panel(
     axes: Any,  # noqa: ANN401
     values: tuple[int, ...],
-    measured: list[tuple[CapacityPoint, tuple[Reproduced, ...]]],
+    measured: list[tuple[CapacityPoint, dict[str, int]]],
 ) -> None:
     points = [point for point, _ in measured]
     lines = [
@@ -225,10 +203,9 @@ def _panel(
     axes.plot(values, ranks, "o", color="black", markersize=4, label="proved: rank of Z")
     for theorem, (mark, colour) in MARKS.items():
         built = [
-            (value, one.right)
+            (value, every[theorem])
             for value, (_, every) in zip(values, measured, strict=True)
-            for one in every
-            if one.goal.theorem == theorem
+            if theorem in every
         ]
         if built:
             axes.plot(

@@ -9,7 +9,6 @@ to be split.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,26 +19,21 @@ from constructive.instances.refutations import attention_ranges, refute_by_heads
 from constructive.support.arrays import Array, Rebuilt
 from constructive.support.errors import ParameterError, shown
 
-
-class Difficulty(NamedTuple):
-    """How hard it is to prove an *unsat*."""
-
-    gap: float | None = None  # between the proved maximum and the best point; None for sat
-    bound: str = ""  # "interval", "linear" or "none"; "" for sat and where it was not tried
-
-
 _ENOUGH = 2000  # Evaluations of the search for the best point
 _FAR = 1e-9  # By which a bound has to be below the threshold, more than float64 rounds
 _MOST_TRIED = 1 << 26  # Entries of slopes, times tokens, of a head whose bounds are tried
 
 
-def difficulty(instance: Instance) -> Difficulty:
-    """Return how hard it is to prove the answer of an instance."""
+def difficulty(instance: Instance) -> tuple[float | None, str]:
+    """Return the gap of an unsat, and the first bound that proves it: interval, linear or none.
+
+    None and "" for sat, and where nothing was tried.
+    """
     if instance.answer is Answer.SAT:
-        return Difficulty()
+        return None, ""
     heads, wanted, _ = instance.network.reduced(instance.property)
     if heads.num_tokens**2 * heads.input_dim * len(heads.heads) > _MOST_TRIED:
-        return Difficulty()
+        return None, ""
     attempts = [
         search(heads, wanted, method, budget=_ENOUGH, enough=math.inf)
         for method in ("sign", "adam")
@@ -47,7 +41,7 @@ def difficulty(instance: Instance) -> Difficulty:
     slack = max(attempt.slack for attempt in attempts)
     for point in instance.near:
         slack = max(slack, float(wanted.least_slack(heads(point[np.newaxis]))[0]))
-    return Difficulty(max(-slack - instance.margin, 0.0), _bound(heads, wanted))
+    return max(-slack - instance.margin, 0.0), _bound(heads, wanted)
 
 
 def _bound(heads: Network, wanted: Property) -> str:

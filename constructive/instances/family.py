@@ -100,32 +100,18 @@ class Family(ABC):
             ParameterError: for options that the family does not take, or that are out of their
                 range
         """
-        chosen = chosen_options(self, dim, seed, options)
+        require_positive(dim=dim)
+        require_seed(seed)
+        known = {"dim": DIM, **self.options}
+        for option, value in {"dim": dim, **options}.items():
+            if option not in known:
+                raise refuse({f"{option}=": value}, f"the family {self.name}", [*self.options])
+            if value not in known[option]:
+                raise ParameterError(
+                    f"{option}={shown(value)} is not in the range of the family {self.name}",
+                    witness=shown(value),
+                    suggestion=known[option].range,
+                )
+        chosen = {option: each.default for option, each in self.options.items()}
+        chosen |= {option: float(value) for option, value in options.items()}
         return self.draw(name or self.name, dim, np.random.default_rng(seed), chosen)
-
-
-def chosen_options(
-    family: Family, dim: int, seed: int, options: Mapping[str, float]
-) -> dict[str, float]:
-    """Check what was given to `Family.make`, and return a value for each option."""
-    require_positive(dim=dim)
-    require_seed(seed)
-    if dim not in DIM:
-        raise _outside("dim", dim, DIM, family.name)
-    chosen = {option: each.default for option, each in family.options.items()}
-    for option, value in options.items():
-        if option not in chosen:
-            raise refuse({f"{option}=": value}, f"the family {family.name}", [*chosen])
-        known = family.options[option]
-        if value not in known:
-            raise _outside(option, value, known, family.name)
-        chosen[option] = float(value)
-    return chosen
-
-
-def _outside(name: str, value: object, known: Option, family: str) -> ParameterError:
-    return ParameterError(
-        f"{name}={shown(value)} is not in the range of the family {family}",
-        witness=shown(value),
-        suggestion=known.range,
-    )

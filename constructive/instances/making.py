@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +11,12 @@ from constructive.instances.family import DIM, Family, Option
 from constructive.instances.instance import Instance, Twins
 from constructive.instances.memorized import Classes, Deviation, Robust, Token
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
-from constructive.support.arguments import require_pair, require_positive, require_seed
+from constructive.support.arguments import (
+    require_known,
+    require_pair,
+    require_positive,
+    require_seed,
+)
 from constructive.support.errors import ParameterError, shown
 from constructive.support.progress import counted
 
@@ -28,16 +32,6 @@ FAMILIES: dict[str, type[Family]] = {
 }
 # The families that are made by default: twins with a planted maximum, of one layer.
 KINDS = tuple(family.name for family in (Needle, Corner, Shadow))
-
-
-class _Task(NamedTuple):
-    """A group of instances that is to be drawn."""
-
-    kind: str
-    name: str
-    dim: int
-    seed: int
-    options: dict[str, float]
 
 
 def planted(
@@ -106,34 +100,18 @@ def make(
     require_positive(count=count)
     require_seed(seed)
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    _require_kinds(kinds)
-    ranges = _ranges(kinds, dims, options)
-    made: list[Instance] = []
-    tasks = _tasks(kinds, ranges, seed)
-    while len(made) < count:
-        # Two instances a group are usual; what is missing then is made in another round.
-        groups = max(1, (count - len(made)) // 2)
-        found = counted("make instances", map(_made, islice(tasks, groups)), groups)
-        made += [instance for group in found for instance in sorted(group, key=attrgetter("name"))]
-    return made
-
-
-def _made(task: _Task) -> tuple[Instance, ...]:
-    family = FAMILIES[task.kind]()
-    return family.make(task.dim, seed=task.seed, name=task.name, **task.options)
-
-
-def _require_kinds(kinds: Sequence[str]) -> None:
-    """Require one name or more, of families. Raises ParameterError."""
     if not kinds:
         raise ParameterError("kinds= names no family", suggestion="one of " + ", ".join(FAMILIES))
     for kind in kinds:
-        if kind not in FAMILIES:
-            raise ParameterError(
-                f"there is no family {shown(kind)}",
-                witness=shown(kind),
-                suggestion=", ".join(FAMILIES),
-            )
+        require_known("family", kind, FAMILIES)
+    made: list[Instance] = []
+    groups = _groups(kinds, _ranges(kinds, dims, options), seed)
+    while len(made) < count:
+        # Two instances a group are usual; what is missing then is made in another round.
+        wanted = max(1, (count - len(made)) // 2)
+        found = counted("make instances", islice(groups, wanted), wanted)
+        made += [instance for group in found for instance in sorted(group, key=attrgetter("name"))]
+    return made
 
 
 def _ranges(
@@ -172,20 +150,20 @@ def _options(kinds: Sequence[str]) -> dict[str, Option]:
     return {"dims": DIM, **options}
 
 
-def _tasks(
+def _groups(
     kinds: Sequence[str], ranges: Mapping[str, tuple[float, float]], seed: int
-) -> Iterator[_Task]:
-    """Groups of instances, without end."""
+) -> Iterator[tuple[Instance, ...]]:
+    """Draw groups of instances, without end."""
     known, number = _options(kinds), 0
     while True:
         for kind in kinds:
             random = np.random.default_rng((seed, number))
             drawn = {name: _between(pair, random) for name, pair in ranges.items()}
             drawn = {name: round(x) if known[name].whole else x for name, x in drawn.items()}
-            dim = int(drawn.pop("dims"))
-            takes = FAMILIES[kind].options
-            options = {name: value for name, value in drawn.items() if name in takes}
-            yield _Task(kind, f"{kind}_{number:04}", dim, int(random.integers(_SEEDS)), options)
+            dim, family = int(drawn.pop("dims")), FAMILIES[kind]()
+            options = {name: value for name, value in drawn.items() if name in family.options}
+            seed_of_group = int(random.integers(_SEEDS))
+            yield family.make(dim, seed=seed_of_group, name=f"{kind}_{number:04}", **options)
             number += 1
 
 

@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import partial
 from numbers import Real
 from types import MappingProxyType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def widened(box: Box) -> Box:
     return Box(np.array(lower), np.array(upper))
 
 
-def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refutations | None:
+def refuted(network: Network, wanted: Property, *, dual: bool) -> Refutations | None:
     """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
 
     A disjunct is refuted by the first of its atoms for which there is a proof. With dual, weighted
@@ -115,11 +115,12 @@ def refuted(network: Network, wanted: Property, *, dual: bool = False) -> Refuta
 
 
 def largest_proved(
-    network: Network, point: Array, disjuncts: Disjuncts, *, dual: bool = False
+    network: Network, point: Array, disjuncts: Disjuncts
 ) -> tuple[Property, Refutations] | None:
     """Find the largest box around x (d,) on which provably no disjunct is met; None without one.
 
-    With dual it goes on with weighted means of each head, up to four times the radius.
+    Weighted means of each head are tried beyond what the interval form proves, up to four times the
+    radius.
     """
 
     def at(radius: float, *, dual: bool) -> tuple[Property, Refutations] | None:
@@ -129,10 +130,8 @@ def largest_proved(
 
     least, most = _bits(_LEAST), _bits(_MOST)
     found, last = _nearest(partial(at, dual=False), at(_LEAST, dual=False), least, most, _FINE)
-    if dual:
-        high = min(last + 2 * _OCTAVE, most)
-        found, _ = _nearest(partial(at, dual=True), found, last, high, _COARSE)
-    return found
+    high = min(last + 2 * _OCTAVE, most)
+    return _nearest(partial(at, dual=True), found, last, high, _COARSE)[0]
 
 
 def _nearest(
@@ -220,21 +219,21 @@ def twins_around(
     `swapped` says whether the instance called NAME_a is the unsat one. Return None where no box is
     proved, or no witness is found.
     """
-    proved = largest_proved(network, point, disjuncts, dual=True)
+    proved = largest_proved(network, point, disjuncts)
     if proved is None:
         return None
-    radius = float(proved[0].box.widths.max()) / 2.0
+    without, refutations = proved
+    radius = float(without.box.widths.max()) / 2.0
     found = nearest_witness(network, point, disjuncts, beyond=radius, seed=seed)
     if found is None:
         return None
-    first, second = ("b", "a") if swapped else ("a", "b")
-    box = proved[0].box
-    near = np.clip(np.array([float(x) for x in found[1].point]), box.lower, box.upper)
+    wanted, witness = found
+    first, second = (f"{name}_{letter}" for letter in ("ba" if swapped else "ab"))
+    near = np.array([float(x) for x in witness.point])
+    near = np.clip(near, without.box.lower, without.box.upper)
     return Twins(
-        Instance(f"{name}_{first}", network, found[0], Answer.SAT, found[1], family),
-        Instance(
-            f"{name}_{second}", network, proved[0], Answer.UNSAT, proved[1], family, near=(near,)
-        ),
+        Instance(first, network, wanted, Answer.SAT, witness, family),
+        Instance(second, network, without, Answer.UNSAT, refutations, family, near=(near,)),
     )
 
 
@@ -245,21 +244,17 @@ class Memorized(Family):
     """
 
     options = MappingProxyType({"tokens": TOKENS, "heads": HEADS})
+    directions: ClassVar[int] = 0  # of tokens that each head takes from the inputs
 
     @abstractmethod
-    def data(
-        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
-    ) -> Dataset:
-        """Return what is memorized: contexts and queries as drawn, or like them, and targets."""
+    def targets(
+        self, count: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Array:
+        """Draw what is memorized: a target for each example."""
 
     @abstractmethod
     def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
         """Return what is bad around the first example."""
-
-    def width(self, dim: int, heads: int) -> int:
-        """Return the width of the data for d inputs and so many heads: by default d."""
-        del heads
-        return dim
 
     def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
         """Return the network, and the point of the first example: by default its query.
@@ -293,10 +288,11 @@ class Memorized(Family):
         drawn = generators.uniform(
             num_examples=count,
             context_size=tokens,
-            width=self.width(dim, heads),
+            width=dim + self.directions * heads,
             seed=int(random.integers(1 << 31)),
         )
-        data = self.data(drawn, random, options)
+        targets = self.targets(count, random, options)
+        data = Dataset(drawn.contexts, drawn.queries, targets)
         construction = str(random.choice(CONSTRUCTIONS))
         swapped, seed = bool(random.integers(2)), int(random.integers(1 << 31))
         try:
@@ -402,13 +398,11 @@ class Robust(Memorized):
     purpose = "the largest proved box around a memorized example, and one beyond"
     options = MappingProxyType({**Memorized.options, "epsilon": EPSILON})
 
-    def data(
-        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
-    ) -> Dataset:
-        """Return the contexts and queries with one random number each."""
-        del options
-        targets = random.uniform(-0.5, 0.5, drawn.num_examples)
-        return Dataset(drawn.contexts, drawn.queries, targets)
+    def targets(
+        self, count: int, random: np.random.Generator, _options: Mapping[str, float]
+    ) -> Array:
+        """Draw one number each."""
+        return random.uniform(-0.5, 0.5, count)
 
     def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
         """Return that the output leaves the target by epsilon."""
@@ -435,13 +429,13 @@ class Classes(Memorized):
     purpose = "classification: several outputs, and a disjunction of Y_j >= Y_i"
     options = MappingProxyType({**Memorized.options, "classes": CLASSES})
 
-    def data(
-        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
-    ) -> Dataset:
-        """Return the contexts and queries with random labels, as one-hot rows."""
+    def targets(
+        self, count: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> Array:
+        """Draw labels, as one-hot rows."""
         classes = int(options["classes"])
-        labels = random.integers(classes, size=drawn.num_examples)
-        return Dataset(drawn.contexts, drawn.queries, np.eye(classes)[labels])
+        one_hot: Array = np.eye(classes)[random.integers(classes, size=count)]
+        return one_hot
 
     def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
         """Return that another class has an output at least as large."""
@@ -459,10 +453,7 @@ class Token(Robust):
 
     name = "token"
     purpose = "one token of a memorized example moves, and the query does not"
-
-    def width(self, dim: int, heads: int) -> int:
-        """Return the width that leaves so many directions: each head reads one."""
-        return dim + heads
+    directions = 1
 
     def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
         """Return the network of the first token of the first example, and the origin."""
@@ -491,14 +482,12 @@ class Deviation(Memorized):
     purpose = "a ReLU block after attention: the sum of |f_k - y_k|, whose pieces are all proved"
     options = MappingProxyType({**Memorized.options, "epsilon": EPSILON})
 
-    def data(
-        self, drawn: Dataset, random: np.random.Generator, options: Mapping[str, float]
-    ) -> Dataset:
-        """Return the contexts and queries with two random numbers of few bits each."""
-        del options
+    def targets(
+        self, count: int, random: np.random.Generator, _options: Mapping[str, float]
+    ) -> Array:
+        """Draw two numbers of few bits each."""
         half = int(_FINE_TARGETS) // 2
-        targets = random.integers(-half, half + 1, (drawn.num_examples, _FEATURES)) / _FINE_TARGETS
-        return Dataset(drawn.contexts, drawn.queries, targets)
+        return random.integers(-half, half + 1, (count, _FEATURES)) / _FINE_TARGETS
 
     def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
         """Return the memorizer's network with units f_k - y_k and y_k - f_k, and the query."""

@@ -369,26 +369,25 @@ def network_of(layer: Layer, context: Array) -> Network:
         )
 
 
-def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0) -> Network:
-    """Return the float32 network of a layer as a function of how one token of a context moves.
+def network_of_token(layer: Layer, context: Array, query: Array) -> Network:
+    """Return the float32 network of a layer as a function of how the first token moves.
 
     The token moves along an orthonormal basis N of the directions that no head's values read,
     U_h^T N = 0. The input z (r,) stands for the token x + N z. Its logit in head h is
     (x + N z)^T W_K W_Q^T e; all other logits, and all values, are constant. As in `network_of`,
     these numbers are computed in float64 and rounded to float32.
 
-    Raises ParameterError as `network_of` does, for a token that is not there, and for values that
-    read all directions.
+    Raises ParameterError as `network_of` does, and for values that read all directions.
     """
     floats, whole = require_float_layer(layer, "instances"), network_of(layer, context)
     tokens, readouts = as_array(context).astype(np.float64), floats.readouts()
     read = np.concatenate(list(readouts), axis=1)
     rank = int(np.linalg.matrix_rank(read))
-    if not 0 <= token < len(tokens) or rank == len(read):
+    if rank == len(read):
         raise ParameterError(
-            f"there is no token {token}, or no direction that values do not read",
-            witness=shown((len(tokens), rank, len(read))),
-            suggestion="a token of the context, and fewer heads or outputs than the width",
+            f"values read all {rank} directions",
+            witness=rank,
+            suggestion="fewer heads or outputs than the width",
         )
     basis = np.linalg.svd(read)[0][:, rank:]
     pairs = zip(floats.query_weights, floats.key_weights, whole.heads, strict=True)
@@ -396,6 +395,6 @@ def network_of_token(layer: Layer, context: Array, query: Array, token: int = 0)
     for query_weights, key_weights, head in pairs:
         key = key_weights.astype(np.float64) @ (query_weights.astype(np.float64).T @ query)
         slopes = np.zeros((len(tokens), basis.shape[1]))
-        slopes[token] = key @ basis
+        slopes[0] = key @ basis
         heads.append(Head(slopes.astype("f4"), (tokens @ key).astype("f4"), head.values))
     return Network(tuple(heads))

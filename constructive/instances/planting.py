@@ -238,21 +238,6 @@ class Hidden:
             return Hardness(random, self.share(blind.max(rho), ascending=True))
 
 
-def falling_needle(
-    count: int, gamma: float, rate: float, *, two_sided: bool
-) -> Callable[[arb], arb]:
-    """Return the bound 1 / (1 + G cosh(r u)) of a needle, or 1 / (1 + G exp(r u)) of a corner.
-
-    G is the number of guards times e^-gamma, r = beta / (d w); a needle has guards on both sides.
-    """
-
-    def bound(u: arb) -> arb:
-        grown = (u * rate).cosh() if two_sided else (u * rate).exp()
-        return 1 / (1 + count * (-arb(gamma)).exp() * grown)
-
-    return bound
-
-
 # Needles: a sharp peak inside of the box, and a decoy that leads away from it.
 #
 # Token 0 of the first head has logit 0 and value 1. Each coordinate has two guards, of logits
@@ -307,11 +292,14 @@ class Peaked(Planted):
         heads = (Head(slopes, offsets, values), decoy_tokens)[: 1 + (height > 0.0)]
         hidden = Hidden(box, point, signs, beta, gamma, decoy)
         rate = beta / (len(point) * decoy.slope)
-        return Planting(
-            Network(heads), box, point, signs,
-            falling_needle(len(guards), gamma, rate, two_sided=self.two_sided), decoy.value,
-            float(decoy.slope * np.maximum(box.upper - point, point - box.lower).sum()), hidden,
-        )  # fmt: skip
+
+        def falling(u: arb) -> arb:
+            """1 / (1 + G cosh(r u)), or 1 / (1 + G exp(r u)) with guards on one side alone."""
+            grown = (u * rate).cosh() if self.two_sided else (u * rate).exp()
+            return 1 / (1 + len(guards) * (-arb(gamma)).exp() * grown)
+
+        end = float(decoy.slope * np.maximum(box.upper - point, point - box.lower).sum())
+        return Planting(Network(heads), box, point, signs, falling, decoy.value, end, hidden)
 
 
 class Needle(Peaked):

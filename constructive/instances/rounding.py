@@ -35,9 +35,9 @@ def reach_of(box: Box) -> Array:
     return np.maximum(np.abs(box.lower), np.abs(box.upper))
 
 
-def logit_sizes(head: Head, box: Box) -> Array:
-    """Bound the sums of sizes that the logits of a head are made of, on a box: (n,)."""
-    return up(np.abs(head.offsets) + np.abs(head.slopes) @ reach_of(box))
+def largest_logit(head: Head, reach: Array) -> float:
+    """Bound the sums of sizes that the logits of a head are made of, for inputs of sizes (d,)."""
+    return float(up(np.abs(head.offsets) + np.abs(head.slopes) @ reach).max())
 
 
 def flushed_logit(head: Head, reach: Array) -> float:
@@ -47,21 +47,33 @@ def flushed_logit(head: Head, reach: Array) -> float:
 
 
 def output_rounding(network: Network, box: Box) -> Array:
-    """Bound how far evaluations of each output are off: (k,), infinite where nothing is bounded."""
+    """Bound how far evaluations of each output are off: (k,), infinite where nothing is bounded.
+
+    The second of two layers is one of x + v, which is rounded once (Proposition 20.10): the first
+    returns v but for `_SATURATED` of its largest value, and that for each head.
+    """
+    reach, steps, moved = reach_of(box), 2, 0.0
     if isinstance(network, Stacked):
-        return _stacked_rounding(network, box)
-    etas = [
-        float(MODEL.gamma(_terms(head) + 2)) * float(logit_sizes(head, box).max())
-        + flushed_logit(head, reach_of(box))
-        for head in network.heads
-    ]
-    largest = max(float(logit_sizes(head, box).max()) for head in network.heads)
+        first = network.first.heads
+        off = max(_eta(head, reach, 2) for head in first)
+        if not network.lead(box) - 4.0 * off >= _LEAD:
+            return np.full(network.output_dim, np.inf)
+        moved = _SATURATED * max(1.0, sum(float(np.abs(head.values).max()) for head in first))
+        reach, steps = reach + sum(np.abs(head.values[0]) for head in first), 3 + len(first)
+    etas = []
+    for head in network.heads:
+        steep = float(np.abs(head.slopes).sum(axis=1).max())
+        lost = flushed_logit(head, reach) + 2.0 * steep * moved
+        etas.append(_eta(head, reach, steps) + lost)
+    largest = max(largest_logit(head, reach) for head in network.heads)
     rounding = averages_rounding(network, etas, largest)
     return _rectified_rounding(network, rounding) if isinstance(network, Rectified) else rounding
 
 
-def _terms(head: Head) -> int:
-    return int(np.count_nonzero(head.slopes, axis=1).max()) + 1
+def _eta(head: Head, reach: Array, steps: int) -> float:
+    """Bound what is rounded of a logit less the largest one, without what underflows."""
+    terms = int(np.count_nonzero(head.slopes, axis=1).max()) + 1
+    return float(MODEL.gamma(terms + steps)) * largest_logit(head, reach)
 
 
 def averages_rounding(network: Network, etas: Sequence[float], largest: float) -> Array:
@@ -95,31 +107,6 @@ def _rectified_rounding(network: Rectified, rounding: Array) -> Array:
     sizes = weights @ reach + np.abs(network.biases)
     steps = network.units.shape[1] + len(sizes) + 4
     return up(up((weights @ rounding).sum() + float(MODEL.gamma(steps)) * sizes.sum(keepdims=True)))
-
-
-def _stacked_rounding(network: Stacked, box: Box) -> Array:
-    """Bound how far the second layer is off, whose input x + v is rounded once (Proposition 20.10).
-
-    The first layer returns v but for `_SATURATED` of its largest value, and that for each head.
-    """
-    first = network.first
-    off = max(
-        float(MODEL.gamma(_terms(head) + 2)) * float(logit_sizes(head, box).max())
-        for head in first.heads
-    )
-    sizes = sum(float(np.abs(head.values).max()) for head in first.heads)
-    if not network.lead(box) - 4.0 * off >= _LEAD:
-        return np.full(network.output_dim, np.inf)
-    reach = reach_of(box) + sum(np.abs(head.values[0]) for head in first.heads)
-    etas, largest = [], 0.0
-    for head in network.heads:
-        size = float(up(np.abs(head.offsets) + np.abs(head.slopes) @ reach).max())
-        steep = float(np.abs(head.slopes).sum(axis=1).max())
-        gamma = float(MODEL.gamma(_terms(head) + 3 + len(first.heads)))
-        lost = flushed_logit(head, reach) + 2.0 * steep * _SATURATED * max(1.0, sizes)
-        etas.append(gamma * size + lost)
-        largest = max(largest, size)
-    return averages_rounding(network, etas, largest)
 
 
 def atom_rounding(rounding: Array, atom: Linear) -> float:

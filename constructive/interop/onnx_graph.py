@@ -43,12 +43,6 @@ class Graph:
         self._nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
         return name
 
-    def split(self, value: str, sizes: Sequence[int], names: Sequence[str], *, axis: int) -> None:
-        """Add a node that cuts a value into parts."""
-        at = self.constant(f"{value}_sizes", np.array(sizes, np.int64))
-        made = helper.make_node("Split", [value, at], list(names), name=f"{value}_cut", axis=axis)
-        self._nodes.append(made)
-
     def model(
         self, name: str, inputs: Sequence[Value], output: Value, **properties: str
     ) -> onnx.ModelProto:

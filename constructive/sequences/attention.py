@@ -17,9 +17,10 @@ from constructive.sequences.network import (
     bits,
     combination,
 )
-from constructive.sequences.storage import Json, number, written
+from constructive.sequences.storage import number, written
 from constructive.support.arrays import Integers, float_type
 from constructive.support.errors import ParameterError, PrecisionError, shown
+from constructive.support.files import Json
 
 # One head of uniform attention with a skip connection, exactly.
 #

@@ -12,7 +12,6 @@ project, from Vardi, Yehudai and Shamir (ICLR 2022), and its constants may diffe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import index
 from typing import Any
 
@@ -94,14 +93,16 @@ def build_sequence_memorizer(
     rng = np.random.default_rng(seed)
     projected = project(examples, rng)
     embedded = kind.embed(examples, projected, max_word_bits, rng)
-    classified = _classifier(examples, projected, embedded, kind.comparison, max_word_bits, rng)
+    classifier, below, modulus = _classifier(
+        examples, projected, embedded, kind.comparison, max_word_bits, rng
+    )
     size, width = examples.ids.shape[1], len(embedded.program.outputs)
     return SequenceMemorizer(
         task=examples.task,
         context_size=size,
         embedding=embedded.program.network(),
         attention=UniformAttention.summing(size, width),
-        classifier=classified.program.network(),
+        classifier=classifier.network(),
         symbols=examples.symbols,
         classes=None if examples.integers else examples.classes,
         record=SequenceRecord(
@@ -118,8 +119,8 @@ def build_sequence_memorizer(
                 prime_bits=embedded.prime.bit_length(),
                 kept=embedded.kept,
                 weight_bits=embedded.heaviest.bit_length(),
-                sum_bits=classified.below.bit_length(),
-                key_bits=classified.modulus.bit_length(),
+                sum_bits=below.bit_length(),
+                key_bits=modulus.bit_length(),
             ),
         ),
     )
@@ -147,15 +148,6 @@ def _dataset(
     return sequences
 
 
-@dataclass(frozen=True)
-class _Classifier:
-    """A program from the stream to the label; keys are below R, and below Q once reduced."""
-
-    program: Program
-    below: int
-    modulus: int
-
-
 def _classifier(
     examples: SequenceDataset,
     projected: Projection,
@@ -163,8 +155,11 @@ def _classifier(
     comparison: Comparison,
     max_word_bits: int | None,
     rng: np.random.Generator,
-) -> _Classifier:
-    """From (h, S), or (h, t, S), to the label: one key, its remainder, and the dictionary."""
+) -> tuple[Program, int, int]:
+    """From (h, S), or (h, t, S), to the label: one key, its remainder, and the dictionary.
+
+    Return the program, R above the keys, and Q above them once they are reduced.
+    """
     sums = embedded.hashes[examples.ids].sum(axis=1)
     contexts, own = examples.with_own(sums, projected.residues)
     below = examples.ids.shape[1] * int(embedded.hashes.max()) + 1
@@ -179,7 +174,7 @@ def _classifier(
     values = [examples.values[label] for label in labels.tolist()]
     least = min(values)
     if least == max(values):
-        return _Classifier(Program(inputs, {}, (), (Affine({}, least),)), below, 1)
+        return Program(inputs, {}, (), (Affine({}, least),)), below, 1
     alone = np.zeros(len(different), dtype=np.int64)
     modulus, residues = smallest_modulus(
         different, below, lambda r: conflict(labels, alone, r) is None, rng
@@ -197,4 +192,4 @@ def _classifier(
         *dictionary.steps(blocks, comparison, noise),
     )
     program = Program(inputs, {"z": key}, steps, (Affine({"T": 1}, least),))
-    return _Classifier(program, below, modulus)
+    return program, below, modulus

@@ -264,15 +264,9 @@ def _read(blocks: KeyBlocks, comparison: Comparison) -> Iterator[ProgramStep]:
         )
 
 
-def program(
-    table: Mapping[int, int],
-    domain: int,
-    *,
-    comparison: Comparison = RAMP,
-    max_word_bits: int | None = None,
-) -> Program:
+def program(table: Mapping[int, int], domain: int, *, comparison: Comparison = RAMP) -> Program:
     """Return a program with input z and output table.get(z, 0), for all 0 <= z < domain."""
-    blocks = plan(table, domain, comparison=comparison, max_word_bits=max_word_bits)
+    blocks = plan(table, domain, comparison=comparison)
     return Program(
         inputs=("z",),
         start={"z": Affine({"z": 1})},

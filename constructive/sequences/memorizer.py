@@ -29,8 +29,6 @@ from constructive.sequences.examples import (
 )
 from constructive.sequences.network import Column, ReluNetwork
 from constructive.sequences.storage import (
-    Json,
-    JsonFile,
     decoded,
     encoded,
     network_content,
@@ -38,7 +36,7 @@ from constructive.sequences.storage import (
 )
 from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError, require
-from constructive.support.files import replacing
+from constructive.support.files import Json, JsonFile, replacing
 from constructive.support.tables import Sheet, Shown, new_table
 
 # How many weights a sequence memorizer has at most, by Theorem 7 (proofs/14-sequences.md has what

@@ -1,23 +1,17 @@
-"""Exact numbers, symbols and networks as JSON values, and files of them.
+"""Exact numbers, symbols and networks as JSON values.
 
 Numbers are text in base 16, "-1f" or "3/2", since integers get long; symbols and classes are pairs
 of a kind and a value, so that 1, "1" and b"1" stay different. One value has one text, which
 the reader insists on: so equal values are equal JSON, and a hash of it says what a file holds.
 """
 
-import hashlib
-import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from fractions import Fraction
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from constructive.sequences.network import Number, ReluNetwork, SparseMatrix
 from constructive.support.errors import ParameterError
-from constructive.support.files import reading, replacing
-
-Json = Any  # What the json module reads and writes
+from constructive.support.files import Json
 
 
 def written(number: Number) -> str:
@@ -118,71 +112,3 @@ def network_from(content: Json) -> ReluNetwork:
             for layer in content["layers"]
         )
     )
-
-
-def digest(content: Json) -> str:
-    """Return SHA-256 of JSON, however it is laid out in a file."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-class JsonFile(ABC):
-    """What is kept in a JSON file, which is read again to the same content."""
-
-    FORMAT: ClassVar[str]  # the text under "format"
-
-    @abstractmethod
-    def content(self) -> Json:
-        """Return what `save` writes."""
-
-    @classmethod
-    @abstractmethod
-    def from_content(cls, content: Json) -> Self:
-        """Return what has this content; raise ValueError, TypeError or KeyError for others.
-
-        Args:
-            content: of a file of this format
-        """
-
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file, whole or not at all.
-
-        Args:
-            path: the file, .json; an old one of that name is replaced
-
-        Raises:
-            ParameterError: for symbols and labels that JSON cannot hold: strings, bytes, numbers,
-                None and tuples of these can be held
-            OutputError: where the file cannot be written
-        """
-        text = json.dumps(self.content(), separators=(",", ":"))
-        with replacing(path) as file:
-            file.write(text.encode() + b"\n")
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a file written by `save`.
-
-        Args:
-            path: the file, .json
-
-        Raises:
-            FormatError: if it is not one
-            OSError: if it cannot be read
-        """
-        made_by = f"{cls.__name__}.save"
-        with reading(path, f"a file of {made_by}", made_by) as text:
-            content = json.loads(text, object_pairs_hook=_without_duplicates)
-            if content["format"] != cls.FORMAT:
-                raise ValueError(f"its format is {content['format']!r}, not {cls.FORMAT!r}")
-            found = cls.from_content(content)
-            if digest(found.content()) != digest(content):
-                raise ValueError("it is not written as it should be")
-            return found
-
-
-def _without_duplicates(pairs: list[tuple[str, Json]]) -> Json:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object repeats a key")
-    return found

@@ -6,6 +6,8 @@ refused.
 """
 
 import errno
+import hashlib
+import json
 import os
 import secrets
 import shutil
@@ -13,13 +15,14 @@ import stat
 import sys
 import tempfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple, Self
 
 from constructive.support.arguments import as_path
-from constructive.support.errors import FormatError, OutputError
+from constructive.support.errors import FormatError, OutputError, shown
 
 STANDARD_OUTPUT = Path("/dev/stdout")  # For every function that takes a path
 
@@ -339,3 +342,78 @@ def unpacked(content: bytes, most: int, header: int = zlib.MAX_WBITS) -> bytes:
             f"what it packs is cut off, more than {most} bytes, or followed by something else"
         )
     return made
+
+
+# JSON files. One value has one text, so that a hash of it says what a file holds.
+
+
+Json = Any  # What the json module reads and writes
+
+
+def digest(content: Json) -> str:
+    """Return SHA-256 of JSON, however it is laid out in a file."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class JsonFile(ABC):
+    """What is kept in a JSON file, which is read again to the same content."""
+
+    FORMAT: ClassVar[str]  # the text under "format"
+    ALSO: ClassVar[str] = ""  # what writes such files beside `save`, in words
+
+    @abstractmethod
+    def content(self) -> Json:
+        """Return what `save` writes."""
+
+    @classmethod
+    @abstractmethod
+    def from_content(cls, content: Json) -> Self:
+        """Return what has this content; raise ValueError, TypeError or KeyError for others.
+
+        Args:
+            content: of a file of this format
+        """
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file, whole or not at all.
+
+        Args:
+            path: the file, .json; an old one of that name is replaced
+
+        Raises:
+            ParameterError: for symbols and labels that JSON cannot hold: strings, bytes, numbers,
+                None and tuples of these can be held
+            OutputError: where the file cannot be written
+        """
+        text = json.dumps(self.content(), separators=(",", ":"))
+        with replacing(path) as file:
+            file.write(text.encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file written by `save`.
+
+        Args:
+            path: the file, .json
+
+        Raises:
+            FormatError: if it is not one
+            OSError: if it cannot be read
+        """
+        made_by = f"{cls.__name__}.save"
+        with reading(path, f"a file of {made_by}", made_by + cls.ALSO) as text:
+            content = json.loads(text, object_pairs_hook=_without_duplicates)
+            if content["format"] != cls.FORMAT:
+                raise ValueError(f"its format is {shown(content['format'])}, not {cls.FORMAT!r}")
+            found = cls.from_content(content)
+            if digest(found.content()) != digest(content):
+                raise ValueError("it is not written as it should be")
+            return found
+
+
+def _without_duplicates(pairs: list[tuple[str, Json]]) -> Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object repeats a key")
+    return found

@@ -169,15 +169,16 @@ def dependent_share(
     batches = [
         (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
     ]
-    whole = _Vectors(vectors, verified.scaled(vectors), size, _all_dependent(vectors, size))
-    drawn = in_pieces(partial(_dependent_among, whole), batches, sample.subsets * size**3.0)
+    scaled = None if _all_dependent(vectors, size) else verified.scaled(vectors)
+    judge = partial(_dependent_among, vectors, scaled, size)
+    drawn = in_pieces(judge, batches, sample.subsets * size**3.0)
     found = list(counted(f"random subsets of {size}", drawn, len(batches)))
     wrong = [subset for dependent, _ in found for subset in dependent]
     pending = [subset for _, undecided in found for subset in undecided]
     looked_at = pending[: sample.exact]
-    exact = in_pieces(partial(_is_dependent, vectors), looked_at)
+    exact = in_pieces(lambda drawn: dyadic.has_full_rank(vectors[list(drawn[1])]), looked_at)
     decided = counted(f"dependent subsets of {size}", exact, len(looked_at))
-    wrong += [subset for subset, dependent in zip(looked_at, decided, strict=True) if dependent]
+    wrong += [subset for subset, full in zip(looked_at, decided, strict=True) if not full]
     undecided = len(pending) - len(looked_at)
     low, _ = clopper_pearson(len(wrong), sample.subsets, CONFIDENCE)
     _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, CONFIDENCE)
@@ -212,37 +213,28 @@ def _all_dependent(vectors: Array, size: int) -> bool:
     return columns is not None and dyadic.kernel(vectors[:, columns]).ncols() > 0
 
 
-@dataclass(frozen=True, eq=False)
-class _Vectors:
-    """T vectors, scaled ones, the size of subsets, and whether all of these are dependent."""
-
-    vectors: Array
-    scaled: Array
-    size: int
-    dependent: bool
-
-
 def _dependent_among(
-    whole: _Vectors, batch: tuple[int, int, np.random.SeedSequence]
+    vectors: Array,
+    scaled: Array | None,
+    size: int,
+    batch: tuple[int, int, np.random.SeedSequence],
 ) -> tuple[list[Drawn], list[Drawn]]:
-    """Of a number of random subsets of this size the dependent ones, and those not decided."""
+    """Of a number of random subsets of this size the dependent ones, and those not decided.
+
+    scaled: the vectors as `verified` takes them; None where all subsets are dependent
+    """
     start, number, seed = batch
     rng = np.random.default_rng(seed)
-    drawn = _draw(len(whole.vectors), whole.size, number, rng)
+    drawn = _draw(len(vectors), size, number, rng)
     subsets = [(start + i, tuple(sorted(subset))) for i, subset in enumerate(drawn.tolist())]
-    if whole.dependent:
+    if scaled is None:
         return subsets, []
-    found = dyadic.decide(whole.vectors[drawn], rng, scaled=whole.scaled[drawn], most=0)
+    found = dyadic.decide(vectors[drawn], rng, scaled=scaled[drawn], most=0)
     undecided = ~found.dependent & ~found.independent
     wrong, pending = (
         [subsets[i] for i in np.flatnonzero(chosen)] for chosen in (found.dependent, undecided)
     )
     return wrong, pending
-
-
-def _is_dependent(vectors: Array, drawn: Drawn) -> bool:
-    """Return whether a subset is dependent, exactly."""
-    return not dyadic.has_full_rank(vectors[list(drawn[1])])
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:

@@ -18,7 +18,6 @@ once with probability 1 - T/p. Where no prime succeeds, the rank of the one matr
 computed over the rational numbers, which decides. *wide_grouping* is proved below.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -238,22 +237,6 @@ WIDE_STATEMENT = (
 _PRIMES = 3  # That are tried
 
 
-@dataclass(frozen=True)
-class TooNarrow:
-    """A part of a group whose contexts span less than it has examples."""
-
-    examples: tuple[int, ...]  # J
-    dimension: int  # what their differences span, or of the first group their tokens
-    tokens: bool  # whether it is tokens
-
-    def __str__(self) -> str:
-        what = "tokens" if self.tokens else "differences of tokens"
-        return (
-            f"the {what} of {len(self.examples)} examples of one group span "
-            f"{self.dimension} dimensions"
-        )
-
-
 def prove_wide(
     dataset: Dataset, groups: Groups, order: Integers, rng: np.random.Generator
 ) -> Claim:
@@ -269,11 +252,7 @@ def prove_wide(
         given = np.array_equal(order, np.arange(len(order)))
         taken = dataset if given else dataset.take(order)
         normals = separate(taken, groups, prime, rng, earlier=True)
-        verdict, narrow = widths(taken, tuple(stop - start for start, stop in groups), rng)
-        if narrow is not None:
-            raise RefutedError(str(narrow), narrow.examples)
-        if verdict is not Verdict.PROVED:
-            raise UndecidedError("contexts are wide enough, but not modulo some primes")
+        check_widths(taken, tuple(stop - start for start, stop in groups), rng)
     except RefutedError as found:
         detail = found.detail if given else f"{found.detail}, in the order of heads"
         return Claim(
@@ -298,10 +277,8 @@ def _given(witness: Any, order: Integers) -> tuple[int, ...]:  # noqa: ANN401
     return tuple(order[[example for part in parts for example in part]].tolist())
 
 
-def widths(
-    dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator
-) -> tuple[Verdict, TooNarrow | None]:
-    """Decide whether contexts of all groups are wide enough; if not, name a narrow part.
+def check_widths(dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator) -> None:
+    """Raise RefutedError for a part of a group whose contexts are not wide enough.
 
     sizes: of the groups, which are consecutive examples; tokens count for the first one only,
         which may be empty
@@ -326,12 +303,17 @@ def widths(
             first = bool(of_tokens[start])
             dimension = dimensions(contexts[blamed])[0 if first else 1]
             if dimension < len(blamed):
-                return Verdict.REFUTED, TooNarrow(tuple(blamed.tolist()), dimension, first)
+                what = "tokens" if first else "differences of tokens"
+                raise RefutedError(
+                    f"the {what} of {len(blamed)} examples of one group span {dimension} "
+                    "dimensions",
+                    tuple(blamed.tolist()),
+                )
             pending.append((start, stop))
         groups = pending
         if not groups:
-            return Verdict.PROVED, None
-    return Verdict.UNDECIDED, None
+            return
+    raise UndecidedError("contexts are wide enough, but not modulo some primes")
 
 
 def context_of_each(dataset: Dataset) -> Array:

@@ -247,19 +247,13 @@ _BRANCH = 4  # The work of a branch, in inner products for each entry of a vecto
 _PRODUCTS_AT_ONCE = 1 << 24  # Inner products that are held at a time
 
 
-@dataclass(frozen=True)
-class Found:
-    """The smallest dependent subset that was seen, and the smallest that nearly is."""
-
-    dependency: Dependency | None  # exact, or None
-    # indices of vectors that are independent, but not so in float64; or None
-    near_miss: tuple[int, ...] | None
-
-
-def searched_dependency(vectors: Array, largest: int, *, budget: float, smallest: int = 2) -> Found:
+def searched_dependency(
+    vectors: Array, largest: int, *, budget: float, smallest: int
+) -> tuple[Dependency | None, tuple[int, ...] | None]:
     """Look for dependent subsets of `smallest` to `largest` of the vectors (T, d).
 
-    Finding none proves nothing.
+    Return the smallest one that was seen, and the smallest set of vectors that are independent, but
+    not so in float64. Finding none proves nothing.
 
     budget: inner products that may be computed
     """
@@ -283,7 +277,7 @@ def searched_dependency(vectors: Array, largest: int, *, budget: float, smallest
                 break
             if near_miss is None and dependency(vectors[list(rows)])[0] < len(rows):
                 near_miss = rows
-    return Found(found, near_miss)
+    return found, near_miss
 
 
 def _price(unit: Single, width: int) -> float:
@@ -403,7 +397,6 @@ def _best_different(subsets: Integers, size: Array, width: int) -> Integers:
 
 _ROUNDING = 2.0**-53
 _ROWS_AT_ONCE = 1024
-_FACTORED = 96  # Bits of a number that is factored in no time
 _ALWAYS = 2  # Zero and parallel vectors are found by one sort, whatever the budget is
 
 
@@ -529,8 +522,10 @@ def _of_block(
     found, near_miss = _too_few_dimensions(vectors, wanted), None
     largest = len(found.rows) - 1 if found else wanted
     if largest > lower:
-        seen = searched_dependency(vectors, largest, smallest=lower + 1, budget=search_budget)
-        found, near_miss = seen.dependency or found, seen.near_miss
+        seen, near_miss = searched_dependency(
+            vectors, largest, smallest=lower + 1, budget=search_budget
+        )
+        found = seen or found
     return KruskalRank(lower, argument, found, near_miss, count, width)
 
 

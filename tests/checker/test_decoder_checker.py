@@ -21,7 +21,7 @@ from constructive.certificates.families import describe_arrays
 from constructive.exact import float_model
 from constructive.exact.float_enclosure import ENOUGH, exponentials
 from constructive.layers import exact_logits
-from constructive.sequences import storage
+from constructive.support.files import digest
 from constructive.support.verdict import pack
 
 FILES, BOUND = FILES_OF[Text], "0x1.0p-60"
@@ -104,7 +104,7 @@ def signed(certificate, tensors, about, data):
         "texts": len(data["texts"]),
         "tokens": sum(map(len, data["texts"])),
         "vocabulary": len(data["vocabulary"]),
-        "sha256": storage.digest(data),
+        "sha256": digest(data),
     }
     certificate["weights"] = describe_arrays({name: tensors[name] for name in order}) | {
         "window": about["window"],

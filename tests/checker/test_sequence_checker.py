@@ -29,8 +29,8 @@ from constructive import (
     generators,
 )
 from constructive.certificates.claims.sequences import largest_sizes
-from constructive.sequences import storage
 from constructive.sequences.memorizer import BoundSizes
+from constructive.support.files import digest
 
 LONGEST = 1 << 14
 
@@ -503,8 +503,8 @@ def forged(folder, target, part, change):
     change(contents[FILES.index(part)])
     certificate, memorizer, data = contents
     if part != FILES[0]:
-        certificate["data"]["sha256"] = storage.digest(data)
-        certificate["weights"]["sha256"] = storage.digest(memorizer)
+        certificate["data"]["sha256"] = digest(data)
+        certificate["weights"]["sha256"] = digest(memorizer)
     for name, content in zip(FILES, contents, strict=True):
         (target / name).write_text(json.dumps(content))
     return paths(target)

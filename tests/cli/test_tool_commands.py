@@ -58,7 +58,7 @@ def test_existing_folders_are_kept(run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (["--kind", "none"], "no family"),
+        (["--kind", "none"], "family"),
         (["--dim", "two"], "range"),
         (["--dim", "8:2"], "range"),
         (["--dim", "nan"], "dims"),

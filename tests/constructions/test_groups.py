@@ -21,7 +21,7 @@ from constructive import (
     paired_capacity,
 )
 from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS
-from constructive.theory.grouping import TooNarrow, widths
+from constructive.theory.grouping import RefutedError, check_widths
 
 # Own contexts: heads in pairs, and a small system for each.
 
@@ -156,7 +156,9 @@ def test_contexts_which_are_too_narrow_are_named():
     contexts = own.contexts.copy()
     contexts[6:, :, 2:] = 1.0  # differences in two dimensions, for groups of five
     data = Dataset(contexts, own.queries, own.targets)
-    assert widths(data, (6, 5, 5), np.random.default_rng(0))[1].examples == (6, 7, 8, 9, 10)
+    with pytest.raises(RefutedError, match=r"differences of tokens of 5 .* span 2 dim") as refuted:
+        check_widths(data, (6, 5, 5), np.random.default_rng(0))
+    assert refuted.value.witness == (6, 7, 8, 9, 10)
     with pytest.raises(AssumptionError, match="no order of the examples suits 3") as caught:
         build_rank_one(data, 3)
     assert caught.value.witness == tuple(range(6, 16))
@@ -166,8 +168,9 @@ def test_contexts_which_are_too_narrow_are_named():
     contexts = own.contexts.copy()
     contexts[:6, :, 3:] = 0.0
     data = Dataset(contexts, own.queries, own.targets)
-    found = widths(data, (6, 5, 5), np.random.default_rng(0))[1]
-    assert found == TooNarrow((0, 1, 2, 3, 4, 5), 3, tokens=True)
+    with pytest.raises(RefutedError, match=r"the tokens of 6 .* span 3 dimensions") as refuted:
+        check_widths(data, (6, 5, 5), np.random.default_rng(0))
+    assert refuted.value.witness == (0, 1, 2, 3, 4, 5)
     memorizer = build_rank_one(data, 3)  # others go first
     assert memorizer.record.order[:6] != (0, 1, 2, 3, 4, 5)
     assert certify(memorizer, data).proved

@@ -202,13 +202,13 @@ def test_files(tmp_path_factory, texts, unit):
         ({"unit": "bytes", "vocabulary": [97, 256]}, "256 in the vocabulary is not one of bytes"),
         ({"vocabulary": ["a", "a"]}, "'a' in the vocabulary is there twice"),
         ({"vocabulary": ["a"]}, "is none of 1 tokens"),
-        ({"vocabulary": 7}, "is not a text"),
+        ({"vocabulary": 7}, "is not a file of Text.save"),
         ({"texts": [[0, True]]}, "its texts are not numbers of tokens"),
         ({"texts": [[0, 1.0]]}, "its texts are not numbers of tokens"),
-        ({"texts": [[0, 10**30]]}, "is not a text"),
+        ({"texts": [[0, 10**30]]}, "is not a file of Text.save"),
         ({"texts": [[]]}, "text 0 has 0 tokens"),
         ({"texts": []}, "numbers of tokens"),
-        ({"texts": 7}, "is not a text"),
+        ({"texts": 7}, "is not a file of Text.save"),
         ({"prompt": 0}, "prompt=0"),
         ({"prompt": "1"}, "prompt='1'"),
         ({"prompt": 9}, "the prompt is 9"),
@@ -220,16 +220,16 @@ def test_spoilt_files(tmp_path, changes, words):
     path.write_text(json.dumps(content | changes))
     with pytest.raises(FormatError, match=words) as refused:
         Text.load(path)
-    assert "written by Text.save" in refused.value.suggestion
+    assert "written by Text.save or `constructive recite`" in refused.value.suggestion
     path.write_text(json.dumps({key: content[key] for key in content if key not in changes}))
-    with pytest.raises(FormatError, match="is not a text"):
+    with pytest.raises(FormatError, match=r"is not a file of Text\.save"):
         Text.load(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"null", b"\xff", b"[" * 100000])
 def test_files_which_are_none(tmp_path, content):
     (tmp_path / "text.json").write_bytes(content)
-    with pytest.raises(FormatError, match="is not a text"):
+    with pytest.raises(FormatError, match=r"is not a file of Text\.save"):
         Text.load(tmp_path / "text.json")
     with pytest.raises(FileNotFoundError):
         Text.load(tmp_path / "none.json")

@@ -143,7 +143,7 @@ def test_how_many_are_made():
     assert len(made) == 8
     assert {each.network.input_dim for each in made} == {3}
     for options, word in (
-        ({"kinds": ["none"]}, "no family"),
+        ({"kinds": ["none"]}, "family"),
         ({"kinds": ["shadow"], "decoy": 0.5}, "decoy"),
         ({"scale": (64.0, 16.0)}, "range"),
         ({"dims": (0, 4)}, "range"),

@@ -85,16 +85,15 @@ def test_the_network_of_a_token_is_the_layer_with_that_token():
     context, query = np.array(data.contexts[1]), data.queries[1]
     values = np.concatenate([*layer.readouts()], axis=1)
     basis = np.linalg.svd(values)[0][:, 3:]
-    for token in range(3):
-        network = network_of_token(layer, context, query, token)
-        assert network.input_dim == 3
-        assert all(np.flatnonzero(h.slopes.any(axis=1)).tolist() == [token] for h in network.heads)
-        for z in np.random.default_rng(token).normal(size=(5, 3)):
-            moved = context.copy()
-            moved[token] += basis @ z
-            expected = layer(moved[np.newaxis], query[np.newaxis])
-            assert network(z[np.newaxis]) == pytest.approx(expected, abs=1e-4)
-            assert abs(expected - data.targets[1]).max() > 1e-3
+    network = network_of_token(layer, context, query)
+    assert network.input_dim == 3
+    assert all(np.flatnonzero(h.slopes.any(axis=1)).tolist() == [0] for h in network.heads)
+    for z in np.random.default_rng(0).normal(size=(5, 3)):
+        moved = context.copy()
+        moved[0] += basis @ z
+        expected = layer(moved[np.newaxis], query[np.newaxis])
+        assert network(z[np.newaxis]) == pytest.approx(expected, abs=1e-4)
+        assert abs(expected - data.targets[1]).max() > 1e-3
 
 
 def test_tokens_that_cannot_move_are_refused():
@@ -102,10 +101,6 @@ def test_tokens_that_cannot_move_are_refused():
     layer = build_memorizer(data, num_heads=3, construction="generic").layer
     with pytest.raises(ParameterError, match="direction"):
         network_of_token(layer, data.contexts[0], data.queries[0])
-    wide = generators.uniform(num_examples=7, context_size=3, width=6, seed=2)
-    layer = build_memorizer(wide, num_heads=3, construction="generic").layer
-    with pytest.raises(ParameterError, match="token 3"):
-        network_of_token(layer, wide.contexts[0], wide.queries[0], 3)
 
 
 # Searches: gradients are those of the slack, budgets are kept, and easy witnesses are found.
