@@ -200,10 +200,10 @@ def test_rooms_keep_to_their_budget():
 
 
 def test_a_room_that_grows_would_be_seen():
-    budget = {"data": (2470, 2)}
-    assert over({"data": (2470, 2)}, budget) == {}
-    assert over({"data": (2470, 2)}, budget) == {"data": (2470, 2)}
-    assert over({"data": (2470, 3)}, budget) == {"data": (2470, 3)}
+    budget = {"data": (100, 2)}
+    assert over({"data": (100, 2)}, budget) == {}
+    assert over({"data": (101, 2)}, budget) == {"data": (101, 2)}
+    assert over({"data": (100, 3)}, budget) == {"data": (100, 3)}
     assert over({"new": (1, 1)}, budget) == {"new": (1, 1)}
 
 

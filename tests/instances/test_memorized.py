@@ -50,6 +50,14 @@ def test_no_corner_and_no_search_contradicts_unsat(kind, dim):
     assert thresholds(sat) == thresholds(unsat)
 
 
+def test_weighted_means_widen_the_box():
+    """For a seed where the interval form alone proves less: its own box is not refuted by it."""
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
+    memorizer = build_memorizer(data, num_heads=3, construction="saturated")
+    unsat = robust(memorizer, data, example=1, epsilon=0.06).unsat
+    assert {part.kind for part in unsat.proof.parts} >= {"slabs"}
+
+
 @pytest.mark.parametrize("construction", ["generic", "saturated", "rank_one"])
 def test_memorizers_of_your_own(construction):
     data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
