@@ -163,6 +163,12 @@ class OfChecker:
     def distances(self, steps):
         return self.paired.residuals(*self.parts(steps))[:, 0]
 
+    def farther(self, steps, distance):
+        scan = copy.copy(steps.raw)
+        scan.layer = copy.copy(scan.layer)
+        scan.layer.targets = scan.layer.targets + distance
+        return dataclasses.replace(steps, raw=scan)
+
 
 class OfCertify:
     """What `certificates.claims.paired` makes of the same, where it is compared with that."""
@@ -313,6 +319,25 @@ def test_pairs_are_alike_where_both_heads_surely_read_one_token(who):
         assert len(who.unlike(example, score_error=[0.3])[0]) == 1
 
 
+def test_rounding_counts_where_it_is_close(who, as_if):
+    """As if a rounding were 1e-4: two of a gap of 1/2, and (d + 2) |q| |e| of the longest head."""
+    unit, least = 1e-4, 2 * who.margin
+    for part, alike in ((1.003, True), (0.997, False)):
+        reach = least / (1 - 2 * unit) + part * 4 * unit / (1 - 4 * unit) * (least + 1)
+        as_if(UNIT=2.0**-53)
+        example = who.examples([(reach, least + 1)], [0.0, 0.5, 1.0])
+        as_if(UNIT=unit)
+        assert len(who.unlike(example)[0]) == (not alike)
+
+
+def test_errors_of_scores_count_twice(who):
+    """A lead of 1/2, an eighth at size one, is that of two scores, each off by 1/1000 there."""
+    least = who.margin / (0.5 - 4 * 0.002)
+    for reach, alike in ((1.0001 * least, True), (0.9999 * least, False)):
+        example = who.examples([(reach, reach)], [0.0, 0.5, 1.0])
+        assert len(who.unlike(example, score_error=[1e-3])[0]) == (not alike)
+
+
 @pytest.mark.parametrize("longest", [0, 1])
 def test_the_longest_head_and_query_count(who, longest):
     """Four roundings of a head of 2^55, wherever it is. Only the longer query's reach suffices."""
@@ -363,6 +388,15 @@ def test_pieces_are_put_together(who, steps, as_if, chunk):
         assert np.allclose(getattr(other, field.name), getattr(steps, field.name), **near)
     assert np.allclose(matrix_of(who.bound(other), steps.total), bound, **near)
     assert np.allclose(who.distances(other), distances, rtol=1e-9, atol=0)
+
+
+def test_rounding_of_what_is_read_counts(who, steps, as_if):
+    """As if a rounding were 1e-3: of sums over tokens, by their largest entry."""
+    as_if(gamma=lambda terms: 1e-3 * terms)
+    _, errors = who.read(steps, np.arange(12), steps.owner, (1.0, -1.0))
+    # Three times n + 2 roundings at the end, and those of a softmax in each of two heads.
+    grown = (errors - steps.own_error) / steps.largest[:12]
+    assert np.allclose(grown, 1e-3 * (3 * 5 + 2 * (3 + 5)), rtol=1e-6, atol=0)
 
 
 # Blocks.
@@ -484,7 +518,7 @@ def test_rounding_counts_twice_for_a_margin():
     assert np.allclose(paired.Coupling(read, grown, 2.0)(w) - more(w), 2 * added, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("spoilt", "unit"), [(0.0, 2.0**-53), (1e-4, 2.0**-53), (0.0, 1e-6)])
+@pytest.mark.parametrize(("spoilt", "unit"), [(0.0, 2.0**-53), (1e-4, 2.0**-53), (0.0, 1e-4)])
 @pytest.mark.parametrize("turned", [None, False, True])
 def test_certify_bounds_what_the_checker_bounds(who, as_if, monkeypatch, turned, spoilt, unit):
     """To 1/100, where it rounds as often; and as much more where it rounds less often."""
@@ -517,7 +551,8 @@ def test_certify_bounds_what_the_checker_bounds(who, as_if, monkeypatch, turned,
     one, other = (matrix_of(who.bound(steps), 13) for who, steps in sides)
     same = len(ours.at) == len(theirs.at)  # what couples for certify alone has a tail there
     assert same is (turned is not False)
-    np.testing.assert_allclose(one, other, rtol=0.01 if same else 6, atol=1e-10)
+    near = unit if unit == 1e-4 else 0.01
+    np.testing.assert_allclose(one, other, rtol=near if same else 6, atol=1e-10)
     one, other = (who.distances(steps) for who, steps in sides)
     np.testing.assert_allclose(one, other, rtol=0.15, atol=0 if same else 50 * spoilt)
     weights = np.random.default_rng(0).uniform(0.5, 2, 13)
@@ -529,6 +564,36 @@ def test_certify_bounds_what_the_checker_bounds(who, as_if, monkeypatch, turned,
 
 
 # Distances.
+
+
+def sums_by_example(steps, own, coupled):
+    """Own and coupled terms (T',), (m,) summed by example."""
+    sums = np.append(own, np.zeros(steps.total - len(own)))
+    np.add.at(sums, steps.at, coupled)
+    return sums
+
+
+def test_distances_cover_rounding(who, steps, as_if):
+    """As if a rounding were 1e-6: of all terms of a sum, and of the residual."""
+    size = steps.second[1] + sums_by_example(
+        steps,
+        np.einsum("td,td->t", np.abs(steps.own), np.abs(steps.first[steps.owner])),
+        np.einsum("td,td->t", np.abs(steps.coupled), np.abs(steps.first[steps.pairs])),
+    )
+    examples = steps, who.farther(steps, 0.25)
+    exact = [who.distances(some) for some in examples]
+    assert np.abs(exact[1] - exact[0]).max() > 0.1
+    # An entry has d terms, its own and three coupled ones at most, and that of pair 0.
+    least = 5 + np.bincount(steps.at).max() + 8
+    as_if("paired", UNIT=1e-6)
+    grown = who.distances(steps) - exact[0]
+    rounded = steps.largest * 2e-6 * np.abs(steps.both).sum()
+    assert (grown >= 0.999 * rounded - 1e-12).all()
+    as_if("paired", UNIT=2.0**-53, gamma=lambda terms: 1e-6 * terms)
+    for some, before in zip(examples, exact, strict=True):
+        grown = who.distances(some) - before
+        assert (grown >= 0.9999e-6 * least * (size + before)).all()
+        assert (grown <= 1.2e-6 * least * (size + before)).all()
 
 
 # Numbers, layers and claims of paired heads in the checker; its steps are test_paired_steps.py.
