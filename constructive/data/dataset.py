@@ -596,7 +596,9 @@ def first_of_each(dataset: Dataset) -> Integers:
         if times[row] > 1:
             # Of tokens a hash is kept, as all contexts together may not fit into memory.
             tokens = b"" if dataset.shared_context else _multiset(dataset, example)
-            first[example] = seen.setdefault(row + sha256(tokens).digest(), example)
+            other = seen.setdefault(row + sha256(tokens).digest(), example)
+            if other == example or not tokens or tokens == _multiset(dataset, other):
+                first[example] = other
     return first
 
 
