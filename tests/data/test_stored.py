@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import hashlib
 import os
 import pickle
 import subprocess
@@ -238,6 +239,14 @@ def test_equal_inputs_are_found(tmp_path):
     with pytest.raises(DataError, match="same input") as caught:
         repeated(Dataset(contexts, queries, np.arange(6)))
     assert caught.value.witness == (1, 4)
+
+
+def test_inputs_whose_hashes_agree_are_compared(monkeypatch):
+    data = generators.gaussian(num_examples=3, context_size=2, width=4)
+    same = Dataset(data.contexts[[0, 1, 0]], data.queries[[0, 0, 0]], data.targets)
+    monkeypatch.setattr("constructive.data.dataset.sha256", lambda _: hashlib.sha256())
+    assert repeated_inputs(same.take([0, 1])) is None
+    assert repeated_inputs(same) == (0, 2)
 
 
 # What is wrong is named.
