@@ -158,9 +158,7 @@ def windows(rows: Rows) -> Named:
 def lengths(rows: Rows) -> Named:
     """Ends and starts of sequences that are elsewhere."""
     spec = rows.problem.spec
-    ends: Of = {
-        "is not applied": lambda _: spec.keys, "is one key too short": lambda r: r.keys - 2,
-    }  # fmt: skip
+    ends: Of = {"is not applied": lambda _: spec.keys}
 
     def of_block(n: int) -> Of:
         return {
@@ -171,7 +169,10 @@ def lengths(rows: Rows) -> Named:
     for n in BLOCKS:
         ends |= of_block(n)
     of_lengths = (m for m in spec.masks if (m.key_lengths(spec.batch, spec.keys) < spec.keys).any())
-    yield from _masked("the length of a sequence", next(of_lengths, None), _up_to(ends))
+    mask = next(of_lengths, None)
+    if mask is not None:
+        ends["is one key too short"] = lambda r: r.keys - 2
+    yield from _masked("the length of a sequence", mask, _up_to(ends))
     padding = spec.mask(LeftPadding)
     if padding is not None:
         starts = np.array(padding.starts)
