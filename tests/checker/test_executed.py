@@ -160,6 +160,17 @@ def test_what_is_no_number_bounds_nothing(checker):
         assert not np.isfinite(rounding(layer, data, SINGLE).bounds).all()
 
 
+def test_underflow_alone_is_bounded(checker):
+    """A readout of zeros, whose sums may still be of what was not zero before it underflowed."""
+    layer = AttentionLayer(*np.ones((2, 1, 2, 1)), np.zeros((1, 2, 1)), [[1.0]], [[1.0]])
+    data = Dataset([[1.0, 1.0], [1.0, -1.0]], [[1.0, 1.0]], [0.0])
+    bound = rounding(layer, data, SINGLE).bounds.max()
+    assert 2.0**-126 < bound < 2.0**-100
+    theirs, exact = checked_rounding(checker, layer, data)
+    assert theirs == pytest.approx(bound, rel=2.0**-12, abs=0.0)
+    assert exact
+
+
 def test_an_error_of_zero_is_an_error(checker):
     assert checker.executed.Executed({"evidence": {"real": "0x0p+0"}}).real == 0.0
     for real in ("-0x1p-1074", "inf", "nan"):

@@ -377,6 +377,22 @@ def attended(checker):
     return attended
 
 
+def test_bounds_of_logits_count_all_products(checker):
+    rng, floating, gamma = np.random.default_rng(0), checker.floating, checker.bounds.gamma
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    read = np.einsum("td,hdi->thi", abs(data["queries"]), abs(weights["W_Q"]))
+    most = abs(data["contexts"]).max(axis=1)
+    sizes = np.einsum("thi,hei,te->th", read, abs(weights["W_K"]), most)
+    numbers, found = floating.Bounded(weights), []
+    numbers.softmax = lambda logits, _: found.append(logits)
+    view = checker.attend.Examples(data, [slice(None)])
+    list(checker.attend.attend(numbers, checker.attend.Heads(numbers, weights), view))
+    assert close(found[0].sizes[..., 0], sizes)
+    assert (found[0].sizes[..., 0] >= sizes).all()
+    width, inner = weights["W_Q"].shape[1:]
+    assert numbers.gamma >= gamma(2 * width + inner)
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 3), (1, 100, 40)])
 def test_each_rounding_of_a_logit_counts(checker, shape):
     """Sums over d, d_h and d entries, one after the other."""
@@ -429,6 +445,35 @@ def test_no_lead_is_enough_where_nothing_is_known(attended, off):
 
 def test_what_is_left_out_is_less_than_its_bound(checker):
     assert mpmath.exp(-checker.floating.NATS) < checker.floating.LEFT
+
+
+@pytest.mark.parametrize("heads", [1, 4, 5])
+def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeypatch, heads):
+    """Where targets are what is found, so that nothing but what that is off by is left."""
+    part, rng = checker.real, np.random.default_rng(heads)
+    weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
+    weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K", "W_V")}
+    total, size, width = data["contexts"].shape
+    tokens = data["contexts"] = rng.integers(4, 8, (total, size, width)).astype(float)
+    readout = rng.integers(-9, 9, (heads * width, 2)).astype(float)
+    chosen = np.eye(size)[rng.integers(size, size=(total, heads))]
+    z = (chosen @ (tokens / 8)).reshape(total, -1)
+    data["targets"] = 8 * (z @ readout)
+    sums, sizes = np.abs(readout).reshape(heads, width, 2).sum(axis=1), z @ np.abs(readout)
+    counted = checker.bounds.gamma(width + heads.bit_length() + 4) * sizes
+    for offs, u_error in ((0.0, 0.0), (1e-3, 0.0), (0.0, 1.0), (1e-3, 1.0)):
+        off = np.full((total, heads), offs)
+        group = next(checker.attend.Examples(data, [slice(0, total)]).groups())
+        known = group, tokens, chosen, off
+        monkeypatch.setattr(part, "attended", lambda *given, known=known: [given[-1](*known)])
+        monkeypatch.setattr(part, "floats", lambda _, e=u_error: (readout, e))
+        bounds, _, found, z_error = part.residuals_in_floats(
+            weights, data, None, keep=True, work=FREE
+        )
+        assert (found == z).all()
+        assert z_error == offs
+        read = z.sum(axis=1) + width * off.sum(axis=1)
+        assert close(bounds, counted + off @ sums + read[:, None] * u_error)
 
 
 @pytest.mark.parametrize(("axes", "longest"), [((1, 2), 20), ((0, 1), 9), ((2,), 30)])

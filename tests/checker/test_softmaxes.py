@@ -266,6 +266,25 @@ def test_values_at_a_point(checker, seed, dims):
     assert abs(float(least) - ball) < 1e-12
 
 
+def test_exponentials_of_all_sizes(checker):
+    exponential, fraction = checker.operators.exponential, checker.operators.fraction
+    for exponent in (-3000, -1001, -999, -1, 0, 2, 999):
+        found = exponential(checker.operators.interval(exponent))
+        exact = math.exp(max(exponent, -700)) if exponent < 700 else None
+        if exponent < -1000:
+            assert fraction(found.a) == 0
+            assert 0 < fraction(found.b) < Fraction(1, 10**400)
+        elif exact and exponent > -700:
+            assert math.isclose(float(fraction(found.a)), exact, rel_tol=1e-14)
+            assert fraction(found.a) <= fraction(found.b)
+    far = exponential(checker.operators.interval(1001))
+    assert far.b == checker.operators.INTERVALS.inf
+    assert fraction(far.a) > 10**400
+    wide = exponential(checker.operators.INTERVALS.mpf([-2000, 2000]))
+    assert wide.a == 0
+    assert wide.b == checker.operators.INTERVALS.inf
+
+
 def test_intervals_of_integers_contain_them(checker):
     big = 3**200
     found, fraction = checker.operators.interval(big, 300), checker.operators.fraction
