@@ -352,6 +352,8 @@ def test_bits_beyond_float64_shrink_the_error(bits):
     assert worst <= memorizer.max_error(data)
     assert (memorizer.predict(data.contexts, data.queries) == data.targets).all()
     assert f"readout of {bits} bits" in str(memorizer)
+    first, second, _ = memorizer.layer.leading.output_weights.reshape(3, 3, 3)
+    assert not (first == second).all()  # W_O tells heads apart
 
 
 def test_auto_stays_with_float64_where_that_suffices():
