@@ -16,7 +16,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths, up
-from constructive.exact.verified import dot, exponential
+from constructive.exact.verified import exponential, products
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
@@ -134,14 +134,15 @@ class Tokens:
         examples, count = self.examples, len(pairs)
         contexts, scores = self.contexts[:count], self.scores[:count]
         weights = examples.query_weights[:, pairs].transpose(1, 0, 2)
-        reach = dot(examples.queries[self.positions[:count], np.newaxis], weights)
+        reach = products(weights, examples.queries[self.positions[:count]])
         attention, error = bounded_attention(
             reach, scores, np.zeros_like(scores), self.score_error[:count]
         )
         # Where s_{t,h} is large and gaps are small, differences of scores have to be better.
         worse = np.flatnonzero(~(error <= _GOOD_ENOUGH))
         if len(worse):
-            leading, rest, bounds = dot(contexts[worse], examples.key)
+            keys = np.broadcast_to(examples.key, (len(worse), len(examples.key)))
+            leading, rest, bounds = products(contexts[worse], keys)
             attention[worse], error[worse] = bounded_attention(
                 [each[worse] for each in reach], leading, rest, bounds.max(axis=1)
             )
