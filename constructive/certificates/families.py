@@ -182,15 +182,8 @@ class LayerFamily(ClaimFamily):
 
     def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
         """Prove claims about paired heads together, if they are of that proof; others in turn."""
-        names = [kind.name for kind in subject.asked]
-        are_paired = paired.applies(subject.weights, subject.data)
-        if are_paired and set(names) <= set(paired.CLAIMS):
-            claims = paired.attempt(subject)
-            if claims is not None:
-                return claims, PAIRED_FORMAT
-        elif are_paired:
-            paired.require_few(names, subject.data.num_examples)
-        return super().judged(subject)
+        claims = paired.attempt(subject)
+        return super().judged(subject) if claims is None else (claims, PAIRED_FORMAT)
 
 
 class RationalFamily(LayerFamily):
