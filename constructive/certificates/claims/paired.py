@@ -409,7 +409,7 @@ class Coupling:
         for pairs, rows, inverse in _right_inverses(layer.stops, scan.own):
             count, _, size = inverse.shape
             blocks = scan.own[rows].reshape(count, size, width)
-            error = margin * scan.own_error[rows].reshape(count, size, 1)
+            error: Array = margin * scan.own_error[rows].reshape(count, size, 1)
             sums = up(np.abs(inverse).sum(axis=1))
             self.column_sums[rows] = sums.ravel()
             defect = np.abs(np.matmul(blocks, inverse) - np.eye(size))
@@ -438,7 +438,7 @@ class Coupling:
                 raise UndecidedError("pair 0 does not agree on the extra example; another seed=")
             length = float(up(np.abs(self.direction).sum()))
             # Attention adds up to one: a mean of tokens is read, with entries up to the largest.
-            self.correction = np.asarray(scan.largest * length, dtype=np.float64)
+            self.correction = scan.largest * length
             rounding = gamma(width + 2) * scan.largest[-1]
             off = margin * up(up(rounding + scan.tail[-1]) * length)
             self.correction[-1] = abs(float(token @ self.direction) - 1.0) + off
