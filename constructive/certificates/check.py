@@ -35,6 +35,7 @@ _KINDS = {
 # A line of the checker that tells what it is at (`checker/steps.py`).
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
 _HEAD = 4096  # Bytes of a file that say what it is
+_NAMED = re.compile(rb'\s*\{.*?"format":\s*"([^"]{1,60})"', re.DOTALL)
 _LENGTH = 8  # Bytes before the JSON of a .safetensors file.
 _ORDER = "three files in this order: certificate, memorizer, data (two for an upper bound)"
 
@@ -115,7 +116,6 @@ def check(
           witness: none.json
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
-    require_gigabytes(max_memory)
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
     given = {role: thing for role, thing in given.items() if thing is not None}
     with tempfile.TemporaryDirectory() as folder:
@@ -219,13 +219,7 @@ def named_format(path: Path) -> str | None:
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        return _named_in(file.read(_HEAD))
-
-
-def _named_in(head: bytes) -> str | None:
-    if not head.lstrip().startswith(b"{"):
-        return None
-    named = re.search(rb'"format":\s*"([^"]{1,60})"', head)
+        named = _NAMED.match(file.read(_HEAD))
     return named[1].decode(errors="replace") if named else None
 
 
@@ -237,4 +231,4 @@ def _role_of(path: Path) -> str | None:
         return _DATA
     if head.find(b"{") == _LENGTH:
         return _WEIGHTS
-    return _KINDS.get(_named_in(head) or "")
+    return _KINDS.get(named_format(path) or "")

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from constructive.certificates.claims.error import Evaluation, Evaluations, nearest_readout
 from constructive.certificates.claims.impossible import vectors_of
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.certificates.claims.real import Evaluation, Evaluations, nearest_readout
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.exact import verified

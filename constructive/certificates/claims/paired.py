@@ -42,8 +42,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.certificates.claims import error, rank, readout
+from constructive.certificates.claims import rank
 from constructive.certificates.claims.kind import Subject
+from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths, up
@@ -559,7 +560,7 @@ def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
     if not others:
         wanted = {*asked, "rank"} if "readout" in asked else asked
         named = [name for name in CLAIMS if name in wanted]
-        claims = prove(memorizer, dataset, named, error.epsilon_of(subject), options.delta)
+        claims = prove(memorizer, dataset, named, epsilon_of(subject), options.delta)
         decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
         return claims if decided or total > _LARGEST_DENSE else None
     if dense and total > _LARGEST_DENSE:
@@ -581,13 +582,14 @@ def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     """
     layer, record = floats_of(memorizer.layer), memorizer.record
     pairs, total = layer.num_heads // 2, dataset.num_examples
-    if layer.leading is not layer or sorted(record.order) != list(range(total)):
+    if layer.leading is not layer or len(record.order) != total:
         return False
     keys = layer.key_weights[: 2 * pairs]
     stops = [0, *(head.stop for head in record.heads[1 : 2 * pairs : 2])]
     sizes = np.diff(stops)
     return bool(
         pairs > 0
+        and set(record.order) == set(range(total))
         and not layer.query_weights[:, :, 1:].any()
         and (keys == keys[:1]).all()
         and not dataset.shared_context
@@ -625,8 +627,8 @@ def prove(
     except UndecidedError as reason:
         statements = {
             "rank": rank.STATEMENT.format(dataset.num_examples),
-            "error": error.STATEMENT.format(epsilon),
-            "readout": readout.UNKNOWN,
+            "error": ERROR.statement.format(epsilon),
+            "readout": UNKNOWN,
         }
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
@@ -650,7 +652,7 @@ def _rank(scan: Scan, contraction: float) -> Claim:
 
 
 def _error(layer: HeadPairs, evaluated: Array, slack: Array, epsilon: float) -> Claim:
-    statement = error.STATEMENT.format(epsilon)
+    statement = ERROR.statement.format(epsilon)
     unit = Fraction(2) ** layer.target_exponent
     allowed = Fraction(epsilon) / unit
     # A difference of floats is rounded by a part of itself, which `lower` and 1 - 2^-50 make good.
@@ -684,13 +686,13 @@ def _readout(layer: HeadPairs, inverse: Inverse, bounds: Array, delta: float | N
         ratio = float(up(bounds / inverse.weights[:, np.newaxis]).max())
     if not math.isfinite(ratio) or not math.isfinite(inverse.spread):
         detail = "no distance is shown in float64; scale the data, or another seed="
-        return Claim("readout", readout.UNKNOWN, Verdict.UNDECIDED, detail)
+        return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
     # In fractions, as such numbers may be of any size; readouts here are those of f 2^-c from
     # contexts times 2^-a.
     bound = Fraction(inverse.spread) * Fraction(ratio) / (1 - Fraction(inverse.contraction))
     bound *= Fraction(2) ** (layer.target_exponent - layer.exponent)
     shown = short_bound(_ROOM * bound) if delta is None else delta
-    statement = readout.STATEMENT.format(shown) if math.isfinite(shown) else readout.UNKNOWN
+    statement = READOUT.statement.format(shown) if math.isfinite(shown) else UNKNOWN
     if not (_ROOM * bound <= shown and math.isfinite(shown)):
         detail = (
             f"a distance of at most {at_most(bound)} is shown, and {_ROOM} times that may be "
