@@ -74,8 +74,8 @@ from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
 from constructive.theory.grouping import UndecidedError
 
 _ROUNDS = 500  # Steps of an iteration for w

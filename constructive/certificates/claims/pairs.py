@@ -21,8 +21,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, row_chunks
-from constructive.support.progress import report
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces, report
 from constructive.theory.grouping import UndecidedError
 
 # Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.

@@ -30,8 +30,8 @@ from constructive.exact.directed import at_most, short_bound, working_precision
 from constructive.layers.extended import enclose, intermediate
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
+from constructive.support.work import report
 
 STATEMENT = (
     "some U' with Z U' = Y is within {!r} of the stored effective readout U (H d, d_out), "
