@@ -17,9 +17,16 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import refuse, require_positive, require_seed
-from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
-from constructive.support.threads import one_blas_thread
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    in_three_parts,
+    refuse,
+    require_positive,
+    require_seed,
+    shown,
+)
+from constructive.support.work import one_blas_thread
 
 if TYPE_CHECKING:
     import torch

@@ -17,10 +17,9 @@ from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import as_path
-from constructive.support.errors import FormatError, ParameterError, shown
-from constructive.support.progress import listened, report
+from constructive.support.errors import FormatError, ParameterError, as_path, shown
 from constructive.support.verdict import Verdict, no_boolean
+from constructive.support.work import listened, report
 
 # The folder that Python runs. It imports nothing of this package.
 CHECKER = Path(__file__).with_name("checker")

@@ -14,8 +14,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from constructive.support.arguments import require_positive, require_seed
-from constructive.support.errors import ParameterError, PrecisionError, shown
+from constructive.support.errors import (
+    ParameterError,
+    PrecisionError,
+    require_positive,
+    require_seed,
+    shown,
+)
 from constructive.support.verdict import Claim, Verdict
 
 MOST_BITS = 4096  # Bits after which an undecided claim stays so, by default

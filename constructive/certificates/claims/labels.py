@@ -35,8 +35,8 @@ from constructive.exact.upward import LONGEST, UNIT, gamma, up
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
 from constructive.theory.context_capacity import spans_of
 
 LABELS_STATEMENT = (

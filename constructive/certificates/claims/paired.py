@@ -54,9 +54,8 @@ from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
-from constructive.support.progress import report
-from constructive.support.threads import in_pieces
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import in_pieces, report
 from constructive.theory.grouping import UndecidedError
 
 # Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.

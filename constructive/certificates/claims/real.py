@@ -33,8 +33,8 @@ from constructive.layers.extended import BallLayer, effective_readout, enclose, 
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import FloatLayer, floats_of
 from constructive.support.arrays import Array, Integers
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
+from constructive.support.work import report
 
 _READOUT_BITS = 128  # Bits in which W_V W_O W_D is multiplied, before it is rounded
 

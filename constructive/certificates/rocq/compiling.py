@@ -17,7 +17,7 @@ from pathlib import Path
 
 from constructive.support import tables
 from constructive.support.errors import MissingExtraError, OutputError
-from constructive.support.progress import report
+from constructive.support.work import report
 from constructive.theory import proofs
 
 # What Debian calls Rocq and its libraries.

@@ -34,8 +34,8 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError
-from constructive.support.progress import report
 from constructive.support.verdict import Verdict
+from constructive.support.work import report
 
 # What a proof of stored numbers may rest on: axioms by their full names, and how Rocq says so.
 #
