@@ -157,7 +157,7 @@ BUDGET = {
     "certificates": (5300, 23),
     "checker": (6560, 27),
     "cli": (2270, 9),
-    "constructions": (6010, 18),
+    "constructions": (6020, 18),
     "data": (2470, 9),
     "exact": (3430, 10),
     "figures": (1550, 9),
@@ -168,7 +168,7 @@ BUDGET = {
     "pytest_plugin": (150, 2),
     "sequences": (2450, 8),
     "strategies": (400, 1),
-    "support": (1610, 10),
+    "support": (1600, 8),
     "theory": (3870, 11),
 }
 

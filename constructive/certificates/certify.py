@@ -17,9 +17,16 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import refuse, require_positive, require_seed
-from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
-from constructive.support.threads import one_blas_thread
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    in_three_parts,
+    refuse,
+    require_positive,
+    require_seed,
+    shown,
+)
+from constructive.support.work import one_blas_thread
 
 if TYPE_CHECKING:
     import torch
@@ -65,9 +72,9 @@ def certify(
               of an earlier group is in the span of a later one, and contexts of a group span as
               much as it has examples (`theory.grouping`)
             - ``"rank"``: the intermediate representation Z has rank T (`claims.rank`)
-            - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
+            - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.real`)
             - ``"readout"``, if you ask for it: some exact effective readout is within delta of the
-              stored one (`claims.readout`)
+              stored one (`claims.real`)
             - ``"labels"``: the output of each label is the largest; by default, in the place of
               rank and error, where labels were fit (`claims.labels`)
             - ``"inseparable"``, if you ask for it: no readout of these heads gives every example

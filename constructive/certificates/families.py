@@ -18,14 +18,13 @@ from constructive.certificates.certificate import (
     Certificate,
 )
 from constructive.certificates.claims import paired
-from constructive.certificates.claims.error import ERROR
 from constructive.certificates.claims.executed import DECODER_EXECUTED, EXECUTED
 from constructive.certificates.claims.grouping import GROUPING, WIDE_GROUPING
 from constructive.certificates.claims.impossible import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.labels import INSEPARABLE, LABELS
 from constructive.certificates.claims.rank import DECODER_RANK, RANK
-from constructive.certificates.claims.readout import READOUT
+from constructive.certificates.claims.real import ERROR, READOUT
 from constructive.certificates.claims.recites import RECITES
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
@@ -182,15 +181,8 @@ class LayerFamily(ClaimFamily):
 
     def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
         """Prove claims about paired heads together, if they are of that proof; others in turn."""
-        names = [kind.name for kind in subject.asked]
-        are_paired = paired.applies(subject.weights, subject.data)
-        if are_paired and set(names) <= set(paired.CLAIMS):
-            claims = paired.attempt(subject)
-            if claims is not None:
-                return claims, PAIRED_FORMAT
-        elif are_paired:
-            paired.require_few(names, subject.data.num_examples)
-        return super().judged(subject)
+        claims = paired.attempt(subject)
+        return super().judged(subject) if claims is None else (claims, PAIRED_FORMAT)
 
 
 class RationalFamily(LayerFamily):

@@ -19,8 +19,8 @@ from constructive import (
     certify,
     generators,
 )
-from constructive.certificates.claims import error as of_errors
 from constructive.certificates.claims import labels as of_labels
+from constructive.certificates.claims import real
 from constructive.certificates.claims.labels import INSEPARABLE_STATEMENT, LABELS_STATEMENT
 from constructive.certificates.families import LAYERS, made_by
 from constructive.constructions.separation import separate
@@ -264,12 +264,12 @@ def test_rounding_and_the_errors_of_z_are_paid_for(
     monkeypatch.setattr(of_labels, "gamma", lambda terms: 1e9 * terms)
     assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
     monkeypatch.undo()
-    found = of_errors.Evaluations.__iter__
+    found = real.Evaluations.__iter__
 
     def rough(self):
         return (dataclasses.replace(each, radius=1e9) for each in found(self))
 
-    monkeypatch.setattr(of_errors.Evaluations, "__iter__", rough)
+    monkeypatch.setattr(real.Evaluations, "__iter__", rough)
     assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
 
 

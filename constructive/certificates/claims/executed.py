@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from constructive.certificates.claims.error import ROOM, Evaluation, Evaluations
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
+from constructive.certificates.claims.real import ROOM, Evaluation, Evaluations
 from constructive.certificates.claims.recites import margins_of, model_of, position
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from constructive.certificates.claims.error import Evaluation, Evaluations, nearest_readout
 from constructive.certificates.claims.impossible import vectors_of
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.certificates.claims.real import Evaluation, Evaluations, nearest_readout
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
@@ -35,8 +35,8 @@ from constructive.exact.upward import LONGEST, UNIT, gamma, up
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
 from constructive.theory.context_capacity import spans_of
 
 LABELS_STATEMENT = (

@@ -45,8 +45,8 @@ from constructive.layers.record import floats_of
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
 
 ROUNDS = 12
 STATEMENT = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
