@@ -87,7 +87,7 @@ def certify(
             - ``"equality"``: every label is put out, with == (`claims.sequences`)
             - ``"size"``: the non-zero parameters are at most those of Theorem 7's formula
 
-            and for decoders (`claims.recites`)
+            and for decoders (`claims.decoders`)
 
             - ``"rank"``: Z has as many independent rows as there are different contexts
             - ``"recites"``: the next token has the largest logit at every position
