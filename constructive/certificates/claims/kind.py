@@ -32,9 +32,7 @@ class CertifyOptions:
     """What claims are judged with; each claim says which of these it takes."""
 
     epsilon: float | None = None  # the largest error that is allowed, or None for the usual one
-    delta: float | None = (
-        None  # the largest distance to an exact readout, or None for what is shown
-    )
+    delta: float | None = None  # the largest distance to an exact readout, or what is shown
     max_prec: int = MOST_BITS  # bits after which an undecided claim stays so
     seed: int = 0  # of the primes' points
     model: str | None = None  # a model of `exact.float_model`, or None for the usual one

@@ -42,8 +42,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.certificates.claims import rank
 from constructive.certificates.claims.kind import Subject
+from constructive.certificates.claims.rank import RANK, refute
 from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.data.dataset import Dataset
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
@@ -626,14 +626,14 @@ def prove(
             done["readout"] = _readout(scan.layer, inverse, up(evaluated + slack), delta)
     except UndecidedError as reason:
         statements = {
-            "rank": rank.STATEMENT.format(dataset.num_examples),
+            "rank": RANK.statement.format(dataset.num_examples),
             "error": ERROR.statement.format(epsilon),
             "readout": UNKNOWN,
         }
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
         leading = floats_of(memorizer.layer).leading
-        refuted = rank.refute(leading, dataset) if "rank" in asked else None
+        refuted = refute(leading, dataset) if "rank" in asked else None
         if refuted is not None:
             done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
     return tuple(done[name] for name in asked)
@@ -646,7 +646,7 @@ def _rank(scan: Scan, contraction: float) -> Claim:
         f"{len(layer.stops)} blocks, {len(scan.pairs)} coupled entries beside them, all "
         f"others below {at_most(tail)}; contraction {at_most(contraction)}"
     )
-    statement = rank.STATEMENT.format(len(layer.order))
+    statement = RANK.statement.format(len(layer.order))
     evidence = {"order": pack(layer.order), "stops": pack(layer.stops)}
     return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
 

@@ -63,6 +63,13 @@ class Evaluation:
         return "float64 with a-priori bounds" if self.bounded else f"balls of {self.prec} bits"
 
     @property
+    def rows(self) -> Array:
+        """Z, as `midpoints`, which have been kept."""
+        if self.midpoints is None:
+            raise TypeError("the evaluation did not keep Z")
+        return self.midpoints
+
+    @property
     def largest_residual(self) -> arb:
         """An upper bound of every `|f - y|`."""
         return largest(self.residuals)
@@ -331,9 +338,7 @@ def judge_readout(
 
     The evaluation has kept Z; `representation` gives Z in balls, where float64 does not suffice.
     """
-    midpoints = evaluation.midpoints
-    if midpoints is None:
-        raise TypeError("the evaluation did not keep Z")
+    midpoints = evaluation.rows
     how = "float64 with a-priori bounds"
     with working_precision(evaluation.prec):
         middle = [[x.mid() for x in row] for row in evaluation.residuals.tolist()]
