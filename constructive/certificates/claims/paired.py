@@ -46,9 +46,10 @@ from constructive.certificates.claims.kind import Subject
 from constructive.certificates.claims.rank import RANK, refute
 from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.data.dataset import Dataset
+from constructive.exact import verified
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths, up
-from constructive.exact.verified import exponential, products
+from constructive.exact.verified import exponential
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
@@ -190,7 +191,7 @@ class Tokens:
         layer, count = self.layer, len(pairs)
         contexts, scores = self.contexts[:count], self.scores[:count]
         heads = layer.heads[:, pairs].transpose(1, 0, 2)
-        reach = products(heads, layer.queries[self.positions[:count]])
+        reach = verified.products(heads, layer.queries[self.positions[:count]])
         attention, error = bounded_attention(
             reach, scores, np.zeros_like(scores), self.score_error[:count]
         )
@@ -198,7 +199,7 @@ class Tokens:
         worse = np.flatnonzero(~(error <= _GOOD_ENOUGH))
         if len(worse):
             keys = np.broadcast_to(layer.key, (len(worse), len(layer.key)))
-            leading, rest, bounds = products(contexts[worse], keys)
+            leading, rest, bounds = verified.products(contexts[worse], keys)
             attention[worse], error[worse] = bounded_attention(
                 [each[worse] for each in reach], leading, rest, bounds.max(axis=1)
             )
