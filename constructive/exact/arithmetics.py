@@ -395,7 +395,7 @@ class Residues(Arrays[Quotients]):
     def __init__(self, point: Point, token_exponent: int, query_exponent: int) -> None:
         self.prime, self.order = point.prime, point.prime - 1
         self.exponents = token_exponent, query_exponent
-        self.powers = modular.power_table(point.value, point.prime)
+        self.powers = modular.PowerTable(point.value, point.prime)
 
     def queries(self, array: Array) -> Array:
         return modular.residues(array, self.order, self.exponents[1])
