@@ -25,6 +25,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.check import CHECKER as FOLDER
+from constructive.certificates.families import family_of
 from constructive.exact.float_model import MODELS, AnyContraction, Format
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1
@@ -51,6 +52,21 @@ def saved(folder, weights, data, certificate=None):
     for path, content in zip(found, (certificate, weights, data), strict=True):
         content.save(path)
     return found
+
+
+def signed(certificate, weights, data):
+    """The certificate as a forger signs it: about other weights and data."""
+    about = family_of(weights).describe(weights, data)
+    return dataclasses.replace(certificate, data=about[0], weights=about[1])
+
+
+def altered(certificate, name, **changes):
+    """The certificate with another claim of that name."""
+    claims = tuple(
+        dataclasses.replace(claim, **changes) if claim.name == name else claim
+        for claim in certificate.claims
+    )
+    return dataclasses.replace(certificate, claims=claims)
 
 
 def said(checker, files, *options):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checker_parts import FILES_OF, FOLDER, modules_loaded_by, said
+from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
 from compact_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
 
@@ -34,7 +34,6 @@ from constructive import (
     check,
     generators,
     padded,
-    upper_bound_certificate,
 )
 from constructive.certificates import check as checking
 from constructive.certificates.claims.impossible import AllWeights
@@ -48,7 +47,7 @@ UNREAD = {"retries"}
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """Weights (or none) and data, the claims which hold of them, and what they need beside them.
+    """Weights and data, the claims which hold of them, and what they need beside them.
 
     spoil: for each claim (weights, data) of which it is false
     beside: a claim which has to be there, too
@@ -65,10 +64,15 @@ class Kind:
     def claims(self):
         return tuple(self.spoil)
 
-    def certificate(self, weights, data):
-        if weights is None:
-            return upper_bound_certificate(data, **self.options)
-        return certify(weights, data, claims=list(self.claims), **self.options)
+    @property
+    def certificate(self):
+        options = CertifyOptions(**self.options)
+        return family(self.weights).prove(self.weights, self.data, self.claims, options)
+
+
+def family(weights):
+    """The family of weights, or of all weights."""
+    return ALL_WEIGHTS if isinstance(weights, AllWeights) else family_of(weights)
 
 
 def layers(data, claims, heads=3, **options):
@@ -189,7 +193,8 @@ def upper_bound(make):
     contexts = data.contexts.copy()
     contexts[..., -1] = 0.25
     known = Dataset(contexts, data.queries, data.targets)
-    return Kind(None, known, {"impossible": (None, data)}, options={"num_heads": 7})
+    heads = AllWeights(7)
+    return Kind(heads, known, {"impossible": (heads, data)})
 
 
 KINDS = {
@@ -229,14 +234,10 @@ class Files:
 
     def __init__(self, kind, folder, checker):
         self.kind, self.folder, self.checker = kind, folder, checker
-        self.names = [
-            name
-            for name, there in zip(
-                FILES_OF[type(kind.data)], (True, kind.weights is not None, True), strict=True
-            )
-            if there
-        ]
-        self.certificate = kind.certificate(kind.weights, kind.data)
+        self.names = list(FILES_OF[type(kind.data)])
+        if isinstance(kind.weights, AllWeights):
+            del self.names[1]
+        self.certificate = kind.certificate
         assert self.certificate.proved, str(self.certificate)
         self.save(self.certificate, kind.weights, kind.data)
         self.contents = [self.path(name).read_bytes() for name in self.names]
@@ -249,7 +250,7 @@ class Files:
         return [self.path(name) for name in self.names]
 
     def save(self, *things):
-        kept = [thing for thing in things if thing is not None]
+        kept = [thing for thing in things if not isinstance(thing, AllWeights)]
         for name, thing in zip(self.names, kept, strict=True):
             thing.save(self.path(name))
 
@@ -327,7 +328,7 @@ def check_words(files, name, names):
         (lambda c: c["data"].update(sha256="0" * 64), "other data"),
         (lambda c: c["data"].update(more=1), "other data", "something else"),
     ]
-    if files.kind.weights is not None:
+    if len(files.names) == 3:
         changes.append((lambda c: c["weights"].update(sha256="0" * 64), "other weights"))
     for change, *words in changes:
         content = files.only(*names)
@@ -390,10 +391,8 @@ def check_false(files, name, names):
     weights, data = files.kind.spoil[name]
     files.save(files.certificate, weights, data)
     refused(files.said(files.only(*names)), "the certificate is about other")
-    about = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(
-        files.kind.certificate(weights, data), claims=()
-    )), default=str))  # fmt: skip
-    content = files.only(*names) | {part: about[part] for part in ("data", "weights")}
+    about = family(weights).describe(weights, data)
+    content = files.only(*names) | dict(zip(("data", "weights"), about, strict=True))
     for quick in ((), ("--quick",)):
         status, printed = files.said(content, *quick)
         refused((status, printed))
@@ -427,11 +426,6 @@ OPTIONS = {field.name for field in dataclasses.fields(CertifyOptions)}
 FORGED = "123456789"
 
 
-def family(weights):
-    """The family of weights, or of all weights."""
-    return ALL_WEIGHTS if isinstance(weights, AllWeights) else family_of(weights)
-
-
 def certified(name, subject, **options):
     """A certificate with that claim (and those that it brings with it)."""
     weights, data = subject
@@ -442,15 +436,6 @@ def checked(certificate, subject):
     """What the independent checker says of a certificate about these weights and data."""
     weights, data = subject
     return check(certificate, None if isinstance(weights, AllWeights) else weights, data)
-
-
-def altered(certificate, name, **changes):
-    """The certificate with another claim of that name, which is called PROVED."""
-    claims = tuple(
-        dataclasses.replace(claim, **changes) if claim.name == name else claim
-        for claim in certificate.claims
-    )
-    return dataclasses.replace(certificate, claims=claims)
 
 
 def check_claim(kind, holds, fails, *, statements, folder):
@@ -576,9 +561,9 @@ def boasting(*_):
     return dataclasses.replace(other.weights, record=record), other.data
 
 
-def fewer(_, data):
+def fewer(heads, data):
     """As many examples as tokens have entries."""
-    return None, data.take(range(data.width))
+    return heads, data.take(range(data.width))
 
 
 CASES = {
@@ -607,9 +592,6 @@ def test_a_claim_does_what_all_claims_do(row, kind, name, checker, tmp_path):
     holds = made.weights, made.data
     spoil = UNPROVED.get((kind, name))
     fails = spoil(*holds) if spoil else made.spoil[name]
-    if made.weights is None:
-        heads = AllWeights(made.options["num_heads"])
-        holds, fails = ((heads, data) for _, data in (holds, fails))
     known = checker.command.CLAIMS.values()
     statements = {claim: claim.statement for claims in known for claim in claims}
     check_claim(CLAIMS[row][name], holds, fails, statements=statements, folder=tmp_path)

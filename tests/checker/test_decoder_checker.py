@@ -78,9 +78,6 @@ def test_models_are_those_of_certify(checker):
     assert checker.float_model.MOST == float_model.MOST_TERMS
 
 
-# What holds is proved.
-
-
 # What a forger would try.
 
 

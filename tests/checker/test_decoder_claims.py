@@ -343,11 +343,6 @@ def test_texts_of_others_are_refused():
         certify(decoder, Text(text.vocabulary, np.array([0, 1, 0, 2]), np.array([2, 2])))
 
 
-# What a model of decoders allows, and programs one step beyond it that say another token.
-#
-# Each step was open in the words of a model, or in what they were counted as, once.
-
-
 def test_certify_leaves_room_for_the_checker(monkeypatch):
     """A share that is as good as one is not claimed."""
     text = Text.of([0, 1])

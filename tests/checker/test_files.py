@@ -300,9 +300,6 @@ def test_arrays_which_are_packed_otherwise(files, path):
         refused_of_entries(files, path, "queries have no header of version", **other)
 
 
-# Numbers in a certificate.
-
-
 class Spoken:
     """What says so when it is unpickled."""
 

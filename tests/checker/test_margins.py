@@ -4,7 +4,6 @@ Models have units and smallest numbers here that are large, so that no term hide
 """
 
 import dataclasses
-import json
 import math
 from fractions import Fraction
 from types import SimpleNamespace
@@ -13,18 +12,17 @@ import numpy as np
 import pytest
 from checker_parts import (
     COARSE,
-    FILES_OF,
     by_hand,
     coarse_models,
     decoder_of,
     refused,
     saved,
+    signed,
     small,
 )
 from compact_parts import changed, compact
 
 from constructive import PrecisionError, Text, Verdict, certify, check
-from constructive.certificates.families import DECODERS
 from constructive.exact.float_model import INTEGER_MODELS, MODELS, nearest
 from constructive.layers.margins import integer_margins, recital, require_integers
 
@@ -259,7 +257,6 @@ class TestFormats:
 
 
 CLAIMS = ("recites", "executed")
-FILES = FILES_OF[Text]
 LIMIT = 2**24
 
 
@@ -288,14 +285,8 @@ def in_checker(checker, decoder, text, model="float32, pairwise"):
 
 def forged(folder, decoder, text):
     """Files of a decoder with a certificate that says of it what is true of the honest one."""
-    honest, of = compact()
-    paths = saved(folder, honest, of, certify(honest, of, claims=CLAIMS))
-    content = json.loads((folder / FILES[0]).read_text())
-    content["data"], content["weights"] = DECODERS.describe(decoder, text)
-    (folder / FILES[0]).write_text(json.dumps(content))
-    decoder.save(paths[1])
-    text.save(paths[2])
-    return paths
+    honest = certify(*compact(), claims=CLAIMS)
+    return saved(folder, decoder, text, signed(honest, decoder, text))
 
 
 # What holds is proved, here and there.

@@ -596,8 +596,6 @@ def test_distances_cover_rounding(who, steps, as_if):
         assert (grown <= 1.2e-6 * least * (size + before)).all()
 
 
-# Numbers, layers and claims of paired heads in the checker; its steps are test_paired_steps.py.
-
 # Numbers.
 
 
