@@ -120,6 +120,16 @@ def refused(words, error=ValueError):
     return pytest.raises(error, match=words) if words else contextlib.nullcontext()
 
 
+def other_shapes(shapes, allowed=()):
+    """Each array with an axis longer, shorter, left out or added, unless that is allowed."""
+    for name, shape in shapes.items():
+        others = [(*shape, 1)]
+        for axis, size in enumerate(shape):
+            new = (), (size - 1,), (size + 1,)
+            others += [(*shape[:axis], *sizes, *shape[axis + 1 :]) for sizes in new]
+        yield from ({name: other} for other in others if {name: other} not in allowed)
+
+
 # Layers for the claims about real numbers, and what they are in 60 digits.
 
 
