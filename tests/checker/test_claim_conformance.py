@@ -75,7 +75,7 @@ def family(weights):
     return ALL_WEIGHTS if isinstance(weights, AllWeights) else family_of(weights)
 
 
-def layers(data, claims, heads=3, **options):
+def of_layer(data, *claims, model=None, beside=None, heads=3, **options):
     """Claims about one layer, and data for which each of them is false."""
     memorizer = build_memorizer(data, num_heads=heads, **options)
     moved = Dataset(data.contexts, data.queries, data.targets + 1)
@@ -83,55 +83,39 @@ def layers(data, claims, heads=3, **options):
     index[1] = 0
     twice = data.take(index)
     false = {"error": moved, "readout": moved, "executed": moved}
-    return memorizer, {name: (memorizer, false.get(name, twice)) for name in claims}
+    spoilt = {name: (memorizer, false.get(name, twice)) for name in claims}
+    return Kind(memorizer, data, spoilt, beside or {}, {"model": model} if model else {})
+
+
+def drawn(make=generators.uniform, **sizes):
+    return make(**{"num_examples": 7, "context_size": 3, "width": 5, "seed": 1} | sizes)
 
 
 ASKED = ("grouping", "rank", "error", "readout")
 
 
-def own_contexts():
-    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    memorizer, spoilt = layers(data, ASKED)
-    return Kind(memorizer, data, spoilt)
-
-
 def lengths():
-    drawn = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    contexts = padded(drawn.contexts, np.arange(3) <= np.arange(7)[:, np.newaxis] % 3)
-    data = Dataset(contexts, drawn.queries, drawn.targets)
-    memorizer, spoilt = layers(data, ("rank", "error", "readout", "executed"))
-    return Kind(memorizer, data, spoilt)
-
-
-def shared_context():
-    data = generators.shared_context(num_examples=7, context_size=3, width=5, target_dim=2, seed=1)
-    memorizer, spoilt = layers(data, ASKED)
-    return Kind(memorizer, data, spoilt)
-
-
-def extended():
-    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    memorizer, spoilt = layers(data, ("rank", "error", "readout"), precision=120)
-    return Kind(memorizer, data, spoilt)
+    data = drawn()
+    contexts = padded(data.contexts, np.arange(3) <= np.arange(7)[:, np.newaxis] % 3)
+    data = Dataset(contexts, data.queries, data.targets)
+    return of_layer(data, "rank", "error", "readout", "executed")
 
 
 def wide_groups():
-    data = generators.integers(num_examples=10, context_size=5, width=4, seed=3)
-    memorizer, spoilt = layers(data, ("wide_grouping", "rank"), construction="rank_one")
-    return Kind(memorizer, data, spoilt)
+    data = drawn(generators.integers, num_examples=10, context_size=5, width=4, seed=3)
+    return of_layer(data, "wide_grouping", "rank", construction="rank_one")
 
 
-def executed(model="float32, pairwise", **more):
-    data = generators.integers(num_examples=7, context_size=3, width=5, seed=4)
-    memorizer, spoilt = layers(data, ("executed",), heads=4, construction="generic", **more)
-    return Kind(memorizer, data, spoilt, options={"model": model})
+def executed(**options):
+    data = drawn(generators.integers, seed=4)
+    return of_layer(data, "executed", heads=4, construction="generic", **options)
 
 
 def with_labels(total, seed):
     """Random labels of three classes."""
-    drawn = generators.uniform(num_examples=total, context_size=3, width=4, seed=seed)
+    data = drawn(num_examples=total, width=4, seed=seed)
     labels = np.random.default_rng(seed).integers(0, 3, total)
-    return Dataset.of_classes(drawn.contexts, drawn.queries, labels)
+    return Dataset.of_classes(data.contexts, data.queries, labels)
 
 
 def labels():
@@ -148,10 +132,9 @@ def inseparable():
 
 
 def pairs():
-    data = generators.gaussian(num_examples=31, context_size=3, width=8, seed=4)
-    claims = "rank", "error", "readout"
-    memorizer, spoilt = layers(data, claims, heads=12, construction="paired")
-    return Kind(memorizer, data, spoilt, beside={"readout": "rank"})
+    data = drawn(generators.gaussian, num_examples=31, width=8, seed=4)
+    asked, beside = ASKED[1:], {"readout": "rank"}
+    return of_layer(data, *asked, beside=beside, heads=12, construction="paired")
 
 
 def decoder(storage="float32", model=None, **options):
@@ -198,15 +181,17 @@ def upper_bound(make):
 
 
 KINDS = {
-    "own contexts": own_contexts,
+    "own contexts": lambda: of_layer(drawn(), *ASKED),
     "contexts of different lengths": lengths,
-    "a shared context": shared_context,
-    "corrections": extended,
+    "a shared context": lambda: of_layer(drawn(generators.shared_context, target_dim=2), *ASKED),
+    "corrections": lambda: of_layer(drawn(), *ASKED[1:], precision=120),
     "wide groups": wide_groups,
     "executed": executed,
     "executed, exact": lambda: executed(exact_logits=True),
-    "executed, any contraction": lambda: executed("float32, any contraction", exact_logits=True),
-    "executed, scaled": lambda: executed("float32, scaled"),
+    "executed, any contraction": lambda: executed(
+        model="float32, any contraction", exact_logits=True
+    ),
+    "executed, scaled": lambda: executed(model="float32, scaled"),
     "labels": labels,
     "inseparable": inseparable,
     "pairs": pairs,
