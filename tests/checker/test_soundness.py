@@ -24,7 +24,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims.readout import STATEMENT
+from constructive.certificates.claims.real import READOUT
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 PAIRED = "constructive paired certificate 1"
@@ -84,7 +84,7 @@ def least_distance(memorizer, data):
 
 def within(certificate, bound):
     """The same certificate with a readout within that bound."""
-    statement, evidence = STATEMENT.format(bound), {"bound": bound.hex()}
+    statement, evidence = READOUT.statement.format(bound), {"bound": bound.hex()}
     return altered(certificate, "readout", statement=statement, evidence=evidence)
 
 

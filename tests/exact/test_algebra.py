@@ -18,9 +18,9 @@ from constructive.exact.arithmetics import Point, VanishingDenominatorError
 from constructive.exact.dyadic import Dependency
 from constructive.exact.modular import as_flint
 from constructive.layers import residues
-from constructive.support import threads
+from constructive.support import work
 from constructive.support.errors import ParameterError
-from constructive.support.progress import progress_to
+from constructive.support.work import progress_to
 
 # On floats, against sympy and against integers.
 
@@ -360,7 +360,7 @@ def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
     monkeypatch.setattr(modular, "_COLUMNS_AT_ONCE", 24)
     monkeypatch.setattr(modular, "_ROWS", 7)
     monkeypatch.setattr(modular, "_TILE", (10, 10))
-    monkeypatch.setattr(threads, "_WORTH", 0)
+    monkeypatch.setattr(work, "_WORTH", 0)
     monkeypatch.setattr(modular, "_COLUMNS_OF_PIECE", 5)
     rng = np.random.default_rng(7)
     for _ in range(25):

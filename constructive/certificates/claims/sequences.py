@@ -19,8 +19,8 @@ from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer
 from constructive.sequences.network import Column, combination
 from constructive.sequences.storage import encoded
 from constructive.support.errors import shown
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
+from constructive.support.work import report
 
 Sequences = Subject[SequenceMemorizer, SequenceDataset]
 
