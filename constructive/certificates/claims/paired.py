@@ -46,9 +46,10 @@ from constructive.certificates.claims.kind import Subject
 from constructive.certificates.claims.rank import RANK, refute
 from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.data.dataset import Dataset
+from constructive.exact import verified
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths, up
-from constructive.exact.verified import dot, exponential
+from constructive.exact.verified import exponential
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
@@ -190,14 +191,15 @@ class Tokens:
         layer, count = self.layer, len(pairs)
         contexts, scores = self.contexts[:count], self.scores[:count]
         heads = layer.heads[:, pairs].transpose(1, 0, 2)
-        reach = dot(layer.queries[self.positions[:count], np.newaxis], heads)
+        reach = verified.products(heads, layer.queries[self.positions[:count]])
         attention, error = bounded_attention(
             reach, scores, np.zeros_like(scores), self.score_error[:count]
         )
         # Where s_{t,h} is large and gaps are small, differences of scores have to be better.
         worse = np.flatnonzero(~(error <= _GOOD_ENOUGH))
         if len(worse):
-            leading, rest, bounds = dot(contexts[worse], layer.key)
+            keys = np.broadcast_to(layer.key, (len(worse), len(layer.key)))
+            leading, rest, bounds = verified.products(contexts[worse], keys)
             attention[worse], error[worse] = bounded_attention(
                 [each[worse] for each in reach], leading, rest, bounds.max(axis=1)
             )

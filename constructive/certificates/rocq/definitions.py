@@ -130,6 +130,10 @@ class StoredNumbers:
         """All numbers that take memory."""
         return sum(array.size for array in self.arrays.values()) + self.more
 
+    def filled(self, theory: Theory, **others: object) -> FilledTheory:
+        """Return a theory with these numbers and others."""
+        return FilledTheory(theory, {**self.sizes, **self.arrays, **others})
+
 
 def write(instance: FilledTheory) -> dict[str, str]:
     """Return the texts of the files by their names, in the order in which they are compiled."""
