@@ -61,33 +61,12 @@ def certify(
             biases, the certificate is about `dataset.with_constant()`
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
-        claims: by default rank, error and one of the first two, which are about groups of
-            Theorems 1 and 2 and about those of Theorem 10; for paired heads and trained weights
-            neither, as they have no such groups. Where paired heads have their own proof, the
-            readout brings the rank with it. Any of
-
-            - ``"grouping"``, ``"wide_grouping"``: the assumptions of the construction
-            - ``"rank"``: the intermediate representation Z has rank T
-            - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon`
-            - ``"readout"``, if you ask for it: some exact effective readout is within delta of the
-              stored one
-            - ``"labels"``: the output of each label is the largest; by default, in the place of
-              rank and error, where labels were fit
-            - ``"inseparable"``, if you ask for it: no readout of these heads gives every example
-              its label
-            - ``"executed"``, if you ask for it: a bound of `|f - y|` for every program of a model
-              of floating-point evaluation, which says where it is vacuous
-
-            and for sequences
-
-            - ``"equality"``: every label is put out, with ==
-            - ``"size"``: the non-zero parameters are at most those of Theorem 7's formula
-
-            and for decoders
-
-            - ``"rank"``: Z has as many independent rows as there are different contexts
-            - ``"recites"``: the next token has the largest logit at every position
-            - ``"executed"``: so it has for every program of a model
+        claims: some of those that docs/claims.md explains. By default "rank", "error", and
+            "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
+            Theorem 10; "labels" alone where labels were fit. If you ask for them, also "readout"
+            (which brings the rank with it where paired heads have their own proof), "inseparable"
+            and "executed". Of sequences "equality" and "size", of decoders "rank", "recites" and
+            "executed"
         epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
             targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).
             The claim *executed* is UNDECIDED where its bound is larger than an epsilon that was

@@ -5,15 +5,9 @@ outputs by positive numbers. In float64 z is within a radius of Z, entry by entr
 effective readout U. So f = Z U is within gamma |z| |u| + radius sum |u| + |z| |u - U| (and terms of
 second order) of z u, and that bounds by how much each label leads.
 
-*inseparable*, by Proposition 32 (proofs/23-labels.md). The certificate carries positive integers
-m_tj for each example t and each class j but its own. With B_tj = -m_tj, and rows that sum to zero,
-let rho bound the entries of Z^T B, and kappa the norm of a right inverse of Z^T as for *readout*:
-if all m_tj are above kappa rho, then some B' with the same signs has Z^T B' = 0 exactly, and that
-is impossible where labels lead.
-
-Columns of Z may be dependent: Z_h x = 0 for x orthogonal to all tokens, and Z_h x = Z_1 x for x
-constant within each context, as attention adds up to one. With such vectors, each with its pivot
-(`claims.impossible`), columns of pivots are combinations of others, and left out.
+*inseparable*, by Proposition 32 (proofs/23-labels.md). The certificate carries B, as positive
+integers -B_tj for each example t and each class j but its own, and vectors that show which columns
+of Z are combinations of others whatever the weights are (`claims.impossible`).
 """
 
 from typing import ClassVar

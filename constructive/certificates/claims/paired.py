@@ -1,38 +1,9 @@
 """Claims about paired rank-one heads where no T x T matrix fits: *rank*, *error*, *readout*.
 
-Lemmas and the theorem are those of proofs/12-paired-heads.md. All heads score tokens along one key
-direction k: head h has logits s_{t,h} (E_t k) with s_{t,h} = q_h.e_t. Pair p is *certified to
-agree* on example t where s_{t,2p} and s_{t,2p+1} have one sign, and the smaller of them times the
-gap between the extreme scores is at least `MARGIN` nats. So, by Lemma 12.1, ::
-
-    x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t})    has entries of at most
-    tail_t = 2 (n - 1) exp(-MARGIN) max |E_t|.
-
-One T x H matrix product decides that for all t and p. The other entries, the blocks D_p of the
-pairs' own examples and a few beside them that *couple*, are evaluated with bounds (`Scan`).
-
-*Rank*, by Lemma 12.2 for X = Z K. K takes the difference of the two heads of each pair, and R holds
-approximate right inverses R_p of the blocks. N has the defects of D_p R_p, rows `|x_{t,p} R_p|`
-where a pair does not agree on an example of another, and tails (`Coupling`). The iteration
-w = 1 + c N w with c = 2 converges if no example couples to a pair whose examples couple back to its
-own: in the order of pairs from which the coupling leads, X R is block triangular up to defects and
-tails. Where there are circles it converges for a smaller c, if they contract.
-
-*The extra example* `t*` belongs to no pair. The last column of K is `x* / |x*|^2` for the token
-`x*` on which pair 0 agrees at `t*`, read by its second head; the last unknown solves the equation
-of `t*`.
-
-*Error.* f(t) = sum_p (x_{t,p}.U_{2p} + z_{t,2p+1}.V_p) with V_p = U_{2p} + U_{2p+1}, which is zero
-but for pair 0 (if there is an extra example). Entries that agree contribute `tail_t |U_{2p}|_1`.
-
-*Readout.* With the g of Lemma 12.2 for the residuals r, the readout U + K R g is exact.
-
-A checker computes its own R, N and w, which differ from these by rounding. So a margin is needed:
-bounds of rounding count twice, for N', which is at most 2 (1 + 2^-16) N.
-With w = 1 + c N w from w = 1 on, step k adds (c N)^k 1, which is monotone in N. So if a step for N'
-adds 1 at most, then so does the same step for every N below N': N w <= w / c. That is more than
-the checker needs, which takes as many steps. Where q and w are small for N, it holds for N', too:
-(c N')^k 1 <= (2 (1 + 2^-16) c q)^k w.
+The last section of proofs/12-paired-heads.md says what is computed here, and why it proves them:
+pairs agree on most examples, so that entries of X = Z K are small, but for the blocks of the pairs'
+own examples and a few entries that *couple*. `HeadPairs` (at size one) -> `Scan` (the one pass over
+contexts) -> `residuals`, and `Coupling`, which is N of Lemma 12.2 -> the claims.
 """
 
 import math

@@ -6,11 +6,9 @@ a-priori bounds (`exact.float_enclosure`), which is fast, then in balls of more 
 asks for more bits. A checker has arithmetic of its own, so an error has to be a little below
 epsilon (`ROOM`), and epsilon more than 0 (but for a readout of zeros, where nothing is rounded).
 
-*readout*: let D be diagonal with the powers of two 2^(-e_t) that bring every context to size one,
-so that D Z has rows of size one, and r = Y - Z U. If `|I - D Z R| = q < 1` (infinity norm), then
-U' = U + R (D Z R)^-1 D r is exact, and `|U' - U| <= kappa max |D r|` with `kappa = |R| / (1 - q)`
-(`exact.verified`). For most layers float64 finds such an R; for the ill-conditioned ones R is a
-right inverse of D Z in balls, where q = 0.
+*readout* is Theorem 5 (proofs/11-verified-readout.md) for D Z, where the powers of two 2^(-e_t) of
+the diagonal D bring every context to size one. For most layers float64 finds the R of the theorem;
+for the ill-conditioned ones R is a right inverse of D Z in balls, where q = 0.
 """
 
 import math
