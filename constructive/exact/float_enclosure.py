@@ -9,8 +9,8 @@ Algorithms*, sections 3.1 and 3.5. A sum of k products is off by at most ::
 in whatever order, and with or without fused operations.
 
 *Logits* are x^T (W_K W_Q^T) e. Where heads are sharp, they are large, and so are their errors; of
-those that are not certain of one token, logits are computed anew from their factors with
-compensated products, as if in twice the precision (`exact.verified`).
+those that are not certain of one token, logits are computed anew from their factors, as if in twice
+the precision (`exact.verified`).
 
 *Values* are tokens times a power of two for each group, 2^(-a), with which their entries are below
 1, so those of averages are as well. Dividing loses at most 2^-1075 of an entry.

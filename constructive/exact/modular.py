@@ -25,8 +25,7 @@ import numpy as np
 
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.support.errors import ParameterError
-from constructive.support.progress import report
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces, report
 
 # Residues of floats, and sums of their products, each exact in float64.
 

@@ -10,7 +10,7 @@ import numpy as np
 from constructive.data.padded import Padded
 from constructive.exact.arithmetics import Arithmetic, Logits, Matrices, Numbers, Weights
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces
 
 Result = TypeVar("Result")
 

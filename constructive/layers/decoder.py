@@ -25,9 +25,8 @@ from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
-from constructive.support.arguments import require_positive
 from constructive.support.arrays import Array, Integers, Rebuilt, private
-from constructive.support.errors import DataError, ParameterError, require, shown
+from constructive.support.errors import DataError, ParameterError, require, require_positive, shown
 from constructive.support.files import replacing, unpacked
 from constructive.support.tables import Sheet, Shown
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized

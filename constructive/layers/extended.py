@@ -19,9 +19,8 @@ from constructive.exact.balls import Balls, exact_matrix
 from constructive.exact.directed import upper, working_precision
 from constructive.layers.attend import attend, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer, HeadShapes, Outputs, drawn
-from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers, private
-from constructive.support.errors import ParameterError, PrecisionError
+from constructive.support.errors import ParameterError, PrecisionError, is_integer
 
 # A layer in ball arithmetic: attention (`exact.balls`), and the readout.
 #

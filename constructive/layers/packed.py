@@ -13,9 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import shown
+from constructive.support.errors import is_integer, shown
 
 # Signs that a seed gives, the same ones on every machine and in every program.
 

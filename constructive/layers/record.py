@@ -14,9 +14,8 @@ from constructive.exact.float_model import STORAGES
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.rational import RationalLayer
-from constructive.support.arguments import is_integer, require_known
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, shown
+from constructive.support.errors import ParameterError, is_integer, require_known, shown
 from constructive.support.tables import Sheet, new_table
 
 # The layers of memorizers: multi-head attention with a linear readout, in three kinds of numbers.
