@@ -56,7 +56,7 @@ _HOMES = {
     "OutputError": "support.errors",
     "ParameterError": "support.errors",
     "PrecisionError": "support.errors",
-    "progress_to": "support.progress",
+    "progress_to": "support.work",
     "Claim": "support.verdict",
     "Verdict": "support.verdict",
     "assumptions": "theory",
@@ -120,9 +120,9 @@ if TYPE_CHECKING:
     from constructive.support.errors import OutputError as OutputError
     from constructive.support.errors import ParameterError as ParameterError
     from constructive.support.errors import PrecisionError as PrecisionError
-    from constructive.support.progress import progress_to as progress_to
     from constructive.support.verdict import Claim as Claim
     from constructive.support.verdict import Verdict as Verdict
+    from constructive.support.work import progress_to as progress_to
     from constructive.theory import assumptions as assumptions
     from constructive.theory.bounds import heads_needed as heads_needed
     from constructive.theory.bounds import paired_capacity as paired_capacity

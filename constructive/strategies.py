@@ -33,9 +33,8 @@ from constructive.layers.memorizer import Memorizer
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
-from constructive.support.errors import MissingExtraError, hint
+from constructive.support.errors import MissingExtraError, hint, require_known
 from constructive.theory.bounds import SATURATED, THEOREMS, Theorem
 
 try:

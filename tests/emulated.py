@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from constructive.exact.float_model import (
     INTEGER_MODELS,
     MODELS,
+    PROJECTED,
     FloatModel,
-    Projected,
     model_named,
     nearest,
 )
@@ -729,7 +729,7 @@ Choose: TypeAlias = Callable[[Sequence[Any]], Any]
 
 # Arrays of a logit with their indices, but for those of examples, in the order of pairs.
 LOGITS = {"x": "nd", "W_K": "hdk", "W_Q": "hek", "e": "e"}
-PROJECTED: Tree = (("x", "W_K"), ("W_Q", "e"))  # The tree of a logit of a query and a key
+QUERY_BY_KEY: Tree = (("x", "W_K"), ("W_Q", "e"))  # The tree of a logit of a query and a key
 OUTPUTS = {"a": "hn", "x": "nd", "W_V": "hdv", "W_O": "hvb", "W_D": "bo"}  # Arrays of an output
 # Trees of the next token's logits: readout of all that a position has, or of heads and itself.
 READOUTS: tuple[Tree, ...] = ((("z", "U"), "O"), ((("a", "x"), "U"), "O"))
@@ -760,8 +760,8 @@ def choices(seed):
 def drawn(model, choose, *, decoder=False):
     """Draw a program of a model, for layers or for decoders."""
     free = model.contraction.free
-    logits = PROJECTED
-    if not isinstance(model.contraction, Projected):
+    logits = QUERY_BY_KEY
+    if model.contraction != PROJECTED:
         logits = _drawn_tree(tuple(LOGITS), choose, free=free)
     if decoder:
         outputs = choose(FREE_READOUTS if free else READOUTS)

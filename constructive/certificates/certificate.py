@@ -18,8 +18,6 @@ DECODER_FORMAT = "constructive decoder certificate 1"
 # What a certificate may be; the checker takes another path for each.
 FORMATS = FORMAT, PAIRED_FORMAT, SEQUENCE_FORMAT, DECODER_FORMAT
 
-Facts = tuple[tuple[str, str], ...]
-
 
 @dataclass(frozen=True)
 class Certificate(Shown):
@@ -135,7 +133,12 @@ class Certificate(Shown):
         return f"<Certificate: {self.verdict.name}, {claims}>"
 
     def _sheet(self) -> Sheet:
-        about, facts = _ABOUT.get(self.format, _about_layers)(self.data, self.weights)
+        about, *sizes = _ABOUT.get(self.format, _about_layers)(self.data, self.weights)
+        named = zip(("data", "weights"), (self.data, self.weights), sizes, strict=False)
+        facts = tuple(
+            (name, f"{size}; SHA-256 {described['sha256'][:16]}...")
+            for name, described, size in named
+        )
         table = Table(box=None, pad_edge=False, show_header=False)
         for claim in self.claims:
             table.add_row(claim.name, claim.said, claim.statement)
@@ -143,53 +146,44 @@ class Certificate(Shown):
         return Sheet(f"Certificate: {self.verdict.name}, {about}", facts, table)
 
 
-def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
-    """What a certificate of a layer is about, and two facts."""
+# What certificates are about, and sizes of the data, and of the weights if there are any.
+
+
+def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, ...]:
     total, width = data["queries"]["shape"]
     target_dim = (*data["targets"]["shape"], 1)[1]
     size = f"n {'<=' if 'lengths' in data else '='} {data['contexts']['shape'][-2]}"
-    described = (
-        f"T = {total}, {size}, d = {width}, d_out = {target_dim}; SHA-256 {data['sha256'][:16]}..."
-    )
+    sizes = f"T = {total}, {size}, d = {width}, d_out = {target_dim}"
     if "W_Q" not in weights:
-        return "for all weights", (("data", described),)
+        return "for all weights", sizes
     heads, _, head_dim = weights["W_Q"]["shape"]
     parts = 1 + weights.get("W_V_corrections", {"shape": [0]})["shape"][0]
     more = f", readout a sum of {parts} arrays" if parts > 1 else ""
-    stored = f"H = {heads}, d_h = {head_dim}{more}; SHA-256 {weights['sha256'][:16]}..."
     kind = weights["W_Q"]["dtype"]
     about = f"for the stored {kind} weights, in real arithmetic unless a claim names another"
-    return about, (("data", described), ("weights", stored))
+    return about, sizes, f"H = {heads}, d_h = {head_dim}{more}"
 
 
-def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
-    """Return the same for a certificate of a sequence memorizer."""
-    described = (
+def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        "for the stored rational weights, in rational arithmetic",
         f"N = {data['sequences']}, n = {data['context_size']}, {data['tokens']} tokens, task "
-        f"{data['task']}; SHA-256 {data['sha256'][:16]}..."
+        f"{data['task']}",
+        f"{weights['nonzero']} non-zero, depth {weights['embedding_depth']} + "
+        f"{weights['classifier_depth']}",
     )
-    depths = f"depth {weights['embedding_depth']} + {weights['classifier_depth']}"
-    stored = f"{weights['nonzero']} non-zero, {depths}; SHA-256 {weights['sha256'][:16]}..."
-    about = "for the stored rational weights, in rational arithmetic"
-    return about, (("data", described), ("weights", stored))
 
 
-def _about_decoders(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, Facts]:
-    """Return the same for a certificate of a decoder."""
+def _about_decoders(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, ...]:
     heads, width, head_dim = weights["W_Q"]["shape"]
-    described = (
-        f"S = {data['texts']}, {data['tokens']} tokens, V = {data['vocabulary']}; "
-        f"SHA-256 {data['sha256'][:16]}..."
-    )
     window = "" if weights["window"] is None else f", window {weights['window']}"
-    stored = (
-        f"H = {heads}, d = {width}, d_h = {head_dim}{window}; SHA-256 {weights['sha256'][:16]}..."
+    return (
+        f"for the stored {weights['storage']} weights of a decoder",
+        f"S = {data['texts']}, {data['tokens']} tokens, V = {data['vocabulary']}",
+        f"H = {heads}, d = {width}, d_h = {head_dim}{window}",
     )
-    about = f"for the stored {weights['storage']} weights of a decoder"
-    return about, (("data", described), ("weights", stored))
 
 
-# What certificates other than those of layers are about.
 _ABOUT = {SEQUENCE_FORMAT: _about_sequences, DECODER_FORMAT: _about_decoders}
 
 

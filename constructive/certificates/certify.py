@@ -17,9 +17,16 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import refuse, require_positive, require_seed
-from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
-from constructive.support.threads import one_blas_thread
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    in_three_parts,
+    refuse,
+    require_positive,
+    require_seed,
+    shown,
+)
+from constructive.support.work import one_blas_thread
 
 if TYPE_CHECKING:
     import torch
@@ -54,37 +61,12 @@ def certify(
             biases, the certificate is about `dataset.with_constant()`
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
-        claims: by default rank, error and one of the first two, which are about groups of
-            Theorems 1 and 2 and about those of Theorem 10; for paired heads and trained weights
-            neither, as they have no such groups. Where paired heads have their own proof, the
-            readout brings the rank with it. Any of
-
-            - ``"grouping"``: every context has rank n, every group's queries are independent, and
-              no group but the first has another query in its span (`theory.grouping`)
-            - ``"wide_grouping"``: in the order of heads every group's queries are independent, none
-              of an earlier group is in the span of a later one, and contexts of a group span as
-              much as it has examples (`theory.grouping`)
-            - ``"rank"``: the intermediate representation Z has rank T (`claims.rank`)
-            - ``"error"``: `max |f(E_t, e_t) - y_t| <= epsilon` (`claims.error`)
-            - ``"readout"``, if you ask for it: some exact effective readout is within delta of the
-              stored one (`claims.readout`)
-            - ``"labels"``: the output of each label is the largest; by default, in the place of
-              rank and error, where labels were fit (`claims.labels`)
-            - ``"inseparable"``, if you ask for it: no readout of these heads gives every example
-              its label (`claims.labels`)
-            - ``"executed"``, if you ask for it: a bound of `|f - y|` for every program of a model
-              of floating-point evaluation, which says where it is vacuous (`claims.executed`)
-
-            and for sequences
-
-            - ``"equality"``: every label is put out, with == (`claims.sequences`)
-            - ``"size"``: the non-zero parameters are at most those of Theorem 7's formula
-
-            and for decoders (`claims.recites`)
-
-            - ``"rank"``: Z has as many independent rows as there are different contexts
-            - ``"recites"``: the next token has the largest logit at every position
-            - ``"executed"``: so it has for every program of a model
+        claims: some of those that docs/claims.md explains. By default "rank", "error", and
+            "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
+            Theorem 10; "labels" alone where labels were fit. If you ask for them, also "readout"
+            (which brings the rank with it where paired heads have their own proof), "inseparable"
+            and "executed". Of sequences "equality" and "size", of decoders "rank", "recites" and
+            "executed"
         epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
             targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).
             The claim *executed* is UNDECIDED where its bound is larger than an epsilon that was
@@ -128,7 +110,10 @@ def certify(
     names = _checked_claims(claims, weights, family.name_of(weights), known)
     options = CertifyOptions(epsilon, delta, max_prec, seed, model).checked()
     _require_taken(options, names, known)
-    with one_blas_thread(_largest_product(weights, data)):
+    product = math.inf
+    if isinstance(weights, Memorizer) and isinstance(data, Dataset):
+        product = data.largest_product(weights.layer.num_heads)
+    with one_blas_thread(product):
         return family.prove(weights, data, names, options)
 
 
@@ -164,13 +149,6 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     names = tuple(ALL_WEIGHTS.available(weights))
     with one_blas_thread(dataset.largest_product(weights.num_heads)):
         return ALL_WEIGHTS.prove(weights, dataset, names, CertifyOptions(seed=seed))
-
-
-def _largest_product(weights: object, data: object) -> float:
-    """Bound the multiplications of a product, for `one_blas_thread`."""
-    if isinstance(weights, Memorizer) and isinstance(data, Dataset):
-        return data.largest_product(weights.layer.num_heads)
-    return math.inf
 
 
 def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | Decoder, object]:  # noqa: ANN401 - a module, perhaps

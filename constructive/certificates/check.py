@@ -17,10 +17,9 @@ from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.arguments import as_path
-from constructive.support.errors import FormatError, ParameterError, shown
-from constructive.support.progress import listened, report
+from constructive.support.errors import FormatError, ParameterError, as_path, shown
 from constructive.support.verdict import Verdict, no_boolean
+from constructive.support.work import listened, report
 
 # The folder that Python runs. It imports nothing of this package.
 CHECKER = Path(__file__).with_name("checker")
@@ -35,6 +34,7 @@ _KINDS = {
 # A line of the checker that tells what it is at (`checker/steps.py`).
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
 _HEAD = 4096  # Bytes of a file that say what it is
+_NAMED = re.compile(rb'\s*\{.*?"format":\s*"([^"]{1,60})"', re.DOTALL)
 _LENGTH = 8  # Bytes before the JSON of a .safetensors file.
 _ORDER = "three files in this order: certificate, memorizer, data (two for an upper bound)"
 
@@ -115,7 +115,6 @@ def check(
           witness: none.json
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
-    require_gigabytes(max_memory)
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
     given = {role: thing for role, thing in given.items() if thing is not None}
     with tempfile.TemporaryDirectory() as folder:
@@ -219,13 +218,7 @@ def named_format(path: Path) -> str | None:
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        return _named_in(file.read(_HEAD))
-
-
-def _named_in(head: bytes) -> str | None:
-    if not head.lstrip().startswith(b"{"):
-        return None
-    named = re.search(rb'"format":\s*"([^"]{1,60})"', head)
+        named = _NAMED.match(file.read(_HEAD))
     return named[1].decode(errors="replace") if named else None
 
 
@@ -237,4 +230,4 @@ def _role_of(path: Path) -> str | None:
         return _DATA
     if head.find(b"{") == _LENGTH:
         return _WEIGHTS
-    return _KINDS.get(_named_in(head) or "")
+    return _KINDS.get(named_format(path) or "")

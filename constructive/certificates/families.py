@@ -3,8 +3,7 @@
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import UnionType
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import flint
 import numpy as np
@@ -18,19 +17,17 @@ from constructive.certificates.certificate import (
     Certificate,
 )
 from constructive.certificates.claims import paired
-from constructive.certificates.claims.error import ERROR
-from constructive.certificates.claims.executed import DECODER_EXECUTED, EXECUTED
+from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
+from constructive.certificates.claims.executed import EXECUTED
 from constructive.certificates.claims.grouping import GROUPING, WIDE_GROUPING
 from constructive.certificates.claims.impossible import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.labels import INSEPARABLE, LABELS
-from constructive.certificates.claims.rank import DECODER_RANK, RANK
-from constructive.certificates.claims.readout import READOUT
-from constructive.certificates.claims.recites import RECITES
+from constructive.certificates.claims.rank import RANK
+from constructive.certificates.claims.real import ERROR, READOUT
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
-from constructive.data.rational import RationalDataset
 from constructive.data.shapes import LENGTHS
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
@@ -95,20 +92,17 @@ def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
     return {"dtype": str(dtype), "shape": list(shape)}
 
 
-Description = dict[str, Any]  # What a certificate says of data or of weights, with their SHA-256
-
-
 class ClaimFamily(ABC):
     """One type of weights."""
 
     name: ClassVar[str]  # of its row in the registry of claims
     words: ClassVar[str]  # what its claims are about, as errors name it
-    data: ClassVar[type | UnionType]  # the type of data that such weights have
+    data: ClassVar[type]  # the type of data that such weights have
     format: ClassVar[str]  # of its certificates
 
     @abstractmethod
-    def describe(self, weights: Any, data: Any) -> tuple[Description, Description]:  # noqa: ANN401
-        """Return what a certificate says of the data and of the weights."""
+    def describe(self, weights: Any, data: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401
+        """Return what a certificate says of the data and of the weights, with their SHA-256."""
 
     def name_of(self, weights: Any) -> str:  # noqa: ANN401, ARG002 - of this family
         """Return what claims about these weights are about, as errors name it."""
@@ -116,11 +110,6 @@ class ClaimFamily(ABC):
 
     def require_fit(self, weights: Any, data: Any) -> None:  # noqa: ANN401, B027 - of this family
         """Require that data of the type fit the weights. Raises DataError."""
-
-    def require_unchanged(self, data: Any) -> None:  # noqa: ANN401 - of this family
-        """Raise DataError if data, which may be on disk, are not those that were described."""
-        if isinstance(data, Dataset):
-            data.require_unchanged()
 
     def available(self, weights: Any) -> Mapping[str, ClaimKind]:  # noqa: ANN401 - of this family
         """Return the claims that apply to these weights, in the order of the registry."""
@@ -145,9 +134,9 @@ class ClaimFamily(ABC):
         about = self.describe(weights, data)
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
         rng = np.random.default_rng(options.seed)
-        subject = Subject(weights, data, options, kinds, fingerprints, rng)
-        judged, form = self.judged(subject)
-        self.require_unchanged(data)  # so that claims are about the data that were hashed
+        judged, form = self.judged(Subject(weights, data, options, kinds, fingerprints, rng))
+        if isinstance(data, Dataset):  # claims are about the data that were hashed
+            data.require_unchanged()
         return Certificate(judged, *about, made_by(), form)
 
     def judged(self, subject: Subject[Any, Any]) -> tuple[tuple[Claim, ...], str]:
@@ -155,9 +144,6 @@ class ClaimFamily(ABC):
         for kind in subject.asked:
             subject.judged[kind.name] = kind.judge(subject)
         return tuple(subject.judged.values()), self.format
-
-
-# The families of claims: layers, decoders, sequences, and all weights of some heads.
 
 
 class LayerFamily(ClaimFamily):
@@ -176,35 +162,14 @@ class LayerFamily(ClaimFamily):
         """Require that shapes fit. Raises DataError."""
         floats_of(weights.layer).leading.check_fits(data)
 
-    def describe(self, weights: Memorizer, data: Dataset) -> tuple[Description, Description]:
+    def describe(self, weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return dtypes, shapes and hashes."""
         return describe_dataset(data), describe_arrays(floats_of(weights.layer).tensors)
 
     def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
         """Prove claims about paired heads together, if they are of that proof; others in turn."""
-        names = [kind.name for kind in subject.asked]
-        are_paired = paired.applies(subject.weights, subject.data)
-        if are_paired and set(names) <= set(paired.CLAIMS):
-            claims = paired.attempt(subject)
-            if claims is not None:
-                return claims, PAIRED_FORMAT
-        elif are_paired:
-            paired.require_few(names, subject.data.num_examples)
-        return super().judged(subject)
-
-
-class RationalFamily(LayerFamily):
-    """No claims: a rational layer is evaluated exactly."""
-
-    data = RationalDataset | Dataset
-
-    def available(self, weights: Memorizer) -> NoReturn:
-        """Refuse the layer. Raises ParameterError."""
-        raise ParameterError(
-            "a rational layer needs no certificate",
-            witness=type(weights.layer).__name__,
-            suggestion="compare memorizer.predict(...) with the targets by ==",
-        )
+        claims = paired.attempt(subject)
+        return super().judged(subject) if claims is None else (claims, PAIRED_FORMAT)
 
 
 class DecoderFamily(ClaimFamily):
@@ -219,7 +184,7 @@ class DecoderFamily(ClaimFamily):
         """Require that the decoder has the tokens of the text. Raises DataError."""
         weights.require_same_tokens(data)
 
-    def describe(self, weights: Decoder, data: Text) -> tuple[Description, Description]:
+    def describe(self, weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return sizes of the text and hashes."""
         about_text = {
             "texts": data.num_texts,
@@ -240,7 +205,7 @@ class SequenceFamily(ClaimFamily):
 
     def describe(
         self, weights: SequenceMemorizer, data: SequenceDataset
-    ) -> tuple[Description, Description]:
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return sizes and hashes."""
         count, size = data.ids.shape
         about_data = {
@@ -266,35 +231,30 @@ class AllWeightsFamily(ClaimFamily):
     data = Dataset
     format = FORMAT
 
-    def describe(self, weights: AllWeights, data: Dataset) -> tuple[Description, Description]:  # noqa: ARG002
+    def describe(self, weights: AllWeights, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ARG002
         """Return dtypes, shapes and hashes; of the weights, that there are no arrays."""
         return describe_dataset(data), describe_arrays({})
 
 
-LAYERS = LayerFamily()
-DECODERS = DecoderFamily()
+LAYERS, DECODERS, SEQUENCES = LayerFamily(), DecoderFamily(), SequenceFamily()
 ALL_WEIGHTS = AllWeightsFamily()
-# By the type of a memorizer's layer, or of the weights where they have none.
-FAMILIES: dict[type, ClaimFamily] = {
-    AttentionLayer: LAYERS,
-    ExtendedLayer: LAYERS,
-    RationalLayer: RationalFamily(),
-    SequenceMemorizer: SequenceFamily(),
-    Decoder: DECODERS,
-}
 
 
 def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
-    """Return the family of these weights, or of the type that theirs inherits from.
-
-    Raises ParameterError for a layer of another type.
-    """
-    kind = type(weights.layer if isinstance(weights, Memorizer) else weights)
-    found = next((FAMILIES[base] for base in kind.__mro__ if base in FAMILIES), None)
-    if found is None:
+    """Return the family of these weights. Raises ParameterError for other layers than of floats."""
+    if not isinstance(weights, Memorizer):
+        return DECODERS if isinstance(weights, Decoder) else SEQUENCES
+    if isinstance(weights.layer, AttentionLayer | ExtendedLayer):
+        return LAYERS
+    kind = type(weights.layer)
+    if issubclass(kind, RationalLayer):
         raise ParameterError(
-            f"certify knows nothing of a {kind.__name__}",
+            "a rational layer needs no certificate",
             witness=kind.__name__,
-            suggestion="one of " + ", ".join(known.__name__ for known in FAMILIES),
+            suggestion="compare memorizer.predict(...) with the targets by ==",
         )
-    return found
+    raise ParameterError(
+        f"certify knows nothing of a {kind.__name__}",
+        witness=kind.__name__,
+        suggestion="an AttentionLayer or an ExtendedLayer",
+    )

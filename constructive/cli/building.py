@@ -17,7 +17,7 @@ from constructive.cli.program import app, command, progress_bar, threads
 from constructive.constructions import NAMES as CONSTRUCTIONS
 from constructive.data.stored import NAMES
 from constructive.support.errors import ParameterError
-from constructive.support.progress import report
+from constructive.support.work import report
 
 # The generators, by their names on the command line.
 _KINDS = {

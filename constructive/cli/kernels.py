@@ -15,10 +15,9 @@ from constructive.cli.outputs import folder_output
 from constructive.cli.program import app, command, console, end, progress_bar, version_of
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
-from constructive.support.arguments import require_known
-from constructive.support.errors import ParameterError
-from constructive.support.progress import report
+from constructive.support.errors import ParameterError, require_known
 from constructive.support.tables import new_table
+from constructive.support.work import report
 
 if TYPE_CHECKING:
     from constructive.kernels.adapters.adapter import Adapter

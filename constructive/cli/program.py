@@ -26,8 +26,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from constructive import DISTRIBUTION, __version__
 from constructive.support.errors import ConstructiveError, ParameterError, as_ours
 from constructive.support.files import way_out
-from constructive.support.progress import progress_to
-from constructive.support.threads import JOBS, cores
+from constructive.support.work import JOBS, cores, progress_to
 
 _INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
 _THREADS = (

@@ -10,7 +10,7 @@ from constructive.cli.outputs import Say, several_outputs
 from constructive.cli.program import app, command, end, progress_bar
 from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
-from constructive.support.progress import report
+from constructive.support.work import report
 
 _PIECE = 256  # Tokens that are decoded between two looks at the progress bar
 _DIGITS = 18  # Digits of a number that fits into 64 bits

@@ -29,21 +29,18 @@ from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
 from constructive.layers.record import BuildRecord, Layer, require_float_layer
-from constructive.support.arguments import (
-    require_known,
-    require_not_negative,
-    require_positive,
-    require_seed,
-)
 from constructive.support.arrays import Array
 from constructive.support.errors import (
     AssumptionError,
     ParameterError,
     PrecisionError,
     in_three_parts,
+    require_known,
+    require_not_negative,
+    require_positive,
+    require_seed,
 )
-from constructive.support.progress import report
-from constructive.support.threads import one_blas_thread
+from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import RANK_ONE, Plan, require_heads
 from constructive.theory.values import require_room
 

@@ -24,10 +24,14 @@ from constructive.data.corpus import Text
 from constructive.layers.causal import EXACT, CausalLayer, Signs, picks
 from constructive.layers.decoder import Decoder
 from constructive.layers.record import DecoderRecord
-from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Integers, row_chunks
-from constructive.support.errors import ParameterError, PrecisionError
-from constructive.support.progress import report
+from constructive.support.errors import (
+    ParameterError,
+    PrecisionError,
+    require_known,
+    require_positive,
+)
+from constructive.support.work import report
 
 # The margins of an integer readout, exactly, and what float32 may take of them.
 #

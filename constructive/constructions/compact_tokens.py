@@ -27,7 +27,7 @@ from constructive.layers.causal import Signs, picks, read
 from constructive.layers.packed import drawn_signs, parity
 from constructive.layers.packed import order_of as places_of
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.progress import report
+from constructive.support.work import report
 
 SCALE = 64  # Of logits: the least product of a query and a difference of keys is 2
 _PARITIES = 16  # Signs of a position; one more where d would be even

@@ -17,7 +17,6 @@ from constructive.layers.causal import CausalLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import recital
 from constructive.layers.record import DecoderRecord
-from constructive.support.arguments import refuse, require_known, require_positive, require_seed
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import (
     CapacityError,
@@ -25,9 +24,12 @@ from constructive.support.errors import (
     ParameterError,
     PrecisionError,
     in_three_parts,
+    refuse,
+    require_known,
+    require_positive,
+    require_seed,
 )
-from constructive.support.progress import report
-from constructive.support.threads import one_blas_thread
+from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import require_heads
 
 # The options that each of both takes, beside the seed.

@@ -40,8 +40,8 @@ from constructive.support.errors import (
     DataError,
     PrecisionError,
 )
-from constructive.support.progress import report
 from constructive.support.verdict import Verdict
+from constructive.support.work import report
 from constructive.theory import bounds
 from constructive.theory import grouping as claims
 from constructive.theory.bounds import Plan, TheoremHeads, consecutive, group_sizes

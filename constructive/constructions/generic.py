@@ -51,7 +51,7 @@ from constructive.layers.attention import AttentionLayer
 from constructive.layers.exact_logits import shortened
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError
-from constructive.support.progress import report
+from constructive.support.work import report
 from constructive.theory.bounds import Plan, group_sizes
 from constructive.theory.labelings import room_for_labels
 from constructive.theory.values import ValueBounds, generic_bounds, heads_for_values, require_room

@@ -45,7 +45,7 @@ from constructive.support.errors import (
     ParameterError,
     PrecisionError,
 )
-from constructive.support.progress import report
+from constructive.support.work import report
 from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
 
 # The readout of paired heads: one small system a pair, and an iteration for what couples them.

@@ -30,9 +30,15 @@ from constructive.constructions.paired import PAIRED
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
-from constructive.support.arguments import refuse, require_known, require_size
-from constructive.support.errors import CapacityError, ConstructiveError, ParameterError
-from constructive.support.progress import report
+from constructive.support.errors import (
+    CapacityError,
+    ConstructiveError,
+    ParameterError,
+    refuse,
+    require_known,
+    require_size,
+)
+from constructive.support.work import report
 from constructive.theory.bounds import Plan
 from constructive.theory.labelings import heads_for_labels
 from constructive.theory.values import heads_for_values

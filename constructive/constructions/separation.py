@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from constructive.support.arguments import require_memory
 from constructive.support.arrays import Array, Integers
-from constructive.support.progress import report
+from constructive.support.errors import require_memory
+from constructive.support.work import report
 
 _STEPS = 100  # There are 8 to 20 far from the limit
 _GAP = 1e-8  # Mean of s l at which leads are as equal as they need to be

@@ -13,9 +13,15 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from constructive.support.arguments import is_integer, require_known, require_positive
 from constructive.support.arrays import Integers, private
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    is_integer,
+    require_known,
+    require_positive,
+    shown,
+)
 from constructive.support.files import Json, JsonFile
 
 # Tokens of texts: words, bytes, or the ids of any tokenizer.

@@ -15,7 +15,6 @@ from constructive.data.labels import Label, one_hot, require_classes, same_class
 from constructive.data.padded import Padded, as_padded, of_lengths
 from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
-from constructive.support.arguments import as_path
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
@@ -28,7 +27,13 @@ from constructive.support.arrays import (
     row_chunks,
     with_one,
 )
-from constructive.support.errors import AssumptionError, DataError, ParameterError, in_three_parts
+from constructive.support.errors import (
+    AssumptionError,
+    DataError,
+    ParameterError,
+    as_path,
+    in_three_parts,
+)
 from constructive.support.files import replacing
 from constructive.support.tensors import fingerprint
 

@@ -30,14 +30,17 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset, owning
 from constructive.data.stored import write_folder
 from constructive.exact.modular import prime_from
-from constructive.support.arguments import (
+from constructive.support.arrays import Array, Integers, float_type, row_chunks
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    in_three_parts,
     is_integer,
     require_memory,
     require_positive,
     require_seed,
+    shown,
 )
-from constructive.support.arrays import Array, Integers, float_type, row_chunks
-from constructive.support.errors import DataError, ParameterError, in_three_parts, shown
 
 _DRAWN_BYTES = 1 << 20  # Size of the numbers that are drawn at a time
 

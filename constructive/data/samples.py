@@ -5,9 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import DataError, ParameterError, require
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    require,
+    require_positive,
+    require_seed,
+)
 
 
 def sinusoidal_positions(size: int, width: int) -> Array:

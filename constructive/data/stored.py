@@ -25,9 +25,8 @@ import numpy.typing as npt
 
 from constructive.data.labels import Label, require_classes
 from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
-from constructive.support.arguments import as_path, physical_memory
 from constructive.support.arrays import Array, finite_array, first_place, row_chunks
-from constructive.support.errors import DataError, FormatError
+from constructive.support.errors import DataError, FormatError, as_path, physical_memory
 from constructive.support.files import regular_file, replacing_folder
 from constructive.support.tensors import Fingerprint
 

@@ -73,7 +73,6 @@ All bounds are sums, products and quotients of positive numbers, and `up` covers
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -193,86 +192,57 @@ def rounded(weights: Array, storage: str) -> Array:
 # is the worst tree.
 
 
-class Contraction(ABC):
+@dataclass(frozen=True)
+class Contraction:
     """How the arrays of a layer or of a decoder may be contracted."""
 
-    name: str  # as models are called
     free: bool  # whether any set of the arrays may be multiplied before anything is summed
     of_layers: str  # what it allows for layers, in words
     of_decoders: str  # what it allows for decoders, in words
 
-    @abstractmethod
     def logits(self, width: int, head_dim: int) -> int:
         """Count the roundings of a path of a logit x^T W_K W_Q^T e."""
+        if self.free:  # one sum of products of four factors
+            return width * head_dim * width + 2
+        return 2 * width + head_dim  # three sums
 
-    @abstractmethod
     def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
         """Count those of a path of an output sum_h a_h X W_V W_O W_D, but for softmax."""
+        if self.free:  # one sum of products of five factors
+            return heads * tokens * width * value_dim * between + 3
+        # Three sums, one of them over heads as well. Tokens are counted in softmax.
+        return max(width + heads * value_dim, heads * width + value_dim) + between
 
-    @abstractmethod
     def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
         """Count those of the two products of a decoder, z^T U and its product with o_v.
 
         A tree that does not sum over the rows of U first has all of them in the first count: its
         errors are then bounded by sums of `|z| |U| |o_v|`.
         """
-
-
-class Pairwise(Contraction):
-    """Products of two arrays at a time."""
-
-    name = "pairwise"
-    free = False
-    of_layers = (
-        "products of two arrays at a time, each summed over one index, in any order of arrays "
-        "(heads together with entries of tokens or with values, never with tokens)"
-    )
-    of_decoders = (
-        "products of two arrays at a time, each summed over one index (queries and keys first, or "
-        "their matrix first; heads together with entries of tokens, never with tokens; averages "
-        "before the readout, and that before the unembedding)"
-    )
-
-    def logits(self, width: int, head_dim: int) -> int:
-        """Count a product and additions for each of three sums."""
-        return 2 * width + head_dim
-
-    def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:  # noqa: ARG002 - tokens are counted in softmax
-        """Count three sums, one of them over heads, too."""
-        return max(width + heads * value_dim, heads * width + value_dim) + between
-
-    def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
-        """Count each product for itself."""
+        if self.free:  # one sum of products of attention, tokens, U and the unembedding
+            return np.asarray(tokens, dtype=np.float64) * rows * outputs + 2.0, 0
         return np.full(np.shape(tokens), float(rows)), outputs
 
 
-class Projected(Pairwise):
-    """Products of two arrays at a time, where logits are products of queries and keys."""
-
-    name = "projected"
-    of_decoders = Pairwise.of_decoders.replace(", or their matrix first", "")
-
-
-class AnyContraction(Contraction):
-    """Products of any arrays, summed over any indices at once."""
-
-    name = "any contraction"
-    free = True
-    of_layers = of_decoders = (
-        "products of any number of arrays, summed over any number of indices at once, in any order"
-    )
-
-    def logits(self, width: int, head_dim: int) -> int:
-        """Count one sum of products of four factors."""
-        return width * head_dim * width + 2
-
-    def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
-        """Count one sum of products of five factors."""
-        return heads * tokens * width * value_dim * between + 3
-
-    def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
-        """Count one sum of products of four factors: attention, tokens, U and the unembedding."""
-        return np.asarray(tokens, dtype=np.float64) * rows * outputs + 2.0, 0
+_ANY_ARRAYS = (
+    "products of any number of arrays, summed over any number of indices at once, in any order"
+)
+_PAIRS_FOR_DECODERS = (
+    "products of two arrays at a time, each summed over one index (queries and keys first{}; "
+    "heads together with entries of tokens, never with tokens; averages before the readout, and "
+    "that before the unembedding)"
+)
+# Products of two arrays at a time.
+PAIRWISE = Contraction(
+    free=False,
+    of_layers="products of two arrays at a time, each summed over one index, in any order of "
+    "arrays (heads together with entries of tokens or with values, never with tokens)",
+    of_decoders=_PAIRS_FOR_DECODERS.format(", or their matrix first"),
+)
+# The same where logits are products of queries and keys.
+PROJECTED = replace(PAIRWISE, of_decoders=_PAIRS_FOR_DECODERS.format(""))
+# Products of any arrays, summed over any indices at once.
+ANY_CONTRACTION = Contraction(free=True, of_layers=_ANY_ARRAYS, of_decoders=_ANY_ARRAYS)
 
 
 MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite
@@ -297,7 +267,7 @@ class FloatModel:
     block: int  # tokens of a block of softmax, at least
     smallest: float  # the smallest normal number of the operations
     overflow: float  # the largest number of the operations
-    contraction: Contraction = Pairwise()  # noqa: RUF009 - it has no state
+    contraction: Contraction = PAIRWISE
     constants: int = 0  # roundings by constants on the way to an exponential
     merged: bool = False  # whether parts may be divided and merged by logsumexp
     # the format that factors of products are rounded to; None where they are not. Bounds here are
@@ -524,7 +494,7 @@ def _rows() -> Iterator[FloatModel]:
         yield from (pairwise, small)
         if storage == "float32":
             yield replace(small, name="float32, scaled", constants=SCALES, merged=True)
-            yield replace(small, name="float32, any contraction", contraction=AnyContraction())
+            yield replace(small, name="float32, any contraction", contraction=ANY_CONTRACTION)
 
 
 # By name: "float32, pairwise", "float32, any contraction" and so on; sums and products are in
@@ -540,7 +510,7 @@ INTEGER_MODELS = {
             MODELS["float32, pairwise, blocks of 16"],
             name=f"float32, {form.name} products",
             factors=form,
-            contraction=Projected(),
+            contraction=PROJECTED,
         ),
     )
 }

@@ -22,35 +22,26 @@ from constructive.exact.upward import LONGEST, UNIT, gamma, up
 from constructive.support import blocks
 from constructive.support.arrays import Array, Booleans
 
-# Dot products and exponentials in float64, vectorized, with proved bounds of their errors.
+# Products and exponentials in float64, vectorized, with proved bounds of their errors.
 #
 # u = 2^-53 is the unit roundoff, and gamma_k = k u / (1 - k u). Both functions are rigorous on
-# every machine with IEEE arithmetic, whatever its libraries do: they use `+`, `-`, `*` and rint
-# only.
+# every machine with IEEE arithmetic, whatever its libraries do: they use `+`, `-`, `*`, rint and
+# matrix products only.
 #
-# *Dot products.* Products are split into a rounded product and its error (Dekker), and sums into a
-# rounded sum and its error (Knuth), both exact; the errors are summed in plain arithmetic. So ::
-#
-#     |high + low - x.y| <= gamma_d^2 |x|.|y|
-#
-# but for underflow (Ogita, Rump and Oishi, *Accurate sum and dot product*, SIAM J. Sci. Comput.
-# 2005, section 5): the terms may be 10^8 times the sum, and `high` is still good to its last
-# digit. Two such results that nearly agree have a difference that is good, too, if it is taken of
-# both parts. Of each term a product and the four parts of its error may underflow, and lose
-# 2^-1075 each.
-#
-# *Products of matrices and vectors* take fewer and larger operations, of BLAS. Let x be a row of d
-# entries below 2^e in size, and b the largest integer with d 2^(2b) <= 2^53. Adding 1.5 2^(e-b+52)
-# and taking it away again rounds x to x_1, multiples of 2^(e-b), and the same with 2^(e-2b) rounds
-# what is left to x_2; all differences are exact, and the rest r is below 2^(e-2b). So sums of x_i
-# y_j, i, j = 1, 2, are of multiples of one unit, and at most 2^53 times that: exact, in whatever
-# order. (It is the scheme of Ozaki, Ogita, Oishi and Rump, *Error-free transformations of matrix
-# multiplication*, Numerical Algorithms 2012.) What is left is rounded once ::
+# *Products of matrices and vectors.* Let x be a row of d entries below 2^e in size, and b the
+# largest integer with d 2^(2b) <= 2^53. Adding 1.5 2^(e-b+52) and taking it away again rounds x to
+# x_1, multiples of 2^(e-b), and the same with 2^(e-2b) rounds what is left to x_2; all differences
+# are exact, and the rest r is below 2^(e-2b). So sums of x_i y_j, i, j = 1, 2, are of multiples of
+# one unit, and at most 2^53 times that: exact, in whatever order. (It is the scheme of Ozaki,
+# Ogita, Oishi and Rump, *Error-free transformations of matrix multiplication*, Numerical Algorithms
+# 2012.) What is left is rounded once ::
 #
 #     x.s + r.(y_1 + y_2),    s the rest of y,    off by gamma_(d+2) (|x|.|s| + |r|.|y_1 + y_2|)
 #
-# and so are two sums of errors of sums: by 2 u times the sizes of these. What underflows is less
-# than 2^-1000, as `up` adds.
+# and so are two sums of errors of sums (Knuth): by 2 u times the sizes of these. The terms may be
+# 10^8 times the sum, and `high` is still good to its last digit. Two such results that nearly agree
+# have a difference that is good as well, if it is taken of both parts. What underflows is less than
+# 2^-1000, as `up` adds.
 #
 # *Exponentials* of -700 <= x <= 700. With k = rint(x / ln 2), f = (x - k L_1) - k L_2 where L_1
 # has 32 bits: k L_1 is exact, and so is the first difference (k = 0, or the two are within a
@@ -67,41 +58,17 @@ from constructive.support.arrays import Array, Booleans
 
 EXPONENTIAL_ERROR = 2.0**-49  # Relative error of `exponential`
 
-_SPLITTER = 2.0**27 + 1.0
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _DEGREE = 13
 _LARGEST_EXPONENT = 700.0
 
 
-def dot(left: Array, right: Array) -> tuple[Array, Array, Array]:
-    """Return products x.y along the last axis as high + low, and bounds of their errors.
-
-    `high` is high + low rounded. Bounds are NaN after an overflow.
-    """
-    total, compensation = np.zeros((2, *np.broadcast_shapes(left.shape[:-1], right.shape[:-1])))
-    sizes = np.zeros_like(total)
-    terms = left.shape[-1]
-    with np.errstate(all="ignore"):
-        for index in range(terms):
-            x, y = left[..., index], right[..., index]
-            product = x * y
-            x_high, y_high = _leading(x), _leading(y)
-            x_low, y_low = x - x_high, y - y_high
-            error = x_low * y_low - (
-                ((product - x_high * y_high) - x_low * y_high) - x_high * y_low
-            )
-            total, lost = _two_sum(total, product)
-            compensation += lost + error
-            sizes += np.abs(product)
-        high, low = _two_sum(total, compensation)
-        # gamma_d^2 for the rounding of the compensation, and as much again for that of `sizes`.
-        bound = up(2.0 * gamma(terms) ** 2 * sizes) + 0.0 * high
-    return high, low, bound
-
-
 def products(matrices: Array, vectors: Array) -> tuple[Array, Array, Array]:
-    """Return the products (k, m) of matrices (k, m, d) and vectors (k, d) as `dot` returns them."""
+    """Return the products (k, m) of matrices (k, m, d) and vectors (k, d) as high + low.
+
+    And bounds of their errors, NaN after an overflow. `high` is high + low rounded.
+    """
     terms = matrices.shape[-1]
     bits = (53 - (terms - 1).bit_length()) // 2
     with np.errstate(all="ignore"):
@@ -139,13 +106,6 @@ def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
     added = x + y
     virtual = added - x
     return added, (x - (added - virtual)) + (y - virtual)
-
-
-def _leading(x: Array) -> Array:
-    """Return the leading 26 bits of x (Veltkamp)."""
-    scaled = _SPLITTER * x
-    high: Array = scaled - (scaled - x)
-    return high
 
 
 def exponential(x: Array) -> Array:

@@ -27,7 +27,7 @@ from constructive.data.dataset import Dataset
 from constructive.figures import drawing
 from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
-from constructive.support.progress import counted
+from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.exact_capacity import exact_capacity
 

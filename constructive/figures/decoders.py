@@ -32,7 +32,7 @@ from constructive.layers.margins import Margins, recital
 from constructive.support import tables
 from constructive.support.arrays import Array, Integers
 from constructive.support.files import replacing
-from constructive.support.progress import report
+from constructive.support.work import report
 
 LAST, HEADS = 100, 3  # positions and heads whose attention is drawn, at most
 HEIGHT = 7.4

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from constructive.support.arguments import as_path
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, as_path
 from constructive.support.files import require_writable
 
 if TYPE_CHECKING:

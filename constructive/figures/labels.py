@@ -19,8 +19,8 @@ from constructive.figures import drawing
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import TrainedRecord
-from constructive.support.progress import counted
 from constructive.support.verdict import Verdict
+from constructive.support.work import counted
 from constructive.theory.labelings import labelings
 
 _COLOURS = (drawing.BLUE, drawing.ORANGE, drawing.GREEN)

@@ -16,7 +16,7 @@ from constructive.figures import drawing
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import ConstructiveError
-from constructive.support.progress import report
+from constructive.support.work import report
 from constructive.theory.bounds import heads_needed, parameter_count
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16

@@ -10,8 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from constructive.instances.instance import Instance
-from constructive.support.arguments import refuse, require_positive, require_seed
-from constructive.support.errors import ParameterError, shown
+from constructive.support.errors import (
+    ParameterError,
+    refuse,
+    require_positive,
+    require_seed,
+    shown,
+)
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,9 @@ from constructive.instances.instance import Instance
 from constructive.instances.network import Network
 from constructive.instances.properties import text_of, version_1, version_2
 from constructive.instances.rounding import MODEL
-from constructive.support.arguments import require_positive
-from constructive.support.errors import FormatError, ParameterError, shown
+from constructive.support.errors import FormatError, ParameterError, require_positive, shown
 from constructive.support.files import regular_file, replacing_folder
-from constructive.support.progress import report
+from constructive.support.work import report
 
 FORMAT = "constructive instance 1"  # In proof files
 # The columns of expected.csv.

@@ -11,14 +11,15 @@ from constructive.instances.family import DIM, Family, Option
 from constructive.instances.instance import Instance, Twins
 from constructive.instances.memorized import Classes, Deviation, Robust, Token
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
-from constructive.support.arguments import (
+from constructive.support.errors import (
+    ParameterError,
     require_known,
     require_pair,
     require_positive,
     require_seed,
+    shown,
 )
-from constructive.support.errors import ParameterError, shown
-from constructive.support.progress import counted
+from constructive.support.work import counted
 
 _SEEDS = 2**31
 # As `--kind` takes them. A new family is a class, and a name here.

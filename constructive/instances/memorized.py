@@ -42,9 +42,8 @@ from constructive.instances.properties import TOLERANCE, Atom, Box, Linear, Prop
 from constructive.instances.refutations import Interval, attention_ranges, refute_by_heads
 from constructive.instances.rounding import property_rounding
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arguments import is_integer
 from constructive.support.arrays import Array
-from constructive.support.errors import ConstructiveError, ParameterError, shown
+from constructive.support.errors import ConstructiveError, ParameterError, is_integer, shown
 
 Found = TypeVar("Found")
 Disjuncts = tuple[tuple[Atom, ...], ...]

@@ -16,7 +16,7 @@ from constructive.instances.properties import TOLERANCE, Property, read_property
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, require
 from constructive.support.files import GZIP, regular_file, unpacked
-from constructive.support.progress import report
+from constructive.support.work import report
 
 # Words of results files.
 SAYS = {

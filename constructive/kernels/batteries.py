@@ -22,9 +22,8 @@ from constructive.kernels.masks import (
 )  # fmt: skip
 from constructive.kernels.problem import Problem, attempt
 from constructive.kernels.spec import TAKES, FullyMasked, Spec, needs
-from constructive.support.arguments import require_known, require_pair
 from constructive.support.arrays import Booleans
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, require_known, require_pair
 
 # The shapes that are tried where none are said, by the names of `constructive kernels run --shape`.
 #

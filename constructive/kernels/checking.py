@@ -19,9 +19,8 @@ from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.errors import ConstructiveError, ParameterError
+from constructive.support.errors import ConstructiveError, ParameterError, require_known
 
 _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones

@@ -16,13 +16,13 @@ from constructive.kernels.cases import CASES, codes, gap
 from constructive.kernels.inputs import UNUSED, Pool, converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, holds
-from constructive.support.arguments import (
+from constructive.support.arrays import Array, Integers
+from constructive.support.errors import (
+    ParameterError,
     require_known,
     require_not_negative,
     require_positive,
 )
-from constructive.support.arrays import Array, Integers
-from constructive.support.errors import ParameterError
 
 # Stored numbers with scales: a kernel that drops, doubles or exchanges a scale returns another
 # output (Proposition 23).

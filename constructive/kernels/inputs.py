@@ -11,9 +11,8 @@ import numpy.typing as npt
 from constructive.kernels.cases import Draft
 from constructive.kernels.masks import Boolean
 from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.errors import ParameterError, require
+from constructive.support.errors import ParameterError, require, require_known
 
 
 @dataclass(frozen=True, eq=False)

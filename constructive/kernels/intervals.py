@@ -18,9 +18,8 @@ from constructive.exact.kernel_model import KernelModel, kernel_model_named
 from constructive.kernels.answer import BASES, UNIT
 from constructive.kernels.enclosure import ExactInputs, enclose, enclose_lse, read
 from constructive.kernels.spec import as_float64
-from constructive.support.arguments import require_known, require_positive
 from constructive.support.arrays import Array, Booleans, frozen
-from constructive.support.errors import DataError
+from constructive.support.errors import DataError, require_known, require_positive
 
 _OF_BASE = 4.0  # roundings of a log-sum-exp that is stored in another base
 _DIGITS = range(4, 18)  # Digits of numbers in a message: so many that they differ

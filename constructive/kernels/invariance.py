@@ -13,9 +13,8 @@ import numpy.typing as npt
 from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, numpy_dtype
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import require
+from constructive.support.errors import require, require_known
 
 Given = dict[str, npt.NDArray[Any]]  # q, k, v and mask
 Rows = Callable[[Any], Any]  # which rows of the first output another one has to equal

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from constructive.support.arguments import is_integer, require_known
 from constructive.support.arrays import Booleans, Integers
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.support.errors import DataError, ParameterError, is_integer, require_known, shown
 
 Alignment = Literal["top-left", "bottom-right"]
 # Fields of masks that have a number for each sequence

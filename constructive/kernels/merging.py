@@ -18,9 +18,13 @@ from constructive.kernels.answer import BASES, LN2, LOG_ERROR, UNIT
 from constructive.kernels.checking import KernelError
 from constructive.kernels.inputs import converted
 from constructive.kernels.spec import as_float64, output_of
-from constructive.support.arguments import require_known, require_positive, require_seed
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.errors import ParameterError
+from constructive.support.errors import (
+    ParameterError,
+    require_known,
+    require_positive,
+    require_seed,
+)
 
 KINDS = (
     "one state wins", "all states weigh the same", "all states but one are empty",

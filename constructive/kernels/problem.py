@@ -18,9 +18,8 @@ from constructive.kernels.answer import (
 from constructive.kernels.cases import CASES, codes
 from constructive.kernels.inputs import Inputs, alibi
 from constructive.kernels.spec import Spec, chosen_heads, holds
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Array, Booleans
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, require_known
 
 _NO_SINK = -128.0  # The logit of a sink that takes nothing, beside a winner at 0
 

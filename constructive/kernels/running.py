@@ -19,11 +19,10 @@ from constructive.kernels.cases import CASES
 from constructive.kernels.checking import Report
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
-from constructive.support.arguments import require_known
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, require_known
 from constructive.support.files import replacing_folder
-from constructive.support.progress import report
 from constructive.support.tensors import serialized
+from constructive.support.work import report
 
 Outcome = Literal["exact", "wrong", "refused", "error"]
 _EQUAL = (4, 4)  # heads of a library that has no grouped ones

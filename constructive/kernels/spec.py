@@ -18,14 +18,16 @@ from constructive.kernels.masks import (
     Window,
     require_masks,
 )
-from constructive.support.arguments import (
+from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
+from constructive.support.errors import (
+    ParameterError,
+    require,
     require_known,
     require_pair,
     require_positive,
     require_seed,
+    shown,
 )
-from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
-from constructive.support.errors import ParameterError, require, shown
 
 # The formats of inputs and outputs of kernels: those of `exact.float_model`, and TF32.
 

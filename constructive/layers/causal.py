@@ -14,7 +14,6 @@ import numpy.typing as npt
 from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import BLOCK_BYTES, CausalView, Rows, attend, flat
 from constructive.layers.attention import HeadShapes, require_floats
-from constructive.support.arguments import require_positive
 from constructive.support.arrays import (
     Array,
     Integers,
@@ -23,7 +22,13 @@ from constructive.support.arrays import (
     private,
     row_chunks,
 )
-from constructive.support.errors import DataError, ParameterError, PrecisionError, shown
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    PrecisionError,
+    require_positive,
+    shown,
+)
 
 # The causal layer: every position of a sequence is a query, and its context is what came before.
 #

@@ -61,7 +61,7 @@ from constructive.layers.attend import (
 from constructive.layers.attention import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
 from constructive.support.errors import DataError
-from constructive.support.progress import report
+from constructive.support.work import report
 
 PATH = 2.0**-120  # What underflow takes from a path of factors, each of size one
 # Sums that float64 represents, with a bit to spare.

@@ -44,7 +44,7 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import ExactLogits, exact_positions
 from constructive.support.arrays import Array, Booleans, Integers, first_place, row_chunks
 from constructive.support.errors import PrecisionError, shown
-from constructive.support.progress import report
+from constructive.support.work import report
 
 _FEW = 1024  # Positions whose logits are computed at a time
 # Of attention weights that are worth to be counted: those of others are summed up.

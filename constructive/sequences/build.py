@@ -31,8 +31,13 @@ from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset, conflict
 from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer, SequenceRecord
 from constructive.sequences.network import Affine, Program
-from constructive.support.arguments import require_known, require_positive, require_seed
-from constructive.support.errors import ParameterError, shown
+from constructive.support.errors import (
+    ParameterError,
+    require_known,
+    require_positive,
+    require_seed,
+    shown,
+)
 
 _SEEDS = 1 << 128
 

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.sequences.storage import decoded, encoded, number, written
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Integers, Rebuilt, private
-from constructive.support.errors import DataError, shown
+from constructive.support.errors import DataError, require_known, shown
 from constructive.support.files import Json, JsonFile
 
 # Tokens and labels as users have them: numbered, and numbers among them exact.

@@ -1,7 +1,7 @@
 """Large products and factorizations of floats in blocks, on all cores.
 
 BLAS and LAPACK add in another order for another number of threads, so that the last bits differ.
-Here blocks have a fixed size, and each is computed by one thread (`support.threads`). What fits
+Here blocks have a fixed size, and each is computed by one thread (`support.work`). What fits
 into one block is what numpy and LAPACK make of it.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.support.arrays import Array, row_chunks
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces
 
 _BLOCK = 256  # Rows of a block, and columns of one on a diagonal
 _WIDE = 4  # Blocks side by side in a product: larger ones are faster, and there are fewer

@@ -21,8 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, ClassVar, NamedTuple, Self
 
-from constructive.support.arguments import as_path
-from constructive.support.errors import FormatError, OutputError, shown
+from constructive.support.errors import FormatError, OutputError, as_path, shown
 
 STANDARD_OUTPUT = Path("/dev/stdout")  # For every function that takes a path
 

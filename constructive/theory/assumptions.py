@@ -24,18 +24,19 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, verified
 from constructive.exact.directed import percent
-from constructive.support.arguments import (
+from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
+from constructive.support.errors import (
+    ParameterError,
+    in_three_parts,
     is_integer,
     require_not_negative,
     require_positive,
     require_seed,
+    shown,
 )
-from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
-from constructive.support.errors import ParameterError, in_three_parts, shown
-from constructive.support.progress import counted
 from constructive.support.tables import Sheet, Shown, new_table
-from constructive.support.threads import in_pieces
 from constructive.support.verdict import Verdict
+from constructive.support.work import counted, in_pieces
 from constructive.theory.bounds import heads_needed
 from constructive.theory.kruskal import (
     DependentContext,

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from constructive.support.arguments import physical_memory, require_positive
-from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.errors import (
+    CapacityError,
+    ParameterError,
+    physical_memory,
+    require_positive,
+)
 
 Theorem = Literal["saturated", "rank_one"]  # The heads of Theorem 1, and those of Theorem 2
 Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples

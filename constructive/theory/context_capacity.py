@@ -27,7 +27,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces
 
 # What tokens span, and what differences within contexts span, exactly.
 #

@@ -21,10 +21,13 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.layers import residues
 from constructive.layers.attention import AttentionLayer
-from constructive.support.arguments import require_positive, require_seed
-from constructive.support.errors import CapacityError, in_three_parts
-from constructive.support.progress import report
-from constructive.support.threads import one_blas_thread
+from constructive.support.errors import (
+    CapacityError,
+    in_three_parts,
+    require_positive,
+    require_seed,
+)
+from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import require_heads
 from constructive.theory.context_capacity import (
     ContextCapacity,

@@ -25,8 +25,8 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.support.arrays import Array, Booleans, Integers, row_chunks
-from constructive.support.threads import in_pieces
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import in_pieces
 from constructive.theory.bounds import Groups, consecutive
 from constructive.theory.context_capacity import dependent_rows, dimensions, generic_rows
 

@@ -20,7 +20,6 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
-from constructive.support.arguments import require_not_negative, require_positive, require_seed
 from constructive.support.arrays import (
     Array,
     Integers,
@@ -30,7 +29,8 @@ from constructive.support.arrays import (
     row_chunks,
     unit_rows,
 )
-from constructive.support.progress import report
+from constructive.support.errors import require_not_negative, require_positive, require_seed
+from constructive.support.work import report
 
 # Ranks and dependencies in floating point: of rows, scaled to length one.
 

@@ -22,9 +22,14 @@ import numpy as np
 
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import ExampleShapes
-from constructive.support.arguments import require_positive
 from constructive.support.arrays import Integers
-from constructive.support.errors import CapacityError, ParameterError, in_three_parts, shown
+from constructive.support.errors import (
+    CapacityError,
+    ParameterError,
+    in_three_parts,
+    require_positive,
+    shown,
+)
 from constructive.theory.context_capacity import (
     ContextCapacity,
     context_capacity,

@@ -23,8 +23,8 @@ import numpy as np
 
 from constructive.support import tables
 from constructive.support.errors import ParameterError, require
-from constructive.support.progress import report
 from constructive.support.verdict import Verdict
+from constructive.support.work import report
 
 Kind = Literal["symbolic", "exact", "certificate"]
 

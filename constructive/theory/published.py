@@ -26,7 +26,7 @@ from itertools import product
 from typing import Any
 
 from constructive.support import tables
-from constructive.support.arguments import require_positive
+from constructive.support.errors import require_positive
 from constructive.theory.bounds import (
     THEOREMS,
     heads_needed,

@@ -13,11 +13,17 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
-from constructive.support.arguments import require_positive, require_seed
 from constructive.support.arrays import Array, Booleans, Integers, Rebuilt, private
-from constructive.support.errors import CapacityError, ParameterError, in_three_parts, shown
-from constructive.support.progress import report
+from constructive.support.errors import (
+    CapacityError,
+    ParameterError,
+    in_three_parts,
+    require_positive,
+    require_seed,
+    shown,
+)
 from constructive.support.verdict import Claim, Verdict
+from constructive.support.work import report
 from constructive.theory import grouping, kruskal
 from constructive.theory.bounds import Groups, consecutive, group_sizes, require_heads
 from constructive.theory.context_capacity import context_capacity, generic_rows

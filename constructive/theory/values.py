@@ -9,8 +9,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from constructive.data.shapes import ExampleShapes
-from constructive.support.arguments import require_positive
-from constructive.support.errors import CapacityError, ParameterError
+from constructive.support.errors import CapacityError, ParameterError, require_positive
 
 
 @dataclass(frozen=True)

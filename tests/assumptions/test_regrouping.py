@@ -105,8 +105,8 @@ def with_queries(queries, context_size):
 
 KINDS = {
     # seeds, data, what is possible, what fits; how often PROVED and REFUTED have to occur
-    "saturated": (60, some_even, possible_even, fits_even, 5, 5),
-    "rank_one": (120, some_wide, possible_wide, fits_wide, 50, 20),
+    "saturated": (30, some_even, possible_even, fits_even, 3, 3),
+    "rank_one": (60, some_wide, possible_wide, fits_wide, 25, 10),
 }
 
 
@@ -132,7 +132,7 @@ def test_verdicts_agree_with_brute_force(construction):
             uneven += sizes != group_sizes(data.num_examples, heads)
     assert said[Verdict.PROVED] > proved
     assert said[Verdict.REFUTED] > refuted
-    assert uneven > 5 if construction == "rank_one" else uneven == 0
+    assert uneven > 2 if construction == "rank_one" else uneven == 0
 
 
 @pytest.mark.parametrize(("construction", "total"), [("saturated", 7), ("rank_one", 16)])
@@ -145,16 +145,10 @@ def test_the_given_order_is_kept_where_it_will_do(construction, total):
 
 
 @pytest.mark.parametrize("construction", KINDS)
-@pytest.mark.parametrize(
-    ("change", "members"),
-    [
-        (lambda q: q.__setitem__(3, 0.0), (3,)),
-        (lambda q: q.__setitem__(3, -2 * q[8]), (3, 8)),
-    ],
-)
-def test_zero_and_parallel_queries_defeat_every_grouping(construction, change, members):
+@pytest.mark.parametrize(("factor", "members"), [(0.0, (3,)), (-2.0, (3, 8))])
+def test_zero_and_parallel_queries_defeat_every_grouping(construction, factor, members):
     queries = np.round(np.random.default_rng(1).standard_normal((13, 6)) * 1000)
-    change(queries)
+    queries[3] = factor * queries[8]
     found = assumptions.regroup(with_queries(queries, 4), 5, construction=construction)
     assert found.verdict is Verdict.REFUTED
     assert found.members == members
@@ -222,13 +216,9 @@ def test_a_subspace_with_one_query_too_many():
     most, more = data.queries.copy(), data.queries.copy()
     most[:13, :4], most[:13, 4:] = nodes, 0
     more[:13, :3], more[:13, 3:] = nodes[:, :3], 0  # four groups hold 4 * 2 + 1
-    found = assumptions.regroup(
-        Dataset(data.contexts, most, data.targets), 4, construction="rank_one"
-    )
-    assert found.verdict is Verdict.PROVED
-    found = assumptions.regroup(
-        Dataset(data.contexts, more, data.targets), 4, construction="rank_one"
-    )
+    most, more = (Dataset(data.contexts, queries, data.targets) for queries in (most, more))
+    assert assumptions.regroup(most, 4, construction="rank_one").verdict is Verdict.PROVED
+    found = assumptions.regroup(more, 4, construction="rank_one")
     assert found.verdict is Verdict.REFUTED
     assert found.members == tuple(range(13))
     assert found.detail == "13 queries span 3 dimensions; of these 4 groups take at most 9"

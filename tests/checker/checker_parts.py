@@ -25,7 +25,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.check import CHECKER as FOLDER
-from constructive.exact.float_model import MODELS, AnyContraction, Format
+from constructive.exact.float_model import ANY_CONTRACTION, MODELS, Format
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1
 from constructive.layers.causal import CausalLayer
@@ -221,7 +221,7 @@ COARSE = {
     "underflow": {"smallest": 2.0**-21},
     "scaled": {"constants": 8, "merged": True, "unit": 2.0**-22, "exp_error": 2.0**-21},
     "merged": {"merged": True, "unit": 2.0**-22, "exp_error": 2.0**-20, "block": 2},
-    "any contraction": {"contraction": AnyContraction(), "smallest": 2.0**-28},
+    "any contraction": {"contraction": ANY_CONTRACTION, "smallest": 2.0**-28},
     "stored": {"storage": Format("float16", 11, 2.0**-14, 65504.0, 2.0**-15)},
 }
 

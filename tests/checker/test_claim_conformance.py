@@ -40,7 +40,7 @@ from constructive.certificates import check as checking
 from constructive.certificates.claims.impossible import AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind
 from constructive.certificates.families import ALL_WEIGHTS, CLAIMS, family_of
-from constructive.support.progress import report
+from constructive.support.work import report
 
 UNREAD = {"retries"}
 """Fields which are for people."""

@@ -355,7 +355,7 @@ def test_certify_leaves_room_for_the_checker(monkeypatch):
     found = recital(decoder, text)
     nearly = np.full(len(found.share), 1.0 - 2.0**-30)
     known = type(found)(found.places, found.least, found.most, found.error, nearly)
-    monkeypatch.setattr("constructive.certificates.claims.recites.recital", lambda *_, **__: known)
+    monkeypatch.setattr("constructive.certificates.claims.decoders.recital", lambda *_, **__: known)
     claim = certify(decoder, text, claims=["executed"])["executed"]
     assert claim.verdict is Verdict.UNDECIDED
 

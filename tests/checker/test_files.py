@@ -27,7 +27,7 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.certificates.check import CHECKER
-from constructive.support.progress import progress_to
+from constructive.support.work import progress_to
 
 ARRAYS = ["contexts", "queries", "targets"]
 

@@ -19,9 +19,8 @@ from constructive import (
     certify,
     generators,
 )
-from constructive.certificates.claims import error as of_errors
 from constructive.certificates.claims import labels as of_labels
-from constructive.certificates.claims.labels import INSEPARABLE_STATEMENT, LABELS_STATEMENT
+from constructive.certificates.claims import real
 from constructive.certificates.families import LAYERS, made_by
 from constructive.constructions.separation import separate
 from constructive.support.verdict import pack
@@ -80,9 +79,9 @@ def test_every_labeling_is_attained_or_refuted_and_as_many_as_counted(drawn, hea
 def forged(name, evidence, memorizer, data):
     """A certificate about these very files, which claims what it likes."""
     if name == "labels":
-        statement = LABELS_STATEMENT.format(float.fromhex(evidence["bound"]))
+        statement = of_labels.LABELS.statement.format(float.fromhex(evidence["bound"]))
     else:
-        statement = INSEPARABLE_STATEMENT.format(len(data))
+        statement = of_labels.INSEPARABLE.statement.format(len(data))
     claim = Claim(name, statement, Verdict.PROVED, "forged", evidence=evidence)
     return Certificate((claim,), *LAYERS.describe(memorizer, data), made_by())
 
@@ -152,7 +151,7 @@ def test_what_is_claimed_by_default(drawn, heads):
     exact = build_memorizer(data, num_heads=2)
     assert "labels" not in [claim.name for claim in certify(exact, data).claims]
     proved = certify(exact, data, claims=["labels"])["labels"]
-    assert proved.statement == LABELS_STATEMENT.format(0.5)
+    assert proved.statement == of_labels.LABELS.statement.format(0.5)
 
 
 def test_who_is_to_blame(drawn, heads):
@@ -264,12 +263,12 @@ def test_rounding_and_the_errors_of_z_are_paid_for(
     monkeypatch.setattr(of_labels, "gamma", lambda terms: 1e9 * terms)
     assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
     monkeypatch.undo()
-    found = of_errors.Evaluations.__iter__
+    found = real.Evaluations.__iter__
 
     def rough(self):
         return (dataclasses.replace(each, radius=1e9) for each in found(self))
 
-    monkeypatch.setattr(of_errors.Evaluations, "__iter__", rough)
+    monkeypatch.setattr(real.Evaluations, "__iter__", rough)
     assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
 
 

@@ -1,5 +1,6 @@
 """Certificates of paired heads, and the second island, which checks them."""
 
+import copy
 import dataclasses
 import math
 import re
@@ -21,10 +22,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims import paired, pairs
 from constructive.certificates.claims import paired as claims
-from constructive.certificates.claims.paired import residuals_of
-from constructive.certificates.claims.pairs import Examples, Readouts, Scan, evaluate
 from constructive.exact import verified
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import pack
@@ -96,18 +94,16 @@ def test_full_rank_pairs_are_proved_by_elimination(tmp_path):
 
 def test_entries_and_errors_are_within_their_bounds(checker, paired):
     data, memorizer, _, _ = paired
-    examples = Examples.of(memorizer, data)
-    readouts = Readouts.of(examples, memorizer)
-    scan = Scan.of(examples, readouts.unlike)
-    entries = evaluate(examples, scan)
-    residuals = residuals_of(examples, entries, scan.second, readouts)
+    heads = claims.HeadPairs(memorizer, data)
+    entries = claims.Scan(heads, bounded=True)
+    shown, slack = claims.residuals(entries)
     layer = checker.paired.Layer(
         memorizer.layer.tensors,
         {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
-        examples.order,
-        examples.stops,
+        heads.order,
+        heads.stops,
     )
-    owner = examples.owner
+    owner = heads.owner
     with np.errstate(all="ignore"):
         scan = checker.paired.Scan(layer)
         where, which = scan.unlike()
@@ -117,18 +113,17 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
     own = scan.own
     coupled = where, which, *layer.read(where, which, (1.0, -1.0))
     distances = checker.paired.residuals(scan, coupled)
-    assert (residuals.exponent, examples.exponent) == (layer.c, layer.a)
+    assert (heads.target_exponent, heads.exponent) == (layer.c, layer.a)
     of_f, of_z = mpmath.mpf(2) ** -layer.c, mpmath.mpf(2) ** -layer.a
     read = {(t, p) for t, p in enumerate(owner)} | set(zip(where, which, strict=True))
     arrays = {"contexts": data.contexts, "queries": data.queries}
     with mpmath.workdps(60):
         z_all, f = evaluated(memorizer.layer.tensors, arrays)
         z_all = z_all.reshape(len(f), 12, -1)
-        for position, example in enumerate(examples.order):
+        for position, example in enumerate(heads.order):
             z, output = z_all[example], f[example, 0]
             true = abs(output - mpmath.mpf(float(data.targets[example]))) * of_f
-            found, slack = residuals.evaluated[position, 0], residuals.slack[position, 0]
-            assert abs(true - float(found)) <= float(slack)
+            assert abs(true - float(shown[position, 0])) <= float(slack[position, 0])
             assert true <= float(distances[position, 0])
             for pair in range(6):
                 x = [(a - b) * of_z for a, b in zip(z[2 * pair], z[2 * pair + 1], strict=True)]
@@ -142,7 +137,7 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
                         assert max(
                             abs(a - float(b)) for a, b in zip(x, found, strict=True)
                         ) <= float(error)
-    assert float(residuals.slack.max()) < 1e-8  # and they are not excuse
+    assert float(slack.max()) < 1e-8  # and they are not excuse
 
 
 # What is false, or not shown, is not proved.
@@ -233,19 +228,14 @@ def built():
     return small_pairs()
 
 
-def steps_of(memorizer, data):
-    read = pairs.Examples.of(memorizer, data)
-    return read, pairs.evaluate(read, Scan.of(read, None))
-
-
 @pytest.fixture(scope="module")
 def steps(built):
-    return steps_of(*built)
+    return claims.Scan(claims.HeadPairs(*built), bounded=False)
 
 
 def test_constants():
     with mpmath.workprec(200):
-        assert mpmath.exp(-(pairs.MARGIN - 1)) < pairs.TAIL < 1e-17
+        assert mpmath.exp(-(claims.MARGIN - 1)) < claims.TAIL < 1e-17
     assert 0 < verified.EXPONENTIAL_ERROR < 1e-10
 
 
@@ -256,31 +246,31 @@ def test_constants():
 def test_heads_which_are_too_large(built, size, words):
     memorizer, data = built
     layer = dataclasses.replace(memorizer.layer, query_weights=memorizer.layer.query_weights * size)
-    with pytest.raises(pairs.UndecidedError, match=words):
-        pairs.Examples.of(Memorizer(layer, memorizer.record), data)
+    with pytest.raises(claims.UndecidedError, match=words):
+        claims.HeadPairs(Memorizer(layer, memorizer.record), data)
 
 
 def test_more_terms_than_bounds_cover(built, monkeypatch):
     """13 examples of 3 tokens of 5 entries, and 8 heads: 40 terms are the most."""
     for longest, widest, fits in ((40, 5, True), (39, 5, False), (40, 4, False)):
-        monkeypatch.setattr(pairs, "LONGEST", longest)
-        monkeypatch.setattr(pairs, "_WIDEST", widest)
+        monkeypatch.setattr(claims, "LONGEST", longest)
+        monkeypatch.setattr(claims, "_WIDEST", widest)
         if fits:
-            assert pairs.Examples.of(*built).has_extra
+            assert claims.HeadPairs(*built).has_extra
             continue
-        with pytest.raises(pairs.UndecidedError, match=f"more than {longest} terms"):
-            pairs.Examples.of(*built)
+        with pytest.raises(claims.UndecidedError, match=f"more than {longest} terms"):
+            claims.HeadPairs(*built)
 
 
 def test_a_head_without_a_partner_reads_nothing():
     data = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
     odd = build_memorizer(data, num_heads=7, construction="paired")
-    Readouts.of(pairs.Examples.of(odd, data), odd)
+    claims.HeadPairs(odd, data)
     values = odd.layer.value_weights.copy()
     values[6, 0] = 1e-9
     reads = changed(odd, value_weights=values)
-    with pytest.raises(pairs.UndecidedError, match="the last head belongs to no pair"):
-        Readouts.of(pairs.Examples.of(reads, data), reads)
+    with pytest.raises(claims.UndecidedError, match="the last head belongs to no pair"):
+        claims.HeadPairs(reads, data)
 
 
 # What is said.
@@ -288,8 +278,9 @@ def test_a_head_without_a_partner_reads_nothing():
 
 def residual_claims(steps, evaluated, slack, epsilon, exponent=0):
     evaluated = np.array(evaluated, dtype=float).reshape(13, -1)
-    found = paired.Residuals(evaluated, np.full(evaluated.shape, slack), exponent)
-    return paired._error(steps[0], found, epsilon)
+    layer = copy.copy(steps.layer)
+    layer.target_exponent = exponent
+    return claims._error(layer, evaluated, np.full(evaluated.shape, slack), epsilon)
 
 
 @pytest.mark.parametrize("exponent", [-1060, -40, 0, 900])
@@ -315,7 +306,7 @@ def test_errors_are_compared_with_room(steps, worst, slack, verdict, exponent):
     values[4] = worst
     claim = residual_claims(steps, values, slack, 2.0**exponent, exponent)
     assert claim.verdict is verdict
-    example = int(steps[0].order[4])
+    example = int(steps.layer.order[4])
     power = Fraction(2) ** exponent
     if verdict is Verdict.REFUTED:
         assert claim.witness == example
@@ -335,21 +326,23 @@ def test_one_output_of_several_is_named(steps):
     values = np.zeros((13, 3))
     values[5, 2] = 2.0
     claim = residual_claims(steps, values, 0.0, 1.0)
-    assert claim.witness == (int(steps[0].order[5]), 2)
+    assert claim.witness == (int(steps.layer.order[5]), 2)
     claim = residual_claims(steps, values[:, 1:], 0.0, 1.0)
-    assert claim.witness == (int(steps[0].order[5]), 1)
+    assert claim.witness == (int(steps.layer.order[5]), 1)
     infinite = residual_claims(steps, values, np.inf, 1.0)
     assert "the bound inf in float64" in infinite.detail
 
 
 @pytest.mark.parametrize("exponent", [-900, -3, 0, 5])
 def test_ranks_are_those_of_the_order(steps, exponent):
-    steps = dataclasses.replace(steps[0], exponent=exponent), steps[1]
-    claim = paired._rank("s", *steps, paired.Inverse(np.ones(13), 0.5, 1.0))
+    steps = copy.copy(steps)
+    steps.layer = copy.copy(steps.layer)
+    steps.layer.exponent = exponent
+    claim = claims._rank(steps, 0.5)
     assert claim.verdict is Verdict.PROVED
-    assert claim.evidence == {"order": pack(steps[0].order), "stops": pack(steps[0].stops)}
+    assert claim.evidence == {"order": pack(steps.layer.order), "stops": pack(steps.layer.stops)}
     shown = Fraction(claim.detail.split("others below ")[1].split(";")[0])
-    tail = Fraction(float(steps[1].tail.max())) * Fraction(2) ** steps[0].exponent
+    tail = Fraction(float(steps.tail.max())) * Fraction(2) ** exponent
     assert tail <= shown <= tail * Fraction(11, 10)
 
 
@@ -370,15 +363,15 @@ def with_stops(record, stops):
 def test_who_these_proofs_apply_to(built):
     memorizer, data = built
     record, layer = memorizer.record, memorizer.layer
-    assert paired.applies(memorizer, data)
+    assert claims.applies(memorizer, data)
     order = list(record.order)
     stops = [head.stop for head in record.heads[1::2]]
     assert stops[-1] == 12
-    assert paired.applies(changed(memorizer, with_stops(record, [*stops[:3], 13])), data)
+    assert claims.applies(changed(memorizer, with_stops(record, [*stops[:3], 13])), data)
     wide = np.concatenate([layer.query_weights, 0 * layer.query_weights], axis=2)
     keys = np.concatenate([layer.key_weights, 0 * layer.key_weights], axis=2)
-    assert paired.applies(changed(memorizer, query_weights=wide, key_weights=keys), data)
-    assert paired.applies(changed(memorizer, {"construction": "rank_one"}), data)  # by its weights
+    assert claims.applies(changed(memorizer, query_weights=wide, key_weights=keys), data)
+    assert claims.applies(changed(memorizer, {"construction": "rank_one"}), data)  # by its weights
     other_key = layer.key_weights.copy()
     other_key[7] += 1
     for other in (
@@ -393,22 +386,22 @@ def test_who_these_proofs_apply_to(built):
         changed(memorizer, query_weights=np.concatenate([wide[:, :, :1]] * 2, 2), key_weights=keys),
         changed(memorizer, key_weights=other_key),
     ):
-        assert not paired.applies(other, data)
-    assert not paired.applies(
+        assert not claims.applies(other, data)
+    assert not claims.applies(
         Memorizer(layer, TrainedRecord("L", scalar_targets=True, constant=False)), data
     )
     exact = build_memorizer(data.take(range(5)), num_heads=4, precision=150)
-    assert not paired.applies(Memorizer(exact.layer, record), data)
-    assert not paired.applies(memorizer, data.take(range(12)))
-    assert not paired.applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
+    assert not claims.applies(Memorizer(exact.layer, record), data)
+    assert not claims.applies(memorizer, data.take(range(12)))
+    assert not claims.applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
     one = Dataset(data.contexts[:, :1], data.queries, data.targets)
-    assert not paired.applies(memorizer, one)
+    assert not claims.applies(memorizer, one)
 
 
 def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
     data = generators.gaussian(num_examples=2, context_size=2, width=5, seed=3)
     two = build_memorizer(data, num_heads=2, construction="paired")
-    assert paired.applies(two, data)
+    assert claims.applies(two, data)
     heads = list(two.record.heads)
     one = dataclasses.replace(
         two.layer,
@@ -418,7 +411,7 @@ def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
         },
     )
     record = dataclasses.replace(two.record, heads=tuple(heads[:1]))
-    assert not paired.applies(Memorizer(one, record), data)
+    assert not claims.applies(Memorizer(one, record), data)
     wide = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
     built = build_memorizer(wide, num_heads=8, construction="paired")
     for stops, fits in (
@@ -427,11 +420,11 @@ def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
         ([0, 6, 6, 10], False),
         ([2, 4, 6, 8], False),
     ):
-        assert paired.applies(changed(built, with_stops(built.record, stops)), wide) == fits
+        assert claims.applies(changed(built, with_stops(built.record, stops)), wide) == fits
     odd = build_memorizer(wide, num_heads=7, construction="paired")
     keys = odd.layer.key_weights.copy()
     keys[6] += 1  # of a head without a partner
-    assert paired.applies(changed(odd, key_weights=keys), wide)
+    assert claims.applies(changed(odd, key_weights=keys), wide)
 
 
 def test_a_rank_which_no_weights_have_is_refuted(built):
@@ -439,16 +432,16 @@ def test_a_rank_which_no_weights_have_is_refuted(built):
     contexts, queries = data.contexts.copy(), data.queries.copy()
     contexts[7], queries[7] = contexts[2, ::-1], queries[2]
     twice = Dataset(contexts, queries, data.targets)
-    (claim,) = paired.prove(memorizer, twice, ["rank"], 1e-6, None)
+    (claim,) = claims.prove(memorizer, twice, ["rank"], 1e-6, None)
     assert (claim.verdict, claim.witness) == (Verdict.REFUTED, (2, 7))
-    error, rank = paired.prove(memorizer, twice, ["error", "rank"], 1e-6, None)
+    error, rank = claims.prove(memorizer, twice, ["error", "rank"], 1e-6, None)
     assert (error.name, rank.verdict) == ("error", Verdict.REFUTED)
-    (distance,) = paired.prove(memorizer, twice, ["readout"], 1e-6, None)
+    (distance,) = claims.prove(memorizer, twice, ["readout"], 1e-6, None)
     assert distance.verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("asked", [["rank"], ["error"], ["readout"], ["readout", "error"]])
 def test_what_is_asked_is_answered_in_its_order(built, asked):
-    claims = paired.prove(*built, asked, 1e-6, None)
-    assert [claim.name for claim in claims] == asked
-    assert {claim.verdict for claim in claims} == {Verdict.PROVED}
+    found = claims.prove(*built, asked, 1e-6, None)
+    assert [claim.name for claim in found] == asked
+    assert {claim.verdict for claim in found} == {Verdict.PROVED}

@@ -17,7 +17,7 @@ import pytest
 from checker_parts import small_pairs, strongly_coupled
 
 from constructive import Memorizer
-from constructive.certificates.claims import paired, pairs
+from constructive.certificates.claims import paired
 
 SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
 
@@ -174,39 +174,37 @@ class OfCertify:
     """What `certificates.claims.paired` makes of the same, where it is compared with that."""
 
     def steps(self, memorizer, data):
-        read = pairs.Examples.of(memorizer, data)
-        used = pairs.Readouts.of(read, memorizer)
-        seen = pairs.Scan.of(read, used.unlike)
-        found = pairs.evaluate(read, seen)
-        tokens = pairs.Tokens.of(read, np.arange(data.num_examples))
+        layer = paired.HeadPairs(memorizer, data)
+        scan = paired.Scan(layer, bounded=True)
+        tokens = paired.Tokens(layer, np.arange(data.num_examples))
         return Steps(
-            (read, used), memorizer,
-            read.owner, found.own, found.own_error,
-            found.positions, found.pairs, found.coupled, found.coupled_error,
+            scan, memorizer,
+            layer.owner, scan.own, scan.own_error,
+            scan.positions, scan.pairs, scan.coupled, scan.coupled_error,
             tokens.contexts[-1],
-            found.largest, found.tail, tokens.scores, seen.score_error, read.key, read.exponent,
-            used.first[:, :, 0], used.both[:, :, 0], np.array(seen.second)[:, :, 0],
+            scan.largest, scan.tail, tokens.scores, scan.score_error, layer.key, layer.exponent,
+            layer.first[:, :, 0], layer.both[:, :, 0], scan.second[:, :, 0],
         )  # fmt: skip
 
-    def parts(self, steps):
-        return steps.raw[0], pairs.Entries(
-            steps.own, steps.own_error, steps.at, steps.pairs, steps.coupled, steps.coupled_error,
-            steps.tail, steps.largest,
-        )  # fmt: skip
+    def scan(self, steps):
+        scan = copy.copy(steps.raw)
+        scan.own, scan.own_error, scan.tail = steps.own, steps.own_error, steps.tail
+        scan.positions, scan.pairs = steps.at, steps.pairs
+        scan.coupled, scan.coupled_error = steps.coupled, steps.coupled_error
+        scan.second = steps.second[:, :, np.newaxis]
+        return scan
 
     def bound(self, steps):
-        return paired.Coupling(*self.parts(steps))
+        return paired.Coupling(self.scan(steps))
 
     def reach(self, steps, weights):
-        return paired.spread_of(self.bound(steps), weights)
+        return self.bound(steps).spread(weights)
 
     def weights(self, steps):
-        found = paired.bound_inverse(*self.parts(steps))
-        return found.weights, found.contraction
+        return paired.bound_inverse(self.scan(steps))[:2]
 
     def distances(self, steps):
-        second = pairs.Terms(*steps.second[:, :, np.newaxis])
-        return paired.residuals_of(*self.parts(steps), second, steps.raw[1]).bounds[:, 0]
+        return sum(paired.residuals(self.scan(steps)))[:, 0]
 
 
 @pytest.fixture(scope="module")
@@ -446,7 +444,7 @@ def test_pair_0_has_to_be_sure_of_the_extra_example(who, certify, at, pair, sure
     if sure:
         who.bound(other)
         return
-    with pytest.raises(pairs.UndecidedError if certify else ValueError, match="pair 0"):
+    with pytest.raises(paired.UndecidedError if certify else ValueError, match="pair 0"):
         who.bound(other)
 
 
@@ -454,8 +452,8 @@ def test_pair_0_has_to_be_sure_of_the_extra_example(who, certify, at, pair, sure
 def test_no_more_may_couple_for_certify_than_the_limit(monkeypatch, more, fits):
     made = strongly_coupled()
     found = OfCertify().steps(*made)
-    monkeypatch.setattr(pairs, "_MOST_COUPLED", len(found.at) / found.total + more)
-    with nullcontext() if fits else pytest.raises(pairs.UndecidedError, match="more than"):
+    monkeypatch.setattr(paired, "_MOST_COUPLED", len(found.at) / found.total + more)
+    with nullcontext() if fits else pytest.raises(paired.UndecidedError, match="more than"):
         OfCertify().steps(*made)
 
 
@@ -507,15 +505,15 @@ def test_what_a_margin_shows_whoever_checks_finds(checker, factor):
 def test_rounding_counts_twice_for_a_margin():
     """N + 2^-16 N <= N' <= 2 (1 + 2^-16) N, and what rounding adds to N counts twice."""
     steps = OfCertify().steps(*strongly_coupled())
-    parts = read, found = OfCertify().parts(steps)
-    less, more = paired.Coupling(*parts), paired.Coupling(*parts, paired.MARGIN)
+    scan = OfCertify().scan(steps)
+    less, more = paired.Coupling(scan), paired.Coupling(scan, paired.ROUNDINGS)
     for seed in range(3):
         w = np.random.default_rng(seed).uniform(1, 9, steps.total)
         assert (more(w) >= less(w) * (1 + 2.0**-17)).all()
         assert (more(w) <= 2 * (1 + 2.0**-15) * less(w)).all()
-    grown = found._replace(own_error=found.own_error + 1e-6)
-    added = paired.Coupling(read, grown)(w) - less(w)
-    assert np.allclose(paired.Coupling(read, grown, 2.0)(w) - more(w), 2 * added, rtol=1e-3)
+    scan.own_error = scan.own_error + 1e-6
+    added = paired.Coupling(scan)(w) - less(w)
+    assert np.allclose(paired.Coupling(scan, 2.0)(w) - more(w), 2 * added, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("spoilt", "unit"), [(0.0, 2.0**-53), (1e-4, 2.0**-53), (0.0, 1e-4)])

@@ -25,7 +25,7 @@ from constructive import (
 from constructive.cli import demo
 from constructive.figures import gallery
 from constructive.figures.gallery import figures
-from constructive.support.progress import progress_to
+from constructive.support.work import progress_to
 from constructive.theory import proofs
 
 
@@ -549,7 +549,7 @@ WORK = """
 import signal, sys
 import constructive
 from constructive.cli import program as entry
-from constructive.support.progress import report
+from constructive.support.work import report
 
 def interrupted(*arguments, **options):
     report("work", 1, 2)

@@ -11,7 +11,7 @@ import constructive
 from constructive import Decoder, Text, build_decoder
 from constructive.cli import recite
 from constructive.data.corpus import joined
-from constructive.support.progress import progress_to
+from constructive.support.work import progress_to
 
 CAT = "the cat sat on the mat, and the cat saw the rat\r\n"
 

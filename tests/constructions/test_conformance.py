@@ -38,7 +38,7 @@ from constructive.constructions.construction import (
 )  # fmt: skip
 from constructive.constructions.multihead.readout import largest
 from constructive.constructions.planning import CONSTRUCTIONS
-from constructive.support.progress import progress_to, report
+from constructive.support.work import progress_to, report
 from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
 
 # What every construction has to do: a new one is tested by one line, `check_construction`.

@@ -14,7 +14,7 @@ from constructive import (
     padded,
 )
 from constructive.constructions.separation import separate
-from constructive.support import arguments
+from constructive.support import errors
 
 
 def labeled(total, classes=2, width=8, seed=0, **sizes):
@@ -99,7 +99,7 @@ def test_what_is_refused():
 
 def test_equations_that_no_memory_holds(monkeypatch):
     """Before anything is computed, with sizes and what to try."""
-    monkeypatch.setattr(arguments, "physical_memory", lambda: 1e6)
+    monkeypatch.setattr(errors, "physical_memory", lambda: 1e6)
     with pytest.raises(ParameterError, match="for 90 classes and 8 columns of Z") as refused:
         separate(np.ones((100, 8)), np.arange(100) % 90, 90)
     assert "fit='targets'" in refused.value.suggestion

@@ -37,8 +37,7 @@ from constructive import (
 )
 from constructive.constructions.multihead import readout
 from constructive.support import errors
-from constructive.support.arguments import as_path
-from constructive.support.errors import as_ours, require, require_packages
+from constructive.support.errors import as_ours, as_path, require, require_packages
 
 # Errors of Python and numpy that a user can cause come in three parts, with one cause each.
 

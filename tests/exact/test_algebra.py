@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from unittest import mock
 
 import flint
 import numpy as np
@@ -16,11 +17,11 @@ from constructive import AttentionLayer, build_memorizer, generators, strategies
 from constructive.exact import dyadic, modular
 from constructive.exact.arithmetics import Point, VanishingDenominatorError
 from constructive.exact.dyadic import Dependency
-from constructive.exact.modular import as_flint
+from constructive.exact.modular import as_flint, balanced
 from constructive.layers import residues
-from constructive.support import threads
+from constructive.support import work
 from constructive.support.errors import ParameterError
-from constructive.support.progress import progress_to
+from constructive.support.work import progress_to
 
 # On floats, against sympy and against integers.
 
@@ -64,29 +65,23 @@ def test_span_members(matrix, data):
     assert dyadic.span_members(matrix, rows).tolist() == members
 
 
-def test_thousands_of_blocks():
+def test_hundreds_of_blocks():
     rng = np.random.default_rng(0)
-    blocks = rng.integers(-1, 2, size=(3000, 3, 4)).astype(float)
+    blocks = rng.integers(-1, 2, size=(600, 3, 4)).astype(float)
     truth = [flint.fmpz_mat(block.astype(int).tolist()).rank() == 3 for block in blocks]
-    assert 0 < sum(truth) < 3000
+    assert 0 < sum(truth) < 600
     assert dyadic.independent(blocks, rng).tolist() == truth
     assert not dyadic.independent(np.ones((2, 3, 2)), rng).any()
 
 
 def test_a_dependency_of_relative_size_1e_14_is_called_correctly():
     """Where numpy is wrong in both directions."""
-    rng = np.random.default_rng(1)
-    context = rng.standard_normal((8, 12))
-    context[7] = context[0] + context[1]  # up to rounding, which numpy cannot see
-    assert np.linalg.matrix_rank(context) == 7
-    assert dyadic.rank(context) == 8
-    context = np.round(context * 2**20)
+    context = np.round(np.random.default_rng(1).standard_normal((8, 12)) * 2**20)
     context[7] = context[0] + context[1]
+    assert dyadic.rank(context) == 7
     context[7, 0] += 2.0**-26  # relative size 1e-14
     assert np.linalg.matrix_rank(context) == 7
     assert dyadic.rank(context) == 8
-    context[7, 0] -= 2.0**-26
-    assert dyadic.rank(context) == 7
     graded = np.diag(10.0 ** -np.arange(0, 60, 10))  # and full rank of many scales
     assert np.linalg.matrix_rank(graded) < 6
     assert dyadic.rank(graded) == 6
@@ -106,11 +101,11 @@ def test_float32_is_what_it_is():
     assert dyadic.rank(single) == exact(single.astype(float)).rank()
 
 
-@pytest.mark.parametrize("rows", [1, 9, 10])
-def test_long_dependencies_are_shortened(rows):
-    text = str(Dependency(tuple(range(rows)), (Fraction(1),) * rows))
-    assert ("..." in text) == (rows > 8)
-    assert text.endswith("= 0")
+def test_long_dependencies_are_shortened():
+    for rows in (8, 9):
+        text = str(Dependency(tuple(range(rows)), (Fraction(1),) * rows))
+        assert ("..." in text) == (rows > 8)
+        assert text.endswith("= 0")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +127,7 @@ def test_a_wrong_dependency_does_not_hold():
     assert not Dependency((0, 1), (Fraction(1), Fraction(1))).holds(np.eye(2))
 
 
-def test_blocks_are_decided_by_the_cheapest_proof(monkeypatch):
+def test_blocks_are_decided_by_the_cheapest_proof():
     """Cholesky, a look, a prime, and exact elimination, in this order; what is left is left."""
     rng = np.random.default_rng(3)
     size = dyadic.BATCHED + 2
@@ -144,25 +139,17 @@ def test_blocks_are_decided_by_the_cheapest_proof(monkeypatch):
     hidden = np.round(hidden * 2.0**20)
     hidden[9] = hidden[2] - hidden[5] + 3 * hidden[11]
     blocks = np.stack([generic, near, twice, unused, hidden])
-    calls = {}
-
-    def counted(module, name):
-        honest, calls[name] = getattr(module, name), 0
-
-        def function(*given):
-            calls[name] += 1
-            return honest(*given)
-
-        monkeypatch.setattr(module, name, function)
-
-    counted(dyadic.modular, "rank")
-    counted(dyadic, "has_full_rank")
-    found = dyadic.decide(blocks, rng, most=0)
-    assert calls == {"rank": 2, "has_full_rank": 0}
-    assert found.independent.tolist() == [True, True, False, False, False]
-    assert found.dependent.tolist() == [False, False, True, True, False]
-    found = dyadic.decide(blocks, rng)
-    assert calls["has_full_rank"] == 1
+    exactly = dyadic.has_full_rank
+    with (
+        mock.patch.object(modular, "rank", wraps=modular.rank) as by_prime,
+        mock.patch.object(dyadic, "has_full_rank", wraps=exactly) as by_all,
+    ):
+        found = dyadic.decide(blocks, rng, most=0)
+        assert (by_prime.call_count, by_all.call_count) == (2, 0)
+        assert found.independent.tolist() == [True, True, False, False, False]
+        assert found.dependent.tolist() == [False, False, True, True, False]
+        found = dyadic.decide(blocks, rng)
+        assert by_all.call_count == 1
     assert found.dependent.tolist() == [False, False, True, True, True]
     assert not (found.independent & found.dependent).any()
 
@@ -187,24 +174,15 @@ def test_granularity(numbers, wanted):
     assert dyadic.granularity(np.array(numbers)) == wanted
 
 
-# Modulo m against python-flint; what a rank of Z modulo p says of the real Z.
-
-
 # Arithmetic modulo m against python-flint and brute force.
 
 
 PRIME = next(modular.safe_primes())
-
-
 SMALL_PRIMES = (5, 7, 11, 1009, PRIME)
 
 
-def balanced(integers, modulus):
-    return modular.reduce(np.asarray(integers, dtype=float) % modulus, modulus)
-
-
 def flint_rank(matrix, prime):
-    return flint.nmod_mat([[int(x) for x in row] for row in matrix % prime], prime).rank()
+    return as_flint(matrix, prime).rank()
 
 
 def random_matrix(rng, prime):
@@ -239,33 +217,23 @@ def test_primes_are_safe():
     assert list(modular.safe_primes(12)) == [11, 7, 5]
 
 
-def test_ranks_of_thousands_of_matrices_agree_with_flint():
-    rng = np.random.default_rng(0)
-    for _ in range(1000):
-        prime = int(rng.choice(SMALL_PRIMES))
-        matrix = random_matrix(rng, prime)
-        factors = modular.factor(balanced(matrix, prime), prime)
-        expected = flint_rank(matrix, prime)
-        assert factors.rank == expected
-        assert modular.rank(balanced(matrix, prime), prime) == expected
-
-
-def test_factors_multiply_to_the_matrix():
+def test_ranks_agree_with_flint_and_factors_multiply_to_the_matrix():
     rng = np.random.default_rng(1)
-    for _ in range(500):
+    for _ in range(400):
         prime = int(rng.choice(SMALL_PRIMES))
         matrix = random_matrix(rng, prime)
         factors = modular.factor(balanced(matrix, prime), prime)
-        product = factors.lower.astype(np.int64).astype(object) @ factors.upper.astype(
-            np.int64
-        ).astype(object)
-        assert ((product - matrix[factors.rows][:, factors.columns]) % prime == 0).all()
+        assert factors.rank == flint_rank(matrix, prime)
+        assert modular.rank(balanced(matrix, prime), prime) == factors.rank
+        product = factors.lower.astype(object) @ factors.upper.astype(object)
+        rest = product - matrix[factors.rows][:, factors.columns]
+        assert not (rest.astype(float) % prime).any()
         assert (np.diagonal(factors.upper) % prime != 0).all()
         assert sorted(factors.rows) == list(range(len(matrix)))
         assert len(set(factors.columns)) == factors.rank
 
 
-@pytest.mark.parametrize("size", [8, 17, 64, 300])
+@pytest.mark.parametrize("size", [17, 300])
 def test_solve(size):
     rng = np.random.default_rng(size)
     matrix = balanced(rng.integers(PRIME, size=(size, size + 5)), PRIME)
@@ -306,13 +274,7 @@ def test_residues_of_any_floats(array, modulus):
     exponent = modular.least_exponent(array)
     found = modular.residues(array, modulus, exponent)
     for value, residue in zip(array.tolist(), found.tolist(), strict=True):
-        numerator, denominator = value.as_integer_ratio()
-        shift = denominator.bit_length() - 1 + exponent
-        exact = numerator << -shift if shift <= 0 else None
-        if exact is None:
-            assert numerator % (1 << shift) == 0
-            exact = numerator >> shift
-        assert (int(residue) - exact) % modulus == 0
+        assert (int(residue) - Fraction(value) / Fraction(2) ** exponent) % modulus == 0
 
 
 @given(st.integers(-(2**53), 2**53), st.integers(-1074, 900), st.integers(0, 2200))
@@ -335,7 +297,7 @@ def test_powers_and_inverses(prime, seed):
     rng = np.random.default_rng(seed)
     base = int(rng.integers(1, prime))
     exponents = rng.integers(prime - 1, size=20)
-    found = modular.power_table(base, prime)(balanced(exponents, prime - 1))
+    found = modular.PowerTable(base, prime)(balanced(exponents, prime - 1))
     assert [int(x) % prime for x in found] == [pow(base, int(k), prime) for k in exponents]
     values = balanced(rng.integers(1, prime, size=9), prime)
     assert (
@@ -360,7 +322,7 @@ def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
     monkeypatch.setattr(modular, "_COLUMNS_AT_ONCE", 24)
     monkeypatch.setattr(modular, "_ROWS", 7)
     monkeypatch.setattr(modular, "_TILE", (10, 10))
-    monkeypatch.setattr(threads, "_WORTH", 0)
+    monkeypatch.setattr(work, "_WORTH", 0)
     monkeypatch.setattr(modular, "_COLUMNS_OF_PIECE", 5)
     rng = np.random.default_rng(7)
     for _ in range(25):
@@ -375,6 +337,7 @@ def test_panels_put_together_agree_with_flint(monkeypatch, dtype):
         assert factors.rank == flint_rank(matrix, prime)
         assert factors.packed.dtype == dtype
         assert not factors.rank or np.shares_memory(factors.packed, stored)
+        assert steps
         assert all(done <= total == columns for _, done, total in steps)
         product = factors.lower.astype(object) @ factors.upper.astype(object)
         rest = product - matrix[factors.rows][:, factors.columns]
@@ -393,35 +356,19 @@ def test_a_matrix_is_kept_unless_it_may_be_overwritten():
     assert (modular.factor(matrix, PRIME, overwrite=True).packed == factors.packed).all()
 
 
-def test_an_interrupt_ends_an_elimination(monkeypatch):
-    monkeypatch.setattr(modular, "_PANEL", 8)
-
-    def interrupt(_step, done, _total):
-        if done > 16:
-            raise KeyboardInterrupt
-
-    with progress_to(interrupt), pytest.raises(KeyboardInterrupt):
-        modular.factor(np.eye(64), PRIME)
-
-
-def test_one_null_vector():
-    rng = np.random.default_rng(9)
-    for _ in range(200):
-        matrix = random_matrix(rng, PRIME)
-        free = modular.random_residues(rng, (matrix.shape[1], 1), PRIME)
-        rank, vector = modular.null_vector(balanced(matrix, PRIME), PRIME, free)
-        assert rank == flint_rank(matrix, PRIME)
-        assert rank == matrix.shape[1] or vector.any()
-        assert not (modular.product(balanced(matrix, PRIME), vector[:, None], PRIME) % PRIME).any()
-
-
 def test_null_vectors():
     rng = np.random.default_rng(6)
-    for _ in range(200):
+    for _ in range(100):
         matrix = random_matrix(rng, PRIME)
-        null = modular.null_vectors(balanced(matrix, PRIME), PRIME)
-        assert null.shape == (matrix.shape[1], matrix.shape[1] - flint_rank(matrix, PRIME))
-        assert not (modular.product(balanced(matrix, PRIME), null, PRIME) % PRIME).any()
+        rank, width, given = flint_rank(matrix, PRIME), matrix.shape[1], balanced(matrix, PRIME)
+        null = modular.null_vectors(given, PRIME)
+        assert null.shape == (width, width - rank)
+        free = modular.random_residues(rng, (width, 1), PRIME)
+        found, vector = modular.null_vector(given, PRIME, free)
+        assert found == rank
+        assert rank == width or vector.any()
+        every = np.column_stack([null, vector])
+        assert not (modular.product(given, every, PRIME) % PRIME).any()
 
 
 # Z modulo p, and what its rank says of the real Z.

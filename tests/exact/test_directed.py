@@ -1,6 +1,5 @@
 """Numbers go to the side they are sent to; float arithmetic with bounds."""
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -22,14 +21,10 @@ from constructive.exact.directed import (
     working_precision,
 )
 from constructive.exact.upward import exponent_of, up
-from constructive.exact.verified import EXPONENTIAL_ERROR, dot, exponential
+from constructive.exact.verified import EXPONENTIAL_ERROR, exponential
 
 LARGEST = 1.7976931348623157e308
-
-
 exponents = st.one_of(st.integers(-80, 80), st.integers(-1300, 1300), st.just(0))
-
-
 numerators = st.integers(-(10**20), 10**20)
 
 
@@ -67,12 +62,6 @@ def test_upper_is_the_least_float_above(value):
     assert lower(value) == -upper(-value)
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_floats_stay_as_they_are(value):
-    assert upper(value) == lower(value) == value
-    assert upper(arb(value)) == lower(arb(value)) == value
-
-
 @given(balls())
 def test_balls_are_between_their_floats(found):
     ball, least, largest = found
@@ -91,12 +80,13 @@ def test_what_is_no_number_bounds_nothing(nothing):
 
 
 @given(fractions(sign=1))
-def test_text_is_rounded_to_its_side(value):
-    assert Fraction(at_most(value)) >= value
-    assert 0 <= Fraction(at_least(value)) <= value
-    assert Fraction(at_most(value)) <= value * Fraction(11, 10)
-    assert Fraction(at_least(value)) >= value * Fraction(9, 10)
-    assert short_bound(value) >= value
+def test_text_is_rounded_to_its_side_and_near(value):
+    above, below, short = Fraction(at_most(value)), Fraction(at_least(value)), short_bound(value)
+    assert value * Fraction(9, 10) <= below <= value <= above <= value * Fraction(11, 10)
+    assert short >= value
+    if Fraction(1, 2**1000) < value < Fraction(LARGEST) / 2:
+        assert short <= value * Fraction(111, 100)
+        assert float(f"{short:.1e}") in (short, math.nextafter(short, 0))
 
 
 @given(balls(sign=1))
@@ -117,14 +107,6 @@ def test_limits_which_hold_are_seen_to_hold_in_the_text(value, limit):
         assert float(above) <= limit
     if value * (1 - Fraction(1, 10**15)) > Fraction(limit):
         assert float(below) >= limit
-
-
-@given(fractions(sign=1))
-def test_short_bounds_are_short_and_near(value):
-    found = short_bound(value)
-    if Fraction(1, 2**1000) < value < Fraction(LARGEST) / 2:
-        assert found <= value * Fraction(111, 100)
-        assert float(f"{found:.1e}") in (found, math.nextafter(found, 0))
 
 
 @given(st.floats(0, LARGEST))
@@ -152,17 +134,14 @@ def test_text_at_its_limit():
     assert at_least(0.25, 0.25) == "2.5000000000000000e-01"
     assert at_least(-1.0) == at_most(-1.0) == "0"
     assert (at_most(9.96e-3), at_least(9.96e-3)) == ("1.0e-02", "9.9e-03")
+    assert short_bound(0.25) == 0.25
+    assert Fraction(0.3) < Fraction(3, 10) <= Fraction(short_bound(Fraction(3, 10)))
     huge = Fraction(10) ** 400
     assert (at_most(huge), at_least(1 / huge)) == ("1.0e+400", "1.0e-400")
 
 
-def test_short_bounds_whose_nearest_float_is_below_them():
-    assert Fraction(0.3) < Fraction(3, 10) <= Fraction(short_bound(Fraction(3, 10)))
-    assert short_bound(0.25) == 0.25
-
-
 @pytest.mark.parametrize("kind", [arb, Fraction])
-@pytest.mark.parametrize("power", [309, 340, 400, 2000])
+@pytest.mark.parametrize("power", [309, 340, 400])
 def test_what_is_beyond_all_floats_keeps_its_side(kind, power):
     huge = kind(10) ** power
     assert (upper(huge), lower(huge)) == (math.inf, LARGEST)
@@ -198,9 +177,6 @@ def test_decimal_text_of_balls_and_of_what_is_not_finite():
     for x in (float("nan"), float("inf"), arb.nan()):
         assert directed.fixed(x, 1, above=True) == "inf"
         assert directed.fixed(x, 1, above=False) == "-inf"
-
-
-# Float arithmetic with bounds: independent rows, products and exponentials.
 
 
 # What a Cholesky factorization proves of rows, against exact ranks, at any scale.
@@ -289,33 +265,32 @@ def test_zero_rows_too_many_and_too_long_ones(matrix):
 @given(st.integers(0, 2**32))
 def test_rows_are_scaled_by_powers_of_two(seed):
     rng = np.random.default_rng(seed)
-    matrix = np.ldexp(1.0 * rng.integers(-9, 10, size=(3, 4)), rng.integers(-30, 30, size=(3, 4)))
+    matrix = np.ldexp(rng.uniform(-9.0, 9.0, size=(3, 4)), rng.integers(-30, 30, size=(3, 4)))
     found = verified.scaled(matrix)
     largest = np.abs(found).max(axis=1)
-    assert ((largest == 0) | ((largest >= 0.5) & (largest < 1))).all()
-    assert ((found == 0) == (matrix == 0)).all()
-    i, j = np.nonzero(matrix)
-    ratios = [Fraction(found[a, b]) / Fraction(matrix[a, b]) for a, b in zip(i, j, strict=True)]
-    assert all(min(r.numerator, r.denominator) == 1 for r in ratios)
-    assert all((r.numerator * r.denominator).bit_count() == 1 for r in ratios)
-    table = {(a, b): r for a, b, r in zip(i, j, ratios, strict=True)}
-    for ((a, b), one), ((c, d), other) in itertools.combinations(table.items(), 2):
-        if (a, d) in table and (c, b) in table:  # rows times columns: a cross ratio is one
-            assert one * other == table[a, d] * table[c, b]
+    assert ((largest >= 0.5) & (largest < 1)).all()
+    powers = np.frexp(found)[1] - np.frexp(matrix)[1]
+    assert (found == np.ldexp(matrix, powers)).all()
+    apart = powers - powers[:, :1]  # a power for each row and one for each column
+    assert (apart == apart[0]).all()
 
 
-# Compensated dot products and exponentials stay within their bounds, against exact arithmetic.
+# Products and exponentials stay within their bounds, against exact arithmetic.
 
 
 REALS = st.floats(-1e12, 1e12, allow_subnormal=True)
 
 
-@given(st.integers(1, 40).flatmap(lambda d: arrays.arrays(np.float64, (2, d), elements=REALS)))
-def test_dot_products_are_within_their_bounds(pair):
-    high, low, bound = dot(*pair)
-    exact = sum((Fraction(x) * Fraction(y) for x, y in pair.T.tolist()), Fraction(0))
-    assert abs(Fraction(float(high)) + Fraction(float(low)) - exact) <= Fraction(float(bound))
-    assert high == high + low
+def require_within_bounds(matrices, vectors):
+    high, low, bound = verified.products(matrices, vectors)
+    assert high.shape == low.shape == bound.shape == matrices.shape[:2]
+    for k, row in np.ndindex(matrices.shape[:2]):
+        terms = zip(matrices[k, row].tolist(), vectors[k].tolist(), strict=True)
+        exact = sum((Fraction(x) * Fraction(y) for x, y in terms), Fraction(0))
+        found = Fraction(float(high[k, row])) + Fraction(float(low[k, row]))
+        assert abs(found - exact) <= Fraction(float(bound[k, row]))
+    assert (high == high + low).all()
+    return low, bound
 
 
 @given(
@@ -326,32 +301,19 @@ def test_dot_products_are_within_their_bounds(pair):
         )
     )
 )
-def test_products_with_vectors_are_within_their_bounds(pair):
-    matrices, vectors = pair
-    high, low, bound = verified.products(matrices, vectors)
-    assert high.shape == low.shape == bound.shape == matrices.shape[:2]
-    for k, row in np.ndindex(matrices.shape[:2]):
-        terms = zip(matrices[k, row].tolist(), vectors[k].tolist(), strict=True)
-        exact = sum((Fraction(x) * Fraction(y) for x, y in terms), Fraction(0))
-        found = Fraction(float(high[k, row])) + Fraction(float(low[k, row]))
-        assert abs(found - exact) <= Fraction(float(bound[k, row]))
-    assert (high == high + low).all()
+def test_products_are_within_their_bounds(pair):
+    require_within_bounds(*pair)
 
 
-@pytest.mark.parametrize("terms", [2, 3, 64, 65, 384, 5000])
+@pytest.mark.parametrize("terms", [2, 64, 65, 3000])
 def test_products_of_terms_that_cancel(terms):
     """Rows whose entries differ by up to 2^60 in size, and whose products nearly add to zero."""
     rng = np.random.default_rng(terms)
     matrices = rng.standard_normal((3, 4, terms)) * np.exp2(rng.integers(-60, 1, (3, 4, terms)))
     vectors = rng.standard_normal((3, terms))
     matrices[:, :, -1] -= np.einsum("kmd,kd->km", matrices, vectors) / vectors[:, -1:]
-    high, low, bound = verified.products(matrices, vectors)
+    _, bound = require_within_bounds(matrices, vectors)
     assert (bound < 1e-24 * terms * np.abs(matrices).max() * np.abs(vectors).max()).all()
-    for k, row in np.ndindex(3, 4):
-        terms_of = zip(matrices[k, row].tolist(), vectors[k].tolist(), strict=True)
-        exact = sum((Fraction(x) * Fraction(y) for x, y in terms_of), Fraction(0))
-        off = abs(Fraction(float(high[k, row])) + Fraction(float(low[k, row])) - exact)
-        assert off <= Fraction(float(bound[k, row]))
 
 
 @pytest.mark.parametrize("wrong", [1e308, np.inf, np.nan])
@@ -360,17 +322,11 @@ def test_products_beyond_all_floats_have_no_finite_bound(wrong):
     assert not bound < np.inf
 
 
-def test_the_bound_is_not_vacuous():
+def test_low_parts_carry_digits():
     rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((2, 100, 64))
-    _, low, bound = dot(x, y)
-    assert (bound < 1e-26).all()
-    assert (np.abs(low) > bound).mean() > 0.9  # so the low part carries digits
-
-
-def test_overflow_gives_no_finite_bound():
-    _, _, bound = dot(np.array([1e300, 1.0]), np.array([1e300, 1.0]))
-    assert not bound < np.inf
+    _, low, bound = verified.products(rng.standard_normal((9, 9, 64)), rng.standard_normal((9, 64)))
+    assert (bound < 1e-24).all()
+    assert (np.abs(low) > bound).mean() > 0.9
 
 
 @given(st.floats(-700, 0.1))

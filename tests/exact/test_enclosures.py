@@ -28,7 +28,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.certificates.claims.error import evaluate, evaluate_in_floats
+from constructive.certificates.claims.real import evaluate, evaluate_in_floats
 from constructive.exact import balls, verified
 from constructive.exact.balls import relevant_tokens
 from constructive.exact.directed import working_precision
@@ -52,9 +52,26 @@ def bounded_logits(layer, data):
     return floats.logits(weights, data.queries, data.contexts_of(slice(None)))
 
 
-@pytest.mark.parametrize("prec", [40, 53, 128, 200])
-@pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
-@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
+def random_layer(rng, *, heads, width, inner, outputs, sharpness):
+    w_q, w_k = sharpness * rng.standard_normal((2, heads, width, inner))
+    readout = rng.standard_normal((heads * width, outputs))
+    return AttentionLayer.from_effective_readout(w_q, w_k, readout)
+
+
+def random_data(rng, *, total, size, width, outputs, shared, scale):
+    contexts = scale * rng.standard_normal((size, width) if shared else (total, size, width))
+    queries = rng.standard_normal((total, width))
+    return Dataset(contexts, queries, rng.standard_normal((total, outputs)))
+
+
+@pytest.mark.parametrize(
+    ("prec", "make", "construction"),
+    [
+        (40, generators.uniform, "saturated"),
+        (53, generators.shared_context, "rank_one"),
+        (200, generators.uniform, "rank_one"),
+    ],
+)
 def test_the_layer_is_enclosed(prec, make, construction):
     data = make(num_examples=7, context_size=3, width=5, target_dim=2)
     layer = build_memorizer(data, num_heads=3, construction=construction, value_dim=3).layer
@@ -65,20 +82,14 @@ def test_the_layer_is_enclosed(prec, make, construction):
             assert float(entry.rad()) < 2.0 ** (20 - prec)
 
 
-def test_random_weights_without_any_saturation_are_enclosed():
+@pytest.mark.parametrize("scale", [0.1, 3.0, 1000.0])
+def test_random_weights_without_any_saturation_are_enclosed(scale):
     rng = np.random.default_rng(0)
     data = generators.gaussian(num_examples=4, context_size=5, width=6)
-    for scale in (0.1, 3.0, 1000.0):
-        weights = [scale * rng.standard_normal((3, 6, 2)) for _ in range(2)]
-        layer = AttentionLayer(
-            *weights,
-            rng.standard_normal((3, 6, 2)),
-            rng.standard_normal((6, 2)),
-            rng.standard_normal((2, 1)),
-        )
-        truth = exact_outputs(layer, data, range(4))
-        for row in extended.enclose(layer, 100)(data):
-            assert holds(row.output[0, 0], truth[row.example][0])
+    layer = random_layer(rng, heads=3, width=6, inner=2, outputs=1, sharpness=scale)
+    truth = exact_outputs(layer, data, range(4))
+    for row in extended.enclose(layer, 100)(data):
+        assert holds(row.output[0, 0], truth[row.example][0])
 
 
 def test_precision_is_not_left_behind():
@@ -89,7 +100,7 @@ def test_precision_is_not_left_behind():
     assert flint.ctx.prec == before
 
 
-@pytest.mark.parametrize("gap", [0.0, 1e-300, 1.0, 30.0, 88.0, 89.0, 1e5, 1e300])
+@pytest.mark.parametrize("gap", [0.0, 1e-300, 88.0, 90.0, 1e300])
 def test_gaps_between_logits_of_any_size(gap):
     weights = np.full((1, 1, 1), 1.0)
     layer = AttentionLayer.from_effective_readout(weights, weights, np.ones((1, 1)))
@@ -165,13 +176,6 @@ def test_right_inverse_bounds_prove_nothing_of_what_may_be_singular():
 # Shares of attention, against softmax of true logits anywhere within what these may be off by.
 
 
-CASES = st.tuples(
-    st.lists(st.floats(-60, 60), min_size=1, max_size=6),
-    st.floats(-20, -1),
-    st.integers(0, 2**32 - 1),
-)
-
-
 def true_shares(logits):
     with mpmath.workdps(60):
         top = max(logits)
@@ -185,9 +189,11 @@ def of(high, low, errors):
     return shares(*differences(high, low, errors, top), top)
 
 
-@given(CASES)
-def test_true_shares_are_within_the_bound(case):
-    logits, exponent, seed = case
+@given(
+    st.lists(st.floats(-60, 60), min_size=1, max_size=6), st.floats(-20, -1),
+    st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_true_shares_are_within_the_bound(logits, exponent, seed):
     rng = np.random.default_rng(seed)
     high = np.array(logits)
     errors = 10.0**exponent * rng.random(len(high)) * (1 + np.abs(high))
@@ -216,11 +222,8 @@ def test_one_token_alone_has_everything():
     attention, bound = of(np.array([100.0, 0.0, -1e5]), np.zeros(3), np.array([1.0, 1.0, 1e4]))
     assert attention.tolist() == [1.0, 0.0, 0.0]
     assert 2e-43 < bound < 1e-42  # 2 exp(-98)
-
-
-def test_the_only_token_has_everything_exactly():
     attention, bound = of(np.array([[3.0]]), np.zeros((1, 1)), np.full((1, 1), np.inf))
-    assert (attention.tolist(), bound[0] < 1e-290) == ([[1.0]], True)
+    assert (attention.tolist(), bound[0] < 1e-290) == ([[1.0]], True)  # there is no other
 
 
 @pytest.mark.parametrize("error", [1.0, 1e3, np.inf, np.nan])
@@ -237,27 +240,12 @@ def test_equal_logits_of_which_neither_is_known_are_no_half_each():
 # Layers in float64 with bounds, against balls of many bits.
 
 
-BITS = 400
-
-
-def random_layer(rng, *, heads, width, inner, outputs, sharpness):
-    w_q, w_k = sharpness * rng.standard_normal((2, heads, width, inner))
-    readout = rng.standard_normal((heads * width, outputs))
-    return AttentionLayer.from_effective_readout(w_q, w_k, readout)
-
-
-def random_data(rng, *, total, size, width, outputs, shared, scale):
-    contexts = scale * rng.standard_normal((size, width) if shared else (total, size, width))
-    queries = rng.standard_normal((total, width))
-    return Dataset(contexts, queries, rng.standard_normal((total, outputs)))
-
-
 def require_enclosed(layer, data):
     """What float64 encloses holds the truth, residuals and representation alike."""
     found = evaluate_in_floats(layer, data, representation=True)
-    exact = enclose(layer, BITS)
+    exact = enclose(layer, 400)
     truth = evaluate(exact, data, representation=False)
-    with working_precision(BITS):
+    with working_precision(400):
         for ours, true in zip(found.residuals.entries(), truth.residuals.entries(), strict=True):
             assert ours.overlaps(true)  # which is narrow, but not a point
         scale = np.ldexp(1.0, -found.exponents)
@@ -323,12 +311,6 @@ def test_what_overflows_decides_nothing(scale):
 # Readouts of more bits than float64 has.
 
 
-def ill_conditioned(size, heads=20):
-    count = heads * (size - 1) + 1
-    data = generators.shared_context(num_examples=count, context_size=size, width=64)
-    return data, {"num_heads": heads, "construction": "rank_one"}
-
-
 def worst_by_mpmath(memorizer, data, examples, digits):
     layer = memorizer.layer
     found = exact_outputs(layer.leading, data, examples, digits, tuple(layer.corrections))
@@ -352,6 +334,8 @@ def test_bits_beyond_float64_shrink_the_error(bits):
     assert worst <= memorizer.max_error(data)
     assert (memorizer.predict(data.contexts, data.queries) == data.targets).all()
     assert f"readout of {bits} bits" in str(memorizer)
+    first, second, _ = memorizer.layer.leading.output_weights.reshape(3, 3, 3)
+    assert not (first == second).all()  # W_O tells heads apart
 
 
 def test_auto_stays_with_float64_where_that_suffices():
@@ -364,7 +348,8 @@ def test_auto_stays_with_float64_where_that_suffices():
 
 @pytest.mark.parametrize("heads", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_rank_one_heads_on_a_shared_context_of_16_tokens(heads):
-    data, options = ill_conditioned(16, heads)
+    data = generators.shared_context(num_examples=15 * heads + 1, context_size=16, width=64)
+    options = {"num_heads": heads, "construction": "rank_one"}
     with pytest.raises(PrecisionError, match="float64 cannot carry") as caught:
         build_memorizer(data, **options, tolerance=1e-12)
     assert "precision='auto'" in caught.value.suggestion
@@ -373,18 +358,6 @@ def test_rank_one_heads_on_a_shared_context_of_16_tokens(heads):
     assert memorizer.max_error(data) < 1e-15
     examples = range(0, 15 * heads + 1, 3 * heads)
     assert worst_by_mpmath(memorizer, data, examples, 60) <= memorizer.max_error(data)
-    certificate = certify(memorizer, data, claims=("grouping", "rank", "error"), epsilon=1e-15)
-    assert certificate.verdict.name == "PROVED"
-
-
-@pytest.mark.slow
-def test_rank_one_heads_on_a_shared_context_of_32_tokens():
-    data, options = ill_conditioned(32)
-    with pytest.raises(PrecisionError, match="float64 cannot carry"):
-        build_memorizer(data, **options)
-    memorizer = build_memorizer(data, **options, precision=160)
-    assert memorizer.max_error(data) < 1e-15
-    assert worst_by_mpmath(memorizer, data, [0, 300, 620], 80) <= memorizer.max_error(data)
     certificate = certify(memorizer, data, claims=("grouping", "rank", "error"), epsilon=1e-15)
     assert certificate.verdict.name == "PROVED"
 

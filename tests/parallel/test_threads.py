@@ -15,12 +15,12 @@ import threadpoolctl
 
 from constructive import ParameterError, build_memorizer, certify, exact_capacity, generators
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.claims import pairs
+from constructive.certificates.claims import paired
 from constructive.constructions.multihead import readout
 from constructive.exact import modular
 from constructive.layers import attend
-from constructive.support import arrays, blocks, threads
-from constructive.support.threads import cores, in_pieces, one_blas_thread, workers
+from constructive.support import arrays, blocks, work
+from constructive.support.work import cores, in_pieces, one_blas_thread, workers
 from constructive.theory import assumptions
 
 COUNTS = 1, 2, 3, 8
@@ -29,7 +29,7 @@ COUNTS = 1, 2, 3, 8
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Loops have many pieces, and take threads, also where there is little work."""
-    monkeypatch.setattr(threads, "_WORTH", 0)
+    monkeypatch.setattr(work, "_WORTH", 0)
     monkeypatch.setattr(blocks, "_BLOCK", 8)
     monkeypatch.setattr(modular, "_PANEL", 16)
     monkeypatch.setattr(modular, "_TILE", (16, 16))
@@ -71,7 +71,7 @@ def agree(seeds, monkeypatch, folder):
     for seed in seeds:
         found = []
         for count in COUNTS:
-            monkeypatch.setenv(threads.JOBS, str(count))
+            monkeypatch.setenv(work.JOBS, str(count))
             found.append(made(seed, folder))
         assert found[1:] == found[:1] * (len(COUNTS) - 1), seed
 
@@ -84,14 +84,14 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("small_pieces")
 def test_proofs_of_pairs_and_samples_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
     """Also where some subsets are dependent, which are decided one by one."""
-    monkeypatch.setattr(pairs, "row_chunks", lambda total, _: arrays.row_chunks(total, 8, 160))
+    monkeypatch.setattr(paired, "row_chunks", lambda total, _: arrays.row_chunks(total, 8, 160))
     monkeypatch.setattr(assumptions, "row_chunks", lambda n, _: arrays.row_chunks(n, 8, 160))
     data = generators.uniform(num_examples=151, context_size=3, width=7)
     memorizer = build_memorizer(data, num_heads=60, construction="paired")
     plane = np.random.default_rng(0).integers(-1, 2, size=(40, 3)).astype(float)
     found = []
     for count in COUNTS:
-        monkeypatch.setenv(threads.JOBS, str(count))
+        monkeypatch.setenv(work.JOBS, str(count))
         proof = contents(certify(memorizer, data), tmp_path)
         found.append((proof, assumptions.dependent_share(plane, 3, subsets=100)))
     assert 0 < found[0][1].dependent < 100
@@ -109,7 +109,7 @@ def test_bits_of_large_data_do_not_depend_on_the_number_of_threads(monkeypatch, 
     data = generators.uniform(num_examples=621, context_size=32, width=64)
     found = []
     for count in COUNTS:
-        monkeypatch.setenv(threads.JOBS, str(count))
+        monkeypatch.setenv(work.JOBS, str(count))
         memorizer = build_memorizer(data, num_heads=20)
         memorizer.save(tmp_path / "memorizer.safetensors")
         certificate = contents(certify(memorizer, data), tmp_path)
@@ -118,7 +118,7 @@ def test_bits_of_large_data_do_not_depend_on_the_number_of_threads(monkeypatch, 
 
 
 def test_the_threads_are_used(monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "3")
+    monkeypatch.setenv(work.JOBS, "3")
     meeting = threading.Barrier(3, timeout=120)
 
     def name(_):
@@ -132,12 +132,12 @@ def test_the_threads_are_used(monkeypatch):
 
 
 def test_small_work_takes_neither_threads_nor_limits(monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "4")
+    monkeypatch.setenv(work.JOBS, "4")
 
     def fail(*_args, **_kwargs):
         raise AssertionError
 
-    monkeypatch.setattr(threads, "ThreadPoolExecutor", fail)
+    monkeypatch.setattr(work, "ThreadPoolExecutor", fail)
     monkeypatch.setattr(threadpoolctl, "threadpool_limits", fail)
     data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
     memorizer = build_memorizer(data, num_heads=3)
@@ -189,7 +189,7 @@ def test_any_thread_may_limit_blas_and_end_the_limit_of_another():
 @pytest.mark.parametrize("count", COUNTS)
 def test_blas_has_one_thread_in_pieces_for_any_number_of_workers(count, monkeypatch):
     """Or else one worker would have other bits than two."""
-    monkeypatch.setenv(threads.JOBS, str(count))
+    monkeypatch.setenv(work.JOBS, str(count))
     before = blas_threads()
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         assert list(in_pieces(lambda _: blas_threads(), range(3))) == [{1}] * 3
@@ -197,7 +197,7 @@ def test_blas_has_one_thread_in_pieces_for_any_number_of_workers(count, monkeypa
 
 
 def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "2")
+    monkeypatch.setenv(work.JOBS, "2")
 
     def piece(_):
         return np.geterr()["divide"], list(in_pieces(lambda _: threading.get_ident(), range(3)))
@@ -209,7 +209,7 @@ def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypat
 
 
 def test_what_the_caller_has_called_for_errors_is_called(monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "2")
+    monkeypatch.setenv(work.JOBS, "2")
     seen = []
     with np.errstate(divide="call", call=lambda *error: seen.append(error[0])):
         list(in_pieces(lambda _: np.ones(1) / 0.0, range(3)))
@@ -218,7 +218,7 @@ def test_what_the_caller_has_called_for_errors_is_called(monkeypatch):
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt])
 def test_an_error_ends_the_pieces_that_run_and_no_other_begins(failure, monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "2")
+    monkeypatch.setenv(work.JOBS, "2")
     begun, ended, last = [], [], threading.Event()
 
     def ends(running):
@@ -234,7 +234,7 @@ def test_an_error_ends_the_pieces_that_run_and_no_other_begins(failure, monkeypa
         ended.append(number)
         return number
 
-    monkeypatch.setattr(threads, "wait", ends)
+    monkeypatch.setattr(work, "wait", ends)
     results = in_pieces(piece, range(100))
     assert next(results) == 0
     with pytest.raises(failure):
@@ -244,7 +244,7 @@ def test_an_error_ends_the_pieces_that_run_and_no_other_begins(failure, monkeypa
 
 
 def test_few_pieces_are_begun_before_results_are_taken(monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "2")
+    monkeypatch.setenv(work.JOBS, "2")
     taken = []
     results = in_pieces(abs, (taken.append(k) or k for k in range(50)))
     next(results)
@@ -254,16 +254,16 @@ def test_few_pieces_are_begun_before_results_are_taken(monkeypatch):
 
 @pytest.mark.parametrize("words", ["0", "two", "-1", "1.5", "10000", "\u0662"])
 def test_a_variable_that_is_no_number_is_refused(words, monkeypatch):
-    monkeypatch.setenv(threads.JOBS, words)
+    monkeypatch.setenv(work.JOBS, words)
     with pytest.raises(ParameterError, match="number of workers") as refused:
         workers()
     assert refused.value.witness == words
 
 
 def test_the_number_of_cores_is_that_of_the_process_and_its_container(monkeypatch, tmp_path):
-    monkeypatch.delenv(threads.JOBS, raising=False)
-    monkeypatch.setattr(threads, "_LIMITS", tmp_path)
-    monkeypatch.setattr(threads, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.delenv(work.JOBS, raising=False)
+    monkeypatch.setattr(work, "_LIMITS", tmp_path)
+    monkeypatch.setattr(work, "_GROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
     assert (workers(), cores()) == (4, 12)
     (tmp_path / "cgroup").write_text("4:memory:/x\n0::/outer/inner\n")
@@ -281,13 +281,13 @@ def test_the_number_of_cores_is_that_of_the_process_and_its_container(monkeypatc
     assert cores() == 2
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
     assert cores() == 4
-    monkeypatch.setenv(threads.JOBS, "7")
+    monkeypatch.setenv(work.JOBS, "7")
     assert workers() == 7
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not copied here")
 def test_a_copy_of_the_process_has_threads_of_its_own(monkeypatch):
-    monkeypatch.setenv(threads.JOBS, "2")
+    monkeypatch.setenv(work.JOBS, "2")
     results = in_pieces(abs, range(-9, 0))
     next(results)
     child = os.fork()
@@ -310,12 +310,12 @@ def test_a_copy_of_the_process_has_threads_of_its_own(monkeypatch):
 INTERRUPTED = """
     import os, signal, sys, threading
     from constructive import build_memorizer, certify, check, generators
-    from constructive.support import threads
-    from constructive.support.progress import progress_to
+    from constructive.support import work
+    from constructive.support.work import progress_to
 
     submitted, steps = [], []
 
-    class Pool(threads.ThreadPoolExecutor):
+    class Pool(work.ThreadPoolExecutor):
         def submit(self, function, piece):
             submitted.append(piece)
             return super().submit(function, piece)
@@ -332,7 +332,7 @@ INTERRUPTED = """
         "certify": lambda: certify(memorizer, data),
         "check": lambda: check(certify(memorizer, data), memorizer, data),
     }
-    threads.ThreadPoolExecutor = Pool
+    work.ThreadPoolExecutor = Pool
     try:
         with progress_to(interrupt):
             work[sys.argv[1]]()
@@ -360,7 +360,7 @@ def test_an_interrupt_leaves_no_thread_no_process_and_no_file(what, step, tmp_pa
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(INTERRUPTED), what, step],
         check=False, capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env={**os.environ, threads.JOBS: "3", "TMPDIR": str(tmp_path)},
+        env={**os.environ, work.JOBS: "3", "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert run.stdout.startswith(f"interrupted at {step}"), run.stdout + run.stderr
     assert not [*tmp_path.iterdir()]
@@ -368,7 +368,7 @@ def test_an_interrupt_leaves_no_thread_no_process_and_no_file(what, step, tmp_pa
 
 LEFT = """
     import gc, threading
-    from constructive.support.threads import in_pieces
+    from constructive.support.work import in_pieces
     left = threading.Event()
     def piece(number):
         if number == 2:
@@ -390,15 +390,15 @@ def test_a_piece_may_collect_the_loop_it_is_of():
     """As after an error that somebody keeps: it would wait for itself, and the process for it."""
     subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LEFT)],
-        check=True, timeout=60, env={**os.environ, threads.JOBS: "2"},
+        check=True, timeout=60, env={**os.environ, work.JOBS: "2"},
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("total", [5, 8, 9, 30, 41])
 def test_blocks_are_what_numpy_and_lapack_find(total, monkeypatch):
     monkeypatch.setattr(blocks, "_BLOCK", 8)
-    monkeypatch.setattr(threads, "_WORTH", 0)
-    monkeypatch.setenv(threads.JOBS, "3")
+    monkeypatch.setattr(work, "_WORTH", 0)
+    monkeypatch.setenv(work.JOBS, "3")
     rows = np.random.default_rng(total).standard_normal((total, 50))
     gram = blocks.gram(rows)
     assert np.allclose(gram, rows @ rows.T, rtol=1e-13, atol=1e-13)

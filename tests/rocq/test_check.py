@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from constructive import cli
 from constructive.certificates.rocq import compiling as rocq
 from constructive.support.errors import MissingExtraError, OutputError
-from constructive.support.progress import progress_to
+from constructive.support.work import progress_to
 from constructive.theory import proofs
 
 

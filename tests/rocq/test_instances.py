@@ -156,18 +156,15 @@ def with_line(text, name, value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text.replace("= T.", "= 0."), "its beginning or its end"),
-        (lambda text: "Unset Guard Checking.\n" + text, "its beginning or its end"),
-        (lambda text: with_line(text, "n", "3%N). Definition x := (3%N"), "the value of n"),
+        (lambda text: text.replace("= T.", "= 0."), "other lines"),
+        (lambda text: "Unset Guard Checking.\n" + text, "other lines"),
+        (lambda text: with_line(text, "n", "3%N). Definition x := (3%N"), "not a number: 3%N"),
         (lambda text: with_line(text, "n", "03%N"), "how its numbers are written"),
-        (lambda text: with_line(text, "queries", "[::[::Plus x 0]]%uint63"), "of queries"),
-        (lambda text: with_line(text, "inverse", "[::[::[::0-1]]]%uint63"), "of inverse"),
-        (lambda text: with_line(text, "columns", "[::[::negb true]]"), "of columns"),
-        (
-            lambda text: with_line(text, "queries", f"[::[::Plus {1 << 60} 0]]%uint63"),
-            "a number of queries",
-        ),
-        (lambda text: text.replace("Definition d :", "Definition e :"), "the definition of d"),
+        (lambda text: with_line(text, "queries", "[::[::Plus x 0]]%uint63"), "its numbers"),
+        (lambda text: with_line(text, "inverse", "[::[::[::0-1]]]%uint63"), "its numbers"),
+        (lambda text: with_line(text, "columns", "[::[::negb true]]"), "its numbers"),
+        (lambda text: with_line(text, "queries", f"[::[::Plus {1 << 60} 0]]%uint63"), "other"),
+        (lambda text: text.replace("Definition d :", "Definition e :"), "its numbers ('d')"),
         (
             lambda text: text.replace("Definition of_e", "Definition x := 1.\nDefinition of_e"),
             "other lines",
@@ -176,7 +173,7 @@ def with_line(text, name, value):
             lambda text: text.replace(
                 "Definition T :", "Definition U : nat := 1%N.\nDefinition T :"
             ),
-            "the definition of T",
+            "other lines",
         ),
     ],
 )

@@ -23,22 +23,16 @@ from constructive import (
 )
 from constructive.strategies import memorizable
 
-# Relative error on small integer data; measured values are below 1e-11.
-PRECISE = 1e-8
 
-
-def scale(dataset):
-    return max(1.0, np.abs(dataset.targets).max())
-
-
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(memorizable())
 def test_everything_at_the_bound_is_memorized(problem):
     """By groups of the sizes in the proof, which do not see the saturating part of their heads."""
     memorizer, data = problem.build(), problem.dataset
     outputs, record = memorizer.predict(data.contexts, data.queries), memorizer.record
     assert outputs.shape == data.targets.shape
-    assert np.abs(outputs - data.targets).max() <= PRECISE * scale(data)
+    precise = 1e-8 * max(1.0, np.abs(data.targets).max())  # measured: below 1e-11 of that
+    assert np.abs(outputs - data.targets).max() <= precise
     assert record.num_examples == record.capacity
     if data.context_size == 1:
         return
@@ -53,6 +47,7 @@ def test_everything_at_the_bound_is_memorized(problem):
         assert (attention[head.start : head.stop, index] < 0.999).all()
 
 
+@settings(max_examples=25)
 @given(memorizable())
 def test_one_example_more_than_the_bound_is_refused(problem):
     data, count = problem.dataset, problem.dataset.num_examples
@@ -61,28 +56,21 @@ def test_one_example_more_than_the_bound_is_refused(problem):
         holds = max(holds, problem.num_heads * (data.width - 1) + 1)  # Theorem 10
     # Repeated examples are a fault of their own: the count has to be refused before that is seen.
     more = data.take([*range(count), *[0] * (holds + 1 - count)])
+    sizes = {"num_heads": problem.num_heads, "head_dim": problem.head_dim}
     with pytest.raises(CapacityError) as caught:
-        build_memorizer(
-            more,
-            num_heads=problem.num_heads,
-            head_dim=problem.head_dim,
-            construction=problem.construction,
-        )
+        build_memorizer(more, **sizes, construction=problem.construction)
     assert caught.value.witness == holds + 1
 
 
+@settings(max_examples=15)
 @given(memorizable(), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
 def test_heads_saturate_on_the_fraction_asked_for(problem, fraction):
+    sizes = {"num_heads": problem.num_heads, "head_dim": problem.head_dim}
     memorizer = build_memorizer(
-        problem.dataset,
-        num_heads=problem.num_heads,
-        head_dim=problem.head_dim,
-        construction=problem.construction,
-        saturated_fraction=fraction,
+        problem.dataset, **sizes, construction=problem.construction, saturated_fraction=fraction
     )
-    for head in memorizer.record.heads:
-        if head.sharpness:
-            assert head.saturated_fraction >= fraction
+    heads = [head for head in memorizer.record.heads if head.sharpness]
+    assert all(head.saturated_fraction >= fraction for head in heads)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +94,7 @@ def test_corners(tokens, width, num_heads, head_dim, count, make):
     assert memorizer.max_error(data) < 1e-9
 
 
-@pytest.mark.parametrize("exponent", [-300, -120, -40, 40, 120, 300])
+@pytest.mark.parametrize("exponent", [-300, -40, 300])
 def test_the_scale_of_tokens_and_queries_does_not_matter(exponent):
     data = generators.gaussian(num_examples=19, context_size=4, width=6)
     factor = 2.0**exponent
@@ -165,13 +153,11 @@ def rescaled(data, *, contexts=1.0, queries=1.0):
     return Dataset(contexts * data.contexts, queries * data.queries, data.targets)
 
 
-def with_sum(data, factor):
-    """Dependent tokens in example 6, of any size."""
+def with_huge_sum(data):
     combination = 2 * data.contexts[6, 0] - 3 * data.contexts[6, 1]
-    return rescaled(changed(data, contexts=((6, 2), combination)), contexts=factor)
+    return rescaled(changed(data, contexts=((6, 2), combination)), contexts=1e99)
 
 
-DEPENDENT = "example 6, tokens (0, 1, 2): 1*[0] - 1.5*[1] - 0.5*[2] = 0"
 FEW = Dataset([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0]], np.eye(3), [1, 2, 3])
 WIDE = generators.gaussian(num_examples=2, context_size=4, width=3)
 
@@ -181,21 +167,14 @@ REFUSED = {
         lambda d: changed(d, contexts=((4, 2), d.contexts[4, 0])),
         AssumptionError, "context of example 4 has rank 2", "positional encoding",
         "example 4, tokens (0, 2): 1*[0] - 1*[2] = 0"),
-    "a zero token": (
-        lambda d: changed(d, contexts=((2, 1), 0.0)),
-        AssumptionError, "example 2 has rank 2", "drop", "example 2, tokens (1,): 1*[1] = 0"),
-    "dependent tokens": (
-        lambda d: with_sum(d, 1.0), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
     "dependent huge tokens": (
-        lambda d: with_sum(d, 1e99), AssumptionError, "example 6 has rank 2", "drop", DEPENDENT),
+        with_huge_sum, AssumptionError, "example 6 has rank 2", "drop",
+        "example 6, tokens (0, 1, 2): 1*[0] - 1.5*[1] - 0.5*[2] = 0"),
     "a shared context of rank 1": (
         lambda _: FEW, AssumptionError, "has rank 1", "drop",
         "example 0, tokens (0, 1): 1*[0] - 0.5*[1] = 0"),
     "more tokens than dimensions": (
         lambda _: WIDE, AssumptionError, "n=4 tokens in d=3 dimensions", "at most n=3", 4),
-    "tokens beyond float64": (
-        lambda d: rescaled(d, contexts=1e200),
-        DataError, "outside 1e-100 to 1e100", "multiply contexts by 1e-200", None),
     "tokens below float64": (
         lambda d: rescaled(d, contexts=1e-200),
         DataError, "outside 1e-100 to 1e100", r"multiply contexts by 1e\+200", None),
@@ -240,7 +219,7 @@ def test_data_that_no_construction_takes(data, name):
         build_memorizer(change(data), num_heads=3)
 
 
-@pytest.mark.parametrize("seed", range(15, 22))
+@pytest.mark.parametrize("seed", range(15, 18))
 def test_entries_of_all_sizes_are_built_or_refused(seed):
     """In three parts, and without a warning of numpy."""
     rng = np.random.default_rng(seed)

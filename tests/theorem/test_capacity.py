@@ -77,25 +77,17 @@ def test_what_is_only_probable_is_said_so():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"num_heads": 0},
-        {"head_dim": 0},
-        {"seed": -1},
-        {"seed": 1.5},
-        {"seed": None},
-    ],
-    ids=str,
+    ("name", "value"),
+    [("num_heads", 0), ("head_dim", 0), ("seed", -1), ("seed", 1.5), ("seed", None)],
 )
-def test_arguments_which_make_no_sense(wrong):
+def test_arguments_which_make_no_sense(name, value):
     data = generators.uniform(num_examples=2, context_size=2, width=2)
-    ((name, value),) = wrong.items()
     with pytest.raises(ParameterError, match=f"{name}={value} is not a") as caught:
-        exact_capacity(data, **{"num_heads": 1} | wrong)
+        exact_capacity(data, **{"num_heads": 1, name: value})
     assert caught.value.witness == value
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.0])
+@pytest.mark.parametrize("value", [0, 2.0])
 @pytest.mark.parametrize(
     ("function", "sizes"),
     [
@@ -157,22 +149,19 @@ def capacity_of(contexts, heads):
 
 def dimensions(contexts):
     """k and delta, by ranks of all tokens and of all differences of integers."""
-    width = contexts.shape[2]
-    differences = (contexts[:, 1:] - contexts[:, :1]).reshape(-1, width)
-    return (
-        dyadic.rank(contexts.reshape(-1, width)),
-        dyadic.rank(differences) if len(differences) else 0,
-    )
+    differences = contexts[:, 1:] - contexts[:, :1]
+    rows = [array.reshape(-1, contexts.shape[2]) for array in (contexts, differences)]
+    return tuple(dyadic.rank(array) if len(array) else 0 for array in rows)
 
 
 def by_definition(contexts, heads):
     total = len(contexts)
-    least = total
+    bounds = [total]
     for size in range(1, total + 1):
         for chosen in combinations(range(total), size):
             k, delta = dimensions(contexts[list(chosen)])
-            least = min(least, total - size + k + (heads - 1) * delta)
-    return least
+            bounds.append(total - size + k + (heads - 1) * delta)
+    return min(bounds)
 
 
 @st.composite
@@ -276,7 +265,7 @@ def test_arguments_which_make_no_sense_of_heads():
 OWN = generators.uniform(num_examples=7, context_size=3, width=5)
 SHARED = generators.shared_context(num_examples=8, context_size=3, width=5)
 ONE = Dataset(np.ones((3, 1, 2)), np.eye(3, 2), np.zeros(3))
-MANY = [10**6, 10**9, 10**12, 2**63, 10**18, 10**25, 10**400, 10**5000]
+MANY = [10**6, 2**63, 10**5000]
 
 
 @pytest.mark.parametrize("heads", MANY, ids=lambda heads: f"{heads.bit_length()} bits")
@@ -307,7 +296,7 @@ def test_memory_counts_and_what_fits_is_built(monkeypatch):
         bounds.require_heads(bounds.MOST + 1, bounds.MOST, 0)
 
 
-@pytest.mark.parametrize("heads", [4, 10**6, 10**12, 10**18, 10**25])
+@pytest.mark.parametrize("heads", [4, 10**6, 10**25])
 def test_upper_bounds_hold_for_any_number_of_heads(heads):
     for data in (OWN, SHARED):
         claim = upper_bound_certificate(data, heads)["impossible"]

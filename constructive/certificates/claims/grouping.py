@@ -9,8 +9,8 @@ import numpy as np
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
-from constructive.support.progress import report
 from constructive.support.verdict import Claim
+from constructive.support.work import report
 from constructive.theory import grouping
 
 

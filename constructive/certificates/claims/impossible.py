@@ -15,8 +15,8 @@ import numpy as np
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
 from constructive.theory.context_capacity import Spans, Vectors, context_capacity, count_spans
 
 

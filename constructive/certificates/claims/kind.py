@@ -14,8 +14,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from constructive.support.arguments import require_positive, require_seed
-from constructive.support.errors import ParameterError, PrecisionError, shown
+from constructive.support.errors import (
+    ParameterError,
+    PrecisionError,
+    require_positive,
+    require_seed,
+    shown,
+)
 from constructive.support.verdict import Claim, Verdict
 
 MOST_BITS = 4096  # Bits after which an undecided claim stays so, by default
@@ -27,22 +32,27 @@ class CertifyOptions:
     """What claims are judged with; each claim says which of these it takes."""
 
     epsilon: float | None = None  # the largest error that is allowed, or None for the usual one
-    # the largest distance to an exact readout, or None for what can be shown
-    delta: float | None = None
+    delta: float | None = None  # the largest distance to an exact readout, or what is shown
     max_prec: int = MOST_BITS  # bits after which an undecided claim stays so
     seed: int = 0  # of the primes' points
     model: str | None = None  # a model of `exact.float_model`, or None for the usual one
 
     def checked(self) -> "CertifyOptions":
         """Return the same options with bounds and bits as Python's own numbers."""
-        checked = dataclasses.replace(
+        require_positive(max_prec=self.max_prec)
+        if self.max_prec < _FEWEST_BITS:
+            raise ParameterError(
+                f"max_prec={self.max_prec} is less than balls have",
+                witness=self.max_prec,
+                suggestion="max_prec=4096",
+            )
+        require_seed(self.seed)
+        return dataclasses.replace(
             self,
             epsilon=_bound("epsilon", self.epsilon),
             delta=_bound("delta", self.delta),
-            max_prec=_bits(self.max_prec),
+            max_prec=operator.index(self.max_prec),
         )
-        require_seed(self.seed)
-        return checked
 
     def given(self) -> dict[str, object]:
         """Return the options that are not the usual ones, by name."""
@@ -51,17 +61,6 @@ class CertifyOptions:
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != field.default
         }
-
-
-def _bits(max_prec: int) -> int:
-    require_positive(max_prec=max_prec)
-    if max_prec < _FEWEST_BITS:
-        raise ParameterError(
-            f"max_prec={max_prec} is less than balls have",
-            witness=max_prec,
-            suggestion="max_prec=4096",
-        )
-    return operator.index(max_prec)
 
 
 def _bound(name: str, value: float | None) -> float | None:
@@ -79,8 +78,6 @@ def _bound(name: str, value: float | None) -> float | None:
         )
     return bound
 
-
-# Claims, and what they are judged on.
 
 Weights = TypeVar("Weights")
 Data = TypeVar("Data")

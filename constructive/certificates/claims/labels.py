@@ -5,27 +5,19 @@ outputs by positive numbers. In float64 z is within a radius of Z, entry by entr
 effective readout U. So f = Z U is within gamma |z| |u| + radius sum |u| + |z| |u - U| (and terms of
 second order) of z u, and that bounds by how much each label leads.
 
-*inseparable*. These heads have no readout at all for the labels, whatever W_V, W_O and W_D are
-(Proposition 32, proofs/23-labels.md). The certificate carries positive integers m_tj for each
-example t and each class j but its own. With B_tj = -m_tj, and rows that sum to zero, let rho bound
-the entries of Z^T B, and kappa the norm of a right inverse of Z^T as for *readout*: if all m_tj are
-above kappa rho, then some B' with the same signs has Z^T B' = 0 exactly, and that is impossible
-where labels lead.
-
-Columns of Z may be dependent: Z_h x = 0 for x orthogonal to all tokens, and Z_h x = Z_1 x for x
-constant within each context, as attention adds up to one. With such vectors, each with its pivot
-(`claims.impossible`), columns of pivots are combinations of others, and left out.
+*inseparable*, by Proposition 32 (proofs/23-labels.md). The certificate carries B, as positive
+integers -B_tj for each example t and each class j but its own, and vectors that show which columns
+of Z are combinations of others whatever the weights are (`claims.impossible`).
 """
 
-from abc import abstractmethod
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from flint import arb
 
-from constructive.certificates.claims.error import Evaluation, Evaluations, nearest_readout
 from constructive.certificates.claims.impossible import vectors_of
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.certificates.claims.real import Evaluation, Evaluations, nearest_readout
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
@@ -35,19 +27,10 @@ from constructive.exact.upward import LONGEST, UNIT, gamma, up
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
 from constructive.theory.context_capacity import spans_of
 
-LABELS_STATEMENT = (
-    "targets are one-hot, and the output of each label is larger than any other by {!r} or more"
-)
-# The statement where no lead is shown.
-LEADS = "targets are one-hot, and the output of each label is larger than any other"
-INSEPARABLE_STATEMENT = (
-    "targets are one-hot, and no readout of these heads, the stored W_Q and W_K, makes the output "
-    "of the label the largest one at all of {} examples"
-)
 _ROOM = 2.0  # What is claimed is this much less than what is shown, as a checker has other bounds
 _MOST = (1 << 32) - 1  # Largest of the integers m_tj
 
@@ -75,118 +58,103 @@ def leads(
     return least.min(axis=1), most.min(axis=1)
 
 
-def _readout_of(memorizer: Memorizer) -> BoundedReadout:
-    layer = floats_of(memorizer.layer)
-    shape = 1, layer.leading.num_heads * layer.leading.width, layer.leading.target_dim
-    return nearest_readout(layer, shape)
+class Labels(ClaimKind):
+    """The claim *labels*, of data with one-hot targets."""
 
-
-def _not_one_hot(targets: Array) -> int | None:
-    """Return the first example whose target is not the unit vector of a class, or None."""
-    one_hot = ((targets == 0.0) | (targets == 1.0)).all(axis=1) & (targets.sum(axis=1) == 1.0)
-    return None if one_hot.all() else int(np.argmin(one_hot))
-
-
-class _OfLabels(ClaimKind):
-    """A claim about labels, of data with one-hot targets."""
-
+    name = "labels"
+    statement = (
+        "targets are one-hot, and the output of each label is larger than any other by {!r} or more"
+    )
+    # The statement where nothing is shown.
+    unshown: ClassVar[str] = (
+        "targets are one-hot, and the output of each label is larger than any other"
+    )
     needs_rows = True
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether there are several outputs."""
         return weights.layer.target_dim > 1
 
-    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
-        """Refute it where targets are not classes, else look at Z in float64."""
-        targets = subject.data.target_matrix
-        wrong = _not_one_hot(targets)
-        if wrong is not None:
-            detail = f"the target of example {wrong} is not one-hot"
-            statement = self._unshown.format(len(targets))
-            return Claim(self.name, statement, Verdict.REFUTED, detail, wrong)
-        evaluation = next(iter(Evaluations.of(subject)))  # of all examples
-        if evaluation.midpoints is None:
-            raise TypeError("the evaluation did not keep Z")
-        return self._judged(subject, evaluation, evaluation.midpoints, targets.argmax(axis=1))
-
-    _unshown: str
-
-    @abstractmethod
-    def _judged(
-        self,
-        subject: Subject[Memorizer, Dataset],
-        evaluation: Evaluation,
-        z: Array,
-        labels: Integers,
-    ) -> Claim:
-        """Judge it from Z in float64, and the place of each label."""
-
-
-class Labels(_OfLabels):
-    """The claim *labels*."""
-
-    name = "labels"
-    statement = LABELS_STATEMENT
-    _unshown = LEADS
-
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether labels are what was fit."""
         return weights.record.lead > 0.0
 
-    def _judged(
-        self,
-        subject: Subject[Memorizer, Dataset],
-        evaluation: Evaluation,
-        z: Array,
-        labels: Integers,
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Refute it where targets are not classes, else look at Z in float64."""
+        targets = subject.data.target_matrix
+        one_hot = ((targets == 0.0) | (targets == 1.0)).all(axis=1) & (targets.sum(axis=1) == 1.0)
+        if not one_hot.all():
+            wrong = int(np.argmin(one_hot))
+            detail = f"the target of example {wrong} is not one-hot"
+            statement = self.unshown.format(len(targets))
+            return Claim(self.name, statement, Verdict.REFUTED, detail, wrong)
+        evaluation = next(iter(Evaluations.of(subject)))  # of all examples
+        return self.judged(subject, evaluation, targets.argmax(axis=1))
+
+    def judged(
+        self, subject: Subject[Memorizer, Dataset], evaluation: Evaluation, labels: Integers
     ) -> Claim:
+        """Judge it from Z in float64, and the place of each label."""
         report("bound the leads of labels", 0, 1)
-        least, most = leads(z, evaluation.radius, _readout_of(subject.weights), labels)
+        layer = floats_of(subject.weights.layer)
+        shape = 1, layer.leading.num_heads * layer.leading.width, layer.leading.target_dim
+        readout = nearest_readout(layer, shape)
+        least, most = leads(evaluation.rows, evaluation.radius, readout, labels)
         wrong = np.flatnonzero(most < 0.0)
         if len(wrong):
             example = int(wrong[0])
             detail = f"at example {example} another output is larger than that of its label"
-            return Claim(self.name, LEADS, Verdict.REFUTED, detail, example)
+            return Claim("labels", self.unshown, Verdict.REFUTED, detail, example)
         with np.errstate(over="ignore"):
             rounded = np.ldexp(least, evaluation.exponents).min()  # below 2^-1022
             shown = float(np.nextafter(rounded, -np.inf))
         claimed = float(f"{shown / _ROOM:.1e}") if 0.0 < shown < np.inf else 0.0
         if not claimed > 0.0:
-            example = int(np.argmin(least))
             detail = (
-                f"at example {example} float64 does not show that the label leads; where outputs "
-                "are near the targets, the claim error with an epsilon below 1/2 proves labels"
+                f"at example {int(np.argmin(least))} float64 does not show that the label leads; "
+                "where outputs are near the targets, the claim error with an epsilon below 1/2 "
+                "proves labels"
             )
-            return Claim(self.name, LEADS, Verdict.UNDECIDED, detail)
+            return Claim("labels", self.unshown, Verdict.UNDECIDED, detail)
         detail = f"labels lead by {at_least(arb(shown), claimed)} or more ({evaluation.how}, "
         detail += f"{len(labels)} examples)"
-        evidence = {"bound": claimed.hex()}
-        statement = LABELS_STATEMENT.format(claimed)
-        return Claim(self.name, statement, Verdict.PROVED, detail, evidence=evidence)
+        statement, evidence = self.statement.format(claimed), {"bound": claimed.hex()}
+        return Claim("labels", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
-class Inseparable(_OfLabels):
-    """The claim *inseparable*."""
+class Inseparable(Labels):
+    """The claim *inseparable*, of the same data."""
 
     name = "inseparable"
-    statement = _unshown = INSEPARABLE_STATEMENT
+    statement = unshown = (
+        "targets are one-hot, and no readout of these heads, the stored W_Q and W_K, makes the "
+        "output of the label the largest one at all of {} examples"
+    )
     usual = False
 
-    def _judged(
-        self,
-        subject: Subject[Memorizer, Dataset],
-        evaluation: Evaluation,
-        z: Array,
-        labels: Integers,
+    def is_usual(self, weights: Memorizer) -> bool:  # noqa: ARG002
+        """Return False, whatever was fit."""
+        return False
+
+    def judged(
+        self, subject: Subject[Memorizer, Dataset], evaluation: Evaluation, labels: Integers
     ) -> Claim:
+        """Look for a readout, or for a combination that excludes it."""
         statement = self.statement.format(len(labels))
 
         def said(verdict: Verdict, detail: str, **more: object) -> Claim:
             return Claim(self.name, statement, verdict, detail, **more)  # type: ignore[arg-type]
 
-        classes = subject.weights.layer.target_dim
-        kept, vectors = _independent_columns(subject)
-        z = z[:, kept]
+        dataset, classes = subject.data, subject.weights.layer.target_dim
+        contexts = dataset.filled.contexts
+        spans = spans_of(contexts[np.newaxis] if dataset.shared_context else contexts)
+        vectors = vectors_of(spans, spans.orthogonal)
+        # Columns of Z that span all, whatever the weights are, as the vectors show.
+        heads = floats_of(subject.weights.layer).leading.num_heads
+        kept = np.ones((heads, dataset.width), dtype=bool)
+        kept[0, list(spans.pivots[: vectors["zeros"]])] = False
+        kept[1:, list(spans.pivots)] = False
+        z = evaluation.rows[:, kept.ravel()]
         found = separate(z, labels, classes)
         if found.effective is not None:
             exact = BoundedReadout(found.effective[None], 0.0 * found.effective[None])
@@ -209,20 +177,7 @@ class Inseparable(_OfLabels):
             return said(Verdict.UNDECIDED, detail)
         detail = "a combination of leads with positive coefficients is zero for every readout, by "
         detail += f"Gordan; kappa <= {kappa:.1e}"
-        evidence = {"multipliers": pack(multipliers)} | vectors
-        return said(Verdict.PROVED, detail, evidence=evidence)
-
-
-def _independent_columns(subject: Subject[Memorizer, Dataset]) -> tuple[Integers, dict[str, Any]]:
-    """Return columns of Z that span all, whatever the weights are, and vectors that show it."""
-    dataset, heads = subject.data, floats_of(subject.weights.layer).leading.num_heads
-    contexts = dataset.filled.contexts
-    spans = spans_of(contexts[np.newaxis] if dataset.shared_context else contexts)
-    evidence = vectors_of(spans, spans.orthogonal)
-    kept = np.ones((heads, dataset.width), dtype=bool)
-    kept[0, list(spans.pivots[: evidence["zeros"]])] = False
-    kept[1:, list(spans.pivots)] = False
-    return np.flatnonzero(kept), evidence
+        return said(Verdict.PROVED, detail, evidence={"multipliers": pack(multipliers)} | vectors)
 
 
 def _integers(found: Array, labels: Integers) -> Integers:

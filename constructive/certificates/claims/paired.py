@@ -1,88 +1,360 @@
 """Claims about paired rank-one heads where no T x T matrix fits: *rank*, *error*, *readout*.
 
-All heads score tokens along one key direction k, so head h has logits s_{t,h} (E_t k) with
-s_{t,h} = q_h.e_t. Pair p is *certified to agree* on example t where s_{t,2p} and s_{t,2p+1} have
-one sign, and the smaller of them times the gap between the extreme scores is at least `MARGIN`
-nats: both heads then give all but (n - 1) exp(-MARGIN) of their attention to the same token. So ::
-
-    x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t})    has entries of at most
-    tail_t = 2 (n - 1) exp(-MARGIN) max |E_t|.
-
-One T x H matrix product decides that for all t and p. The other entries, the blocks D_p of the
-pairs' own examples and a few beside them, are evaluated with bounds (`exact.verified`).
-
-*Lemma* (proofs/12-paired-heads.md). Let X = Z K for some matrix K, and R be any matrix with T
-columns. If I - X R is at most N entry by entry, and N w < w for some positive vector w, then
-rank Z >= T.
-*Proof.* If X R g = 0 for g != 0, let i maximize `|g_i| / w_i`. Then `|g_i| = |((I - X R) g)_i| <=
-sum_j N_ij w_j |g_j| / w_j <= (N w)_i |g_i| / w_i < |g_i|`. So X R is nonsingular. QED
-
-Here K takes the difference of the two heads of each pair (and one more column, below), and R holds
-approximate right inverses R_p of the blocks. N has the defects of D_p R_p, rows `|x_{t,p} R_p|`
-where a pair does not agree on an example of another, and tails. For c > 1 the iteration
-w = 1 + c N w converges where c N has a spectral radius below 1, to w with N w < w / c. With c = 2
-it does if no example couples to a pair whose examples couple back to its own, directly or through
-others: in the order of pairs from which the coupling leads, X R is block triangular up to defects
-and tails, and the iteration ends after as many steps as coupling is deep. Where there are circles
-it converges for a smaller c, if they contract. Nothing of size T x T is formed.
-
-*The extra example* `t*` belongs to no pair. The last column of K is `x* / |x*|^2` for the token
-`x*` on which pair 0 agrees at `t*`, read by its second head; the last unknown solves the equation
-of `t*`.
-
-*Error.* f(t) = sum_p (x_{t,p}.U_{2p} + z_{t,2p+1}.V_p) with V_p = U_{2p} + U_{2p+1}, which is zero
-but for pair 0 (if there is an extra example). Entries that agree contribute `tail_t |U_{2p}|_1`.
-
-*Readout.* X R g = r has a solution with `|g_i| <= w_i max_j (|r_j| / w_j) / (1 - q)`, by the
-argument of the lemma, for q = max (N w)_i / w_i; the readout U + K R g is exact.
-
-`Examples` and `Readouts` (at size one) -> `Scan` (the one pass over contexts; `Tokens`, what heads
-read from those in memory) -> `Entries` (which pairs agree, and what is read where they do not, from
-the few contexts of these once more), all in `claims.pairs` -> the lemma and the residuals ->
-`attempt`, which judges the claims.
-
-A checker computes its own R, N and w, which differ from these by rounding. So a margin is needed:
-bounds of rounding count twice, for N', which is at most 2 (1 + 2^-16) N.
-With w = 1 + c N w from w = 1 on, step k adds (c N)^k 1, which is monotone in N. So if a step for N'
-adds 1 at most, then so does the same step for every N below N': N w <= w / c. That is more than
-the checker needs, which takes as many steps. Where q and w are small for N, it holds for N', too:
-(c N')^k 1 <= (2 (1 + 2^-16) c q)^k w.
+The last section of proofs/12-paired-heads.md says what is computed here, and why it proves them:
+pairs agree on most examples, so that entries of X = Z K are small, but for the blocks of the pairs'
+own examples and a few entries that *couple*. `HeadPairs` (at size one) -> `Scan` (the one pass over
+contexts) -> `residuals`, and `Coupling`, which is N of Lemma 12.2 -> the claims.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
-from constructive.certificates.claims import error, rank, readout
 from constructive.certificates.claims.kind import Subject
-from constructive.certificates.claims.pairs import (
-    Entries,
-    Examples,
-    Readouts,
-    Scan,
-    Terms,
-    Tokens,
-    evaluate,
-)
+from constructive.certificates.claims.rank import RANK, refute
+from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.data.dataset import Dataset
+from constructive.exact import verified
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
-from constructive.exact.upward import UNIT, gamma, up
+from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths, up
+from constructive.exact.verified import exponential
+from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import in_pieces, report
 from constructive.theory.grouping import UndecidedError
 
+# Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.
+MARGIN = 41.0
+TAIL = 4.3e-18  # More than exp(-40)
+
+_LARGEST_HEAD = 2.0**50
+_WIDEST = 1024  # Entries of tokens up to which a checker has exact products
+
+
+class HeadPairs:
+    """Heads in pairs, and T examples in their order, in float64 and at size one.
+
+    Contexts (and so what is read), queries and the key are divided by powers of two, so that their
+    largest entries are below 1, and the heads are multiplied by all three, so that no logit
+    changes. Targets count times 2^-c, readouts times 2^(a - c). Bounds hold at any scale; at this
+    one, the 2^-1000 that they are raised by for underflow (`exact.upward`) is nothing. Dividing
+    loses at most 2^-1075 of an entry. What it enters loses less than these 2^-1000 by that, as it
+    is multiplied by entries below 1, or by heads below 2^50.
+    """
+
+    def __init__(self, memorizer: Memorizer, dataset: Dataset) -> None:
+        layer, record = floats_of(memorizer.layer).leading, memorizer.built
+        pairs, total, width = layer.num_heads // 2, dataset.num_examples, dataset.width
+        if max(total, 2 * pairs * width, dataset.context_size) > LONGEST or width > _WIDEST:
+            raise UndecidedError(
+                f"sums of more than {LONGEST} terms, or tokens of more than {_WIDEST} entries; "
+                "fewer examples or heads"
+            )
+        self.dataset = dataset
+        self.order: Integers = np.array(record.order, dtype=np.int64)  # the example at a position
+        # (P,), the position after the last one of each pair
+        self.stops: Integers = np.array([head.stop for head in record.heads[1 : 2 * pairs : 2]])
+        # (T',), the pair of each position that belongs to one: of all, or all but the last
+        self.owner = np.repeat(np.arange(pairs), np.diff(self.stops, prepend=0))
+        queries = dataset.queries[self.order].astype(np.float64, copy=False)
+        key = layer.key_weights[0, :, 0].astype(np.float64)
+        heads = layer.query_weights[: 2 * pairs, :, 0].astype(np.float64)
+        self.exponent = exponent_of(np.array([dataset.largest_token_entry]))  # a
+        others = exponent_of(queries), exponent_of(key)
+        with np.errstate(over="ignore"):
+            heads = np.ldexp(heads, self.exponent + sum(others))
+        if not np.abs(heads).max() < _LARGEST_HEAD:
+            raise UndecidedError("logits are too large for float64; smaller gaps between tokens")
+        self.queries: Array = np.ldexp(queries, -others[0])  # (T, d), by position
+        self.key: Array = np.ldexp(key, -others[1])
+        self.heads = np.stack([heads[::2], heads[1::2]])  # (2, P, d), the first and second ones
+        readouts = _effective(layer)
+        if readouts[2 * pairs :].any():
+            raise UndecidedError("the last head belongs to no pair, and has a readout")
+        targets = dataset.target_matrix[self.order].astype(np.float64)
+        self.target_exponent = max(exponent_of(targets), exponent_of(readouts) + self.exponent)  # c
+        self.targets: Array = np.ldexp(targets, -self.target_exponent)  # (T, d_out), by position
+        readouts = np.ldexp(readouts, self.exponent - self.target_exponent)
+        self.first = readouts[: 2 * pairs : 2]  # U_{2p} (P, d, d_out)
+        self.both = self.first + readouts[1 : 2 * pairs : 2]  # V_p, rounded if it is not zero
+
+    @property
+    def has_extra(self) -> bool:
+        """Whether the last position belongs to no pair."""
+        return len(self.owner) < len(self.order)
+
+    def read(
+        self, positions: Integers, pairs: Integers, signs: tuple[float, float]
+    ) -> tuple[Array, Array]:
+        """Read contexts of any positions (k,) now, as they lie on disk, for `Tokens.read`."""
+        size, width = self.dataset.context_size, len(self.key)
+        values, errors = np.empty((len(positions), width)), np.empty(len(positions))
+        by_example = np.argsort(self.order[positions], kind="stable")
+        for rows in row_chunks(len(positions), 8 * size * width):
+            part = by_example[rows]
+            values[part], errors[part] = Tokens(self, positions[part]).read(pairs[part], signs)
+        return values, errors
+
+
+def _effective(layer: AttentionLayer) -> Array:
+    """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly.
+
+    A copy may have another sign, and be multiplied by a power of two (`layers.attention`).
+    """
+    heads, value_dim = layer.num_heads, layer.value_dim
+    read, last = _copies(layer.readout_weights[np.newaxis].astype(np.float64))
+    output = layer.output_weights.reshape(heads, value_dim, -1).astype(np.float64)
+    rows, entries = _copies(output[:, :, read[0]])
+    values = np.take_along_axis(layer.value_weights, rows[:, np.newaxis], axis=2).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite is refused
+        factors = (entries * last)[:, np.newaxis]
+        readouts: Array = values * factors
+        exact = _powers(factors) and np.array_equal(readouts / factors, values)
+    if not exact:
+        raise UndecidedError("W_V W_O W_D leaves the range of float64")
+    return readouts
+
+
+def _copies(matrices: Array) -> tuple[Integers, Array]:
+    """The row of the one entry in each column of matrices (k, m, c), and the entry: (k, c)."""
+    if not ((matrices != 0).sum(axis=1) == 1).all() or not _powers(matrices[matrices != 0]):
+        raise UndecidedError("W_O or W_D do more than copy; fold them into W_V")
+    return np.abs(matrices).argmax(axis=1), matrices.sum(axis=1)
+
+
+def _powers(entries: Array) -> bool:
+    """Return whether all are powers of two, with signs: neither zero nor infinite."""
+    return bool((np.frexp(np.abs(entries))[0] == 0.5).all())  # noqa: PLR2004
+
+
+# What heads read from contexts that are in memory, with bounds of the error of that.
+
+# Relative error of exponentials, more than theirs: as a checker takes for its own.
+_EXPONENTIAL_ERROR = 2.0**-46
+_SMALL = 0.01  # Errors up to which first-order bounds of a softmax hold with a few percent to spare
+_GOOD_ENOUGH = 1e-10  # Error of attention above which scores are evaluated anew, more precisely
+DIFFERENCE = 1.0, -1.0  # Signs of the two heads in x_{t,p}
+SECOND = 0.0, 1.0  # Signs for what the second head reads
+
+
+class Tokens:
+    """Contexts of k positions, read once and kept in memory, with their scores."""
+
+    def __init__(self, layer: HeadPairs, positions: Integers) -> None:
+        self.layer, self.positions = layer, positions
+        contexts = layer.dataset.contexts_of(layer.order[positions])
+        self.contexts: Array = np.ldexp(contexts, -layer.exponent)  # (k, n, d)
+        self.scores = self.contexts @ layer.key  # (k, n)
+        longest = lengths(self.contexts).max(axis=1)
+        # (k,), bounds the errors of scores
+        self.score_error = up(gamma(len(layer.key) + 2) * float(lengths(layer.key)) * longest)
+        self.largest = up(np.abs(self.contexts).max(axis=(1, 2)))  # bounds `max |E_t|`
+
+    def read(self, pairs: Integers, signs: tuple[float, float]) -> tuple[Array, Array]:
+        """Return the sum of both heads' z times signs, and a bound on the error of its entries."""
+        layer, count = self.layer, len(pairs)
+        contexts, scores = self.contexts[:count], self.scores[:count]
+        heads = layer.heads[:, pairs].transpose(1, 0, 2)
+        reach = verified.products(heads, layer.queries[self.positions[:count]])
+        attention, error = bounded_attention(
+            reach, scores, np.zeros_like(scores), self.score_error[:count]
+        )
+        # Where s_{t,h} is large and gaps are small, differences of scores have to be better.
+        worse = np.flatnonzero(~(error <= _GOOD_ENOUGH))
+        if len(worse):
+            keys = np.broadcast_to(layer.key, (len(worse), len(layer.key)))
+            leading, rest, bounds = verified.products(contexts[worse], keys)
+            attention[worse], error[worse] = bounded_attention(
+                [each[worse] for each in reach], leading, rest, bounds.max(axis=1)
+            )
+        combined = signs[0] * attention[:, 0] + signs[1] * attention[:, 1]
+        values = np.matmul(combined[:, np.newaxis], contexts)[:, 0]
+        rounding = 3.0 * gamma(scores.shape[1] + 2)
+        return values, up(up(error + rounding) * self.largest[:count])
+
+
+def bounded_attention(
+    reach: Sequence[Array], scores: Array, rest: Array, score_error: Array
+) -> tuple[Array, Array]:
+    """Return attention of both heads (k, 2, n), and a bound (k,) of the sum of all errors."""
+    high, low, reach_error = (each[:, :, np.newaxis] for each in reach)
+    ends = np.stack([scores.argmin(axis=1), scores.argmax(axis=1)], axis=1)
+    top = np.take_along_axis(ends, (reach[0] > 0).astype(np.int64), axis=1)
+    difference = scores[:, np.newaxis] - np.take_along_axis(scores, top, axis=1)[:, :, np.newaxis]
+    difference += rest[:, np.newaxis] - np.take_along_axis(rest, top, axis=1)[:, :, np.newaxis]
+    below = high * difference + low * difference
+    # Differences of scores are rounded twice, the second time by small parts; logits three times.
+    size = np.abs(difference)
+    off = up(2.0 * score_error[:, np.newaxis, np.newaxis] + 4.0 * UNIT * size)
+    spread = up(reach_error * up(size + off) + np.abs(high) * up(2.0 * off + 4.0 * UNIT * size))
+    exponentials = exponential(below)
+    attention = exponentials / exponentials.sum(axis=2, keepdims=True)
+    # If exponentials w_i are off by e_i w_i, shares are off by 2 delta / (1 - delta) in all, for
+    # delta = sum_i alpha_i e_i. Those that are taken for 0 are below exp(-700) of the largest one:
+    # far less than gamma, below.
+    each = up(1.01 * (_EXPONENTIAL_ERROR + spread))
+    delta = up((attention * each).sum(axis=2))
+    small = (each.max(axis=2) < _SMALL) & (delta < _SMALL)
+    error = np.where(small, 2.1 * delta, np.inf)
+    # If all others are certainly MARGIN below, both are within 2 (n - 1) exp(-MARGIN) of one-hot.
+    others = scores.shape[1] - 1
+    certain = below + spread
+    np.put_along_axis(certain, top[:, :, np.newaxis], -np.inf, axis=2)
+    alone = certain.max(axis=2) <= -MARGIN
+    error = np.where(alone, 4.1 * others * TAIL, error) + gamma(others + 5)
+    return attention, up(error.sum(axis=1))
+
+
+_MOST_COUPLED = 4  # Coupled entries for each example, on average, beyond which nothing is tried
+
+
+class Scan:
+    """What is found of T examples, of which T' belong to a pair: entries of X with bounds.
+
+    One pass over all contexts, in the order in which they lie on disk, finds all that is asked of
+    every example while its tokens are in memory. The contexts of the m entries that couple are read
+    once more. Nothing of the size of the contexts is kept, nor all scores.
+    """
+
+    def __init__(self, layer: HeadPairs, *, bounded: bool) -> None:
+        """Read contexts; `bounded` says whether residuals will be, so that `second` is needed."""
+        self.layer = layer
+        unlike = np.flatnonzero(layer.both.any(axis=(1, 2))) if bounded else ()
+        if len(unlike) > 1:
+            raise UndecidedError("the readouts of more than one pair do not cancel")
+        total, owned, width = len(layer.order), len(layer.owner), len(layer.key)
+        # (2, T), from the largest score of an example to the next one, and from the least one
+        self.gaps = np.empty((2, total))
+        self.score_error = np.empty(total)  # bounds the errors of scores
+        self.largest = np.empty(total)  # bounds `max |E_t|`, and so whatever a head reads
+        # x_{t,p} of each position and its own pair (T', d), with bounds on errors of entries (T',)
+        self.own, self.own_error = np.empty((owned, width)), np.empty(owned)
+        # `products` of z_{t,2p+1} and V_p for the pair whose readouts do not cancel, if there is
+        # one: what its second head reads counts by itself
+        self.second = np.zeros((3, *layer.targets.shape))
+        # The extra example, which has no pair, comes last.
+        positions = np.concatenate([np.argsort(layer.order[:owned]), np.arange(owned, total)])
+        with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
+            for part in row_chunks(total, 8 * layer.dataset.context_size * width):
+                report("read contexts", part.start, total)
+                rows = positions[part]
+                mine = rows[: max(owned - part.start, 0)]
+                tokens = Tokens(layer, rows)
+                ordered = np.sort(tokens.scores, axis=1)
+                self.gaps[0, rows] = ordered[:, -1] - ordered[:, -2]
+                self.gaps[1, rows] = ordered[:, 1] - ordered[:, 0]
+                self.score_error[rows], self.largest[rows] = tokens.score_error, tokens.largest
+                self.own[mine], self.own_error[mine] = tokens.read(layer.owner[mine], DIFFERENCE)
+                for pair in unlike:
+                    pairs = np.full(len(rows), pair)
+                    terms = products(*tokens.read(pairs, SECOND), layer.both, pairs)
+                    self.second[:, rows] = terms
+            # (T,), bounds all entries that agree
+            self.tail = up(2.0 * (layer.dataset.context_size - 1) * TAIL * self.largest)
+            # Positions and pairs (m,) that are not certified to agree, and x_{t,p} of these
+            self.positions, self.pairs = self._coupled()
+            report("evaluate what is coupled", 0, 1)
+            coupled = layer.read(self.positions, self.pairs, DIFFERENCE)
+            self.coupled, self.coupled_error = coupled  # (m, d), (m,)
+            if layer.has_extra:
+                # x*, on which pair 0 agrees; where it is not certain to, `Coupling` refuses it
+                tokens = Tokens(layer, np.array([total - 1]))
+                upwards = float(layer.queries[-1] @ layer.heads[1, 0]) > 0
+                scores = tokens.scores[0]
+                self.token = tokens.contexts[0, scores.argmax() if upwards else scores.argmin()]
+
+    def _coupled(self) -> tuple[Integers, Integers]:
+        """Return positions and pairs that are not certified to agree, but for the own pairs.
+
+        Raises UndecidedError where there are too many.
+        """
+        layer, owner = self.layer, self.layer.owner
+        total, pairs = len(layer.order), len(layer.stops)
+        heads = np.ascontiguousarray(np.concatenate(list(layer.heads)).T)
+        longest = float(lengths(layer.heads).max())
+        reach_error = up(gamma(len(heads) + 2) * longest * lengths(layer.queries))
+        least = np.maximum(self.gaps - up(2.0 * self.score_error + 2.0 * UNIT * self.gaps), 0.0)
+        at_top, at_bottom = up(up(MARGIN / least) + reach_error)[:, :, np.newaxis]
+
+        def disagreeing(rows: slice) -> tuple[Integers, Integers]:
+            with np.errstate(all="ignore"):  # of this thread
+                reach = layer.queries[rows] @ heads
+            first, second = reach[:, :pairs], reach[:, pairs:]
+            # Of one sign, and beyond what is needed there (infinity, where scores may be equal).
+            agree = np.minimum(first, second) >= at_top[rows]
+            agree |= np.maximum(first, second) <= -at_bottom[rows]
+            inside = np.arange(rows.start, min(rows.stop, len(owner)))
+            agree[inside - rows.start, owner[inside]] = True
+            where, which = np.nonzero(~agree)
+            return where + rows.start, which
+
+        found: list[tuple[Integers, Integers]] = []
+        coupled = 0
+        parts = list(row_chunks(total, 8 * 2 * pairs))
+        for part in in_pieces(disagreeing, parts, float(total) * heads.size):
+            found.append(part)
+            coupled += len(part[0])
+            report("certify which pairs agree", len(found), len(parts))
+            if coupled > _MOST_COUPLED * total:
+                raise UndecidedError(
+                    f"pairs do not agree on more than {_MOST_COUPLED} entries an example; "
+                    "another seed=, or fewer examples"
+                )
+        positions, others = (np.concatenate(each) for each in zip(*found, strict=True))
+        return positions, others
+
+
+def products(x: Array, radius: Array, readouts: Array, pairs: Integers) -> Array:
+    """Multiply k entries of X or Z by readouts: parts of f, and of bounds on its error.
+
+    These are x.u, `|x|.|u|` for its rounding, and what errors of x put it off by: (3, k, d_out).
+    """
+    terms = np.empty((3, len(x), readouts.shape[2]))
+    for part in row_chunks(len(x), 8 * readouts[0].size):
+        chosen = readouts[pairs[part]]
+        for column in range(readouts.shape[2]):
+            read, u = x[part], chosen[:, :, column]
+            terms[0, part, column] = np.einsum("kd,kd->k", read, u)
+            terms[1, part, column] = np.einsum("kd,kd->k", np.abs(read), np.abs(u))
+            terms[2, part, column] = up(radius[part] * up(np.abs(u).sum(axis=1)))
+    return terms
+
+
+def residuals(scan: Scan) -> tuple[Array, Array]:
+    """Return `|f - y| 2^-c` (T, d_out) by position in float64, and bounds of its errors."""
+    layer = scan.layer
+    sums = np.zeros((3, *layer.targets.shape))
+    first, both, owner = layer.first, layer.both, layer.owner
+    with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
+        for positions, pairs, x, radius in (
+            (np.arange(len(owner)), owner, scan.own, scan.own_error),
+            (scan.positions, scan.pairs, scan.coupled, scan.coupled_error),
+        ):
+            for total, part in zip(sums, products(x, radius, first, pairs), strict=True):
+                for column in range(total.shape[1]):
+                    total[:, column] += np.bincount(positions, part[:, column], len(total))
+        sums += scan.second
+        result, size, slack = sums
+        slack += scan.tail[:, np.newaxis] * up(np.abs(first).sum(axis=(0, 1)))
+        rounded = up(2.0 * UNIT * np.abs(both).sum(axis=(0, 1)))
+        slack += scan.largest[:, np.newaxis] * rounded
+        terms = len(layer.key) + 8 + int(np.bincount(scan.positions, minlength=1).max(initial=0))
+        residual = np.abs(result - layer.targets)
+        return residual, up(slack + up(gamma(terms) * up(size + residual)))
+
+
+# N as a function, and positive vectors w with N w < w.
+
 _ROUNDS = 500  # Steps of an iteration for w
-
 _LARGEST_WEIGHT = 1e100
-
-MARGIN = 2.0  # How many times bounds of rounding count in N'
+ROUNDINGS = 2.0  # How many times bounds of rounding count in N'
 
 # q and w up to which N' needs no look: for c = 2, 0.81^500 times the second is below 1.
 _SURELY = 0.2, 2.0**100
@@ -93,68 +365,57 @@ FACTORS = 2.0, 1.2, 1.02
 # An iteration is content with this part of 1 - 1/c, which 1 - q tends to; N' needs all of it.
 _NEARLY = 0.98
 
-Extra = tuple[Array, Array]  # The token that pair 0 reads from the extra example, and a direction
-
-
-@dataclass(frozen=True, eq=False)
-class Inverse:
-    """What the lemma says of R."""
-
-    weights: Array  # w (T,)
-    contraction: float  # q, an upper bound of all (N w)_i / w_i
-    spread: float  # an upper bound of the entries of `|K R| w`
-
 
 class Coupling:
-    """N as a function: N w, rounded up, for positive w (T,).
+    """N w, rounded up, for positive w (T,); or N' w, if bounds of rounding count `margin` times."""
 
-    It is N' if bounds of rounding count `margin` times. `extra` is the token of the extra example
-    and its direction, where they were read before.
-    """
-
-    def __init__(
-        self,
-        examples: Examples,
-        entries: Entries,
-        margin: float = 1.0,
-        extra: Extra | None = None,
-    ) -> None:
-        width, total = examples.queries.shape[1], len(examples.order)
-        self.tail, self.runs = margin * entries.tail, _right_inverses(examples, entries.own)
+    def __init__(self, scan: Scan, margin: float = 1.0) -> None:
+        layer = scan.layer
+        width, total = len(layer.key), len(layer.order)
+        self.tail, self.positions = margin * scan.tail, scan.positions
         self.more = 1.0 + 2.0**-16 * (margin - 1.0)
         self.column_sums = np.zeros(total)  # of |R_p|, for each position
-        self.defects = []
-        sizes = np.diff(examples.stops, prepend=0)
+        self.defects, self.inverses = [], []
+        sizes = np.diff(layer.stops, prepend=0)
         widest = int(sizes.max())
         padded = np.zeros((len(sizes), width, widest))
-        for pairs, rows, inverse in self.runs:
+        for pairs, rows, inverse in _right_inverses(layer.stops, scan.own):
             count, _, size = inverse.shape
-            blocks = entries.own[rows].reshape(count, size, width)
-            error = margin * entries.own_error[rows].reshape(count, size, 1)
+            blocks = scan.own[rows].reshape(count, size, width)
+            error: Array = margin * scan.own_error[rows].reshape(count, size, 1)
             sums = up(np.abs(inverse).sum(axis=1))
             self.column_sums[rows] = sums.ravel()
             defect = np.abs(np.matmul(blocks, inverse) - np.eye(size))
             off = margin * gamma(width + 2) * (up(np.matmul(np.abs(blocks), np.abs(inverse))) + 1.0)
             self.defects.append((rows, up(defect + off + up(error * sums[:, np.newaxis]))))
+            self.inverses.append((rows, inverse))
             padded[pairs, :, :size] = inverse
         # Row t of |X R| at the examples of a pair p that is coupled to t.
-        self.positions = entries.positions
-        self.rows = np.empty((len(entries.pairs), widest))
+        self.rows = np.empty((len(scan.pairs), widest))
         for part in row_chunks(len(self.rows), 8 * width * max(widest, 1)):
-            chosen, x = padded[entries.pairs[part]], entries.coupled[part, np.newaxis]
+            chosen, x = padded[scan.pairs[part]], scan.coupled[part, np.newaxis]
             sizes_of = np.abs(chosen)
             row = np.abs(np.matmul(x, chosen))
             row += margin * gamma(width + 2) * up(np.matmul(np.abs(x), sizes_of))
-            error = margin * entries.coupled_error[part, np.newaxis, np.newaxis]
+            error = margin * scan.coupled_error[part, np.newaxis, np.newaxis]
             row += up(error * up(sizes_of.sum(axis=1, keepdims=True)))
             self.rows[part] = up(row)[:, 0]
-        first = (examples.stops - sizes)[entries.pairs]
+        first = (layer.stops - sizes)[scan.pairs]
         self.owners = np.minimum(first[:, np.newaxis] + np.arange(widest), total - 1)
-        self.direction: Array = np.zeros(width)  # of the token of the extra example
-        self.correction: Array = np.zeros(total)
-        if examples.has_extra:
-            token, self.direction = extra or extra_token(examples)
-            self.correction = _correction(entries, token, self.direction, margin)
+        self.direction: Array = np.zeros(width)  # x* / |x*|^2
+        self.correction: Array = np.zeros(total)  # the last column of |X R - I|
+        if layer.has_extra:
+            token = scan.token
+            self.direction = token / (token @ token)
+            if ((scan.positions == total - 1) & (scan.pairs == 0)).any():
+                raise UndecidedError("pair 0 does not agree on the extra example; another seed=")
+            length = float(up(np.abs(self.direction).sum()))
+            # Attention adds up to one: a mean of tokens is read, with entries up to the largest.
+            self.correction = scan.largest * length
+            rounding = gamma(width + 2) * scan.largest[-1]
+            off = margin * up(up(rounding + scan.tail[-1]) * length)
+            self.correction[-1] = abs(float(token @ self.direction) - 1.0) + off
+            self.correction = up(self.correction)
 
     def __call__(self, weights: Array) -> Array:
         """Return N w, rounded up."""
@@ -166,51 +427,65 @@ class Coupling:
         result += np.bincount(self.positions, coupled, len(result))
         return up(self.more * (result + self.correction * weights[-1]))
 
+    def spread(self, weights: Array) -> float:
+        """Return an upper bound of the entries of `|K R| w`."""
+        spread = 0.0
+        for rows, inverse in self.inverses:
+            part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
+            spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
+        if self.direction.any():
+            spread = float(up(spread + up(np.abs(self.direction).max() * weights[-1])))
+        return spread
 
-def bound_inverse(examples: Examples, entries: Entries) -> Inverse:
+
+def _right_inverses(stops: Integers, own: Array) -> Iterator[tuple[slice, slice, Array]]:
+    """Yield approximate R_p = D_p^T (D_p D_p^T)^-1 of pairs in a row with as many examples.
+
+    With them the slices of these pairs, and of their positions. Any numbers will do.
+    """
+    sizes = np.diff(stops, prepend=0)
+    for chosen in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(sizes)) + 1):
+        size = int(sizes[chosen[0]])
+        rows = slice(int(stops[chosen[0]]) - size, int(stops[chosen[-1]]))
+        blocks = own[rows].reshape(len(chosen), size, own.shape[1])
+        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
+        singular = (np.diagonal(triangle, axis1=1, axis2=2) == 0.0).any()
+        if singular or not np.isfinite(triangle).all():
+            raise UndecidedError("a block of a pair is singular in float64; another seed=")
+        inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
+        yield slice(int(chosen[0]), int(chosen[-1]) + 1), rows, inverse
+
+
+class Inverse(NamedTuple):
+    """What Lemma 12.2 says of R."""
+
+    weights: Array  # w (T,)
+    contraction: float  # q, an upper bound of all (N w)_i / w_i
+    spread: float  # an upper bound of the entries of `|K R| w`
+
+
+def bound_inverse(scan: Scan) -> Inverse:
     """Find w with N w < w. Raises UndecidedError where coupling is not shown to contract."""
+    total = len(scan.layer.order)
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
-        extra = extra_token(examples) if examples.has_extra else None
-        bound = Coupling(examples, entries, extra=extra)
-        found = contracting(bound, len(examples.order))
+        bound, problem = Coupling(scan), "coupling does not contract"
+        found = contracting(bound, total)
+        if found and not (found[1] <= _SURELY[0] and found[0].max() <= _SURELY[1]):
+            problem = "coupling hardly contracts"
+            found = contracting(Coupling(scan, ROUNDINGS), total, 1.0)
         if found is None:
-            raise _coupled(examples, entries, "coupling does not contract")
-        weights, contraction = found
-        if not (contraction <= _SURELY[0] and weights.max() <= _SURELY[1]):
-            found = contracting(
-                Coupling(examples, entries, MARGIN, extra), len(examples.order), 1.0
+            raise UndecidedError(
+                f"{problem} ({len(scan.pairs)} entries beside the blocks of "
+                f"{len(scan.layer.stops)} pairs); another seed=, or fewer examples"
             )
-            if found is None:
-                raise _coupled(examples, entries, "coupling hardly contracts")
-            weights, contraction = found
-        return Inverse(weights, contraction, spread_of(bound, weights))
-
-
-def spread_of(bound: Coupling, weights: Array) -> float:
-    """Return an upper bound of the entries of `|K R| w`."""
-    spread = 0.0
-    for _, rows, inverse in bound.runs:
-        part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
-        spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
-    if bound.direction.any():
-        spread = float(up(spread + up(np.abs(bound.direction).max() * weights[-1])))
-    return spread
-
-
-def _coupled(examples: Examples, entries: Entries, what: str) -> UndecidedError:
-    return UndecidedError(
-        f"{what} ({len(entries.pairs)} entries beside the blocks of {len(examples.stops)} pairs); "
-        "another seed=, or fewer examples"
-    )
+        return Inverse(*found, bound.spread(found[0]))
 
 
 def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[Array, float] | None:
     """Find some w with N w <= q w for some q < 1, and that q; None where there is none.
 
-    Where c N has a spectral radius below 1, w = 1 + c N w converges from below, to the sum of all
-    (c N)^k 1, and N w = (w - 1) / c is less than w / c. So the largest c that converges is taken:
-    it leaves most room. Nothing has to be aperiodic or connected for that. An iteration is content
-    with the part `nearly` of 1 - 1/c.
+    w = 1 + c N w converges from below, to N w = (w - 1) / c. So the largest c that converges is
+    taken: it leaves most room. An iteration is content with the part `nearly` of 1 - 1/c.
     """
     for factor in FACTORS:
         content = 1.0 - nearly * (1.0 - 1.0 / factor)
@@ -224,94 +499,6 @@ def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[A
             if not weights.max() < _LARGEST_WEIGHT:
                 break
     return None
-
-
-def _right_inverses(examples: Examples, own: Array) -> tuple[tuple[slice, slice, Array], ...]:
-    """Return approximate R_p = D_p^T (D_p D_p^T)^-1; any numbers will do."""
-    sizes = np.diff(examples.stops, prepend=0)
-    breaks = np.flatnonzero(np.diff(sizes)) + 1
-    runs = []
-    for chosen in np.split(np.arange(len(sizes)), breaks):
-        size = int(sizes[chosen[0]])
-        rows = slice(int(examples.stops[chosen[0]]) - size, int(examples.stops[chosen[-1]]))
-        blocks = own[rows].reshape(len(chosen), size, own.shape[1])
-        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
-        singular = (np.diagonal(triangle, axis1=1, axis2=2) == 0.0).any()
-        if singular or not np.isfinite(triangle).all():
-            raise UndecidedError("a block of a pair is singular in float64; another seed=")
-        inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
-        runs.append((slice(int(chosen[0]), int(chosen[-1]) + 1), rows, inverse))
-    return tuple(runs)
-
-
-def extra_token(examples: Examples) -> Extra:
-    """Return the token `x*` that pair 0 reads of the extra example, and `x* / |x*|^2`, rounded."""
-    tokens = Tokens.of(examples, np.array([len(examples.order) - 1]))
-    reach = float(examples.queries[-1] @ examples.query_weights[1, 0])
-    scores = tokens.scores[0]
-    index = int(scores.argmax() if reach > 0 else scores.argmin())
-    token = tokens.contexts[0, index]
-    return token, token / (token @ token)
-
-
-def _correction(entries: Entries, token: Array, direction: Array, margin: float) -> Array:
-    """Return the last column of `|X R - I|`: (T,), for what is read along `x* / |x*|^2`."""
-    last = len(entries.tail) - 1
-    if ((entries.positions == last) & (entries.pairs == 0)).any():
-        raise UndecidedError("pair 0 does not agree on the extra example; another seed=")
-    length = float(up(np.abs(direction).sum()))
-    # Attention weights sum to one: what is read is a mean of tokens, with entries up to largest.
-    column = entries.largest * length
-    rounding = gamma(len(token) + 2) * entries.largest[-1]
-    off = margin * up(up(rounding + entries.tail[-1]) * length)
-    column[-1] = abs(float(token @ direction) - 1.0) + off
-    return up(column)
-
-
-@dataclass(frozen=True, eq=False)
-class Residuals:
-    """`|f - y| 2^-c` by position, as float64 has it, and how far that is off."""
-
-    evaluated: Array  # (T, d_out)
-    slack: Array  # (T, d_out), bounds the errors of these
-    exponent: int  # c, for which targets, and readouts of contexts of size one, are below 1
-
-    @property
-    def bounds(self) -> Array:
-        """Upper bounds of `|f - y| 2^-c`, of shape (T, d_out)."""
-        return up(self.evaluated + self.slack)
-
-
-def residuals_of(
-    examples: Examples, entries: Entries, second: Terms | None, readouts: Readouts
-) -> Residuals:
-    """Evaluate f - y at every position, at size one.
-
-    `second` is what the second head of the pair whose readouts do not cancel adds to f.
-    """
-    result, size, slack = sums = np.zeros((3, *readouts.targets.shape))
-    first, both, owner = readouts.first, readouts.both, examples.owner
-
-    def add(positions: Integers, pairs: Integers, x: Array, radius: Array) -> None:
-        terms = Terms.of(x, radius, first, pairs)
-        for total, part in zip(sums, terms, strict=True):
-            for column in range(total.shape[1]):
-                total[:, column] += np.bincount(positions, part[:, column], len(total))
-
-    with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
-        add(np.arange(len(owner)), owner, entries.own, entries.own_error)
-        add(entries.positions, entries.pairs, entries.coupled, entries.coupled_error)
-        if second is not None:
-            sums += second
-        per_head = up(np.abs(first).sum(axis=(0, 1)))
-        rounded = up(2.0 * UNIT * np.abs(both).sum(axis=(0, 1)))
-        slack += entries.tail[:, np.newaxis] * per_head
-        slack += entries.largest[:, np.newaxis] * rounded
-        width = examples.queries.shape[1]
-        terms = width + 8 + int(np.bincount(entries.positions, minlength=1).max(initial=0))
-        residual = np.abs(result - readouts.targets)
-        bound = up(slack + up(gamma(terms) * up(size + residual)))
-    return Residuals(residual, bound, readouts.exponent)
 
 
 # The claims themselves: *rank*, *error* and *readout* without a T x T matrix.
@@ -330,40 +517,33 @@ _LARGEST_DENSE = 2000
 
 
 def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
-    """Return the claims, or None where some are undecided and the examples are few.
+    """Return the claims, or None where they are to be judged as those of any other heads.
 
-    Few examples are judged as any others then. The readout brings the rank of its blocks with it.
+    That is where these are not paired, or other claims are asked for, too, or some are undecided
+    and the examples are few. The readout brings the rank of its blocks with it. Raises
+    ParameterError where other claims are asked for, and a large matrix would be needed.
     """
-    asked = {kind.name for kind in subject.asked}
-    if "readout" in asked:
-        asked.add("rank")
-    claims = prove(
-        subject.weights,
-        subject.data,
-        [name for name in CLAIMS if name in asked],
-        error.epsilon_of(subject),
-        subject.options.delta,
-    )
-    decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
-    return claims if decided or subject.data.num_examples > _LARGEST_DENSE else None
-
-
-def require_few(names: Sequence[str], total: int) -> None:
-    """Refuse claims of this proof beside others, if that takes a large matrix.
-
-    Raises ParameterError.
-    """
-    others = [name for name in names if name not in CLAIMS]
-    dense = [name for name in names if name in _DENSE]
-    if not others or not dense or total <= _LARGEST_DENSE:
-        return
-    own = ",".join(name for name in names if name in CLAIMS)
-    raise ParameterError(
-        f"{' and '.join(dense)} beside {', '.join(others)} would take a T x T matrix for T={total} "
-        "examples; alone, the proof of paired heads takes none",
-        witness=total,
-        suggestion=f"two certificates: one of {own}, and one of {','.join(others)}",
-    )
+    memorizer, dataset, options = subject.weights, subject.data, subject.options
+    total, asked = dataset.num_examples, [kind.name for kind in subject.asked]
+    if not applies(memorizer, dataset):
+        return None
+    others = [name for name in asked if name not in CLAIMS]
+    dense = [name for name in asked if name in _DENSE]
+    if not others:
+        wanted = {*asked, "rank"} if "readout" in asked else asked
+        named = [name for name in CLAIMS if name in wanted]
+        claims = prove(memorizer, dataset, named, epsilon_of(subject), options.delta)
+        decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
+        return claims if decided or total > _LARGEST_DENSE else None
+    if dense and total > _LARGEST_DENSE:
+        raise ParameterError(
+            f"{' and '.join(dense)} beside {', '.join(others)} would take a T x T matrix for "
+            f"T={total} examples; alone, the proof of paired heads takes none",
+            witness=total,
+            suggestion=f"two certificates: one of {','.join(x for x in asked if x in CLAIMS)}, and "
+            f"one of {','.join(others)}",
+        )
+    return None
 
 
 def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
@@ -374,14 +554,14 @@ def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     """
     layer, record = floats_of(memorizer.layer), memorizer.record
     pairs, total = layer.num_heads // 2, dataset.num_examples
-    order = set(record.order)
-    if layer.leading is not layer or len(record.order) != total or order != set(range(total)):
+    if layer.leading is not layer or len(record.order) != total:
         return False
     keys = layer.key_weights[: 2 * pairs]
     stops = [0, *(head.stop for head in record.heads[1 : 2 * pairs : 2])]
     sizes = np.diff(stops)
     return bool(
         pairs > 0
+        and set(record.order) == set(range(total))
         and not layer.query_weights[:, :, 1:].any()
         and (keys == keys[:1]).all()
         and not dataset.shared_context
@@ -401,97 +581,90 @@ def prove(
     delta: float | None,
 ) -> tuple[Claim, ...]:
     """Decide the claims that are asked for, among rank, error and readout."""
-    statements = {
-        "rank": rank.STATEMENT.format(dataset.num_examples),
-        "error": error.STATEMENT.format(epsilon),
-        "readout": readout.UNKNOWN,
-    }
+    bounded = "error" in asked or "readout" in asked
     done: dict[str, Claim] = {}
     try:
-        examples = Examples.of(memorizer, dataset)
-        readouts = None
-        if "error" in asked or "readout" in asked:
-            readouts = Readouts.of(examples, memorizer)
-        scan = Scan.of(examples, readouts.unlike if readouts else None)
-        entries = evaluate(examples, scan)
-        if readouts is not None:
-            residuals = residuals_of(examples, entries, scan.second, readouts)
+        scan = Scan(HeadPairs(memorizer, dataset), bounded=bounded)
+        if bounded:
+            evaluated, slack = residuals(scan)
         if "error" in asked:
-            done["error"] = _error(examples, residuals, epsilon)
+            done["error"] = _error(scan.layer, evaluated, slack, epsilon)
         if "rank" in asked or "readout" in asked:
             report("bound the inverse", 0, 1)
-            inverse = bound_inverse(examples, entries)
+            inverse = bound_inverse(scan)
         if "rank" in asked:
-            done["rank"] = _rank(statements["rank"], examples, entries, inverse)
+            done["rank"] = _rank(scan, inverse.contraction)
         if "readout" in asked:
-            done["readout"] = _readout(examples, inverse, residuals, delta)
+            done["readout"] = _readout(scan.layer, inverse, up(evaluated + slack), delta)
     except UndecidedError as reason:
+        statements = {
+            "rank": RANK.statement.format(dataset.num_examples),
+            "error": ERROR.statement.format(epsilon),
+            "readout": UNKNOWN,
+        }
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
         leading = floats_of(memorizer.layer).leading
-        refuted = rank.refute(leading, dataset) if "rank" in asked else None
+        refuted = refute(leading, dataset) if "rank" in asked else None
         if refuted is not None:
             done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
     return tuple(done[name] for name in asked)
 
 
-def _rank(statement: str, examples: Examples, entries: Entries, inverse: Inverse) -> Claim:
-    tail = Fraction(float(entries.tail.max())) * Fraction(2) ** examples.exponent
+def _rank(scan: Scan, contraction: float) -> Claim:
+    layer = scan.layer
+    tail = Fraction(float(scan.tail.max())) * Fraction(2) ** layer.exponent
     detail = (
-        f"{len(examples.stops)} blocks, {len(entries.pairs)} coupled entries beside them, all "
-        f"others below {at_most(tail)}; contraction {at_most(inverse.contraction)}"
+        f"{len(layer.stops)} blocks, {len(scan.pairs)} coupled entries beside them, all "
+        f"others below {at_most(tail)}; contraction {at_most(contraction)}"
     )
-    return Claim("rank", statement, Verdict.PROVED, detail, evidence=_evidence(examples))
+    statement = RANK.statement.format(len(layer.order))
+    evidence = {"order": pack(layer.order), "stops": pack(layer.stops)}
+    return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
-def _evidence(examples: Examples) -> dict[str, str]:
-    return {"order": pack(examples.order), "stops": pack(examples.stops)}
-
-
-def _error(examples: Examples, residuals: Residuals, epsilon: float) -> Claim:
-    statement = error.STATEMENT.format(epsilon)
-    unit = Fraction(2) ** residuals.exponent
+def _error(layer: HeadPairs, evaluated: Array, slack: Array, epsilon: float) -> Claim:
+    statement = ERROR.statement.format(epsilon)
+    unit = Fraction(2) ** layer.target_exponent
     allowed = Fraction(epsilon) / unit
     # A difference of floats is rounded by a part of itself, which `lower` and 1 - 2^-50 make good.
-    least = (residuals.evaluated - residuals.slack) * (1.0 - 2.0**-50)
+    least = (evaluated - slack) * (1.0 - 2.0**-50)
     surely = least > upper(allowed)
     if surely.any():
         position, entry = first_place(surely)
-        example = int(examples.order[position])
+        example = int(layer.order[position])
         shown = at_least(Fraction(float(least[position, entry])) * unit, epsilon)
         detail = f"at example {example}, |f - y| is {shown} or more"
         witness = (example, entry) if surely.shape[1] > 1 else example
         return Claim("error", statement, Verdict.REFUTED, detail, witness)
-    bounds = up(residuals.evaluated + _SLACKS * residuals.slack)
+    bounds = up(evaluated + _SLACKS * slack)
     within = bounds <= lower(allowed)
     if not within.all():
         position = int(np.flatnonzero(~within.all(axis=1))[0])
         worst = float(bounds[position].max())
         shown = at_most(Fraction(worst) * unit) if math.isfinite(worst) else "inf"
         detail = (
-            f"at example {examples.order[position]} the bound {shown} in float64 straddles "
+            f"at example {layer.order[position]} the bound {shown} in float64 straddles "
             "epsilon; a larger epsilon="
         )
         return Claim("error", statement, Verdict.UNDECIDED, detail)
-    bound = at_most(Fraction(float(residuals.bounds.max())) * unit, epsilon)
+    bound = at_most(Fraction(float(up(evaluated + slack).max())) * unit, epsilon)
     detail = f"max |f - y| <= {bound} (float64 with bounds, {len(bounds)} examples)"
     return Claim("error", statement, Verdict.PROVED, detail, evidence={"bound": epsilon.hex()})
 
 
-def _readout(
-    examples: Examples, inverse: Inverse, residuals: Residuals, delta: float | None
-) -> Claim:
+def _readout(layer: HeadPairs, inverse: Inverse, bounds: Array, delta: float | None) -> Claim:
     with np.errstate(all="ignore"):  # what is not finite proves nothing
-        ratio = float(up(residuals.bounds / inverse.weights[:, np.newaxis]).max())
+        ratio = float(up(bounds / inverse.weights[:, np.newaxis]).max())
     if not math.isfinite(ratio) or not math.isfinite(inverse.spread):
         detail = "no distance is shown in float64; scale the data, or another seed="
-        return Claim("readout", readout.UNKNOWN, Verdict.UNDECIDED, detail)
+        return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
     # In fractions, as such numbers may be of any size; readouts here are those of f 2^-c from
     # contexts times 2^-a.
     bound = Fraction(inverse.spread) * Fraction(ratio) / (1 - Fraction(inverse.contraction))
-    bound *= Fraction(2) ** (residuals.exponent - examples.exponent)
+    bound *= Fraction(2) ** (layer.target_exponent - layer.exponent)
     shown = short_bound(_ROOM * bound) if delta is None else delta
-    statement = readout.STATEMENT.format(shown) if math.isfinite(shown) else readout.UNKNOWN
+    statement = READOUT.statement.format(shown) if math.isfinite(shown) else UNKNOWN
     if not (_ROOM * bound <= shown and math.isfinite(shown)):
         detail = (
             f"a distance of at most {at_most(bound)} is shown, and {_ROOM} times that may be "

@@ -1,10 +1,5 @@
 """The claim *rank*: all rows of Z are independent, so these weights memorize every labelling.
 
-The rows of a layer are those of its T examples, those of a decoder one for each different context
-(contexts at one position with the same tokens in their window are one). With them Z U = Y for some
-effective readout U, (H d, d_out), whatever the targets are; where d_v >= d_out, weights of the
-stored shapes hold it.
-
 Proof by one prime p and one value a at which Z has rank T modulo p (`layers.residues`). What a
 certificate carries:
 
@@ -23,46 +18,28 @@ and Shamir), which is modelled as random.
 
 import hashlib
 import struct
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point, Residues
+from constructive.exact.arithmetics import Point
 from constructive.layers import residues
-from constructive.layers.attend import CausalView
 from constructive.layers.attention import AttentionLayer
-from constructive.layers.decoder import Decoder
-from constructive.layers.margins import added_tokens
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
 
 ROUNDS = 12
-STATEMENT = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
 
 Refutation = tuple[str, object]  # A detail and a witness
-
-
-@dataclass(frozen=True, eq=False)
-class RankRows:
-    """The rows of Z that have to be independent."""
-
-    count: int  # how many
-    # why they are dependent for all weights of this shape; None if they need not be
-    refuted: Refutation | None
-    # looks for a prime at which they are independent; may raise PrecisionError
-    search: Callable[[], Search]
 
 
 class Rank(ClaimKind):
@@ -72,24 +49,24 @@ class Rank(ClaimKind):
     options = frozenset({"seed"})
     advice: ClassVar[str]  # What to try where it is undecided
 
-    @abstractmethod
-    def rows(self, subject: Subject[Any, Any]) -> RankRows:
-        """Return what is said of the rows of Z."""
+    def judged(
+        self,
+        subject: Subject[Any, Any],
+        total: int,
+        refutation: Refutation | None,
+        search: Callable[[], Search],
+    ) -> Claim:
+        """Eliminate all rows modulo primes, unless no weights of this shape have the rank.
 
-    def judge(self, subject: Subject[Any, Any]) -> Claim:
-        """Eliminate modulo primes, unless no weights of this shape have the rank."""
-        rows = self.rows(subject)
-        statement = self.statement.format(rows.count)
-        if rows.refuted is not None:
-            detail, witness = rows.refuted
-            return Claim("rank", statement, Verdict.REFUTED, detail, witness)
+        `search` looks for a prime at which they are independent, and may raise PrecisionError.
+        """
+        statement = self.statement.format(total)
+        if refutation is not None:
+            return Claim("rank", statement, Verdict.REFUTED, *refutation)
         try:
-            found = rows.search()
+            found = search()
         except PrecisionError as failure:
             return self.undecided(statement, failure)
-        return self._judged(found, rows.count, statement, subject.fingerprints)
-
-    def _judged(self, found: Search, total: int, statement: str, fingerprints: bytes) -> Claim:
         point, factors = found.point, found.factors
         if point is None or factors is None:
             detail = f"softmax denominators vanish at all {found.retries} points; another seed="
@@ -100,13 +77,13 @@ class Rank(ClaimKind):
                 f"{found.tried} primes at random x; try {self.advice}"
             )
             return Claim("rank", statement, Verdict.UNDECIDED, detail)
-        solution = modular.solve(factors, challenge(fingerprints, point, found.columns))
+        sides = challenge(subject.fingerprints, point, found.columns)
         evidence = {
             "prime": point.prime,
             "value": point.value,
             "retries": found.retries,
             "columns": pack(found.columns),
-            "solution": pack(solution.astype(np.int64) % point.prime),
+            "solution": pack(modular.solve(factors, sides).astype(np.int64) % point.prime),
         }
         at = f"modulo p = {point.prime} at x = {point.value}"
         detail = f"rank {total} {at} ({found.retries} retries)"
@@ -116,61 +93,22 @@ class Rank(ClaimKind):
 class LayerRank(Rank):
     """The claim about a layer, with a row for each example."""
 
-    statement = STATEMENT
-    options = frozenset({"seed"})
+    statement = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
     advice = "fewer examples or more heads"
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether readouts are to have any targets, and not some labels alone."""
         return not weights.record.lead
 
-    def rows(self, subject: Subject[Memorizer, Dataset]) -> RankRows:
-        """Return the rows of all examples."""
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Eliminate the rows of all examples."""
         layer, dataset = floats_of(subject.weights.layer).leading, subject.data
 
         def search() -> Search:
             report("intermediate representation modulo a prime", 0, 1)
             return residues.search(layer, dataset, subject.rng)
 
-        return RankRows(dataset.num_examples, refute(layer, dataset), search)
-
-
-class DecoderRank(Rank):
-    """The claim about a decoder, with a row for each different context."""
-
-    statement = (
-        "rank Z = R = {} on the different contexts: for all Y some readout U ((H + 1) d, d_out) "
-        "has Z U = Y"
-    )
-    advice = "more heads, or every=True for few parameters"
-
-    def is_usual(self, weights: Decoder) -> bool:
-        """Return whether the construction promises the rank.
-
-        Few parameters, whose positions are periodic, promise that the text is recited: positions
-        with inequalities alone, and tokens in a row, may leave Z with fewer independent rows.
-        """
-        enough = weights.layer.inner_dim >= weights.record.num_positions
-        return weights.longest is None and enough
-
-    def rows(self, subject: Subject[Decoder, Text]) -> RankRows:
-        """Return one row of each context."""
-        decoder, text = subject.weights, subject.data
-        layer = decoder.layer
-        wanted = text.different(layer.window)
-        count, columns = len(wanted), layer.inner_dim
-
-        def search() -> Search:
-            added_tokens(decoder, text)  # residues are of sums, which have to be those of float32
-            return residues.search_rows(
-                lambda point, chosen: _rows(decoder, text, wanted, point, chosen),
-                count,
-                (layer.num_heads + 1, layer.width),
-                subject.rng,
-            )
-
-        refuted = f"Z has {columns} columns, fewer than {count} contexts", columns
-        return RankRows(count, refuted if count > columns else None, search)
+        return self.judged(subject, dataset.num_examples, refute(layer, dataset), search)
 
 
 def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
@@ -206,30 +144,4 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
     return None
 
 
-def _rows(decoder: Decoder, text: Text, wanted: Integers, point: Point, columns: Integers) -> Array:
-    """Return some columns of Z(a) modulo p, with a row for each place: (R, columns)."""
-    number = np.full(len(text) + 1, -1)  # the last one stands for what is filled up
-    number[wanted] = np.arange(len(wanted))
-    codes = np.concatenate([decoder.embedding, decoder.positions])
-    exponent = modular.least_exponent(codes)  # sums of these are multiples of it, too
-    arithmetic, layer = Residues(point, exponent, exponent), decoder.layer
-    weights = layer.query_weights, layer.key_weights
-    rows, done = np.empty((len(wanted), len(columns))), 0
-    for batch in text.batches():
-        index = number[batch.places]
-        view = CausalView(decoder.embedded(batch.ids), layer.window)
-
-        def stored(at: Any, z: Array, index: Integers = index) -> int:  # noqa: ANN401 - an index
-            where = index[at]
-            rows[where[where >= 0]] = z[where >= 0]
-            return int(where.size)
-
-        for count in residues.attended(arithmetic, weights, view, columns, stored, skip=True):
-            report("attend modulo a prime", done, len(text))
-            done += count
-    report("eliminate modulo a prime", 0, 1)
-    return rows
-
-
 RANK = LayerRank()
-DECODER_RANK = DecoderRank()

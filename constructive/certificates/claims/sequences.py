@@ -1,14 +1,11 @@
 """The claims about sequence memorizers: *equality* of every label, and their *size*.
 
-Both are statements about integers and Fractions. Equality is shown by evaluating the network on
-every example. The bound in the claim size is the formula of Theorem 7 (`sequences.memorizer`), with
-numbers of these data and of this build; the latter stand in the record, and where they are larger
-than they can be (`largest_sizes`), the claim is left UNDECIDED.
+Both are statements about integers and Fractions (docs/claims.md). Sizes of the build stand in the
+record; where they are larger than they can be (`largest_sizes`), the size is left UNDECIDED.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterable
 from math import lcm
 
 import numpy as np
@@ -19,8 +16,8 @@ from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer
 from constructive.sequences.network import Column, combination
 from constructive.sequences.storage import encoded
 from constructive.support.errors import shown
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
+from constructive.support.work import report
 
 Sequences = Subject[SequenceMemorizer, SequenceDataset]
 
@@ -125,16 +122,11 @@ def _other_kind(memorizer: SequenceMemorizer, dataset: SequenceDataset) -> str:
     return ""
 
 
-EQUALITY = Equality()
-SIZE = Size()
-
-
 # How large the sizes of Theorem 7 can be for some data and some network, whatever a record says.
 #
 # The formula grows with its sizes, so large ones make a weak claim. What they may be follows from
 # the data and from what the network computes; `SPARE` bits are for the chance by which a search
 # missed the least number. (The checker of sequences has the same limits, of its own.)
-
 
 SPARE = 8
 
@@ -170,15 +162,15 @@ def _bits_of_tokens(memorizer: SequenceMemorizer, columns: list[Column]) -> int:
     unit = lcm(*(x.denominator for x in entries))
     reach = (2 * width * int(max(abs(x * unit) for x in entries)) + 1).bit_length()
     reach += 0 if width == 1 else 2 * count.bit_length() + SPARE
-    return min([reach, *_spans(memorizer.embedding.layers[0](columns, count))])
-
-
-def _spans(units: Iterable[Column]) -> list[int]:
-    ends = ((max(unit.tolist()), min(unit.tolist())) for unit in units)
-    return [int(high - low + 1).bit_length() for high, low in ends if high > low]
+    units = (unit.tolist() for unit in memorizer.embedding.layers[0](columns, count))
+    spans = (int(max(unit) - min(unit) + 1) for unit in units if max(unit) > min(unit))
+    return min([reach, *(span.bit_length() for span in spans)])
 
 
 def _bits_of_hashes(memorizer: SequenceMemorizer, columns: list[Column]) -> int:
     """Return bits of n times the largest hash of a token, which attention reads."""
     read = combination(memorizer.embedding(columns), memorizer.attention.value_weights, 0)
     return int(max(*read.tolist(), 0)).bit_length()
+
+
+EQUALITY, SIZE = Equality(), Size()

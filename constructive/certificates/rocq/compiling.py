@@ -12,11 +12,12 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from constructive.support import tables
 from constructive.support.errors import MissingExtraError, OutputError
-from constructive.support.progress import report
+from constructive.support.work import report
 from constructive.theory import proofs
 
 # What Debian calls Rocq and its libraries.
@@ -78,8 +79,7 @@ def printed(text: str) -> tuple[Theorem, ...]:
 def check(folder: Path | None = None) -> FormalProofs:
     """Copy the sources into a temporary folder, and have Rocq check them there.
 
-    folder: a new or empty one, which gets a copy of the sources and of what was built; nothing is
-        read from it
+    A new or empty `folder` gets a copy of the sources and of what was built; none of it is read.
     """
     _require_programs()
     require_new(folder)
@@ -96,9 +96,8 @@ def check(folder: Path | None = None) -> FormalProofs:
 def compiled(*names: str) -> Iterator[Path]:
     """Copy the sources into a temporary folder, and compile some files and those that they need.
 
-    Compiled files and makefiles that were there before would be believed, so none is reused.
-
-    names: of the files in the folder, without `.v`
+    These are named without `.v`. Compiled files and makefiles that were there before would be
+    believed, so none is reused.
     """
     _require_programs()
     with _copy() as copy:
@@ -132,10 +131,7 @@ def require_new(folder: Path | None) -> None:
 
 
 def keep(folder: Path | None, parts: Mapping[str, Path]) -> None:
-    """Copy folders into one that `require_new` has accepted.
-
-    parts: the folders, by their names in it
-    """
+    """Copy folders, by their names, into one that `require_new` has accepted."""
     if folder is None:
         return
     try:
@@ -163,9 +159,11 @@ def _require_programs() -> None:
 
 
 def _require_libraries(output: str) -> None:
-    missing = re.search(r"Cannot find a physical path bound to logical path.*?mathcomp", output)
-    if missing is None:
-        missing = re.search(r"Unable to locate library\s.*?mathcomp.*", output)
+    missing = re.search(
+        r"Cannot find a physical path bound to logical path.*?mathcomp"
+        r"|Unable to locate library\s.*?mathcomp.*",
+        output,
+    )
     if missing is not None:
         raise MissingExtraError(
             "the formal proofs need libraries of Rocq that are not installed",
@@ -184,12 +182,11 @@ def table(theorems: Sequence[Theorem]) -> str:
         modules = Counter(axiom.partition(".")[0] for axiom in theorem.axioms)
         counted = ", ".join(f"{module} {count}" for module, count in sorted(modules.items()))
         rows.add_row(theorem.name, ", ".join(where), counted or "none")
-    named = sorted({axiom for theorem in theorems for axiom in theorem.axioms})
-    by_module: dict[str, list[str]] = {}
-    for axiom in named:
-        module, _, name = axiom.partition(".")
-        by_module.setdefault(module, []).append(name)
-    legend = [f"{module}: {', '.join(names)}" for module, names in by_module.items()]
+    axioms = sorted({axiom for theorem in theorems for axiom in theorem.axioms})
+    legend = [
+        f"{module}: {', '.join(axiom.partition('.')[2] for axiom in named)}"
+        for module, named in groupby(axioms, lambda axiom: axiom.partition(".")[0])
+    ]
     return "\n".join([*tables.lines(rows, 130), "", *legend])
 
 

@@ -5,10 +5,10 @@ import math
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from constructive.certificates.rocq import compiling as rocq
 from constructive.certificates.rocq import error, impossible, rank, recites
 from constructive.certificates.rocq.definitions import (
     MAIN,
-    MANTISSA,
     SCALARS,
     SCOPES,
     SIGNED,
@@ -26,7 +25,7 @@ from constructive.certificates.rocq.definitions import (
     NotConfirmableError,
     StoredNumbers,
     Theory,
-    opening,
+    mapped,
     write,
 )
 from constructive.data.corpus import Text
@@ -35,14 +34,13 @@ from constructive.layers.decoder import Decoder
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError
-from constructive.support.progress import report
 from constructive.support.verdict import Verdict
+from constructive.support.work import report
 
 # What a proof of stored numbers may rest on: axioms by their full names, and how Rocq says so.
 #
 # Rocq prints an axiom by the shortest name that means it, which depends on what is imported. So it
 # is asked in a file that imports nothing, and what the names mean there is asked, too.
-
 
 NAME = "axioms"  # The file that asks
 
@@ -93,14 +91,13 @@ def _short(name: str) -> str:
 
 # What memory Rocq takes for so many stored numbers, estimated before it starts.
 
-
 _LEAST = 1.1  # GB: its libraries, and one file of numbers as it is read
 _EACH = 400e-9  # GB for each stored number, and for each entry of a right inverse
 
 
 def gigabytes(known: StoredNumbers) -> float:
     """Return the GB that the largest process of Rocq takes, about, as benchmarks measured it."""
-    return _LEAST + _EACH * _numbers(known)
+    return _LEAST + _EACH * known.count
 
 
 def require_memory(known: StoredNumbers, most: float) -> None:
@@ -108,66 +105,46 @@ def require_memory(known: StoredNumbers, most: float) -> None:
     require_gigabytes(most)
     needed = gigabytes(known)
     if needed > most:
-        count = _numbers(known)
         raise ParameterError(
-            f"{count:,} numbers take Rocq about {needed:.1f} GB, and it may take {most:g}",
-            witness=count,
+            f"{known.count:,} numbers take Rocq about {needed:.1f} GB, and it may take {most:g}",
+            witness=known.count,
             suggestion=f"fewer examples, or max_memory={math.ceil(needed)} if there is as much",
         )
 
 
-def _numbers(known: StoredNumbers) -> int:
-    return sum(array.size for array in known.arrays.values()) + known.more
-
-
 # Reading the files for Rocq back: what their integers say, and that nothing else is in them.
 
-
-_NUMBER = re.compile(r"(Plus|Minus) (\d+) (\d+)")
+_DEFINITION = re.compile(r"^Definition (\w+) : \w+ := (.*)\.$", re.MULTILINE)
 _LITERAL = re.compile(r"(\d+)(?:%N|%uint63)|\((- )?(\d+)%:Z\)%R")
-_ENTRY = {
-    "masks": r"true|false",
-    "inverses": r"\d+",
-    "numbers": r"\d+",
-    **dict.fromkeys(SIGNED, r"Z0|Z(?:pos|neg) 0x[0-9a-f]+"),
-}
-_MOST_SHIFT = 1 << 12
+_PAIR = re.compile(r"(Plus|Minus) (\d+) (\d+)")
+_INTEGER = re.compile(r"Z(?:0|pos 0x\w+|neg 0x\w+)")
 
 
 def read(theory: Theory, files: Mapping[str, str]) -> FilledTheory:
     """Return what files, by their names, are about, if `write` could have written them.
 
+    What is read is written again, and has to give these very texts: so nothing else is in them.
     Raises FormatError for any other text, and for numbers that are not float64.
     """
-    numbers = [name for name in files if name != MAIN]
-    main, start = files.get(MAIN, ""), opening(theory, numbers)
-    if not (main.startswith(start) and main.endswith(theory.tail)):
-        raise _wrong("its beginning or its end")
-    if not all(files[name].startswith(theory.head) for name in numbers):
-        raise _wrong("the beginning of a file of numbers")
-    lines = iter(main[len(start) : len(main) - len(theory.tail)].splitlines())
-    pieces = (line for name in numbers for line in files[name][len(theory.head) :].splitlines())
+    found = dict(_DEFINITION.findall("".join(files.values())))
     values: dict[str, Any] = {}
     exponents: dict[str, int] = {}
     try:
         for name, kind in theory.definitions.items():
-            text = _value(lines, name, kind)
             if kind in SCALARS:
-                (exponents if kind == "exponent" else values)[name] = _integer(name, text)
+                (exponents if kind == "exponent" else values)[name] = _scalar(found[name])
                 continue
-            found = _list(name, kind, text, pieces)
-            if kind in _ENTRY:
-                values[name] = found
-            else:
-                exponent = exponents[f"{theory.shares.get(name, name)}_exponent"]
-                values[name] = _floats(name, found, exponent)
+            parts = found[name].split(" ++ ")
+            pieces = [found[part] for part in parts] if len(parts) > 1 else parts
+            entries: Any = [x for piece in pieces for x in _entries(kind, piece)]
+            if kind in {"array", "arrays"}:
+                entries = _floats(entries, exponents[f"{theory.shares.get(name, name)}_exponent"])
+            values[name] = entries
         instance = FilledTheory(theory, values)
         same = write(instance) == files
-    except FormatError:
-        raise
-    except (ValueError, TypeError, OverflowError, IndexError, KeyError) as error:
+    except (ValueError, TypeError, OverflowError, LookupError) as error:
         raise _wrong(f"its numbers ({error!s:.100})") from error
-    if not same:  # other lines, or numbers which are written in another way
+    if not same:
         raise _wrong("other lines, or how its numbers are written")
     return instance
 
@@ -188,60 +165,39 @@ def require_same(instance: FilledTheory, stored: StoredNumbers) -> int:
         if len(wrong):
             place = tuple(wrong[0].tolist())
             raise _other(f"{name}{list(place)} is {found[place]}", str(array[place]), place)
-    return sum(array.size for array in stored.arrays.values())
+    return stored.count - stored.more
 
 
-def _value(lines: Iterator[str], name: str, kind: str) -> str:
-    line, start = next(lines, ""), f"Definition {name} : {kind} := "
-    if not (line.startswith(start) and line.endswith(".")):
-        raise _wrong(f"the definition of {name}")
-    return line[len(start) : -1]
-
-
-def _integer(name: str, value: str) -> int:
-    match = _LITERAL.fullmatch(value)
+def _scalar(text: str) -> int:
+    match = _LITERAL.fullmatch(text)
     if match is None:
-        raise _wrong(f"the value of {name}")
+        raise ValueError(f"not a number: {text}")
     return int(match[1] or match[3]) * (-1 if match[2] else 1)
 
 
-def _list(name: str, kind: str, value: str, pieces: Iterator[str]) -> list[Any]:
-    """A list, or the lists of its pieces, which are the next ones of the other files."""
-    parts = value.split(" ++ ")
-    if parts[0] != f"{name}_0":
-        return _parsed(name, kind, value)
-    return [x for part in parts for x in _parsed(part, kind, _value(pieces, part, kind))]
-
-
-def _parsed(name: str, kind: str, value: str) -> list[Any]:
+def _entries(kind: str, text: str) -> list[Any]:
     """Lists in lists; a float is a pair in them."""
-    value = value.removesuffix(SCOPES[kind])
-    if re.sub(_ENTRY.get(kind, _NUMBER), "", value).strip("[:];"):
-        raise _wrong(f"the value of {name}")
-    if kind in SIGNED:
-        value = re.sub(_ENTRY[kind], lambda x: f'"{x[0]}"', value)
-    elif kind not in _ENTRY:
-        value = _NUMBER.sub(lambda x: f"[{'-' if x[1] == 'Minus' else ''}{x[2]},{x[3]}]", value)
-    found: list[Any] = json.loads(value.replace("[::", "[").replace(";", ","))
-    return [_signed(row) for row in found] if kind in SIGNED else found
+    text = text.removesuffix(SCOPES[kind]).replace("[::", "[").replace(";", ",")
+    if kind in {"array", "arrays"}:
+        text = _PAIR.sub(lambda x: f"[{'-' if x[1] == 'Minus' else ''}{x[2]},{x[3]}]", text)
+    elif kind in SIGNED:
+        text = _INTEGER.sub(r'"\g<0>"', text)
+    found: list[Any] = json.loads(text)
+    return mapped(found, _integer) if kind in SIGNED else found
 
 
-def _signed(text: Any) -> Any:  # noqa: ANN401 - lists in lists
-    """Integers as Rocq builds them: Z0, Zpos 0x1f, Zneg 0x1f."""
-    if isinstance(text, list):
-        return [_signed(part) for part in text]
-    kind, _, size = text.partition(" ")
-    return {"Z0": 0, "Zpos": 1, "Zneg": -1}[kind] * int(size or "0", 16)
+def _integer(text: str) -> int:
+    """An integer as Rocq builds it: Z0, Zpos 0x1f, Zneg 0x1f."""
+    sign, _, size = text.partition(" ")
+    return {"Z0": 0, "Zpos": 1, "Zneg": -1}[sign] * int(size or "0", 16)
 
 
-def _floats(name: str, pairs: list[Any], exponent: int) -> Array:
+def _floats(pairs: list[Any], exponent: int) -> Array:
     """The floats of an array: each integer times its power of two, exactly."""
     integers = np.array(pairs, dtype=np.int64)
     if not integers.size:
         return np.zeros((0, 0))
     mantissas, shifts = integers[..., 0], integers[..., 1]
-    if (np.abs(mantissas) > 1 << MANTISSA).any() or (shifts > _MOST_SHIFT).any():
-        raise _wrong(f"a number of {name}, which is not a float64")
     return np.ldexp(mantissas.astype(np.float64), shifts + exponent)
 
 
@@ -261,27 +217,7 @@ def _other(found: str, stored: str, witness: object) -> FormatError:
     )
 
 
-class _Provable(Protocol):
-    """A claim that Rocq can prove: a module with functions of a certificate, weights and data."""
-
-    known_of: Callable[..., StoredNumbers]
-    instance_of: Callable[..., FilledTheory]
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """Weights of one kind: who reads the files, and what Rocq can prove, by the names of claims."""
-
-    data: Callable[[str | Path], Any]
-    weights: Callable[[str | Path], Any]
-    claims: Mapping[str, _Provable]
-
-
-_LAYERS = _Kind(Dataset.open, Memorizer.load, {"rank": rank, "error": error})
-# By the formats of certificates; all others are of layers.
-_KINDS = {DECODER_FORMAT: _Kind(Text.load, Decoder.load, {"recites": recites})}
 _LAST_LINES = 12
-_UNKNOWN = "not a claim that Rocq proves of these files"
 
 
 def confirm(
@@ -304,24 +240,37 @@ def confirm(
     copied from this package and compiled each time, in a temporary folder of its own.
     """
     loaded = Certificate.load(certificate)
+    subject: list[Any] = [loaded]
+    claims: dict[str, ModuleType]
     if weights is None:
-        claims: Mapping[str, _Provable] = {"impossible": impossible}
-        subject = [loaded, Dataset.open(data)]
+        claims = {"impossible": impossible}
+        subject += [Dataset.open(data)]
+    elif loaded.format == DECODER_FORMAT:
+        claims = {"recites": recites}
+        subject += [Decoder.load(weights), Text.load(data)]
     else:
-        kind = _KINDS.get(loaded.format, _LAYERS)
-        claims, dataset = kind.claims, kind.data(data)
-        subject = [loaded, kind.weights(weights), dataset]
+        claims = {"rank": rank, "error": error}
+        subject += [Memorizer.load(weights), Dataset.open(data)]
     proved = [claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED]
     names = [name for name in claims if name in proved] or list(claims)[:1]
-    pairs, reasons = _confirmable({name: claims[name] for name in names}, subject, max_memory)
-    confirmed = {instance.theory.claim for instance, _ in pairs}
     others = {
-        claim.name: reasons.get(claim.name, _UNKNOWN)
+        claim.name: "not a claim that Rocq proves of these files"
         if claim.verdict is Verdict.PROVED
         else f"the certificate says {claim.verdict.name}"
         for claim in loaded.claims
-        if claim.name not in confirmed
     }
+    pairs: list[tuple[FilledTheory, StoredNumbers]] = []
+    refused: NotConfirmableError | None = None
+    for name in names:
+        try:
+            known = claims[name].known_of(*subject)
+            require_memory(known, max_memory)
+            pairs.append((claims[name].instance_of(*subject), known))
+            others.pop(name)
+        except NotConfirmableError as reason:
+            refused, others[name] = reason, f"{reason.problem}; here: {reason.witness}"
+    if refused is not None and not pairs:
+        raise refused
     return confirm_instances(pairs, folder, others)
 
 
@@ -357,26 +306,6 @@ def confirm_instances(
         f"PROVED: {named}" if others else "PROVED",
     ]
     return Checked(Verdict.PROVED, "\n".join(lines))
-
-
-def _confirmable(
-    claims: Mapping[str, _Provable], subject: Sequence[Any], max_memory: float
-) -> tuple[list[tuple[FilledTheory, StoredNumbers]], dict[str, str]]:
-    """Return what can be confirmed of these claims, and why others cannot be, by their names."""
-    pairs: list[tuple[FilledTheory, StoredNumbers]] = []
-    refused: dict[str, NotConfirmableError] = {}
-    for name, claim in claims.items():
-        try:
-            known = claim.known_of(*subject)
-            require_memory(known, max_memory)
-            pairs.append((claim.instance_of(*subject), known))
-        except NotConfirmableError as error:
-            refused[name] = error
-    if not pairs:
-        raise next(iter(refused.values()))
-    return pairs, {
-        name: f"{error.problem}; here: {error.witness}" for name, error in refused.items()
-    }
 
 
 def _objection(

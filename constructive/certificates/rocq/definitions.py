@@ -125,6 +125,15 @@ class StoredNumbers:
     sizes: Mapping[str, int]  # of these arrays, by their names there
     more: int = 0  # how many other numbers take memory, such as those of a witness
 
+    @property
+    def count(self) -> int:
+        """All numbers that take memory."""
+        return sum(array.size for array in self.arrays.values()) + self.more
+
+    def filled(self, theory: Theory, **others: object) -> FilledTheory:
+        """Return a theory with these numbers and others."""
+        return FilledTheory(theory, {**self.sizes, **self.arrays, **others})
+
 
 def write(instance: FilledTheory) -> dict[str, str]:
     """Return the texts of the files by their names, in the order in which they are compiled."""
@@ -150,12 +159,8 @@ def write(instance: FilledTheory) -> dict[str, str]:
         f"numbers_{k}": theory.head + "".join(group)
         for k, group in enumerate(_grouped(pieces, _FILE))
     }
-    return {**files, MAIN: opening(theory, files) + "".join(lines) + theory.tail}
-
-
-def opening(theory: Theory, numbers: Iterable[str]) -> str:
-    """Return the first lines of the last file, which needs the other files of numbers."""
-    return theory.head + "".join(f"From Stored Require Import {name}.\n" for name in numbers)
+    needed = "".join(f"From Stored Require Import {name}.\n" for name in files)
+    return {**files, MAIN: theory.head + needed + "".join(lines) + theory.tail}
 
 
 def whole(array: Array, exponent: int) -> tuple[Integers, Integers]:
@@ -181,17 +186,16 @@ def _texts(name: str, kind: str, instance: FilledTheory) -> list[Any]:
         return list((texts + shifts.astype(str).astype(object)).tolist())
     signed = dict.fromkeys(SIGNED, _integer)
     as_text = {"masks": lambda x: "true" if x else "false", **signed}.get(kind, str)
-    return list(_mapped(value, as_text))
+    return mapped(value.tolist() if isinstance(value, np.ndarray) else value, as_text)
 
 
 def _integer(x: int) -> str:
     return "Z0" if not x else f"Zpos {x:#x}" if x > 0 else f"Zneg {-x:#x}"
 
 
-def _mapped(value: Any, as_text: Any) -> Any:  # noqa: ANN401 - lists in lists
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    return [_mapped(x, as_text) for x in value] if isinstance(value, list) else as_text(value)
+def mapped(value: list[Any], function: Callable[[Any], Any]) -> list[Any]:
+    """Apply a function to the entries of lists in lists."""
+    return [mapped(x, function) if isinstance(x, list) else function(x) for x in value]
 
 
 def _listed(rows: object) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers.attention import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.support.arrays import Array
 
 ARRAYS = (
     "contexts", "queries", "query_weights", "key_weights", "value_weights", "output_weights",
@@ -91,10 +89,13 @@ def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -
     NotConfirmableError for numbers beyond float64, and for W_O of another shape than H d_v x d_v.
     """
     layer, epsilon = memorizer.layer, evidence_of(certificate, "error", bound_of, "certify")
+    shape = ""
+    if isinstance(layer, AttentionLayer):
+        shape = f", W_O {' x '.join(map(str, layer.output_weights.shape))}"
     if not isinstance(layer, AttentionLayer) or layer.output_weights.shape[1] != layer.value_dim:
         raise NotConfirmableError(
             "the claim error is confirmed for float layers with W_O of shape H d_v x d_v",
-            witness=_described(layer),
+            witness=type(layer).__name__ + shape,
             suggestion="check without --rocq",
         )
     sizes = sizes_of(layer, dataset)
@@ -111,9 +112,7 @@ def known_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -
 def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset) -> FilledTheory:
     """Return what Rocq has to check; of the certificate only epsilon is taken."""
     known = known_of(certificate, memorizer, dataset)
-    chosen = dict(zip(PRECISION, precision(known), strict=True))
-    values: dict[str, Any] = {**chosen, **known.sizes, **known.arrays}
-    return FilledTheory(THEORY, values)
+    return known.filled(THEORY, **dict(zip(PRECISION, precision(known), strict=True)))
 
 
 def precision(known: StoredNumbers) -> tuple[int, int, int, int]:
@@ -124,7 +123,10 @@ def precision(known: StoredNumbers) -> tuple[int, int, int, int]:
     """
     arrays = known.arrays
     largest = float(np.abs(arrays["contexts"]).max(initial=0.0)) or 1.0
-    readout = float(_effective(arrays).sum(axis=(0, 1)).max(initial=0.0)) or 1.0
+    # Bounds of the sizes of W_V W_O W_D (H, d, d_out).
+    names = "value_weights", "output_weights", "readout_weights"
+    values, blocks, last = (np.abs(arrays[name].astype(np.float64)) for name in names)
+    readout = float((values @ blocks @ last).sum(axis=(0, 1)).max(initial=0.0)) or 1.0
     epsilon = float(arrays["epsilon"][0, 0])
     needed = [math.log2(x) for x in (largest, readout, known.sizes["n"])]
     most = math.inf if epsilon <= 0 else sum(needed) - math.log2(epsilon)
@@ -147,20 +149,3 @@ def precision(known: StoredNumbers) -> tuple[int, int, int, int]:
 
 def _digits(bits: int) -> int:
     return -(-bits // DIGIT)
-
-
-def _effective(arrays: Any) -> Array:  # noqa: ANN401 - arrays by their names
-    """Return bounds of the sizes of W_V W_O W_D: (H, d, d_out)."""
-    values, blocks, readout = (
-        np.abs(np.asarray(arrays[name], dtype=np.float64))
-        for name in ("value_weights", "output_weights", "readout_weights")
-    )
-    product: Array = values @ blocks @ readout
-    return product
-
-
-def _described(layer: object) -> str:
-    kind = type(layer).__name__
-    if not isinstance(layer, AttentionLayer):
-        return kind
-    return f"{kind}, W_O {' x '.join(map(str, layer.output_weights.shape))}"

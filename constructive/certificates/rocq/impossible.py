@@ -123,20 +123,10 @@ def instance_of(certificate: Certificate, dataset: Dataset) -> FilledTheory:
     if not 0 <= zeros <= len(vectors) <= width or bound >= total:
         raise not_about("impossible", "these data", (heads, bound, total))
     base, start = separating_key(contexts, known.arrays["queries"])
-    values: dict[str, Any] = {
-        "modulus": MODULUS,
-        "base": base,
-        "start": start,
-        **known.sizes,
-        "bound": bound,
-        "zeros": zeros,
-        **known.arrays,
-        "vectors": vectors,
-        "pivots": pivots,
-        "words": words,
-        "roots": roots,
-    }
-    return FilledTheory(THEORY, values)
+    return known.filled(
+        THEORY, modulus=MODULUS, base=base, start=start, bound=bound, zeros=zeros,
+        vectors=vectors, pivots=pivots, words=words, roots=roots,
+    )  # fmt: skip
 
 
 def vocabulary(contexts: Array) -> tuple[Array, list[int]]:

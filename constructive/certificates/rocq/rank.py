@@ -102,16 +102,10 @@ def instance_of(certificate: Certificate, memorizer: Memorizer, dataset: Dataset
     marks = np.zeros((layer.num_heads, layer.width), dtype=bool)
     marks.reshape(-1)[chosen] = True
     ends = np.cumsum(marks.sum(axis=1))[:-1]
-    values = {
-        "modulus": prime,
-        "order": prime - 1,
-        "point": value,
-        **known.sizes,
-        **known.arrays,
-        "columns": marks.tolist(),
-        "inverse": [[part.tolist() for part in np.split(x, ends)] for x in inverse.T],
-    }
-    return FilledTheory(THEORY, values)
+    parts = [[part.tolist() for part in np.split(x, ends)] for x in inverse.T]
+    return known.filled(
+        THEORY, modulus=prime, order=prime - 1, point=value, columns=marks.tolist(), inverse=parts
+    )
 
 
 def _read(evidence: dict[str, Any]) -> tuple[int, int, Integers]:

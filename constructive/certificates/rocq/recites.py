@@ -82,7 +82,13 @@ def stored(decoder: Decoder, text: Text, bound: float) -> StoredNumbers:
     weights = {name: _whole(name, array) for name, array in decoder.tensors.items()}
     heads, width, inner = weights["W_Q"].shape
     outputs = weights["U"].shape[1]
-    _require_steps(len(text) * heads * width * (2 * inner + outputs), text, heads)
+    steps = len(text) * heads * width * (2 * inner + outputs)
+    if steps > _MOST_STEPS:
+        raise NotConfirmableError(
+            f"{len(text):,} tokens and {heads:,} heads take Rocq too long",
+            witness=f"{steps:.1e} additions, and {_MOST_STEPS:.0e} are the most",
+            suggestion="a shorter text, or no --rocq",
+        )
     _require_saturated(decoder, text)
     readout = weights["U"].reshape(heads + 1, width, outputs)
     margin = Fraction(bound)
@@ -108,7 +114,10 @@ def stored(decoder: Decoder, text: Text, bound: float) -> StoredNumbers:
         "prompt": text.prompt,
         "margin_bits": margin.denominator.bit_length() - 1,
     }
-    return StoredNumbers(arrays, sizes, _counted(sizes, text))
+    # Rocq counts tokens, lengths and room for sums in units, which take no more than a number.
+    units = sizes["window"] * outputs * (heads + 1) * width
+    units += int(text.ids.sum()) + int(text.lengths.sum())
+    return StoredNumbers(arrays, sizes, units)
 
 
 def known_of(certificate: Certificate, decoder: Decoder, text: Text) -> StoredNumbers:
@@ -126,8 +135,7 @@ def _margin_of(evidence: dict[str, Any]) -> float:
 
 def instance_of(certificate: Certificate, decoder: Decoder, text: Text) -> FilledTheory:
     """Return what Rocq has to check; of the certificate only the margin is taken."""
-    known = known_of(certificate, decoder, text)
-    return FilledTheory(THEORY, {**known.sizes, **known.arrays})
+    return known_of(certificate, decoder, text).filled(THEORY)
 
 
 def _whole(name: str, array: Array) -> Array:
@@ -140,24 +148,6 @@ def _whole(name: str, array: Array) -> Array:
         )
     whole: Array = array.astype(np.int64)
     return whole
-
-
-def _require_steps(steps: int, text: Text, heads: int) -> None:
-    if steps > _MOST_STEPS:
-        raise NotConfirmableError(
-            f"{len(text):,} tokens and {heads:,} heads take Rocq too long",
-            witness=f"{steps:.1e} additions, and {_MOST_STEPS:.0e} are the most",
-            suggestion="a shorter text, or no --rocq",
-        )
-
-
-def _counted(sizes: dict[str, int], text: Text) -> int:
-    """Return how many units numbers have that Rocq counts in: tokens, lengths, and room for sums.
-
-    One of them takes no more memory than a stored number.
-    """
-    room = sizes["window"] * sizes["k"] * (sizes["H"] + 1) * sizes["d"]
-    return int(text.ids.sum()) + int(text.lengths.sum()) + room
 
 
 def _require_saturated(decoder: Decoder, text: Text) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from constructive.data.dataset import Dataset, refusal, repeated_inputs
 from constructive.support.arrays import Array, unit_rows
 from constructive.support.errors import AssumptionError, DataError
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces
 from constructive.theory.kruskal import dependency, describe_dependency
 
 # A Gram matrix loses half the digits, so distances below this are decided by singular values.

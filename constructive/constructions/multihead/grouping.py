@@ -22,7 +22,7 @@ from scipy.linalg import blas, lapack
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, unit_rows
 from constructive.support.errors import AssumptionError
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces
 from constructive.theory.bounds import consecutive
 from constructive.theory.kruskal import dependency, describe_dependency
 

@@ -53,7 +53,7 @@ from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset, token_numbers
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import AssumptionError
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces
 from constructive.theory.bounds import Plan
 from constructive.theory.kruskal import RANK_TOLERANCE
 

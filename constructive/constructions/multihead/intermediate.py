@@ -24,7 +24,7 @@ from constructive.data.dataset import Dataset, token_numbers
 from constructive.exact.arithmetics import Floats
 from constructive.layers.attend import Chunk, after_attention, examples
 from constructive.support.arrays import Array, Booleans, Integers
-from constructive.support.progress import report
+from constructive.support.work import report
 
 # Relative difference below which the two largest shares of attention may be of equal tokens.
 _TIE = 1e-6

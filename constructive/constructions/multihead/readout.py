@@ -22,7 +22,7 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from constructive.support import blocks
 from constructive.support.arrays import Array, Integers, row_chunks
-from constructive.support.threads import in_pieces
+from constructive.support.work import in_pieces
 
 _GRAM_RESIDUAL = 1e-9  # Relative residual up to which the readout from the Gram matrix is kept
 

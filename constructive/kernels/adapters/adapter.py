@@ -9,9 +9,8 @@ from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
 from constructive.kernels.masks import Mask
 from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64, needs
-from constructive.support.arguments import require_known
 from constructive.support.arrays import Array
-from constructive.support.errors import require_packages
+from constructive.support.errors import require_known, require_packages
 
 # Names of `spec.TAKES`, and two more.
 MASK, BIAS, SCALE, SOFT_CAP, SINK = "mask", "bias", "scale", "soft cap", "sink"

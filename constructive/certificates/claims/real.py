@@ -1,10 +1,14 @@
-"""The claim *error*: `max |f(E_t, e_t) - y_t| <= epsilon` for stored weights in real arithmetic.
+"""The claims *error* and *readout*, about stored weights in real arithmetic (docs/claims.md).
 
-The layer is enclosed on all examples, for *readout* and *executed*, too: first in float64 with
+The layer is enclosed on all examples, for *labels* and *executed*, too: first in float64 with
 a-priori bounds (`exact.float_enclosure`), which is fast, then in balls of more and more bits
-(`exact.balls`). An example surely beyond epsilon refutes the claim; one whose ball straddles it
+(`exact.balls`). An example surely beyond epsilon refutes *error*; one whose ball straddles it
 asks for more bits. A checker has arithmetic of its own, so an error has to be a little below
 epsilon (`ROOM`), and epsilon more than 0 (but for a readout of zeros, where nothing is rounded).
+
+*readout* is Theorem 5 (proofs/11-verified-readout.md) for D Z, where the powers of two 2^(-e_t) of
+the diagonal D bring every context to size one. For most layers float64 finds the R of the theorem;
+for the ill-conditioned ones R is a right inverse of D Z in balls, where q = 0.
 """
 
 import math
@@ -16,20 +20,26 @@ from flint import arb, arb_mat
 
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset
-from constructive.exact.balls import exact_matrix, largest
-from constructive.exact.directed import at_least, at_most, upper, working_precision
+from constructive.exact import verified
+from constructive.exact.balls import exact_matrix, largest, right_inverse_bound
+from constructive.exact.directed import at_least, at_most, short_bound, upper, working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
 from constructive.exact.upward import UNIT, up
 from constructive.layers.attend import Chunk, after_attention, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
-from constructive.layers.extended import BallLayer, effective_readout, enclose
+from constructive.layers.extended import (
+    BallLayer,
+    FloatLayer,
+    effective_readout,
+    enclose,
+    intermediate,
+)
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import FloatLayer, floats_of
+from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
-from constructive.support.progress import report
 from constructive.support.verdict import Claim, Verdict
+from constructive.support.work import report
 
-BOUNDED = "float64 with a-priori bounds"
 _READOUT_BITS = 128  # Bits in which W_V W_O W_D is multiplied, before it is rounded
 
 
@@ -54,13 +64,14 @@ class Evaluation:
     @property
     def how(self) -> str:
         """In what arithmetic residuals were enclosed, in words."""
-        return BOUNDED if self.bounded else f"balls of {self.prec} bits"
+        return "float64 with a-priori bounds" if self.bounded else f"balls of {self.prec} bits"
 
     @property
-    def sharp(self) -> bool:
-        """Whether bounds of residuals are due to these, more than to rounding."""
-        found = largest(arb_mat([[x.mid() for x in row] for row in self.residuals.tolist()]))
-        return bool(self.largest_residual <= 2 * found)
+    def rows(self) -> Array:
+        """Z, as `midpoints`, which have been kept."""
+        if self.midpoints is None:
+            raise TypeError("the evaluation did not keep Z")
+        return self.midpoints
 
     @property
     def largest_residual(self) -> arb:
@@ -70,7 +81,12 @@ class Evaluation:
     @property
     def largest_scaled_residual(self) -> arb:
         """An upper bound of every `|f - y| 2^(-e_t)`."""
-        return largest(_scaled_rows(self.residuals, self.exponents))
+        return largest(self.scaled(self.residuals))
+
+    def scaled(self, matrix: arb_mat) -> arb_mat:
+        """Return a matrix with row t times 2^(-e_t)."""
+        pairs = zip(matrix.tolist(), self.exponents.tolist(), strict=True)
+        return arb_mat([[x * _power(-exponent) for x in row] for row, exponent in pairs])
 
 
 def evaluate_in_floats(
@@ -81,16 +97,13 @@ def evaluate_in_floats(
     `representation` says whether to keep Z.
     """
     total = dataset.num_examples
-    exponents = context_exponents(dataset)
+    exponents = _context_exponents(dataset)
     with working_precision(_READOUT_BITS):
         exact = effective_readout(layer)
         readout = _nearest(exact, (layer.num_heads, layer.width, layer.target_dim))
     midpoints = np.empty((total, layer.num_heads * layer.width)) if representation else None
     radius, entries = 0.0, []
-    weights, view = (
-        (layer.query_weights, layer.key_weights),
-        examples(dataset.contexts, dataset.queries),
-    )
+    weights = layer.query_weights, layer.key_weights
 
     def enclosed(chunk: Chunk[Enclosure]) -> tuple[slice, Enclosure, float]:
         z = chunk.representation
@@ -98,6 +111,7 @@ def evaluate_in_floats(
             midpoints[chunk.rows] = z.numbers.reshape(-1, midpoints.shape[1])
         return chunk.rows, readout.outputs(z), float(np.nan_to_num(z.errors, nan=np.inf).max())
 
+    view = examples(dataset.contexts, dataset.queries)
     for rows, outputs, error in after_attention(enclosed, Bounded(), weights, view):
         radius = max(radius, error)
         entries += _residuals(outputs, exponents[rows], dataset.target_matrix[rows])
@@ -127,7 +141,6 @@ def nearest_readout(layer: FloatLayer, shape: tuple[int, int, int]) -> BoundedRe
 
 
 def _nearest(exact: arb_mat, shape: tuple[int, int, int]) -> BoundedReadout:
-    """Return balls as floats, with bounds of the differences."""
     middle = np.array([float(x.mid()) for x in exact.entries()]).reshape(shape)
     # Most balls are points: a readout is usually a product with identities.
     radii = [0.0 if x.is_exact() else upper(x.rad()) for x in exact.entries()]
@@ -140,7 +153,7 @@ def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> 
     """Run a layer in balls on the data, keeping Z in float64 if `representation` is wanted."""
     total, prec = dataset.num_examples, enclosed.prec
     targets = exact_matrix(dataset.target_matrix).tolist()
-    exponents = context_exponents(dataset)
+    exponents = _context_exponents(dataset)
     columns = enclosed.layer.num_heads * dataset.width
     midpoints = np.empty((total, columns)) if representation else None
     ones = arb_mat(columns, 1, [1] * columns)
@@ -166,23 +179,12 @@ def evaluate(enclosed: BallLayer, dataset: Dataset, *, representation: bool) -> 
     return Evaluation(prec, residuals, size, exponents, midpoints, radius * (1 + 2.0**-50))
 
 
-def context_exponents(dataset: Dataset) -> Integers:
+def _context_exponents(dataset: Dataset) -> Integers:
     """Return the least e_t with all entries of E_t below 2^(e_t) in size: (T,)."""
     exponents = np.empty(dataset.num_examples, dtype=np.int64)
     for rows, contexts in dataset.filled.context_chunks():
         exponents[rows] = np.frexp(np.abs(contexts).max(axis=(1, 2)))[1]
     return exponents
-
-
-def scaled_representation(z: arb_mat, evaluation: Evaluation) -> arb_mat:
-    """Return Z in balls (T, H d) with row t times 2^(-e_t)."""
-    return _scaled_rows(z, evaluation.exponents)
-
-
-def _scaled_rows(matrix: arb_mat, exponents: Integers) -> arb_mat:
-    powers = [_power(-exponent) for exponent in exponents.tolist()]
-    scaled = [[x * power for x in row] for row, power in zip(matrix.tolist(), powers, strict=True)]
-    return arb_mat(scaled)
 
 
 def _power(exponent: int) -> arb:
@@ -208,10 +210,10 @@ class Evaluations:
         return subject.once(cls, lambda: cls(subject))
 
     def __iter__(self) -> Iterator[Evaluation]:
-        last = self._last or self._first()
+        last = self._last = self._last or self._first()
         yield last
         while last.prec < self._max_prec:
-            last = self._at(max(2 * last.prec, self._layer.first_bits))
+            last = self._last = self._at(max(2 * last.prec, self._layer.first_bits))
             yield last
 
     def judged_by(self, judge: Callable[[Evaluation], Claim]) -> Claim:
@@ -227,63 +229,23 @@ class Evaluations:
         # A sum of several floats is there for more bits than these bounds can show.
         if leading is not self._layer or self._max_prec < FLOAT64_BITS:
             return self._at(self._layer.first_bits)
-        self._last = evaluate_in_floats(leading, self._dataset, representation=self._keep_rows)
-        return self._last
+        return evaluate_in_floats(leading, self._dataset, representation=self._keep_rows)
 
     def _at(self, prec: int) -> Evaluation:
-        self._last = evaluate(
-            enclose(self._layer, min(prec, self._max_prec)),
-            self._dataset,
-            representation=self._keep_rows,
-        )
-        return self._last
+        layer = enclose(self._layer, min(prec, self._max_prec))
+        return evaluate(layer, self._dataset, representation=self._keep_rows)
 
 
-# The claim itself.
+# The claim *error*.
 
-STATEMENT = "max |f(E_t, e_t) - y_t| <= {!r}"
 ROOM = 1 + 2.0**-30
 
 
-def judge(evaluation: Evaluation, epsilon: float) -> Claim:
-    """Compare every residual with epsilon."""
-    with working_precision(evaluation.prec):
-        return _judge(evaluation, epsilon)
-
-
-def _judge(evaluation: Evaluation, epsilon: float) -> Claim:
-    statement = STATEMENT.format(epsilon)
-    allowed, straddling = arb(epsilon), None
-    room = epsilon > 0 or evaluation.readout == 0
-    rows, columns = evaluation.residuals.nrows(), evaluation.residuals.ncols()
-    for index, residual in enumerate(evaluation.residuals.entries()):
-        size = abs(residual)
-        if room and size * ROOM <= allowed:
-            continue
-        example, entry = divmod(index, columns)
-        if size > allowed and size.is_finite():
-            least = at_least(size, epsilon)
-            detail = f"at example {example}, |f - y| is {least} or more"
-            witness = (example, entry) if columns > 1 else example
-            return Claim("error", statement, Verdict.REFUTED, detail, witness)
-        straddling = example if straddling is None else straddling
-    if straddling is not None:
-        detail = (
-            f"at example {straddling} the enclosure straddles epsilon ({evaluation.how}); raise "
-            "max_prec= or epsilon="
-        )
-        return Claim("error", statement, Verdict.UNDECIDED, detail)
-    bound = at_most(evaluation.largest_residual, epsilon)
-    detail = f"max |f - y| <= {bound} ({evaluation.how}, {rows} examples)"
-    evidence = {"bound": epsilon.hex()}
-    return Claim("error", statement, Verdict.PROVED, detail, evidence=evidence)
-
-
 class Error(ClaimKind):
-    """The claim *error*."""
+    """The claim *error*: `max |f(E_t, e_t) - y_t| <= epsilon`."""
 
     name = "error"
-    statement = STATEMENT
+    statement = "max |f(E_t, e_t) - y_t| <= {!r}"
     options = frozenset({"epsilon", "max_prec"})
 
     def is_usual(self, weights: Memorizer) -> bool:
@@ -293,7 +255,7 @@ class Error(ClaimKind):
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Compare every residual with epsilon, with as many bits as that takes."""
         epsilon = epsilon_of(subject)
-        return Evaluations.of(subject).judged_by(lambda evaluation: judge(evaluation, epsilon))
+        return Evaluations.of(subject).judged_by(lambda found: judge_error(found, epsilon))
 
 
 def epsilon_of(subject: Subject[Memorizer, Dataset]) -> float:
@@ -304,4 +266,111 @@ def epsilon_of(subject: Subject[Memorizer, Dataset]) -> float:
     return float(f"{1e-6 * largest:.0e}") or math.ulp(0.0)
 
 
-ERROR = Error()
+def judge_error(evaluation: Evaluation, epsilon: float) -> Claim:
+    """Compare every residual with epsilon."""
+    statement = Error.statement.format(epsilon)
+    allowed, straddling = arb(epsilon), None
+    room = epsilon > 0 or evaluation.readout == 0
+    rows, columns = evaluation.residuals.nrows(), evaluation.residuals.ncols()
+    with working_precision(evaluation.prec):
+        for index, residual in enumerate(evaluation.residuals.entries()):
+            size = abs(residual)
+            if room and size * ROOM <= allowed:
+                continue
+            example, entry = divmod(index, columns)
+            if size > allowed and size.is_finite():
+                detail = f"at example {example}, |f - y| is {at_least(size, epsilon)} or more"
+                witness = (example, entry) if columns > 1 else example
+                return Claim("error", statement, Verdict.REFUTED, detail, witness)
+            straddling = example if straddling is None else straddling
+        if straddling is not None:
+            detail = (
+                f"at example {straddling} the enclosure straddles epsilon ({evaluation.how}); "
+                "raise max_prec= or epsilon="
+            )
+            return Claim("error", statement, Verdict.UNDECIDED, detail)
+        bound = at_most(evaluation.largest_residual, epsilon)
+    detail = f"max |f - y| <= {bound} ({evaluation.how}, {rows} examples)"
+    return Claim("error", statement, Verdict.PROVED, detail, evidence={"bound": epsilon.hex()})
+
+
+# The claim *readout*.
+
+# The statement where no distance is shown.
+UNKNOWN = "some U' with Z U' = Y is near the stored effective readout U (H d, d_out)"
+# Entries of Z up to which an ill-conditioned one is inverted in balls (16 bytes a bit or so).
+LARGEST_IN_BALLS = 2_000_000
+_ROOM = 1.25  # What is claimed is this much more than what is shown, as a checker has another R
+# A distance of exactly 0 is claimed as this part of the readout, for he rounds, too.
+_LEAST = 2.0**-100
+
+
+class Readout(ClaimKind):
+    """The claim *readout*: some U' with Z U' = Y is within delta of the stored readout U."""
+
+    name = "readout"
+    statement = (
+        "some U' with Z U' = Y is within {!r} of the stored effective readout U (H d, d_out), "
+        "entry by entry"
+    )
+    options = frozenset({"delta", "max_prec"})
+    needs_rows = True
+    usual = False
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Bound the distance with more and more bits, unless Z looks singular."""
+        layer, dataset = floats_of(subject.weights.layer), subject.data
+
+        def with_bits(evaluation: Evaluation) -> Claim:
+            report("bound the exact readout", 0, 1)
+            return judge_readout(
+                evaluation,
+                subject.options.delta,
+                lambda: intermediate(enclose(layer, evaluation.prec), dataset),
+            )
+
+        rank = subject.judged.get("rank")
+        if rank is not None and not rank.proved:  # more bits would not find an exact readout
+            return with_bits(next(iter(Evaluations.of(subject))))
+        return Evaluations.of(subject).judged_by(with_bits)
+
+
+def judge_readout(
+    evaluation: Evaluation, delta: float | None, representation: Callable[[], arb_mat]
+) -> Claim:
+    """Bound the distance to an exact readout; without a delta, the claim is what was shown.
+
+    The evaluation has kept Z; `representation` gives Z in balls, where float64 does not suffice.
+    """
+    midpoints = evaluation.rows
+    how = "float64 with a-priori bounds"
+    with working_precision(evaluation.prec):
+        middle = [[x.mid() for x in row] for row in evaluation.residuals.tolist()]
+        sharp = evaluation.largest_residual <= 2 * largest(arb_mat(middle))
+        if evaluation.bounded and delta is None and not sharp:
+            detail = f"{how} show more than twice the distance; raise max_prec="
+            return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
+        kappa = arb(verified.right_inverse_bound(midpoints, evaluation.radius))
+        balls = not evaluation.bounded and midpoints.size <= LARGEST_IN_BALLS
+        if balls and not kappa.is_finite():
+            kappa = right_inverse_bound(evaluation.scaled(representation()), evaluation.prec)
+            how = evaluation.how
+        bound = kappa * evaluation.largest_scaled_residual
+        if bound == 0:
+            bound = evaluation.readout * _LEAST
+        shown = short_bound(bound * _ROOM) if delta is None else delta
+        statement = Readout.statement.format(shown)
+        if not bound.is_finite() or not np.isfinite(shown):
+            detail = f"{how} find no right inverse of Z; raise max_prec="
+            return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
+        if not bound * _ROOM <= shown:
+            detail = (
+                f"{how} show a distance of at most {at_most(bound)}, and {_ROOM} times that may be "
+                "claimed; raise max_prec= or delta="
+            )
+            return Claim("readout", statement, Verdict.UNDECIDED, detail)
+    detail = f"distance at most {at_most(bound, shown)}; kappa = {at_most(kappa)} ({how})"
+    return Claim("readout", statement, Verdict.PROVED, detail, evidence={"bound": shown.hex()})
+
+
+ERROR, READOUT = Error(), Readout()

@@ -1,4 +1,4 @@
-"""Threads of this process: one rule for all loops and all products of matrices.
+"""Long work: threads of this process, by one rule for all loops and products, and progress.
 
 - In a build, a proof and a capacity BLAS has one thread (`one_blas_thread`). Hundreds of small
   products that wake all threads, and wait for the last one, take twice the time of the processor,
@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -226,3 +227,53 @@ def _elsewhere(
         # In a worker the collector closes a loop that was left, and perhaps in one of these pieces.
         if not _is_worker():
             wait(running)
+
+
+# Progress: reported where the work is, shown where somebody listens.
+
+
+# Called with (step, done, total) while long work goes on.
+Progress = Callable[[str, int, int], None]
+
+# A context and no global state: each thread and each task of asyncio has its own.
+_LISTENER: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def progress_to(listener: Progress | None) -> Iterator[None]:
+    """Call `listener` with (step, done, total) while the work in this context goes on.
+
+    An exception of the listener ends the work, as Ctrl-C does.
+
+    Args:
+        listener: what is called; None for nothing
+
+    Example:
+        >>> with progress_to(lambda step, done, total: print(f"{step}: {done} of {total}")):
+        ...     report("solve", 1, 2)
+        solve: 1 of 2
+    """
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
+def report(step: str, done: int, total: int) -> None:
+    """Tell the listener of this context, if there is one, what has been done."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(step, done, total)
+
+
+def listened() -> bool:
+    """Return whether this context has a listener."""
+    return _LISTENER.get() is not None
+
+
+def counted(step: str, pieces: Iterable[Piece], total: int) -> Iterator[Piece]:
+    """Yield pieces of work, and report how many of them are done."""
+    for done, piece in enumerate(pieces, 1):
+        report(step, done, total)
+        yield piece
