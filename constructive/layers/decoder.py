@@ -31,79 +31,6 @@ from constructive.support.files import replacing, unpacked
 from constructive.support.tables import Sheet, Shown
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
 
-# What the parts of a decoder have to be, and what it is given. Each check raises what it says.
-
-
-def require_parts(layer: CausalLayer, tensors: Mapping[str, Array], count: int) -> None:
-    """Require a skip connection, and arrays that fit V = count tokens: ParameterError."""
-    if not layer.skip:
-        raise ParameterError(
-            "the layer of a decoder has no skip connection",
-            witness=layer.inner_dim,
-            suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
-        )
-    shapes = {name: array.shape for name, array in tensors.items()}
-    positions = len(tensors["positions"])
-    wanted = {
-        "embedding": (count, layer.width),
-        "positions": (positions, layer.width),
-        "unembedding": (count + 1, layer.target_dim),
-    }
-    if not positions or any(shapes[name] != shape for name, shape in wanted.items()):
-        raise ParameterError(
-            f"arrays have shapes {shapes}, for {count} tokens",
-            witness=shapes,
-            suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
-        )
-    kinds = {str(array.dtype) for array in tensors.values()}
-    finite = all(np.isfinite(array).all() for array in tensors.values())
-    if kinds != {"float32"} or not finite:
-        raise ParameterError(
-            f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
-            witness=tuple(sorted(kinds)),
-            suggestion="finite float32",
-        )
-
-
-def require_ids(numbers: Integers, count: int, positions: int) -> None:
-    """Require numbers of V = count tokens (S, N), of sequences that are not too long: DataError."""
-    whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
-    if not whole or numbers.min() < 0 or numbers.max() >= count:
-        raise DataError(
-            "ids are not numbers of tokens (S, N)",
-            witness=shown(numbers.shape),
-            suggestion=f"integers from 0 to {count - 1}; `ids` finds them",
-        )
-    if numbers.shape[1] > positions:
-        raise DataError(
-            f"{numbers.shape[1]} tokens are more than the {positions} positions of this decoder",
-            witness=numbers.shape[1],
-            suggestion=f"sequences of at most {positions} tokens",
-        )
-
-
-def require_text(text: object, vocabulary: tuple[Token, ...], unit: str, positions: int) -> None:
-    """Require a `Text` of these tokens that is not too long: DataError."""
-    if not isinstance(text, Text):
-        raise DataError(
-            f"the text is a {type(text).__name__}, not a Text",
-            witness=type(text).__name__,
-            suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
-        )
-    if text.vocabulary != vocabulary or text.unit != unit:
-        raise DataError(
-            f"the text has other tokens than the decoder: {text!r}",
-            witness=(text.unit, len(text.vocabulary)),
-            suggestion="the text which it was built for",
-        )
-    if text.longest > positions:
-        raise DataError(
-            f"the text has {text.longest} tokens, and the decoder {positions} positions",
-            witness=text.longest,
-            suggestion="the text which it was built for",
-        )
-
-
 # Files of decoders: with every weight as float32, or, where all weights are integers, packed.
 #
 # A packed file has two tensors of bytes. `about` is JSON, compressed by zlib: the vocabulary, the
@@ -252,7 +179,38 @@ class Decoder(Rebuilt, Shown):
         require_vocabulary(self.vocabulary, self.unit)
         if self.longest is not None:
             require_positive(longest=self.longest)
-        require_parts(self.layer, self.tensors, len(self.vocabulary))
+        self._require_parts()
+
+    def _require_parts(self) -> None:
+        """Require a skip connection, and arrays that fit the tokens: ParameterError."""
+        layer, tensors, count = self.layer, self.tensors, len(self.vocabulary)
+        if not layer.skip:
+            raise ParameterError(
+                "the layer of a decoder has no skip connection",
+                witness=layer.inner_dim,
+                suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
+            )
+        shapes = {name: array.shape for name, array in tensors.items()}
+        positions = len(self.positions)
+        wanted = {
+            "embedding": (count, layer.width),
+            "positions": (positions, layer.width),
+            "unembedding": (count + 1, layer.target_dim),
+        }
+        if not positions or any(shapes[name] != shape for name, shape in wanted.items()):
+            raise ParameterError(
+                f"arrays have shapes {shapes}, for {count} tokens",
+                witness=shapes,
+                suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
+            )
+        kinds = {str(array.dtype) for array in tensors.values()}
+        finite = all(np.isfinite(array).all() for array in tensors.values())
+        if kinds != {"float32"} or not finite:
+            raise ParameterError(
+                f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
+                witness=tuple(sorted(kinds)),
+                suggestion="finite float32",
+            )
 
     @property
     def tensors(self) -> dict[str, Array]:
@@ -312,7 +270,20 @@ class Decoder(Rebuilt, Shown):
     def embedded(self, ids: npt.ArrayLike) -> Array:
         """The tokens of sequences as vectors, with their positions: (S, N, d)."""
         numbers = np.asarray(ids)
-        require_ids(numbers, len(self.vocabulary), self.num_positions)
+        whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
+        if not whole or numbers.min() < 0 or numbers.max() >= self.end:
+            raise DataError(
+                "ids are not numbers of tokens (S, N)",
+                witness=shown(numbers.shape),
+                suggestion=f"integers from 0 to {self.end - 1}; `ids` finds them",
+            )
+        length, most = numbers.shape[1], self.num_positions
+        if length > most:
+            raise DataError(
+                f"{length} tokens are more than the {most} positions of this decoder",
+                witness=length,
+                suggestion=f"sequences of at most {most} tokens",
+            )
         embedded: Array = self.embedding[numbers] + self.placed(np.arange(numbers.shape[1]))
         return embedded
 
@@ -418,9 +389,27 @@ class Decoder(Rebuilt, Shown):
                 return False
         return True
 
-    def require_same_tokens(self, text: Text) -> None:
+    def require_same_tokens(self, text: object) -> None:
         """Refuse another text than that which it may have been built for."""
-        require_text(text, self.vocabulary, self.unit, self.num_positions)
+        if not isinstance(text, Text):
+            raise DataError(
+                f"the text is a {type(text).__name__}, not a Text",
+                witness=type(text).__name__,
+                suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
+            )
+        if (text.vocabulary, text.unit) != (self.vocabulary, self.unit):
+            raise DataError(
+                f"the text has other tokens than the decoder: {text!r}",
+                witness=(text.unit, len(text.vocabulary)),
+                suggestion="the text which it was built for",
+            )
+        if text.longest > self.num_positions:
+            raise DataError(
+                f"the text has {text.longest} tokens, and the decoder {self.num_positions} "
+                "positions",
+                witness=text.longest,
+                suggestion="the text which it was built for",
+            )
 
     def joined(self, tokens: Sequence[Token]) -> Joined:
         """Tokens one after the other: a string of words, bytes, or a tuple of token ids.

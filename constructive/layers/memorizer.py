@@ -21,10 +21,9 @@ from constructive.layers.attention import (
     head_weights,
     require_single_target,
 )
-from constructive.layers.extended import ExtendedLayer
+from constructive.layers.extended import ExtendedLayer, FloatLayer
 from constructive.layers.record import (
     BuildRecord,
-    FloatLayer,
     Layer,
     TrainedRecord,
     floats_of,

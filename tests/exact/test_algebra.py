@@ -297,7 +297,7 @@ def test_powers_and_inverses(prime, seed):
     rng = np.random.default_rng(seed)
     base = int(rng.integers(1, prime))
     exponents = rng.integers(prime - 1, size=20)
-    found = modular.power_table(base, prime)(balanced(exponents, prime - 1))
+    found = modular.PowerTable(base, prime)(balanced(exponents, prime - 1))
     assert [int(x) % prime for x in found] == [pow(base, int(k), prime) for k in exponents]
     values = balanced(rng.integers(1, prime, size=9), prime)
     assert (
