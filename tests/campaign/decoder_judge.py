@@ -122,9 +122,9 @@ def read(weights, text):
     return Read(tensors, said["texts"], said["prompt"], window, storage, longest)
 
 
-def statement(name, text, weights, data):
+def statement(name, text, files):
     """Whether what is stated of these files is true; None where that is not known."""
-    on = read(weights, data)
+    on = read(*files[1:])
     count, texts = len(on.asked), len(on.texts)
     if name == "rank":
         return rank_holds(on, int(RANK.fullmatch(text)[1]))

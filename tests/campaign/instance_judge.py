@@ -13,6 +13,7 @@ from hashlib import sha256
 import numpy as np
 import onnx
 import onnxruntime
+from judges import all_of
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -29,15 +30,8 @@ SLACK = 1e-9  # of float64
 ROUGH = 1e-6  # of float64, for logits of 2^32
 
 
-def true_of(base, folder, printed):
-    """True, False, or None where this cannot tell."""
-    try:
-        return all_true(base, folder, printed)
-    except Exception:
-        return False  # what this cannot read should not have been accepted
-
-
-def all_true(base, folder, printed):
+def all_true(base, folder, printed, _files=None):
+    """Whether all lines are: True, False, or None where this cannot tell."""
     lines = printed.splitlines()
     stated = {
         found[1]: found for line in lines if (found := LINE.fullmatch(line) or BOTH.fullmatch(line))
@@ -54,8 +48,7 @@ def all_true(base, folder, printed):
     if not whole:
         return False
     network = Network(folder.files[f"onnx/{folder.network}.onnx"])
-    found = [instance(base, folder, network, row, stated[row["instance"]]) for row in rows]
-    return False if False in found else None if None in found else True
+    return all_of([instance(base, folder, network, row, stated[row["instance"]]) for row in rows])
 
 
 def pairs_of(folder):

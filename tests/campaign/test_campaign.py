@@ -7,10 +7,10 @@ import sys
 import warnings
 from pathlib import Path
 
-import campaign
 import decoder_forgeries
 import decoder_judge
 import forgeries
+import hostile
 import instance_forgeries
 import instance_judge
 import judges
@@ -47,12 +47,10 @@ SLOW = [
     [*QUICK, *(pytest.param(*piece, marks=pytest.mark.slow) for piece in SLOW)],
 )
 def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
-        (counts,) = campaign.run(family, seed, cases, keep=tmp_path).values()
+    counts = hostile.run(family, seed, cases, keep=tmp_path)
     kept = [path.read_text() for path in tmp_path.rglob("why.txt")]
     assert not kept
-    assert not any(counts[column] for column in campaign.BAD)
+    assert not any(counts[column] for column in hostile.BAD)
     assert counts["tried"] == cases
     assert counts["accepted, true"] > 0  # what refuses everything is not a checker
     assert counts["refused"] > 0
@@ -63,13 +61,6 @@ def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
 
 
 # A campaign which cannot fail would prove nothing.
-
-
-@pytest.fixture
-def runner(tmp_path):
-    runner = campaign.Runner(keep=tmp_path / "kept")
-    yield runner
-    runner.close()
 
 
 def believe(command):
@@ -87,10 +78,10 @@ def require_found_out(runner, believing, forge, most=60):
         patch.setattr(runner.checker, "main", believing)
         warnings.simplefilter("ignore")
         for _ in range(most):
-            runner.case("all", forge(rng))
-            if runner.counts["all"]["accepted, false"]:
+            runner.case(forge(rng))
+            if runner.counts["accepted, false"]:
                 break
-    assert runner.counts["all"]["accepted, false"] > 0
+    assert runner.counts["accepted, false"] > 0
     assert list(runner.keep.rglob("why.txt"))
 
 
@@ -147,7 +138,7 @@ def test_the_judge_of_instances_believes_honest_folders(runner):
         files = base.write(runner.work)
         status, printed, *_ = runner.check(files)
         assert status == 0, printed
-        assert instance_judge.true_of(base, base, printed) is True
+        assert instance_judge.all_true(base, base, printed) is True
         shutil.rmtree(runner.work)
         runner.work.mkdir()
 
@@ -192,11 +183,11 @@ def test_a_case_that_raises_is_counted_and_the_next_one_runs(tmp_path, monkeypat
         raise ValueError("the shape of U is (2, 30)")
 
     for module, name in (
-        (forgeries, "fuzzed"), (decoder_forgeries, "forgery"), (campaign.Runner, "problem"),
+        (forgeries, "fuzzed"), (forgeries, "mutation"), (decoder_forgeries, "forgery"),
+        (hostile, "problem"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, fail)
-    monkeypatch.setitem(campaign.BUILT, "mutations", fail)
-    (counts,) = campaign.run(family, 0, 7, keep=tmp_path).values()
+    counts = hostile.run(family, 0, 7, keep=tmp_path)
     assert counts["traceback"] == 7
     words = [path.read_text() for path in tmp_path.rglob("why.txt")]
     assert len(words) == 7
@@ -208,14 +199,14 @@ def test_a_checker_which_raises_is_found_out(runner, monkeypatch):
         raise KeyError("claims")
 
     monkeypatch.setattr(runner.checker, "main", fail)
-    runner.case("all", forgeries.exact_bounds(np.random.default_rng(0)))
-    assert runner.counts["all"]["traceback"] == 1
+    runner.case(forgeries.exact_bounds(np.random.default_rng(0)))
+    assert runner.counts["traceback"] == 1
 
 
 def test_a_checker_which_takes_long_is_found_out(runner, monkeypatch):
-    monkeypatch.setattr(campaign, "SECONDS", -1.0)
-    runner.case("all", forgeries.exact_bounds(np.random.default_rng(0)))
-    assert runner.counts["all"]["over time"] == 1
+    monkeypatch.setattr(hostile, "SECONDS", -1.0)
+    runner.case(forgeries.exact_bounds(np.random.default_rng(0)))
+    assert runner.counts["over time"] == 1
 
 
 # Judges, on what is known.
