@@ -451,7 +451,7 @@ class Decoder(Rebuilt, Shown):
 
         def made(arrays: dict[str, Array], content: dict[str, Any]) -> "Decoder":
             tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
-            layer = CausalLayer(*(arrays[name] for name in ("W_Q", "W_K", "U")), content["window"])
+            layer = CausalLayer(arrays["W_Q"], arrays["W_K"], arrays["U"], content["window"])
             require_only(arrays, {**tokens, **layer.tensors})
             if content.get("longest", 0) is None:
                 raise ValueError("its longest text is null")  # the checker refuses it, too
