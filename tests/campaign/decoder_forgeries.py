@@ -9,7 +9,6 @@ import copy
 import dataclasses
 import functools
 import json
-import struct
 from dataclasses import dataclass
 
 import decoder_judge
@@ -77,15 +76,8 @@ class Files:
 
 def tensors(weights, about):
     """A .safetensors file with metadata."""
-    plain = triples.safetensors(weights)
-    (length,) = struct.unpack("<Q", plain[:8])
-    header = json.loads(plain[8 : 8 + length])
-    header["__metadata__"] = {
-        "format": "constructive decoder 1",
-        "decoder": json.dumps(about),
-    }
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + plain[8 + length :]
+    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
+    return triples.safetensors(weights, lambda header: header | {"__metadata__": metadata})
 
 
 def files_of(decoder, text, content):

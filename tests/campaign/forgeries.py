@@ -698,22 +698,21 @@ def write_fuzzed(folder, triple, edits):
 
 def spoilt_tensors(tensors, edits):
     """The bytes of a .safetensors file, whose header may say something else."""
-    raw = triples.safetensors(tensors)
-    (length,) = struct.unpack("<Q", raw[:8])
-    header, body = json.loads(raw[8 : 8 + length]), raw[8 + length :]
-    told = None
     keys = {"tensor shape": "shape", "tensor type": "dtype", "tensor place": "data_offsets"}
-    for kind, *rest in edits:
-        if kind in keys:
-            entry = header[list(header)[rest[0] % len(header)]]
-            if isinstance(entry, dict):
-                entry[keys[kind]] = rest[1] if kind == "tensor type" else list(rest[1])
-        elif kind == "tensor more":
-            header[rest[0]] = rest[1]
-        elif kind == "header length":
-            told = rest[0]
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text) if told is None else told) + text + body
+
+    def change(header):
+        for kind, *rest in edits:
+            if kind in keys:
+                entry = header[list(header)[rest[0] % len(header)]]
+                if isinstance(entry, dict):
+                    entry[keys[kind]] = rest[1] if kind == "tensor type" else list(rest[1])
+            elif kind == "tensor more":
+                header[rest[0]] = rest[1]
+        return header
+
+    raw = triples.safetensors(tensors, change)
+    told = [rest[0] for kind, *rest in edits if kind == "header length"]
+    return struct.pack("<Q", told[-1]) + raw[8:] if told else raw
 
 
 def write_archive(path, arrays, edits):

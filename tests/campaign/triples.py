@@ -155,7 +155,8 @@ class Triple:
         return triple.signed()
 
 
-def safetensors(tensors):
+def safetensors(tensors, change=dict):
+    """The bytes of a .safetensors file, with a header that may be changed."""
     header, body = {}, b""
     for name, array in tensors.items():
         content = np.ascontiguousarray(array).tobytes()
@@ -165,7 +166,7 @@ def safetensors(tensors):
             "data_offsets": [len(body), len(body) + len(content)],
         }
         body += content
-    text = json.dumps(header).encode()
+    text = json.dumps(change(header)).encode()
     return struct.pack("<Q", len(text)) + text + body
 
 
