@@ -27,8 +27,8 @@ STORED = {  # rounding, half of the smallest number, bits, exponent of the small
     "bfloat16": (2.0**-8, 2.0**-126, 8, -126, (2.0 - 2.0**-7) * 2.0**127),
     "float16": (2.0**-11, 2.0**-25, 11, -14, 65504.0),
 }
+# Evaluations in float32 which are tried.
 SPEND = 5
-"""Evaluations in float32 which are tried."""
 _KEPT = (
     "tokens, queries, keys, either exponentials or attention weights, averages, outputs of the "
     "layer and the last logits stored in {}; logits of heads, the product of W_K and W_Q and its "

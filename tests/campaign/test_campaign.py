@@ -22,6 +22,7 @@ from constructive import CausalLayer, Decoder, Text
 from constructive.layers.record import DecoderRecord
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
+# Families, seeds and numbers of cases that are always run.
 QUICK = [
     ("mutations", 1, 12),
     ("false claims", 10, 20),
@@ -30,7 +31,7 @@ QUICK = [
     ("decoders", 40, 20),
     ("instances", 50, 20),
 ]
-"""Families, seeds and numbers of cases that are always run."""
+# Some thousand.
 SLOW = [
     *(("mutations", seed, 100) for seed in range(4)),
     *(("false claims", seed, 200) for seed in range(10, 16)),
@@ -39,7 +40,6 @@ SLOW = [
     *(("decoders", seed, 150) for seed in range(40, 44)),
     *(("instances", seed, 200) for seed in range(50, 54)),
 ]
-"""Some thousand."""
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def believe_instances(command):
     return 0
 
 
+# What is forged says nothing false: the judge does not look at models.
 HARMLESS = (instance_forgeries.numbers,)
-"""What is forged says nothing false: the judge does not look at models."""
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,18 @@ def content_of(saved):
         return json.loads(path.read_text())
 
 
+def spans(count, vectors=(), pivots=None, zeros=None):
+    """Evidence that so many examples are too many for one head: vectors that tokens lie beside."""
+    return {
+        "heads": 1,
+        "count": count,
+        "examples": pack(np.arange(count)),
+        "vectors": vectors,
+        "pivots": list(range(len(vectors))) if pivots is None else pivots,
+        "zeros": len(vectors) if zeros is None else zeros,
+    }
+
+
 def content_for(claims, form=LAYER):
     """A certificate of these claims, which is not signed yet."""
     return {"format": form, "verdict": "PROVED", "made_by": {}, "claims": claims}
