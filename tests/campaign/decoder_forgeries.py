@@ -465,17 +465,17 @@ def two_tokens(rng):
 JUDGE = judges.of_lines(decoder_judge.statement)
 
 
-def forgery(rng):
+def forgery(rng, ways=WAYS):
     """A case."""
     if rng.random() < 0.15:
         files, words = two_tokens(rng), ["two tokens"]
-        ways = []
+        chosen = []
     else:
         files, words = copy.deepcopy(pick(rng, honest())), []
-        ways = weighed(rng, WAYS, pick(rng, [1, 1, 2]))
+        chosen = weighed(rng, ways, pick(rng, [1, 1, 2]))
     signed = rng.random() < 0.95
     with np.errstate(all="ignore"):
-        for way in ways:
+        for way in chosen:
             try:
                 words.append(way(rng, files))
             except (KeyError, TypeError, ValueError, IndexError, AttributeError):

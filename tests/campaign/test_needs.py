@@ -118,9 +118,7 @@ def test_memory_of_rounding_is_not_above_what_is_announced(checker, shape, share
 
 
 @pytest.mark.parametrize(
-    ("shape", "keep", "count"),
-    cases(lambda *_: True, [False, True], [5, 28]),
-    ids=str,
+    ("shape", "keep", "count"), cases(lambda *_: True, [False, True], [5, 28]), ids=str
 )
 def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, keep, count):
     weights, data = made(shape, shared=False)
