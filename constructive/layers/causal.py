@@ -181,20 +181,12 @@ def _check(tensors: dict[str, Array], *, skip: bool) -> None:
 
 # Saturated heads: each of them reads one token, and every float evaluation gives this token.
 #
-# Let the entries of tokens be signs, and those of W_Q and W_K integers. Then logits are integers.
-# Where the terms of a difference of two logits add up to less than 2^24 in size, float32 makes no
-# error in any logit, whatever is multiplied first and in whatever order sums are taken. If in
-# addition the largest logit of each position leads by 128 or more, then all other attention
-# weights together are at most (w - 1) e^-128 < (w - 1) 2^-184, and evaluation in floating point
-# rounds them away: they meet a 1 in the denominator, and a +1 or -1 in each entry of the average.
-# So z_h **is** the token of the largest logit, bit for bit, in float32, and also where attention
-# is stored in bfloat16 or float16 (Proposition 21.2).
-#
-# This holds for programs that round to nearest, keep logits in float32, mask with -inf or with
-# -2^24 or less, and evaluate exp(l - max l) without fusing the product into the exponent. It does
-# not hold for exp2(fma(l, c, -m c)), nor for products with the reciprocal of a rounded logsumexp.
-#
-# Source: Proposition 21.2 (proofs/21); the construction is ours.
+# Let the entries of tokens be signs, and those of W_Q and W_K integers. Where the terms of a
+# difference of two logits add up to less than 2^24 in size, float32 makes no error in any logit. If
+# the largest one of each position leads by 128 or more as well, evaluation in floating point rounds
+# all other weights away, and z_h **is** the token of the largest logit, bit for bit. Proposition
+# 21.2 (proofs/21) says for which programs: not for exp2(fma(l, c, -m c)), nor for products with the
+# reciprocal of a rounded logsumexp.
 
 
 Signs = npt.NDArray[np.int8]
