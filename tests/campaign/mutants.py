@@ -39,8 +39,8 @@ RECORDS, PAGE = (Path(__file__).parent / f"mutants.{kind}" for kind in ("json", 
 HEAD = ["| module | mutants | survive | run on | why |", "|---|---|---|---|---|"]
 OF_CHECKER = ["tests/checker", "tests/campaign", "tests/instances"]
 OF_CERTIFY = ["tests/checker", "tests/campaign", "tests/layer", "tests/exact", "tests/sequences"]
+# Seconds of a test; the status of a process in which a mutant cannot be put in place.
 LONGEST, UNFIT = 60, 7
-"""Seconds of a test; the status of a process in which a mutant cannot be put in place."""
 
 # Operators.
 
@@ -57,8 +57,8 @@ OPERATED = {
 OPPOSITE = {"min": "max", "any": "all", "minimum": "maximum", "above": "below", "floor": "ceil",
             "argmin": "argmax"}  # fmt: skip
 OPPOSITE |= {other: name for name, other in OPPOSITE.items()}
+# Functions that only make a number larger.
 LEFT_OUT = "up", "abs"
-"""Functions that only make a number larger."""
 
 
 def changes(node):
