@@ -268,9 +268,7 @@ def on_a_terminal(folder, *arguments, **environment):
     return written.decode()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["build", "--help"], ["exact-capacity", "data.npz", "-H", 1]]
-)
+@pytest.mark.parametrize("words", ["build --help", "exact-capacity data.npz -H 1"])
 @pytest.mark.usefixtures("data")
 def test_no_color_is_not_bold_either(tmp_path, words):
     """Neither help, which typer draws, nor tables, which we draw."""
