@@ -246,8 +246,8 @@ def called():
             paint north
         """
         given.update(wall=wall, colour=colour, coats=coats, as_json=as_json)
-        if heads == 0:
-            raise ParameterError("num_heads=0 is few", suggestion="num_heads >= 1")
+        if heads > 9:
+            raise ParameterError("10 heads are many", suggestion="num_heads=9")
 
     return lambda *words: CliRunner().invoke(program, [*words]), given, paint
 
@@ -275,7 +275,7 @@ def test_a_docstring_says_what_options_are(called):
 
 def test_an_error_names_the_option(called):
     run, _, _ = called
-    error = run("north", "--heads", "0").exception
+    error = run("north", "--heads", "10").exception
     assert error.__notes__ == ["  num_heads is the option --heads"]
 
 
