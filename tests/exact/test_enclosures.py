@@ -31,7 +31,7 @@ from constructive.certificates.claims.real import evaluate, evaluate_in_floats
 from constructive.exact import balls, verified
 from constructive.exact.balls import relevant_tokens
 from constructive.exact.directed import working_precision
-from constructive.exact.float_enclosure import Bounded, differences, shares
+from constructive.exact.float_enclosure import Bounded, bounded_softmax
 from constructive.layers import extended
 from constructive.layers.extended import enclose, intermediate
 
@@ -184,11 +184,6 @@ def true_shares(logits):
         return [weight / total for weight in weights]
 
 
-def of(high, low, errors):
-    top = high.argmax(axis=-1)[..., np.newaxis]
-    return shares(*differences(high, low, errors, top), top)
-
-
 @given(
     st.lists(st.floats(-60, 60), min_size=1, max_size=6), st.floats(-20, -1),
     st.integers(0, 2**32 - 1),
@@ -198,7 +193,7 @@ def test_true_shares_are_within_the_bound(logits, exponent, seed):
     high = np.array(logits)
     errors = 10.0**exponent * rng.random(len(high)) * (1 + np.abs(high))
     low = 1e-3 * errors * rng.standard_normal(len(high))
-    attention, bound = of(high, low, errors)
+    attention, bound = bounded_softmax(high, low, errors, None)
     signs = rng.choice([-1.0, 0.0, 1.0], size=len(high))
     with mpmath.workdps(60):
         moved = [
@@ -212,28 +207,32 @@ def test_true_shares_are_within_the_bound(logits, exponent, seed):
 
 def test_a_bound_is_no_more_than_a_few_times_what_can_happen():
     high, errors = np.array([1.0, 0.5, 0.0]), np.full(3, 1e-9)
-    attention, bound = of(high, np.zeros(3), errors)
+    attention, bound = bounded_softmax(high, np.zeros(3), errors, None)
     moved = true_shares(high + np.array([1e-9, -1e-9, -1e-9]))
     off = float(sum(abs(a - t) for a, t in zip(attention, moved, strict=True)))
     assert off <= bound < 10 * off
 
 
 def test_one_token_alone_has_everything():
-    attention, bound = of(np.array([100.0, 0.0, -1e5]), np.zeros(3), np.array([1.0, 1.0, 1e4]))
+    attention, bound = bounded_softmax(
+        np.array([100.0, 0.0, -1e5]), np.zeros(3), np.array([1.0, 1.0, 1e4]), None
+    )
     assert attention.tolist() == [1.0, 0.0, 0.0]
     assert 2e-43 < bound < 1e-42  # 2 exp(-98)
-    attention, bound = of(np.array([[3.0]]), np.zeros((1, 1)), np.full((1, 1), np.inf))
+    attention, bound = bounded_softmax(
+        np.array([[3.0]]), np.zeros((1, 1)), np.full((1, 1), np.inf), None
+    )
     assert (attention.tolist(), bound[0] < 1e-290) == ([[1.0]], True)  # there is no other
 
 
 @pytest.mark.parametrize("error", [1.0, 1e3, np.inf, np.nan])
 def test_nothing_is_known_of_logits_which_may_be_anything(error):
-    _, bound = of(np.array([0.0, -0.5]), np.zeros(2), np.full(2, error))
+    _, bound = bounded_softmax(np.array([0.0, -0.5]), np.zeros(2), np.full(2, error), None)
     assert not bound < 1.0
 
 
 def test_equal_logits_of_which_neither_is_known_are_no_half_each():
-    _, bound = of(np.zeros(2), np.zeros(2), np.full(2, 1e-3))
+    _, bound = bounded_softmax(np.zeros(2), np.zeros(2), np.full(2, 1e-3), None)
     assert bound >= 1e-3  # one may be ahead by 2e-3, and has exp(2e-3) times the weight
 
 
