@@ -48,10 +48,9 @@ if TYPE_CHECKING:
 # solution is R_p y_p with R_p = D_p^T (D_p D_p^T)^-1, from a QR factorization of D_p^T. All blocks
 # together cost O(T d^2).
 #
-# *The extra example* t* belongs to no pair. The second head of pair 0 reads from it one token x*
-# (it is saturated there), and gets the readout -U_0 + gamma x* / |x*|^2. Then f(t*) = gamma, and
-# every other example t gets gamma kappa_t with kappa_t = z_t.x* / |x*|^2 for what that head reads
-# there: gamma = y* is known first.
+# *The extra example* t* belongs to no pair. The second head of pair 0 reads from it one token x*,
+# and gets the readout -U_0 + gamma x* / |x*|^2. Then f(t*) = gamma = y*, and every other example t
+# gets gamma kappa_t with kappa_t = z_t.x* / |x*|^2 for what that head reads there.
 #
 # *Leftover coupling.* With M the few entries x_{t,p} off the blocks, (D + M) U = Y is solved by
 # GMRES for y in (D + M) R y = Y, so U = R y. As (D + M) R is I + M R with M R nilpotent where
