@@ -362,9 +362,7 @@ def rows():
     }  # fmt: skip
     of_cache = {"kind": "quantized", "on_cuda": SHORT, "on_cpu": ("float16",), "models": None}
     of_unified = packed.quantized(_unified(0), _unified_scales)
-    of_decode = packed.quantized(
-        lambda p, **scales: _vllm_decode(4)(p, **scales)[0], _decode_scales
-    )
+    of_decode = packed.quantized(_vllm_decode(4), _decode_scales)
     tensor = (("float8_e4m3fn", "tensor", "tensor"),)
     tokens = (("int8", "token", "token"), ("float8_e4m3fn", "token", "token"))
     merges = {"kind": "merge", "on_cuda": ("float32", *SHORT), "on_cpu": ("float32", *SHORT)}
