@@ -24,7 +24,7 @@ from checker_parts import (
 from compact_parts import changed, compact
 
 from constructive import PrecisionError, Text, Verdict, certify, check
-from constructive.certificates.families import DECODERS
+from constructive.certificates.certify import DECODERS
 from constructive.exact.float_model import INTEGER_MODELS, MODELS, nearest
 from constructive.layers.margins import integer_margins, recital, require_integers
 

@@ -25,7 +25,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.families import DECODERS
+from constructive.certificates.certify import DECODERS
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 PAIRED = "constructive paired certificate 1"
