@@ -44,18 +44,19 @@ def exact_outputs(layer, dataset, examples, digits=60, corrections=()):
     return found
 
 
-def rank_of(rows):
-    """The rank of a matrix of Fractions."""
-    rows, rank = [list(row) for row in rows], 0
+def rank_of(rows, prime=None):
+    """The rank of a matrix of Fractions, or of integers modulo a prime."""
+    rows, rank = [[x % prime if prime else x for x in row] for row in rows], 0
     for column in range(len(rows[0]) if rows else 0):
         pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
         if pivot is None:
             continue
         rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        inverse = pow(rows[rank][column], -1, prime)
         for i in range(rank + 1, len(rows)):
-            factor = rows[i][column] / rows[rank][column]
+            factor = rows[i][column] * inverse
             if factor:
                 below = zip(rows[i], rows[rank], strict=True)
-                rows[i] = [x - factor * y for x, y in below]
+                rows[i] = [(x - factor * y) % prime if prime else x - factor * y for x, y in below]
         rank += 1
     return rank

@@ -11,11 +11,31 @@ EVIL = (
 )  # fmt: skip
 
 
+def pick(rng, listed):
+    """One of some things, at random."""
+    listed = list(listed)
+    return listed[rng.integers(len(listed))]
+
+
 def leaves(content, trail=()):
     if isinstance(content, dict | list):
         for key, value in content.items() if isinstance(content, dict) else enumerate(content):
             yield (*trail, key)
             yield from leaves(value, (*trail, key))
+
+
+def at(content, trail):
+    """What lies at the end of a trail."""
+    for key in trail:
+        content = content[key]
+    return content
+
+
+def spoil(rng, content):
+    """Put something evil in the place of any value, and return where, and what."""
+    trail, value = pick(rng, leaves(content)), copy.deepcopy(pick(rng, EVIL))
+    at(content, trail[:-1])[trail[-1]] = value
+    return trail, value
 
 
 def mutate_json(rng, content):
@@ -24,10 +44,8 @@ def mutate_json(rng, content):
         trails = list(leaves(content))
         if not trails:
             return
-        trail = trails[rng.integers(len(trails))]
-        part = content
-        for key in trail[:-1]:
-            part = part[key]
+        trail = pick(rng, trails)
+        part = at(content, trail[:-1])
         kind, old = rng.integers(5), part[trail[-1]]
         if kind == 0 and isinstance(part, dict):
             part.pop(trail[-1])
@@ -39,12 +57,9 @@ def mutate_json(rng, content):
         elif kind == 2 and isinstance(old, int) and not isinstance(old, bool):
             part[trail[-1]] = old + int(rng.choice([-1, 1, 2]))
         elif kind == 3:
-            other = content
-            for key in trails[rng.integers(len(trails))]:
-                other = other[key]
-            part[trail[-1]] = copy.deepcopy(other)
+            part[trail[-1]] = copy.deepcopy(at(content, pick(rng, trails)))
         else:
-            part[trail[-1]] = copy.deepcopy(EVIL[rng.integers(len(EVIL))])
+            part[trail[-1]] = copy.deepcopy(pick(rng, EVIL))
 
 
 def mutate_bytes(rng, content):

@@ -125,7 +125,6 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
         return Absorbed(matrix, len(query_weights), shared is not None)
 
     def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
-        """Return the logits of a block: (k, H, n) or (k, b, H, n)."""
         if not weights.shared:
             return absorbed_logits(self.product, weights.matrix, queries, keys)
         logits = self.product(queries, weights.matrix)
@@ -146,23 +145,19 @@ class Floats(Arrays[Array]):
     queries = keys = values = read
 
     def tokens(self, array: Numbers) -> tuple[Array, Array]:
-        """Round tokens to the dtype, once."""
         rounded = self.read(array)
         return rounded, rounded
 
     def product(self, left: Array, right: Array) -> Array:
-        """Return `left @ right`."""
         result: Array = np.matmul(left, right)
         return result
 
     def softmax(self, logits: Array, hidden: Hidden | None) -> Array:
-        """Return attention, in the array of the logits."""
         if hidden is not None:
             np.copyto(logits, -np.inf, where=hidden[:, np.newaxis])
         return softmax_in_place(logits)
 
     def averages(self, attention: Array, values: Array) -> Array:
-        """Return the averages: (k, H, d) or (k, b, H, d)."""
         return averaged(self.product, attention, values)
 
 
@@ -184,7 +179,6 @@ class FactoredFloats(Floats):
         return Absorbed(matrix, heads, shared=False, keys=np.ascontiguousarray(keys))
 
     def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
-        """Return the logits of a block: (k, H, n) or (k, b, H, n)."""
         if weights.keys is None:
             return super().logits(weights, queries, keys)
         heads, head_dim, width = weights.keys.shape
@@ -309,12 +303,8 @@ class Rationals(Arithmetic[Products, RationalMatrices, RationalMatrices]):
     itemsize = 64
 
     def weights(
-        self,
-        query_weights: Fractions,
-        key_weights: Fractions,
-        shared: Fractions | None = None,  # noqa: ARG002 - tokens stay what they are
+        self, query_weights: Fractions, key_weights: Fractions, shared: Fractions | None = None
     ) -> Products:
-        """Multiply the weights of each head."""
         pairs = zip(query_weights, key_weights, strict=True)
         return tuple(matrix_of(w_q) * matrix_of(w_k).transpose() for w_q, w_k in pairs)
 
@@ -344,7 +334,6 @@ class Rationals(Arithmetic[Products, RationalMatrices, RationalMatrices]):
         return PerQuery(len(logits), shares)
 
     def averages(self, attention: RationalMatrices, values: Fractions) -> RationalMatrices:
-        """Return the averages: (H, d)."""
         groups = len(values)
         return PerQuery(
             len(attention),
@@ -406,18 +395,15 @@ class Residues(Arrays[Quotients]):
     def __init__(self, point: Point, token_exponent: int, query_exponent: int) -> None:
         self.prime, self.order = point.prime, point.prime - 1
         self.exponents = token_exponent, query_exponent
-        self.powers = modular.power_table(point.value, point.prime)
+        self.powers = modular.PowerTable(point.value, point.prime)
 
     def queries(self, array: Array) -> Array:
-        """Return queries modulo p - 1."""
         return modular.residues(array, self.order, self.exponents[1])
 
     def keys(self, array: Array) -> Array:
-        """Return tokens modulo p - 1."""
         return modular.residues(array, self.order, self.exponents[0])
 
     def values(self, array: Array) -> Array:
-        """Return tokens modulo p."""
         return modular.residues(array, self.prime, self.exponents[0])
 
     def read(self, array: Array) -> Array:
@@ -425,7 +411,6 @@ class Residues(Arrays[Quotients]):
         return modular.residues(array, self.order)
 
     def product(self, left: Array, right: Array) -> Array:
-        """Return `left @ right` modulo p - 1."""
         return modular.product(left, right, self.order)
 
     def softmax(self, logits: Array, hidden: Hidden | None) -> Quotients:

@@ -92,12 +92,8 @@ class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
         self._floats = Bounded()
 
     def weights(
-        self,
-        query_weights: Numbers,
-        key_weights: Numbers,
-        shared: Numbers | None = None,  # noqa: ARG002 - tokens stay what they are
+        self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> BallFactors:
-        """Multiply the weights of each head."""
         with working_precision(self.prec):
             products = tuple(
                 exact_matrix(w_q) * exact_matrix(w_k.T)
@@ -111,7 +107,6 @@ class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
         return BallLogits(self._floats.logits(weights.floats, asked, seen), weights.products)
 
     def softmax(self, logits: BallLogits, hidden: Hidden | None) -> PerQuery[arb_mat]:
-        """Return attention of each query: (H, n)."""
         matters = relevant_tokens(logits.floats, self.prec, hidden)
         matters = matters.reshape(-1, *matters.shape[-2:])
         queries = logits.floats.queries.reshape(len(matters), -1)
@@ -129,7 +124,6 @@ class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
         return matrices
 
     def averages(self, attention: PerQuery[arb_mat], values: Numbers) -> PerQuery[arb_mat]:
-        """Return the averages of each query: (H, d)."""
         of_group = lru_cache(maxsize=1)(lambda group: exact_matrix(values[group]))
 
         def average(query: int) -> arb_mat:

@@ -133,7 +133,6 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
     in_threads = True
 
     def queries(self, array: Numbers) -> Array:
-        """Convert floats to float64, without a copy if they are."""
         return array.astype(np.float64, copy=False)
 
     keys = queries
@@ -146,12 +145,8 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
         return scaled
 
     def weights(
-        self,
-        query_weights: Numbers,
-        key_weights: Numbers,
-        shared: Numbers | None = None,  # noqa: ARG002 - bounds are of each token
+        self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> HeadFactors:
-        """Multiply the weights of all heads, and their sizes."""
         w_q, w_k = self.queries(query_weights), self.queries(key_weights)
         turned = w_k.transpose(0, 2, 1)
         with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
@@ -159,7 +154,6 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
             return HeadFactors(w_q, w_k, products, side_by_side(np.abs(w_q) @ np.abs(turned)))
 
     def logits(self, weights: HeadFactors, queries: Array, keys: Array) -> BoundedLogits:
-        """Return logits, and bounds of their errors."""
         width, head_dim = weights.query_weights.shape[1:]
         with np.errstate(all="ignore"):
             numbers = absorbed_logits(np.matmul, weights.products, queries, keys)
@@ -185,7 +179,6 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
         return _times(tokens, *_times(factors.key_weights[heads], *read))
 
     def softmax(self, logits: BoundedLogits, hidden: Hidden | None) -> Enclosure:
-        """Return attention, with bounds of the sum of all its errors."""
         with np.errstate(all="ignore"):
             shape = logits.numbers.shape
             numbers, bounds = logits.numbers, logits.bounds
@@ -203,7 +196,6 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
         return found
 
     def averages(self, attention: Enclosure, values: Array) -> Enclosure:
-        """Return averages of scaled tokens, with bounds of the errors of their entries."""
         shares, errors = attention
         with np.errstate(all="ignore"):
             z = averaged(np.matmul, shares, values)
@@ -295,7 +287,6 @@ class Tabulated(Floats):
         return absorbed._replace(matrix=absorbed.matrix * (1.0 / self._unit))
 
     def softmax(self, logits: Array, hidden: Hidden | None) -> Array:
-        """Return attention."""
         if hidden is not None:
             np.copyto(logits, -np.inf, where=hidden[:, np.newaxis])
         np.subtract(logits.max(axis=-1, keepdims=True), logits, out=logits)
@@ -376,7 +367,6 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         self.itemsize = itemsize
 
     def queries(self, array: Numbers) -> Array:
-        """Convert floats to float64."""
         return array.astype(np.float64, copy=False)
 
     keys = queries
@@ -387,12 +377,8 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         return values
 
     def weights(
-        self,
-        query_weights: Numbers,
-        key_weights: Numbers,
-        shared: Numbers | None = None,  # noqa: ARG002 - sizes are of each token
+        self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> Sized:
-        """Multiply the weights of all heads, and their sizes."""
         w_q, w_k = self.queries(query_weights), self.queries(key_weights).transpose(0, 2, 1)
         return Sized(side_by_side(w_q @ w_k), side_by_side(up(np.abs(w_q) @ np.abs(w_k))))
 
@@ -403,7 +389,6 @@ class Rounded(Arithmetic[Sized, Sized, Moved]):
         return Sized(numbers, sizes.max(axis=-1))
 
     def softmax(self, logits: Sized, hidden: Hidden | None) -> Moved:
-        """Return bounds of attention: (..., H, n)."""
         numbers = logits.numbers
         if hidden is not None:
             numbers = np.where(hidden[:, np.newaxis], -np.inf, numbers)

@@ -92,24 +92,11 @@ def answer(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None, sinks: Array | None
 ) -> ExactAnswer:
     """Return the answer of a draft."""
-    raw, size = products(spec, draft)
-    visible = np.broadcast_to(visible, raw.shape)
-    zero: Booleans = size == 0.0
-    below: Booleans = far_below(spec, draft, raw, size, bias)
-    high = raw >= 0.0
-    if bias is not None:
-        zero = zero & (bias == 0.0)
-        high = raw * spec.factor + bias >= 0.0
-    winners = visible & zero
-    weights = winners.astype(np.float64)
-    near = np.zeros_like(winners)
+    weights, checked, high = _weighed(spec, draft, visible, bias)
+    visible = np.broadcast_to(visible, weights.shape)
+    winners, near = weights == 1.0, (weights > 0.0) & (weights < 1.0)
     part, ends = near_weight(spec, draft)
-    if draft.near is not None:
-        near = visible & _is_near(draft, raw, size, bias)
-        weights[near] = part
-    exists = spec.rows()[:, None]
-    empty = ~visible.any(-1) & exists
-    checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
+    empty = ~visible.any(-1) & spec.rows()[:, None]
     total = weights.sum(-1) + beside(draft, sinks)
     expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, v, total, visible.sum(-1))
@@ -140,9 +127,24 @@ def answer(
     )
 
 
-def _is_near(draft: Draft, raw: Array, size: Array, bias: Array | None) -> Booleans:
-    found = (raw == draft.near) & (size == -(draft.near or 0.0))
-    return np.asarray(found if bias is None else found & (bias == draft.near_bias))
+def _weighed(
+    spec: Spec, draft: Draft, visible: Booleans, bias: Array | None
+) -> tuple[Array, Booleans, Booleans]:
+    """Return weights of keys, rows for which the hypotheses hold, and keys that are not below."""
+    raw, size = products(spec, draft)
+    visible = np.broadcast_to(visible, raw.shape)
+    zero: Booleans = size == 0.0
+    high: Booleans = raw >= 0.0
+    near: Booleans = (raw == draft.near) & (size == -(draft.near or 0.0))
+    if bias is not None:
+        zero, near = zero & (bias == 0.0), near & (bias == draft.near_bias)
+        high = raw * spec.factor + bias >= 0.0
+    weights = (visible & zero).astype(np.float64)
+    if draft.near is not None:
+        weights[visible & near] = near_weight(spec, draft)[0]
+    others = far_below(spec, draft, raw, size, bias) | ~visible
+    known = (weights == 1.0).any(-1) & (others | (weights > 0.0)).all(-1)
+    return weights, known & spec.rows()[:, None], high
 
 
 def beside(draft: Draft, sinks: Array | None) -> Array | float:
@@ -451,23 +453,11 @@ def require_hypotheses(
     """Return how many rows follow from the theorems, however the numbers were made, or raise."""
     _require_numbers(spec, draft, v, is_encoded=is_encoded)
     _require("q k overflows", overflows(spec, draft, visible))
-    raw, size = products(spec, draft)
-    visible = np.broadcast_to(visible, raw.shape)
     rows = answer.checked & ~answer.empty
-    winners = (answer.weights == 1.0) & visible
-    near = (answer.weights > 0.0) & (answer.weights < 1.0)
-    rest = visible & ~winners & ~near
-    below = far_below(spec, draft, raw, size, bias)
-    zero = size == 0.0
-    if bias is not None:
-        zero &= bias == 0.0
-    _require("a winner has a product that is not 0", rows & (winners & ~zero).any(-1))
-    _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
-    _require("there is no winner", rows & ~winners.any(-1))
-    _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
-    if draft.near is not None:
-        elsewhere = near & ~_is_near(draft, raw, size, bias)
-        _require("a near key is elsewhere", rows & elsewhere.any(-1))
+    weights, known, _ = _weighed(spec, draft, visible, bias)
+    visible = np.broadcast_to(visible, weights.shape)
+    _require("weights are not those of visible keys", rows & (answer.weights != weights).any(-1))
+    _require("no key wins, or another one is not far below", rows & ~known)
     raised = draft.levels != 0.0
     for head in range(spec.heads[0]):
         kept = (draft.q[:, head] != 0.0).astype(np.float32)

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -24,43 +24,14 @@ _DIGITS = 8  # Bits of formats in which logits are more exact than in the rest
 _LEVELS = (1, 3)  # The largest exponents of values that are tried
 
 
-@dataclass(frozen=True, eq=False)
-class Encoding:
-    """The digits of all keys."""
-
-    offsets: Integers  # (B, G) number of the first key
-    digits: Integers  # (B, G, T_k, m) digits, the lowest first
-    radix: int  # r
-    reserved: int  # coordinates that no digit uses
-
-    @property
-    def count(self) -> int:
-        """Digits m."""
-        return int(self.digits.shape[-1])
-
-    @property
-    def used(self) -> int:
-        """Coordinates of digits."""
-        return self.count * self.radix
-
-    def one_hot(self) -> Booleans:
-        """Return True in the coordinates of each key, (B, G, T_k, m r)."""
-        hot = self.digits[..., None] == np.arange(self.radix)
-        return np.asarray(hot.reshape(*self.digits.shape[:3], self.used))
-
-
-def encode(spec: Spec, reserved: int = 0) -> Encoding:
-    """Return digits for all keys."""
-    sizes = _sizes(spec, reserved)
-    if sizes is None:
-        raise _no_room(spec, reserved)
+def _digits_of_keys(spec: Spec, reserved: int) -> tuple[Integers, int]:
+    """Return digits of all keys, (B, G, T_k, m), the lowest first, and their radix."""
+    sizes = cast("tuple[int, int, int]", _sizes(spec, reserved))  # `Case.refuses` where it is None
     span, count, radix = sizes
     pairs, random = _pairs(spec), np.random.default_rng((spec.seed, 2))
     starts = random.permutation(max(span, pairs))[:pairs] % span
-    offsets = starts.reshape(spec.batch, spec.heads[1])
-    numbers = offsets[..., None] + np.arange(spec.keys)
-    digits = numbers[..., None] // radix ** np.arange(count) % radix
-    return Encoding(offsets, digits, radix, reserved)
+    numbers = starts.reshape(spec.batch, spec.heads[1], 1) + np.arange(spec.keys)
+    return numbers[..., None] // radix ** np.arange(count) % radix, radix
 
 
 def _pairs(spec: Spec) -> int:
@@ -97,19 +68,15 @@ def lacks_room(spec: Spec, reserved: int | None) -> str | None:
     return None
 
 
-def _no_room(spec: Spec, reserved: int | None) -> ParameterError:
-    return ParameterError(
-        lacks_room(spec, reserved) or "there is no room",
-        witness=(spec.head_dim, spec.d_v, spec.keys),
-        suggestion="a larger head_dim or value_dim, or fewer keys",
-    )
-
-
 def exponent_of_values(spec: Spec) -> int:
     """Return b: values are powers of two from 1 to 2^b."""
     found = _exponent(spec)
     if found is None:
-        raise _no_room(spec, None)
+        raise ParameterError(
+            str(lacks_room(spec, None)),
+            witness=spec.d_v,
+            suggestion="a larger value_dim, or fewer keys",
+        )
     return found
 
 
@@ -181,18 +148,12 @@ class Case(ABC):
 
     def refuses(self, spec: Spec) -> str | None:
         """Return why there is no such problem for a spec, or None; only its numbers may not fit."""
-        reserved = self.reserved(spec) if self.has_digits else None
-        return self.lacks(spec) or lacks_room(spec, reserved)
+        return self.lacks(spec) or lacks_room(spec, self.extra if self.has_digits else None)
 
     def lacks(self, spec: Spec) -> str | None:
         """Return what a spec lacks for this case, or has and must not, beside room; or None."""
         del spec
         return None
-
-    def reserved(self, spec: Spec) -> int:
-        """Return how many coordinates digits leave free."""
-        del spec
-        return self.extra
 
     def slope(self, spec: Spec) -> float:
         """Return the slope of heads that have one, where the spec has ALiBi.
@@ -218,18 +179,23 @@ class Board:
 
     spec: Spec  # the shapes
     visible: Booleans  # (B, H, T_q, T_k)
-    encoding: Encoding  # digits of keys
+    of_keys: Integers  # (B, G, T_k, m) digits of keys, the lowest first
+    radix: int  # of digits
     winner: Integers  # (B, H, T_q) the key to be read; 0 where no key is visible
     digits: Integers  # (B, H, T_q, m) its digits
     number: float  # the number in queries
     key: float  # the number in keys
     random: "np.random.Generator"  # for what is drawn; numpy imports it when it is asked for
 
+    @property
+    def count(self) -> int:
+        """How many digits there are, m."""
+        return int(self.digits.shape[-1])
+
     def line(self, position: Integers) -> tuple[Integers, Booleans]:
         """Return the keys that differ from the winner in one digit alone, and which exist."""
-        radix = self.encoding.radix
-        away = np.arange(radix) - self.own(position)
-        keys = self.winner[..., None] + away * radix ** position[..., None]
+        away = np.arange(self.radix) - self.own(position)
+        keys = self.winner[..., None] + away * self.radix ** position[..., None]
         exists = (keys >= 0) & (keys < self.spec.keys)
         return np.clip(keys, 0, self.spec.keys - 1), exists
 
@@ -249,7 +215,7 @@ class Board:
         In the digit at a position, (B, H, T_q), hidden keys are decoys, and others, (B, H, T_q, r),
         have a product.
         """
-        is_own = self.digits[..., None] == np.arange(self.encoding.radix)
+        is_own = self.digits[..., None] == np.arange(self.radix)
         slots = np.where(is_own, 0.0, -2.0 * self.number)
         keys, exists = self.line(position)
         values = np.where(exists & ~self.seen(keys), self.number, -2.0 * self.number)
@@ -263,14 +229,13 @@ class Board:
         self, slots: Array, *, level: Array | float | None = None, near: float | None = None
     ) -> Draft:
         """Return the draft of slots, its coordinates permuted; a level has one of its own."""
-        spec, used = self.spec, self.encoding.used
-        blank = ~self.visible.any(-1)
+        spec, used, blank = self.spec, self.count * self.radix, ~self.visible.any(-1)
         q = np.zeros((*self.winner.shape, spec.head_dim))
         q[..., :used] = slots.reshape(*self.winner.shape, used)
-        k = self.random.choice(
-            [-self.key, self.key], (*self.encoding.digits.shape[:3], spec.head_dim)
-        )
-        k[..., :used] = self.key * self.encoding.one_hot()
+        shape = self.of_keys.shape[:3]
+        k = self.random.choice([-self.key, self.key], (*shape, spec.head_dim))
+        hot = self.of_keys[..., None] == np.arange(self.radix)
+        k[..., :used] = self.key * hot.reshape(*shape, used)
         if level is not None:
             q[..., used], k[..., used] = level / self.key, self.key
         q[blank] = 0.0
@@ -284,7 +249,7 @@ def board(
     least: float | None = None,
 ) -> Board:  # fmt: skip
     """Return the board of a case."""
-    encoding = encode(spec, reserved)
+    of_keys, radix = _digits_of_keys(spec, reserved)
     shape = (spec.batch, spec.heads[0], spec.queries)
     visible = np.broadcast_to(visible, (*shape, spec.keys))
     random = np.random.default_rng((spec.seed, 3))
@@ -299,10 +264,9 @@ def board(
         wanted = np.floor(random.random(shape) * rank[..., -1]).astype(np.int64) + 1
         winner = np.argmax(rank == wanted[..., None], axis=-1)
     winner = np.where(visible.any(-1), winner, 0)
-    digits = np.repeat(encoding.digits, spec.group, axis=1)
-    of_winner = np.take_along_axis(digits, winner[..., None], axis=2)
+    digits = np.take_along_axis(np.repeat(of_keys, spec.group, axis=1), winner[..., None], axis=2)
     number, key = factors(gap(spec) if least is None else least, times)
-    return Board(spec, visible, encoding, winner, of_winner, number, key, random)
+    return Board(spec, visible, of_keys, radix, winner, digits, number, key, random)
 
 
 def power(value: float) -> float:
@@ -328,8 +292,8 @@ class Last(Case):
 
     def draft(self, spec: Spec, visible: Booleans) -> Draft:
         chosen = board(spec, visible, self.name, times=4.0 ** (MOST_DIGITS // 2))
-        weights = self.sign * chosen.number * 4.0 ** np.arange(chosen.encoding.count)
-        above = np.arange(chosen.encoding.radix) - chosen.digits[..., None]
+        weights = self.sign * chosen.number * 4.0 ** np.arange(chosen.count)
+        above = np.arange(chosen.radix) - chosen.digits[..., None]
         return chosen.draft(np.sign(above) * weights[:, None])
 
 
@@ -461,7 +425,7 @@ class LargeValues(Random):
 
 def addressed(chosen: Board) -> Array:
     """Return slots of queries that read the winner, with decoys in one digit."""
-    return chosen.slots(chosen.random.integers(0, chosen.encoding.count, chosen.winner.shape))
+    return chosen.slots(chosen.random.integers(0, chosen.count, chosen.winner.shape))
 
 
 # Two keys share the weight: the factor of logits can be read off.
@@ -594,13 +558,13 @@ def with_second(chosen: Board, near: float, *, is_odd: bool = False) -> Array:
 
     The second key has an odd number, where `is_odd`, if there is such a key.
     """
-    places = 1 if is_odd else chosen.encoding.count
+    places = 1 if is_odd else chosen.count
     position = chosen.random.integers(0, places, chosen.winner.shape)
     keys, exists = chosen.line(position)
     order = np.where(exists & chosen.seen(keys), chosen.random.random(keys.shape), 2.0)
     order -= is_odd & (keys % 2 == 1) & (order < 1.0)
     np.put_along_axis(order, chosen.own(position), 3.0, axis=-1)
-    is_first = np.arange(chosen.encoding.radix) == np.argmin(order, axis=-1)[..., None]
+    is_first = np.arange(chosen.radix) == np.argmin(order, axis=-1)[..., None]
     return chosen.slots(position, is_first & (order < 1.0), -near)
 
 
@@ -645,7 +609,7 @@ def tied(chosen: Board, most: Integers | int, sinks: Array) -> Array:
     """
     spec = chosen.spec
     turn = np.arange(spec.queries) + np.arange(spec.heads[0])[:, None]
-    position = np.broadcast_to(turn % chosen.encoding.count, chosen.winner.shape)
+    position = np.broadcast_to(turn % chosen.count, chosen.winner.shape)
     keys, exists = chosen.line(position)
     seen = exists & chosen.seen(keys)
     order = np.where(seen, chosen.random.random(keys.shape), 2.0)

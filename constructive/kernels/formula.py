@@ -21,6 +21,7 @@ from constructive.support.arrays import Array, Booleans, Integers
 # How a kernel got its arrays: pages, stored numbers with scales, or a key of `inputs.PLACES`.
 Memory = Pool | Quantized | str
 Scalar = TypeVar("Scalar", bound=np.generic)
+Shared = TypeVar("Shared")
 Part = Callable[..., Any] | None
 LARGEST, _SMALLEST = 88.7, 2.0**-149  # of float32: exponents that overflow, weights that vanish
 _NEGLIGIBLE = 1e-14  # a weight that changes no digit that is compared
@@ -49,11 +50,12 @@ class Rows:
         lengths = self.once("lengths", lambda: spec.lengths)
         self.queries, self.keys = lengths[0][self.b], lengths[1][self.b]  # of each sequence
 
-    def once(self, name: Any, made: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def once(self, name: Any, made: Callable[[], Shared]) -> Shared:  # noqa: ANN401
         """Return what is computed once for all rows of a problem."""
         if name not in self.shared:
             self.shared[name] = made()
-        return self.shared[name]
+        found: Shared = self.shared[name]
+        return found
 
     def moved(self, b: Any = None, h: Any = None, i: Any = None) -> "Rows":  # noqa: ANN401
         """Return other rows in the place of these."""

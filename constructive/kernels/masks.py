@@ -5,9 +5,8 @@ Several masks of a `Spec` hide a key if one of them does. A mask with a diagonal
 as decoding needs it; "top-left" pairs the first query with the first key.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -66,8 +65,8 @@ class Grid:
         return self.i + shift[:, None, None, None]
 
 
-class Mask(ABC):
-    """A rule that hides keys from queries."""
+class Mask:
+    """A rule that hides keys from queries: by default those behind the end of a sequence."""
 
     name: ClassVar[str]
     has_sizes: ClassVar[bool] = False  # whether it says lengths or a shape, of one number of keys
@@ -81,9 +80,9 @@ class Mask(ABC):
         if hasattr(self, "alignment"):
             require_known("alignment", self.alignment, get_args(Alignment))
 
-    @abstractmethod
     def visible(self, grid: Grid) -> Booleans:
         """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k)."""
+        return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
         """Return how many keys each sequence has in memory, (B,)."""
@@ -92,6 +91,10 @@ class Mask(ABC):
     def query_lengths(self, batch: int, queries: int) -> Integers:
         """Return how many queries each sequence has, (B,)."""
         return np.full(batch, queries, dtype=np.int64)
+
+    def __str__(self) -> str:
+        own = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type] # every mask is a dataclass
+        return " ".join([self.name, *map(str, own)])
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,6 @@ class Causal(Mask):
 
     def visible(self, grid: Grid) -> Booleans:
         return np.asarray(grid.j <= grid.diagonal(self.alignment))
-
-    def __str__(self) -> str:
-        return f"causal {self.alignment}"
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,8 @@ class RightPadding(Mask):
     has_sizes: ClassVar[bool] = True
     lengths: tuple[int, ...]
 
-    def visible(self, grid: Grid) -> Booleans:
-        return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
-
     def key_lengths(self, batch: int, keys: int) -> Integers:
         return _per_sequence("lengths", self.lengths, batch, keys)
-
-    def __str__(self) -> str:
-        return f"right padding {self.lengths}"
 
 
 @dataclass(frozen=True)
@@ -192,9 +186,6 @@ class LeftPadding(Mask):
         starts = _per_sequence("starts", self.starts, grid.batch, grid.keys)
         return np.asarray(grid.j >= starts[:, None, None, None])
 
-    def __str__(self) -> str:
-        return f"left padding {self.starts}"
-
 
 @dataclass(frozen=True)
 class VariableLengths(Mask):
@@ -212,17 +203,11 @@ class VariableLengths(Mask):
     queries: tuple[int, ...]
     keys: tuple[int, ...]
 
-    def visible(self, grid: Grid) -> Booleans:
-        return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
-
     def key_lengths(self, batch: int, keys: int) -> Integers:
         return _per_sequence("keys", self.keys, batch, keys)
 
     def query_lengths(self, batch: int, queries: int) -> Integers:
         return _per_sequence("queries", self.queries, batch, queries)
-
-    def __str__(self) -> str:
-        return f"variable lengths {self.queries} {self.keys}"
 
 
 @dataclass(frozen=True)
@@ -244,9 +229,6 @@ class Prefix(Mask):
         return np.asarray(
             (grid.j < ends[:, None, None, None]) | (grid.j <= grid.diagonal(self.alignment))
         )
-
-    def __str__(self) -> str:
-        return f"prefix {self.lengths} {self.alignment}"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ which. Sizes of blocks come last in a sentence, in brackets. A name that no bug 
 needed may go: rows are described without it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -30,9 +30,8 @@ from constructive.support.arrays import Array, Booleans, Integers
 
 BLOCKS = (16, 32, 64, 128, 8, 24, 48)
 TILES = ((16, 16), (32, 32), (64, 64), (32, 64), (128, 64), (64, 128), (32, 48))
-At = Callable[[Rows], Any]
+At = Callable[..., Any]  # of rows
 Of = dict[str, At]
-Weighed = Callable[[Rows, Array], Any]
 Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
 # Places of rows that are tried for log-sum-exps of splits
@@ -48,33 +47,35 @@ def mistakes(rows: Rows) -> dict[str, Change]:
     return {words: change for family in FAMILIES for words, change in family(rows)}
 
 
+def _of_sizes(words: str, of: At, sizes: Iterable[int]) -> Of:
+    """Return functions of rows and a size n, by what they are called for each size."""
+    return {words.format(n): partial(of, n=n) for n in sizes}
+
+
+def _each(part: str, of: Of) -> Named:
+    """Yield changes of one part."""
+    for words, change in of.items():
+        yield words, Change(**{part: change})
+
+
+def _below(count: int) -> list[int]:
+    """Return sizes of blocks of which there are several."""
+    return [n for n in BLOCKS if n < count]
+
+
 # Places: masks, rows, keys, heads, sequences, memory.
 
 
-def without(rows: Rows, mask: Mask | None) -> Booleans:
-    """Return what is visible by all masks but one."""
-    spec = rows.problem.spec
-    found: Booleans = rows.of(rows.once(("without", mask), lambda: spec.visible(but=mask)))
-    return found
-
-
 def _masked(words: str, mask: Mask | None, seen: Of) -> Named:
-    """Yield masks in the place of one."""
+    """Yield which keys are seen in the place of those that a mask shows."""
     for name, of in seen.items():
-        yield f"{words} {name}", _seen(mask, of)
+        yield f"{words} {name}", Change(visible=partial(_seen, mask=mask, of=of))
 
 
-def _seen(mask: Mask | None, of: At) -> Change:
-    return Change(visible=lambda r: without(r, mask) & of(r))
-
-
-def _up_to(ends: Of) -> Of:
-    """Return which keys are seen, by the last one."""
-    return {words: partial(_ends_at, end=end) for words, end in ends.items()}
-
-
-def _ends_at(rows: Rows, end: At) -> Booleans:
-    return np.asarray(rows.j <= end(rows))
+def _seen(rows: Rows, mask: Mask | None, of: At) -> Booleans:
+    spec = rows.problem.spec
+    others = rows.of(rows.once(("without", mask), lambda: spec.visible(but=mask)))
+    return np.asarray(others & of(rows))
 
 
 def diagonals(rows: Rows) -> Named:
@@ -86,29 +87,27 @@ def diagonals(rows: Rows) -> Named:
     shifts, group = spec.lengths[1] - spec.lengths[0], spec.group
     is_right = mask.alignment == "bottom-right"
     other = "top-left" if is_right else "bottom-right"
-    ends: Of = {
-        "lets one key of the future through": lambda r: r.at + 1,
-        "hides the query's own key": lambda r: r.at - 1,
-        "is not applied": lambda r: r.keys,
-        f"is aligned {other}, not {mask.alignment}": lambda r: r.i + shifts[r.b] * (not is_right),
-        "takes query // group for the query": lambda r: r.i // group + r.at - r.i,
-    }
+    seen: Of = {}
     if is_right and (spec.lengths[1] != spec.keys).any():
-        own = {"ends at the last key in memory, not at that of the sequence": _in_memory}
-        ends = own | ends
-    yield from _masked("the causal mask", mask, _up_to(ends))
-
-
-def _in_memory(rows: Rows) -> Integers:
-    return np.asarray(rows.i + rows.problem.spec.keys - rows.problem.spec.queries)
+        in_memory = spec.keys - spec.queries
+        words = "ends at the last key in memory, not at that of the sequence"
+        seen[words] = lambda r: r.j <= r.i + in_memory
+    seen |= {
+        "lets one key of the future through": lambda r: r.j <= r.at + 1,
+        "hides the query's own key": lambda r: r.j <= r.at - 1,
+        "is not applied": lambda r: r.j <= r.keys,
+        f"is aligned {other}, not {mask.alignment}": lambda r: (
+            r.j <= r.i + shifts[r.b] * (not is_right)
+        ),
+        "takes query // group for the query": lambda r: r.j <= r.i // group + r.at - r.i,
+    }
+    yield from _masked("the causal mask", mask, seen)
 
 
 def blocks_of_masks(rows: Rows) -> Named:
     """Blocks that masks hide as a whole or not at all."""
-    if rows.problem.mask is not None:
-        for q, k in TILES:
-            if k >= rows.problem.spec.keys:
-                continue  # it hides nothing
+    for q, k in TILES if rows.problem.mask is not None else ():
+        if k < rows.problem.spec.keys:  # else it hides nothing
             words = f"masks hide whole blocks alone (blocks of {q} queries and {k} keys)"
             yield words, Change(visible=partial(_whole_blocks, q=q, k=k))
 
@@ -119,60 +118,46 @@ def _whole_blocks(rows: Rows, q: int, k: int) -> Booleans:
         seen = np.logical_or.reduceat(seen, np.arange(0, seen.shape[2], q), axis=2)
         return np.logical_or.reduceat(seen, np.arange(0, seen.shape[3], k), axis=3)
 
-    blocks: Booleans = rows.once(("blocks", q, k), any_of_blocks)
+    blocks = rows.once(("blocks", q, k), any_of_blocks)
     ends = zip((rows.b, rows.h, rows.i // q), blocks.shape, strict=False)
-    found: Booleans = blocks[(*(np.minimum(x, n - 1) for x, n in ends), rows.j // k)]
-    return found
+    return np.asarray(blocks[(*(np.minimum(x, n - 1) for x, n in ends), rows.j // k)])
 
 
 def windows(rows: Rows) -> Named:
     """Windows of another size, or at another place."""
-    spec = rows.problem.spec
-    mask = spec.mask(Window)
+    mask = rows.problem.spec.mask(Window)
     if mask is None:
         return
     left, right = (np.inf if x is None else x for x in (mask.left, mask.right))
-    sides: dict[str, tuple[float, float]] = {
-        "is not applied": (np.inf, np.inf),
-        "is one key longer on the left": (left + 1, right),
-        "has no right side": (left, np.inf),
+    seen: Of = {
+        "is not applied": lambda _: True,
+        "is one key longer on the left": lambda r: (r.j >= r.at - left - 1) & (r.j <= r.at + right),
+        "has no right side": lambda r: r.j >= r.at - left,
     }
-
-    def around(at: At, low: float, high: float) -> At:
-        return lambda r: (r.j >= at(r) - low) & (r.j <= at(r) + high)
-
-    def of_block(n: int) -> At:
-        return around(lambda r: r.at - r.i % n, left, right)
-
-    found = {words: around(lambda r: r.at, *ends) for words, ends in sides.items()}
-
-    def from_block(n: int) -> At:
-        return lambda r: (r.j >= -(-(r.at - left) // n) * n) & (r.j <= r.at + right)
-
-    for n in BLOCKS:
-        found[f"is that of the first row of its block (blocks of {n} queries)"] = of_block(n)
-        found[f"starts at the next block (blocks of {n} keys)"] = from_block(n)
-    yield from _masked("the window", mask, found)
+    seen |= _of_sizes(
+        "is that of the first row of its block (blocks of {} queries)",
+        lambda r, n: (r.j >= r.at - r.i % n - left) & (r.j <= r.at - r.i % n + right),
+        BLOCKS,
+    ) | _of_sizes(
+        "starts at the next block (blocks of {} keys)",
+        lambda r, n: (r.j >= -(-(r.at - left) // n) * n) & (r.j <= r.at + right),
+        BLOCKS,
+    )
+    yield from _masked("the window", mask, seen)
 
 
 def lengths(rows: Rows) -> Named:
     """Ends and starts of sequences that are elsewhere."""
     spec = rows.problem.spec
-    ends: Of = {"is not applied": lambda _: spec.keys}
-
-    def of_block(n: int) -> Of:
-        return {
-            f"is rounded up to a block (blocks of {n})": lambda r: -(-r.keys // n) * n - 1,
-            f"is rounded down to a block (blocks of {n})": lambda r: r.keys // n * n - 1,
-        }
-
-    for n in BLOCKS:
-        ends |= of_block(n)
+    up, down = (f"is rounded {way} to a block (blocks of {{}})" for way in ("up", "down"))
+    seen: Of = {"is not applied": lambda _: True}
+    seen |= _of_sizes(up, lambda r, n: r.j < -(-r.keys // n) * n, BLOCKS)
+    seen |= _of_sizes(down, lambda r, n: r.j < r.keys // n * n, BLOCKS)
     of_lengths = (m for m in spec.masks if (m.key_lengths(spec.batch, spec.keys) < spec.keys).any())
     mask = next(of_lengths, None)
     if mask is not None:
-        ends["is one key too short"] = lambda r: r.keys - 2
-    yield from _masked("the length of a sequence", mask, _up_to(ends))
+        seen["is one key too short"] = lambda r: r.j < r.keys - 1
+    yield from _masked("the length of a sequence", mask, seen)
     padding = spec.mask(LeftPadding)
     if padding is not None:
         starts = np.array(padding.starts)
@@ -200,33 +185,30 @@ def places_of_rows(rows: Rows) -> Of:
         ),
         "of query 0": lambda r: r.moved(i=0),
     }
-
     if 1 < spec.heads[1] < count:
         found["of head h % G"] = lambda r: r.moved(h=r.h % spec.heads[1])
         found["of head h // (H / G)"] = lambda r: r.moved(h=r.g)
-
-    def of_block(m: int) -> Of:
-        size = f"(blocks of {m} queries)"
-        return {
-            f"of the block before {size}": lambda r: r.moved(i=np.where(r.i >= m, r.i - m, r.i)),
-            f"of the first row of the block {size}": lambda r: r.moved(i=r.i // m * m),
-        }
-
-    for m in (m for m in BLOCKS if m < n):
-        found |= of_block(m)
-    return found
+    return found | _of_sizes(
+        "of the block before (blocks of {} queries)",
+        lambda r, n: r.moved(i=np.where(r.i >= n, r.i - n, r.i)),
+        _below(spec.queries),
+    ) | _of_sizes(
+        "of the first row of the block (blocks of {} queries)",
+        lambda r, n: r.moved(i=r.i // n * n),
+        _below(spec.queries),
+    )  # fmt: skip
 
 
 def rows_elsewhere(rows: Rows) -> Named:
     """Outputs, queries, masks, biases and sinks of other rows."""
-    parts = ["visible"] + ["bias"] * (rows.bias is not None) + ["sinks"] * (rows.sinks is not None)
-    called = {"visible": "mask", "bias": "bias", "sinks": "sink"}
+    parts = {"mask": "visible", "bias": "bias", "sink": "sinks"}
     for words, place in places_of_rows(rows).items():
         yield f"the output is that {words}", Change(rows=place)
         yield f"the query is that {words}", Change(query=place)
-        for part in parts:
-            other = partial(_other, place=place, part=part)
-            yield f"the {called[part]} is that {words}", Change(**{part: other})
+        for name, part in parts.items():
+            if getattr(rows, part) is not None:
+                other = partial(_other, place=place, part=part)
+                yield f"the {name} is that {words}", Change(**{part: other})
 
 
 def _other(rows: Rows, place: At, part: str) -> Any:  # noqa: ANN401
@@ -234,19 +216,9 @@ def _other(rows: Rows, place: At, part: str) -> Any:  # noqa: ANN401
 
 
 def keys_elsewhere(rows: Rows) -> Named:
-    """Keys and values of other places."""
+    """Keys and values of other places: of a sequence, a KV head and a key."""
     spec = rows.problem.spec
     batch, (count, kv) = spec.batch, spec.heads
-    columns: Of = {
-        "of the key before": lambda r: r.j - 1,
-        "of the key behind": lambda r: r.j + 1,
-    }
-
-    def of_block(n: int) -> At:
-        return lambda r: np.where(r.j >= n, r.j - n, r.j)
-
-    for n in (n for n in BLOCKS if n < spec.keys):
-        columns[f"of the block before (blocks of {n})"] = of_block(n)
     places: Of = {
         "of KV head h % G": lambda r: (r.b, r.h % kv, r.j),
         "of KV head 0": lambda r: (r.b, 0, r.j),
@@ -254,23 +226,22 @@ def keys_elsewhere(rows: Rows) -> Named:
         "of sequence p mod B of program p = b H + h": lambda r: (
             (r.b * count + r.h) % batch, (r.b * count + r.h) // batch // spec.group, r.j,
         ),
-    }  # fmt: skip
-    where = {words: partial(_address, place=place) for words, place in places.items()}
-    for words, at in columns.items():
-        where[words] = partial(_column, at=at)
-    for words, address in where.items():
+        "of the key before": lambda r: (r.b, r.g, np.maximum(r.j - 1, 0)),
+        "of the key behind": lambda r: (r.b, r.g, np.minimum(r.j + 1, spec.keys - 1)),
+    } | _of_sizes(
+        "of the block before (blocks of {})",
+        lambda r, n: (r.b, r.g, np.where(r.j >= n, r.j - n, r.j)),
+        _below(spec.keys),
+    )  # fmt: skip
+    for words, place in places.items():
+        address = partial(_address, place=place)
         yield f"keys and values are those {words}", Change(keys=address, values=address)
         yield f"values are those {words}", Change(values=address)
         yield f"keys are those {words}", Change(keys=address)
 
 
 def _address(rows: Rows, place: At) -> Integers:
-    found: Integers = rows.address(*place(rows))
-    return found
-
-
-def _column(rows: Rows, at: At) -> Integers:
-    return rows.address(rows.b, rows.g, np.clip(at(rows), 0, rows.problem.spec.keys - 1))
+    return np.asarray(rows.address(*place(rows)))
 
 
 def splits(rows: Rows) -> list[tuple[int, str]]:
@@ -327,8 +298,7 @@ def _flat_queries(rows: Rows, raw: Array, flat: Callable[[Array], Array]) -> Arr
 
 
 def _viewed(rows: Rows, view: Callable[[Array], Array], name: str) -> Array:
-    found: Array = rows.once((view, name), lambda: view(getattr(rows.problem, name)))
-    return found
+    return rows.once((view, name), lambda: view(getattr(rows.problem, name)))
 
 
 def _read(words: str, k: Part, v: Part) -> Named:
@@ -340,8 +310,8 @@ def _read(words: str, k: Part, v: Part) -> Named:
 def _strided(x: Array, stride: int) -> Array:
     batch, kv, keys, width = x.shape
     where = np.arange(batch * kv)[:, None, None] * keys * width + np.arange(keys)[:, None] * stride
-    found: Array = x.reshape(-1)[np.minimum(where + np.arange(width), x.size - 1)]
-    return found.reshape(x.shape)
+    found = x.reshape(-1)[np.minimum(where + np.arange(width), x.size - 1)]
+    return np.asarray(found.reshape(x.shape))
 
 
 def _pages(rows: Rows, pool: Pool) -> Named:
@@ -371,8 +341,7 @@ def _pages(rows: Rows, pool: Pool) -> Named:
 
 def _taken(rows: Rows, x: Array, at: Array) -> Array:
     del rows
-    found: Array = x[at]
-    return found.swapaxes(1, 2)
+    return np.asarray(x[at].swapaxes(1, 2))
 
 
 # Numbers: logits, sums, sinks, factors between blocks.
@@ -380,8 +349,7 @@ def _taken(rows: Rows, x: Array, at: Array) -> Array:
 
 def scores(rows: Rows) -> Named:
     """Scales, and logits of hidden keys."""
-    problem, spec, d = rows.problem, rows.problem.spec, rows.problem.spec.head_dim
-    scale = spec.factor
+    spec, d, scale = rows.problem.spec, rows.problem.spec.head_dim, rows.problem.spec.factor
     factors = {
         "logits are not scaled": 1.0 / scale,
         "the scale is applied twice": scale,
@@ -399,18 +367,16 @@ def scores(rows: Rows) -> Named:
         yield words, Change(logits=partial(Rows.scored, factor=factor))
     yield "hidden keys have the logit 0", _with_logit(0.0)
     yield "hidden keys have the logit -10000", _with_logit(-1e4)
-    of_raw: dict[str, Weighed] = {}
-    if problem.answer.weights.size <= _WHOLE:
+    if rows.problem.answer.weights.size <= _WHOLE:
         yield "softmax is over queries, not over keys", Change(weights=_over_queries)
         if spec.queries == spec.keys:
-            of_raw["logits are transposed"] = lambda r, _: r.scored(
-                r.of(_products(r).swapaxes(2, 3))
+            yield (
+                "logits are transposed",
+                Change(logits=lambda r, _: r.scored(r.of(_products(r).swapaxes(2, 3)))),
             )
-    for words, logits in of_raw.items():
-        yield words, Change(logits=logits)
-    for n in (n for n in (16, 32, 64, 8) if d % n and d > n):
-        kept = partial(_without_entries, end=d // n * n)
-        yield f"entries of q and k behind the last {n} are left out", Change(k=kept)
+    words = "entries of q and k behind the last {} are left out"
+    sizes = [n for n in (16, 32, 64, 8) if d % n and d > n]
+    yield from _each("k", _of_sizes(words, _without_tail, sizes))
 
 
 def caps(rows: Rows) -> Named:
@@ -432,29 +398,22 @@ def caps(rows: Rows) -> Named:
 
 def _with_logit(low: float, read: At = lambda _: True) -> Change:
     """Return what a kernel does whose hidden keys have a logit, where blocks are read."""
-    logits = partial(_lowered, low=low)
-    return Change(visible=lambda r: (r.j < r.keys) & read(r), logits=logits)
+    return Change(
+        visible=lambda r: (r.j < r.keys) & read(r),
+        logits=lambda r, raw: np.where(r.visible, r.scored(raw), low),
+    )
 
 
-def _lowered(rows: Rows, raw: Array, low: float) -> Array:
-    return np.where(rows.visible, rows.scored(raw), low)
-
-
-def _without_entries(rows: Rows, end: int) -> Array:
-    k = rows.problem.k
-    return np.where(np.arange(k.shape[-1]) < end, k, 0.0)
+def _without_tail(rows: Rows, n: int) -> Array:
+    k, d = rows.problem.k, rows.problem.spec.head_dim
+    return np.where(np.arange(d) < d // n * n, k, 0.0)
 
 
 def _products(rows: Rows) -> Array:
     """Return products of all queries and keys of a problem, (B, H, T_q, T_k)."""
     problem = rows.problem
-
-    def made() -> Array:
-        found: Array = problem.q @ np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2)
-        return found
-
-    found: Array = rows.once("products", made)
-    return found
+    keys = np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2)
+    return rows.once("products", lambda: problem.q @ keys)
 
 
 def _over_queries(rows: Rows, logits: Array) -> tuple[Array, float]:
@@ -477,36 +436,27 @@ def biases(rows: Rows) -> Named:
     if rows.bias is not None:
         yield "the bias is not added", Change(bias=lambda r: 0.0 * r.bias)
         yield "the bias is subtracted", Change(bias=lambda r: -r.bias)
-    if rows.problem.slopes is not None:
-        slopes: Array = rows.problem.slopes
-        for n in (n for n in BLOCKS if n < rows.problem.spec.keys):
-            words = f"ALiBi counts keys from the start of their block (blocks of {n} keys)"
-            yield words, Change(bias=partial(_sloped, slopes=slopes, n=n))
-
-
-def _sloped(rows: Rows, slopes: Array, n: int) -> Array:
-    return np.asarray(-slopes[rows.h] * np.abs(rows.at - rows.j % n))
+    slopes = rows.problem.slopes
+    if slopes is not None:
+        words = "ALiBi counts keys from the start of their block (blocks of {} keys)"
+        yield from _each("bias", _of_sizes(
+            words, lambda r, n: -slopes[r.h] * np.abs(r.at - r.j % n),
+            _below(rows.problem.spec.keys),
+        ))  # fmt: skip
 
 
 def denominators(rows: Rows) -> Named:
     """Sums of weights that count something else."""
-
-    def zeros(n: int) -> Change:
-        return Change(weights=lambda r, logits: softmax(r, logits, zeros=-r.keys % n))
-
     if rows.sinks is not None:
         yield "the sink is ignored", Change(sinks=lambda r: r.sinks - np.inf)
         yield "the sink is scaled", Change(sinks=lambda r: r.sinks * r.problem.spec.factor)
-        for n in (2, 3, 4, 8):
-            words = f"the sink counts in each split ({n} splits)"
-            yield words, Change(sinks=partial(_more_often, times=n))
-    for n in BLOCKS:
-        yield f"keys of zeros count, up to a multiple of {n}", zeros(n)
+        words = "the sink counts in each split ({} splits)"
+        yield from _each("sinks", _of_sizes(words, lambda r, n: r.sinks + np.log(n), (2, 3, 4, 8)))
+    words = "keys of zeros count, up to a multiple of {}"
+    yield from _each("weights", _of_sizes(
+        words, lambda r, logits, n: softmax(r, logits, zeros=-r.keys % n), BLOCKS
+    ))  # fmt: skip
     yield "the sum of weights has hidden keys, too", Change(weights=_with_hidden)
-
-
-def _more_often(rows: Rows, times: int) -> Array:
-    return np.asarray(rows.sinks + np.log(times))
 
 
 def _with_hidden(rows: Rows, logits: Array) -> tuple[Array, Array]:
@@ -518,12 +468,12 @@ def _with_hidden(rows: Rows, logits: Array) -> tuple[Array, Array]:
 
 def blocks_and_splits(rows: Rows) -> Named:
     """Wrong factors between blocks of keys, and between splits."""
-    for n in (n for n in BLOCKS if n < rows.problem.spec.keys):
-        for words, is_sum in (
-            ("the accumulator is not rescaled", False), ("sums are not rescaled", True),
-        ):  # fmt: skip
-            change = Change(weights=partial(fading, is_sum=is_sum, n=n))
-            yield f"{words} (blocks of {n} keys)", change
+    for words, is_sum in (
+        ("the accumulator is not rescaled (blocks of {} keys)", False),
+        ("sums are not rescaled (blocks of {} keys)", True),
+    ):
+        fades = _of_sizes(words, partial(fading, is_sum=is_sum), _below(rows.problem.spec.keys))
+        yield from _each("weights", fades)
     scale = rows.problem.spec.factor
     shares: dict[str, Callable[[Array], Array]] = {
         # of the log-sum-exps of splits: what is taken for them

@@ -90,11 +90,9 @@ class Own(View):
 
     @property
     def hidden(self) -> Booleans | None:
-        """None: all tokens of its context are seen."""
         return None
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Take some examples at a time."""
         for rows in _examples(self, num_heads, chunk_bytes, itemsize):
             yield Block(rows, rows, slice(0, self.tokens.shape[1]), None)
 
@@ -112,7 +110,6 @@ class OfLengths(Own):
         return self._hidden
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Take some examples at a time."""
         for block in super().blocks(num_heads, chunk_bytes, itemsize):
             yield block._replace(hidden=self.hidden[block.rows])
 
@@ -130,7 +127,6 @@ class Shared(View):
         """None: all tokens are seen."""
 
     def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
-        """Take some examples at a time."""
         for rows in _examples(self, num_heads, chunk_bytes, itemsize):
             yield Block(rows, slice(0, 1), slice(0, self.tokens.shape[1]), None)
 
@@ -154,13 +150,7 @@ class CausalView(View):
         every = np.arange(self.shape[1])
         return self.hides(every, every)
 
-    def blocks(
-        self,
-        num_heads: int,
-        chunk_bytes: int,
-        itemsize: int = 8,  # noqa: ARG002 - blocks of float32 are those of float64
-    ) -> Iterator[Block]:
-        """Take some positions of some sequences at a time."""
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
         count, length = self.shape
         allowed = max(1, chunk_bytes // (8 * num_heads))  # entries of one head
         others = (self.window or length) - 1

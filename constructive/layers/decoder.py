@@ -10,10 +10,10 @@ import json
 import lzma
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ import numpy.typing as npt
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
-from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
@@ -31,87 +30,12 @@ from constructive.support.files import replacing, unpacked
 from constructive.support.tables import Sheet, Shown
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
 
-# What the parts of a decoder have to be, and what it is given. Each check raises what it says.
-
-
-def require_parts(layer: CausalLayer, tensors: Mapping[str, Array], count: int) -> None:
-    """Require a skip connection, and arrays that fit V = count tokens: ParameterError."""
-    if not layer.skip:
-        raise ParameterError(
-            "the layer of a decoder has no skip connection",
-            witness=layer.inner_dim,
-            suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
-        )
-    shapes = {name: array.shape for name, array in tensors.items()}
-    positions = len(tensors["positions"])
-    wanted = {
-        "embedding": (count, layer.width),
-        "positions": (positions, layer.width),
-        "unembedding": (count + 1, layer.target_dim),
-    }
-    if not positions or any(shapes[name] != shape for name, shape in wanted.items()):
-        raise ParameterError(
-            f"arrays have shapes {shapes}, for {count} tokens",
-            witness=shapes,
-            suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
-        )
-    kinds = {str(array.dtype) for array in tensors.values()}
-    finite = all(np.isfinite(array).all() for array in tensors.values())
-    if kinds != {"float32"} or not finite:
-        raise ParameterError(
-            f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
-            witness=tuple(sorted(kinds)),
-            suggestion="finite float32",
-        )
-
-
-def require_ids(numbers: Integers, count: int, positions: int) -> None:
-    """Require numbers of V = count tokens (S, N), of sequences that are not too long: DataError."""
-    whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
-    if not whole or numbers.min() < 0 or numbers.max() >= count:
-        raise DataError(
-            "ids are not numbers of tokens (S, N)",
-            witness=shown(numbers.shape),
-            suggestion=f"integers from 0 to {count - 1}; `ids` finds them",
-        )
-    if numbers.shape[1] > positions:
-        raise DataError(
-            f"{numbers.shape[1]} tokens are more than the {positions} positions of this decoder",
-            witness=numbers.shape[1],
-            suggestion=f"sequences of at most {positions} tokens",
-        )
-
-
-def require_text(text: object, vocabulary: tuple[Token, ...], unit: str, positions: int) -> None:
-    """Require a `Text` of these tokens that is not too long: DataError."""
-    if not isinstance(text, Text):
-        raise DataError(
-            f"the text is a {type(text).__name__}, not a Text",
-            witness=type(text).__name__,
-            suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
-        )
-    if text.vocabulary != vocabulary or text.unit != unit:
-        raise DataError(
-            f"the text has other tokens than the decoder: {text!r}",
-            witness=(text.unit, len(text.vocabulary)),
-            suggestion="the text which it was built for",
-        )
-    if text.longest > positions:
-        raise DataError(
-            f"the text has {text.longest} tokens, and the decoder {positions} positions",
-            witness=text.longest,
-            suggestion="the text which it was built for",
-        )
-
-
 # Files of decoders: with every weight as float32, or, where all weights are integers, packed.
 #
 # A packed file has two tensors of bytes. `about` is JSON, compressed by zlib: the vocabulary, the
 # unit, the window, the record, the longest text where positions are periodic, and the rules of all
 # columns (`layers.packed`). `bits` are the columns themselves, the lowest bit of each byte first.
 
-
-Made = TypeVar("Made")
 
 FORM = FileForm(
     "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
@@ -150,30 +74,6 @@ def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> byte
             }
             return serialized(arrays, {"format": PACKED})
     return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
-
-
-def read(path: str | Path, make: Callable[..., Made]) -> Made:
-    """Read a file of either kind."""
-
-    def made(arrays: dict[str, Array], content: dict[str, Any]) -> Made:
-        tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
-        layer = CausalLayer(*head_weights(arrays), arrays["U"], content["window"])
-        require_only(arrays, {**tokens, **layer.tensors})
-        if content.get("longest", 0) is None:
-            raise ValueError("its longest text is null")  # the checker refuses it, too
-        return make(
-            tokens["embedding"],
-            tokens["positions"],
-            layer,
-            tokens["unembedding"],
-            tuple(content["vocabulary"]),
-            content["unit"],
-            read_decoder_record(content["record"]),
-            content.get("longest"),
-        )
-
-    others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
-    return load_tensors(path, FORM, made, others)
 
 
 def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -252,7 +152,38 @@ class Decoder(Rebuilt, Shown):
         require_vocabulary(self.vocabulary, self.unit)
         if self.longest is not None:
             require_positive(longest=self.longest)
-        require_parts(self.layer, self.tensors, len(self.vocabulary))
+        self._require_parts()
+
+    def _require_parts(self) -> None:
+        """Require a skip connection, and arrays that fit the tokens: ParameterError."""
+        layer, tensors, count = self.layer, self.tensors, len(self.vocabulary)
+        if not layer.skip:
+            raise ParameterError(
+                "the layer of a decoder has no skip connection",
+                witness=layer.inner_dim,
+                suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
+            )
+        shapes = {name: array.shape for name, array in tensors.items()}
+        positions = len(self.positions)
+        wanted = {
+            "embedding": (count, layer.width),
+            "positions": (positions, layer.width),
+            "unembedding": (count + 1, layer.target_dim),
+        }
+        if not positions or any(shapes[name] != shape for name, shape in wanted.items()):
+            raise ParameterError(
+                f"arrays have shapes {shapes}, for {count} tokens",
+                witness=shapes,
+                suggestion="embedding (V, d), positions (L, d), unembedding (V + 1, d_out)",
+            )
+        kinds = {str(array.dtype) for array in tensors.values()}
+        finite = all(np.isfinite(array).all() for array in tensors.values())
+        if kinds != {"float32"} or not finite:
+            raise ParameterError(
+                f"arrays are {', '.join(sorted(kinds))}{'' if finite else ', not all finite'}",
+                witness=tuple(sorted(kinds)),
+                suggestion="finite float32",
+            )
 
     @property
     def tensors(self) -> dict[str, Array]:
@@ -312,7 +243,20 @@ class Decoder(Rebuilt, Shown):
     def embedded(self, ids: npt.ArrayLike) -> Array:
         """The tokens of sequences as vectors, with their positions: (S, N, d)."""
         numbers = np.asarray(ids)
-        require_ids(numbers, len(self.vocabulary), self.num_positions)
+        whole = numbers.ndim == 2 and numbers.dtype.kind in "iu" and numbers.size
+        if not whole or numbers.min() < 0 or numbers.max() >= self.end:
+            raise DataError(
+                "ids are not numbers of tokens (S, N)",
+                witness=shown(numbers.shape),
+                suggestion=f"integers from 0 to {self.end - 1}; `ids` finds them",
+            )
+        length, most = numbers.shape[1], self.num_positions
+        if length > most:
+            raise DataError(
+                f"{length} tokens are more than the {most} positions of this decoder",
+                witness=length,
+                suggestion=f"sequences of at most {most} tokens",
+            )
         embedded: Array = self.embedding[numbers] + self.placed(np.arange(numbers.shape[1]))
         return embedded
 
@@ -418,9 +362,27 @@ class Decoder(Rebuilt, Shown):
                 return False
         return True
 
-    def require_same_tokens(self, text: Text) -> None:
+    def require_same_tokens(self, text: object) -> None:
         """Refuse another text than that which it may have been built for."""
-        require_text(text, self.vocabulary, self.unit, self.num_positions)
+        if not isinstance(text, Text):
+            raise DataError(
+                f"the text is a {type(text).__name__}, not a Text",
+                witness=type(text).__name__,
+                suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
+            )
+        if (text.vocabulary, text.unit) != (self.vocabulary, self.unit):
+            raise DataError(
+                f"the text has other tokens than the decoder: {text!r}",
+                witness=(text.unit, len(text.vocabulary)),
+                suggestion="the text which it was built for",
+            )
+        if text.longest > self.num_positions:
+            raise DataError(
+                f"the text has {text.longest} tokens, and the decoder {self.num_positions} "
+                "positions",
+                witness=text.longest,
+                suggestion="the text which it was built for",
+            )
 
     def joined(self, tokens: Sequence[Token]) -> Joined:
         """Tokens one after the other: a string of words, bytes, or a tuple of token ids.
@@ -486,7 +448,24 @@ class Decoder(Rebuilt, Shown):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        return read(path, cls)
+
+        def made(arrays: dict[str, Array], content: dict[str, Any]) -> "Decoder":
+            tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
+            layer = CausalLayer(arrays["W_Q"], arrays["W_K"], arrays["U"], content["window"])
+            require_only(arrays, {**tokens, **layer.tensors})
+            if content.get("longest", 0) is None:
+                raise ValueError("its longest text is null")  # the checker refuses it, too
+            return cls(
+                **tokens,
+                layer=layer,
+                vocabulary=tuple(content["vocabulary"]),
+                unit=content["unit"],
+                record=read_decoder_record(content["record"]),
+                longest=content.get("longest"),
+            )
+
+        others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
+        return load_tensors(path, FORM, made, others)
 
     def to_torch(self) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.

@@ -5,9 +5,9 @@ before. So every weight is an exact dyadic rational, stored in a format that eve
 the layer is evaluated in balls, since a float64 evaluation would throw those bits away.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +25,6 @@ from constructive.support.errors import ParameterError, PrecisionError, is_integ
 # A layer in ball arithmetic: attention (`exact.balls`), and the readout.
 #
 # What is enclosed is the layer in real arithmetic, all operations included.
-
-
-class _Enclosable(Protocol):
-    """Floats, and what is added to their W_V exactly: arrays (H, d, d_v)."""
-
-    @property
-    def leading(self) -> AttentionLayer: ...
-
-    @property
-    def corrections(self) -> Iterable[Array]: ...
 
 
 class Enclosed(NamedTuple):
@@ -65,14 +55,14 @@ class BallLayer:
                 yield Enclosed(example, flat, output)
 
 
-def enclose(layer: _Enclosable, prec: int) -> BallLayer:
+def enclose(layer: "FloatLayer", prec: int) -> BallLayer:
     """Return the layer in balls, all bits of its readout included."""
     with working_precision(prec):
         readout = effective_readout(layer)
     return BallLayer(layer.leading, prec, readout)
 
 
-def effective_readout(layer: _Enclosable) -> arb_mat:
+def effective_readout(layer: "FloatLayer") -> arb_mat:
     """Return U with f = U^T z: (H d, d_out), at the precision in force."""
     floats = layer.leading
     output = floats.output_weights.reshape(floats.num_heads, floats.value_dim, -1)
@@ -256,6 +246,9 @@ class ExtendedLayer(HeadShapes):
 
     def __repr__(self) -> str:
         return f"ExtendedLayer({self.leading!r}, precision={self.precision})"
+
+
+FloatLayer: TypeAlias = AttentionLayer | ExtendedLayer
 
 
 def solve(

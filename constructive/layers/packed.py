@@ -147,7 +147,7 @@ class Constant(Rule):
 
     name = "constant"
 
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         """Store the integer, and which row has another one."""
         numbers = integers_of(values)
         if numbers is None:
@@ -159,8 +159,7 @@ class Constant(Rule):
         parts = [(int(row), int(numbers[row])) for row in others]
         return Stored((most, *(number for part in parts for number in part)), NO_BITS)
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Fill the column."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         value, *other = parameters
         column = np.full(matrix.shape[0], float(value))
         if other:
@@ -177,7 +176,7 @@ class Parity(Rule):
 
     name = "parity"
 
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         """Read the mask at the numbers that are powers of two, and compare all others."""
         numbers = self._numbers(matrix)
         if numbers is None or not len(values):
@@ -193,8 +192,7 @@ class Parity(Rule):
         same = (scale * parity(numbers & mask) == values).all()
         return Stored((mask, int(scale)), NO_BITS) if same else None
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Compute the parities."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         mask, scale = parameters
         numbers = self._numbers(matrix)
         if numbers is None or not 0 <= mask < _LARGEST_MASK:
@@ -220,7 +218,7 @@ class Parabola(Rule):
 
     name = "parabola"
 
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         """Fit the two numbers at the ends of the order."""
         numbers = integers_of(values)
         if numbers is None or matrix.order is None or len(matrix.order) != len(numbers):
@@ -238,8 +236,7 @@ class Parabola(Rule):
         given = self._values(parameters, matrix)
         return Stored(parameters, NO_BITS) if (given == values).all() else None
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Compute the squares."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         if matrix.order is None:
             raise ValueError("its squares are of no numbers")
         return self._values(parameters, matrix)
@@ -258,13 +255,11 @@ class DrawnSigns(Rule):
     name = "drawn"
 
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
-        """Compare with the signs of the seed."""
         size = int(abs(values[0])) if len(values) else 0
         same = 0 < size <= LARGEST and (matrix.signs[:, index] * size == values).all()
         return Stored((size,), NO_BITS) if same else None
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Draw the signs again."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         (size,) = parameters
         return matrix.signs[:, index].astype(np.float64) * size + 0.0  # there is one zero
 
@@ -284,7 +279,7 @@ class Places(Rule):
     name = "places"
     numbers = 1
 
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         """Find the fewest classes."""
         numbers = integers_of(values)
         if numbers is None or len(numbers) < 2 or len(np.unique(numbers)) < len(numbers):
@@ -299,8 +294,7 @@ class Places(Rule):
         width, coded = _coded(classes)
         return Stored((int(numbers[rows[0]]), int(steps[0]), width), coded)
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Sort the classes."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         first, step, width = parameters
         classes = _decoded(bits, matrix.shape[0], width)
         column = np.empty(matrix.shape[0])
@@ -314,8 +308,7 @@ class Fields(Rule):
     name = "fields"
     numbers = 1
 
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
-        """Store the least and the width of the fields."""
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         numbers = integers_of(values)
         if numbers is None:
             return None
@@ -325,8 +318,7 @@ class Fields(Rule):
         width = int(fields.max()).bit_length()
         return Stored((low, step, width), _bits_of(fields, width))
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Read the fields."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         low, step, width = parameters
         return float(low) + float(step) * _fields(bits, matrix.shape[0], width)
 
@@ -337,16 +329,14 @@ class Coded(Rule):
     name = "integers"
     numbers = 1
 
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
-        """Choose how many low bits there are."""
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         numbers = integers_of(values)
         if numbers is None:
             return None
         width, coded = _coded(np.abs(numbers))
         return Stored((width,), np.concatenate([(numbers < 0).astype(np.uint8), coded]))
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Read signs, and sizes."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         (width,) = parameters
         signs = bits.take(matrix.shape[0])
         sizes = _decoded(bits, matrix.shape[0], width)
@@ -359,13 +349,11 @@ class AnyFloats(Rule):
     name = "floats"
     numbers = 1
 
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:  # noqa: ARG002
-        """Store 32 bits of each."""
+    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         content = np.ascontiguousarray(values, "<f4").view(np.uint8)
         return Stored((), np.unpackbits(content, bitorder="little"))
 
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:  # noqa: ARG002
-        """Read 32 bits of each."""
+    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
         content = np.packbits(bits.take(32 * matrix.shape[0]), bitorder="little")
         column: Array = content.view("<f4").astype(np.float64)
         return column
@@ -415,11 +403,9 @@ class Paired(Rule):
         self.name, self.rule = f"paired {rule.name}", rule
 
     def counted(self, rows: int) -> int:
-        """Count the numbers of the first rows."""
         return self.rule.counted(rows - rows // 2)
 
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
-        """Compare the halves, and store the first one."""
         half = len(values) // 2
         first = len(values) - half
         for sign in (1, -1):
@@ -429,7 +415,6 @@ class Paired(Rule):
         return None
 
     def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
-        """Read the first rows, and repeat them."""
         sign, *inner = parameters
         half = matrix.shape[0] // 2
         first = matrix.shape[0] - half

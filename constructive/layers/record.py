@@ -12,7 +12,7 @@ from constructive.data.labels import Label, require_classes
 from constructive.exact.directed import fixed, percent
 from constructive.exact.float_model import STORAGES
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
-from constructive.layers.extended import ExtendedLayer
+from constructive.layers.extended import FloatLayer
 from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, is_integer, require_known, shown
@@ -34,7 +34,6 @@ from constructive.support.tables import Sheet, new_table
 # Exports are of an `AttentionLayer` alone (`require_float_layer`).
 
 
-FloatLayer: TypeAlias = AttentionLayer | ExtendedLayer
 Layer: TypeAlias = FloatLayer | RationalLayer
 
 

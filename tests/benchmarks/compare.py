@@ -16,7 +16,6 @@ those of the theorem's bound with n = 32 and d = 64: H = (T - 1) / 31.
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
 import sys
@@ -25,8 +24,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from measuring import CONSOLE, alone, forget_peak, medians, megabytes, memory, saved, table, timed
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -46,56 +44,41 @@ from constructive.layers import residues
 
 SIZE, WIDTH = 32, 64
 SHARED = "shared"
-COMPARISONS = ["scale", "peers", "training", "rank", "largest", "wide"]
 
 
 def heads_for(total):
     return -(-(total - 1) // (SIZE - 1))
 
 
-def make(kind, total, seed=0):
-    sizes = {"num_examples": total, "context_size": SIZE, "width": WIDTH, "seed": seed}
+def make(kind, total):
+    sizes = {"num_examples": total, "context_size": SIZE, "width": WIDTH, "seed": 0}
     if kind == "float32":
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         contexts = rng.random((total, SIZE, WIDTH), dtype=np.float32)
         queries = rng.random((total, WIDTH), dtype=np.float32)
         return Dataset(contexts, queries, rng.random(total))
     return (generators.shared_context if kind == SHARED else generators.uniform)(**sizes)
 
 
-def timed(work):
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
-
-
 # What is measured, each in a process of its own. They return numbers by name.
 
 
-def ours(kind, total, heads=None, *, prove=False):
-    """Pairs, at every size."""
-    heads = heads_for(total) if heads is None else heads
-    return built(make(kind, total), "paired", heads, prove=prove)
+def ours(kind, total, construction="paired", *, prove=False):
+    return built(make(kind, total), construction, heads_for(total), prove=prove)
 
 
 def built(data, construction, heads, *, prove, claims=None):
     """A build by some construction, and the proof of some claims and the check of that."""
     build_memorizer(make("uniform", 200), num_heads=8, construction=construction)  # loads libraries
-    forget_peak()
-    before = memory("VmRSS")
+    before = forget_peak()
     seconds, memorizer = timed(
         lambda: build_memorizer(data, num_heads=heads, construction=construction)
     )
-    found = {
-        "build": seconds,
-        "memory": memory("VmHWM") - before,
-        "condition": memorizer.record.condition,
-    }
-    found |= {"own error": memorizer.record.max_error, "coupled": memorizer.record.coupled}
-    found["heads"] = memorizer.layer.num_heads
-    sample = np.linspace(0, data.num_examples - 1, min(data.num_examples, 1000)).astype(int)
-    part = data.take(sample)
-    found["error"] = memorizer.max_error(part)
+    found = {"build": seconds, "memory": memory("VmHWM") - before}
+    found |= {"coupled": memorizer.record.coupled, "heads": memorizer.layer.num_heads}
+    count = min(data.num_examples, 1000 if prove else data.num_examples)
+    sample = np.linspace(0, data.num_examples - 1, count).astype(int)
+    found["error"] = memorizer.max_error(data.take(sample))
     if prove:
         found["certify"], certificate = timed(
             lambda: (
@@ -104,9 +87,7 @@ def built(data, construction, heads, *, prove, claims=None):
         )
         found["memory with proof"] = memory("VmHWM") - before
         with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder) / name for name in ("c.json", "w.safetensors", "d.npz")]
-            for what, path in zip((certificate, memorizer, data), files, strict=True):
-                what.save(path)
+            files = saved(folder, certificate, memorizer, data)
             found["check"], checked = timed(lambda: check(*files))
         found["verdict"] = f"{certificate.verdict.name}, {checked.verdict.name}"
     return found
@@ -147,19 +128,16 @@ def random_heads(kind, total):
         return np.abs(z @ readout - data.target_matrix).max(), singular[0] / singular[-1]
 
     seconds, (error, condition) = timed(work)
-    return {"random": seconds, "error": float(error), "condition": float(condition)}
+    return {"build": seconds, "error": float(error), "condition": float(condition)}
 
 
-def condition_of(kind, total):
-    """The condition number of Z for our heads, by all singular values, and the readout's length."""
-    data, heads = make(kind, total), heads_for(total)
-    found = {}
-    for construction in ("saturated",) if kind == SHARED else ("saturated", "paired"):
-        memorizer = build_memorizer(data, num_heads=heads, construction=construction)
-        z = memorizer.layer.intermediate(data.contexts, data.queries)
-        singular = np.linalg.svd(z, compute_uv=False)[:total]
-        found[construction] = float(singular[0] / singular[-1])
-    return found
+def condition_of(kind, total, construction):
+    """The condition number of Z for our heads, by all singular values."""
+    data = make(kind, total)
+    layer = build_memorizer(data, num_heads=heads_for(total), construction=construction).layer
+    z = layer.intermediate(data.contexts, data.queries)
+    singular = np.linalg.svd(z, compute_uv=False)[:total]
+    return float(singular[0] / singular[-1])
 
 
 def training(kind, total, head_dim, cap):
@@ -207,240 +185,121 @@ def flint_rank(kind, total):
         lambda: flint.nmod_mat(*z.shape, (z.astype(np.int64) % prime).ravel().tolist(), prime)
     )
     theirs, rank = timed(matrix.rank)
-    return {
-        "ours": ours_seconds,
-        "flint": theirs,
-        "convert": convert,
-        "ranks": [factors.rank, int(rank)],
-    }
+    ranks = [factors.rank, int(rank)]
+    return {"ours": ours_seconds, "flint": theirs, "convert": convert, "ranks": ranks}
 
 
-def memory(field):
-    """VmRSS, what the process has, or VmHWM, the most it had; in bytes (Linux)."""
-    status = Path("/proc/self/status").read_text().split()
-    return 1024 * int(status[status.index(f"{field}:") + 1])
+def repeated(runs, work, *arguments, **options):
+    return medians([alone(work, *arguments, **options) for _ in range(runs)])
 
 
-def forget_peak():
-    """Set VmHWM to what the process has now, so that making the data does not count."""
-    Path("/proc/self/clear_refs").write_text("5")
+# The comparisons, by their names.
 
 
-WORK = {
-    function.__name__: function
-    for function in (
-        ours, wide, assumed, random_heads, condition_of, training, flint_rank,
-    )
-}  # fmt: skip
-
-
-def _child(function, arguments, options, pipe):
-    pipe.send(function(*arguments, **options))
-    pipe.close()
-
-
-def measure(name, *arguments, **options):
-    """One measurement in a fresh process."""
-    return measure_in(WORK, name, *arguments, **options)
-
-
-def measure_in(functions, name, *arguments, **options):
-    """The same, of functions by name."""
-    context = multiprocessing.get_context("spawn")
-    receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(functions[name], arguments, options, send))
-    process.start()
-    send.close()
-    try:
-        found = receive.recv()
-    except EOFError:
-        found = None
-    process.join()
-    return found
-
-
-def medians(rows):
-    """The median of every number by name; other things from the last run."""
-    return {
-        key: statistics.median(row[key] for row in rows)
-        if isinstance(rows[0][key], (int, float))
-        else rows[-1][key]
-        for key in rows[0]
-    }
-
-
-def repeated(runs, *arguments, **options):
-    return medians([measure(*arguments, **options) for _ in range(runs)])
-
-
-def exponent(totals, seconds):
-    """The slope of log seconds against log T, from the second size on."""
-    return float(np.polyfit(np.log(totals[1:]), np.log(seconds[1:]), 1)[0])
-
-
-def megabytes(count):
-    return f"{count / 1e6:,.0f} MB"
-
-
-class Report:
-    """Tables as they stand in docs/performance.md."""
-
-    def __init__(self):
-        self.console = Console(width=140)
-
-    def table(self, title, headings, rows):
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for heading in headings:
-            table.add_column(heading, justify="right")
-        for row in rows:
-            table.add_row(*map(str, row))
-        self.console.print(table)
-        self.console.print()
-
-    def say(self, text):
-        self.console.print(text + "\n")
-
-
-def scale(report, given):
+def scale(given):
     totals = [t for t in (621, 1861, 6201, 15501, 31001) if t <= given.largest]
-    found = {t: repeated(given.runs, "ours", "uniform", t, prove=True) for t in totals}
-    headings = ["T", "H", "build", "error", "memory", "coupled"]
-    rows = []
-    for t in totals:
-        each = found[t]
-        row = [t, heads_for(t), f"{each['build']:.2f} s", f"{each['error']:.0e}"]
-        row += [megabytes(each["memory"]), int(each["coupled"])]
-        row += [f"{each['certify']:.2f} s", f"{each['check']:.2f} s", each["verdict"]]
-        rows.append(row)
-    headings += ["certify", "check", "verdicts"]
-    report.table("uniform, H = (T - 1) / 31", headings, rows)
+    found = {t: repeated(given.runs, ours, "uniform", t, prove=True) for t in totals}
+    rows = [
+        [t, heads_for(t), f"{each['build']:.2f} s", f"{each['error']:.0e}",
+         megabytes(each["memory"]), int(each["coupled"]), f"{each['certify']:.2f} s",
+         f"{each['check']:.2f} s", each["verdict"]]
+        for t, each in found.items()
+    ]  # fmt: skip
+    headings = ["T", "H", "build", "error", "memory", "coupled", "certify", "check", "verdicts"]
+    table("uniform, H = (T - 1) / 31", headings, rows)
     if len(totals) > 2:
-        slopes = [
-            f"{step} T^{exponent(totals, [found[t][step] for t in totals]):.2f}"
-            for step in ("build", "certify", "check")
-        ]
-        report.say("fitted from T = 1861 on: " + ", ".join(slopes))
+        slopes = []
+        for step in ("build", "certify", "check"):
+            seconds = [found[t][step] for t in totals[1:]]
+            slope = np.polyfit(np.log(totals[1:]), np.log(seconds), 1)[0]
+            slopes.append(f"{step} T^{slope:.2f}")
+        CONSOLE.print("fitted from T = 1861 on: " + ", ".join(slopes) + "\n")
 
 
-def peers(report, given):
-    for kind in ("uniform", SHARED):
-        name = "saturated" if kind == SHARED else "paired"
-        pairs = [
-            (measure("build_by", kind, 1861, name), measure("random_heads", kind, 1861))
+def peers(given):
+    for kind, names in (("uniform", ("saturated", "paired")), (SHARED, ("saturated",))):
+        runs = [
+            [alone(random_heads, kind, 1861), *(alone(ours, kind, 1861, name) for name in names)]
             for _ in range(given.runs)
         ]
-        ratio = statistics.median(b["random"] / a["build"] for a, b in pairs)
-        a, b = (medians(list(each)) for each in zip(*pairs, strict=True))
-        conditions = measure("condition_of", kind, 1861)
+        ratio = statistics.median(row[0]["build"] / row[-1]["build"] for row in runs)
+        theirs, *built_by = (medians(list(each)) for each in zip(*runs, strict=True))
+        conditions = [theirs["condition"], *(alone(condition_of, kind, 1861, n) for n in names)]
         rows = [
-            [
-                "random heads, lstsq",
-                f"{b['random']:.2f} s",
-                f"{b['error']:.0e}",
-                f"{b['condition']:.1e}",
-            ]
-        ]
-        for name, condition in conditions.items():
-            each = repeated(given.runs, "build_by", kind, 1861, name)
-            rows.append(
-                [name, f"{each['build']:.2f} s", f"{each['error']:.0e}", f"{condition:.1e}"]
+            [name, f"{each['build']:.2f} s", f"{each['error']:.0e}", f"{condition:.1e}"]
+            for name, each, condition in zip(
+                ("random heads, lstsq", *names), (theirs, *built_by), conditions, strict=True
             )
-        report.table(f"T = 1861, {kind}", ["", "seconds", "max error", "condition of Z"], rows)
-        report.say(f"random heads over {name}: {ratio:.1f}; error of {name} {a['error']:.0e}")
+        ]
+        table(f"T = 1861, {kind}", ["", "seconds", "max error", "condition of Z"], rows)
+        error = built_by[-1]["error"]
+        words = f"random heads over {names[-1]}: {ratio:.1f}; error of {names[-1]} {error:.0e}\n"
+        CONSOLE.print(words)
 
 
-def build_by(kind, total, construction):
-    data = make(kind, total)
-    build_memorizer(make(kind, 200), num_heads=8)
-    seconds, memorizer = timed(
-        lambda: build_memorizer(data, num_heads=heads_for(total), construction=construction)
-    )
-    return {"build": seconds, "error": memorizer.max_error(data)}
-
-
-WORK["build_by"] = build_by
-
-
-def compare_training(report, given):
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        report.say("training: PyTorch is not installed (pip install torch)")
-        return
+def against_training(given):
     rows = []
     for kind, name, head_dim in (
-        ("uniform", "saturated", SIZE),
-        ("uniform", "paired", 1),
-        (SHARED, "saturated", SIZE),
-    ):
-        trained = measure("training", kind, 621, head_dim, given.cap)
-        built = repeated(max(given.runs, 5), "build_by", kind, 621, name)
+        ("uniform", "saturated", SIZE), ("uniform", "paired", 1), (SHARED, "saturated", SIZE),
+    ):  # fmt: skip
+        trained = alone(training, kind, 621, head_dim, given.cap)
+        each = repeated(max(given.runs, 5), ours, kind, 621, name)
         rows.append(
-            [
-                kind,
-                name,
-                head_dim,
-                f"{built['build']:.3f} s",
-                f"{built['error']:.0e}",
-                f"{trained['training']:.0f} s",
-                trained["steps"],
-                f"{trained['error']:.1e}",
-                f"{trained['training'] / built['build']:,.0f}",
-            ]
-        )
-    report.table(
+            [kind, name, head_dim, f"{each['build']:.3f} s", f"{each['error']:.0e}",
+             f"{trained['training']:.0f} s", trained["steps"], f"{trained['error']:.1e}",
+             f"{trained['training'] / each['build']:,.0f}"]
+        )  # fmt: skip
+    table(
         "T = 621: a build, and Adam on a layer of the same shape",
         ["data", "", "d_h", "build", "error", "Adam", "steps", "its error", "Adam / build"],
         rows,
     )
 
 
-def compare_rank(report, given):
+def rank(given):
     rows = []
     for t in (621, 1861, 3101):
-        each = repeated(given.runs, "flint_rank", "uniform", t)
-        rows.append(
-            [t, f"{each['ours']:.2f} s", f"{each['flint']:.2f} s", f"{each['convert']:.2f} s",
-             f"{(each['flint'] + each['convert']) / each['ours']:.1f}", each["ranks"]]
-        )  # fmt: skip
-    report.table(
-        "rank modulo a prime: ours, and python-flint",
-        ["T", "ours", "flint", "conversion", "ratio", "ranks"],
-        rows,
-    )
+        each = repeated(given.runs, flint_rank, "uniform", t)
+        seconds = [f"{each[name]:.2f} s" for name in ("ours", "flint", "convert")]
+        ratio = (each["flint"] + each["convert"]) / each["ours"]
+        rows.append([t, *seconds, f"{ratio:.1f}", each["ranks"]])
+    headings = ["T", "ours", "flint", "conversion", "ratio", "ranks"]
+    table("rank modulo a prime: ours, and python-flint", headings, rows)
 
 
-def largest(report, _given):
-    each = measure("ours", "float32", 100_007, prove=True)
-    data = 4 * 100_007 * (SIZE + 1) * WIDTH
+def largest(_given):
+    each = alone(ours, "float32", 100_007, prove=True)
     rows = [[key, f"{each[key]:.0f} s"] for key in ("build", "certify", "check")] + [
-        ["data", megabytes(data)],
+        ["data", megabytes(4 * 100_007 * (SIZE + 1) * WIDTH)],
         ["memory of the build beside the data", megabytes(each["memory"])],
         ["with the proof", megabytes(each["memory with proof"])],
         ["max error, 1,000 examples", f"{each['error']:.0e}"],
         ["verdicts", each["verdict"]],
     ]
-    report.table("T = 100,007, H = 3226, float32 data", ["", ""], rows)
+    table("T = 100,007, H = 3226, float32 data", ["", ""], rows)
 
 
-def compare_wide(report, given):
+def widths(given):
     rows = []
     for total, width in ((4000, 384), (10_000, 768)):
-        seconds = repeated(given.runs, "assumed", total, width)["seconds"]
+        seconds = repeated(given.runs, assumed, total, width)["seconds"]
         for construction in ("paired", "auto"):
-            each = repeated(given.runs, "wide", total, width, construction)
+            each = repeated(given.runs, wide, total, width, construction)
             rows.append(
                 [f"{total:,}", width, "pairs" if construction == "paired" else "fewest heads",
                  int(each["heads"]), f"{seconds:.0f} s", f"{each['build']:.1f} s",
                  f"{each['certify']:.1f} s", f"{each['check']:.1f} s", f"{each['error']:.0e}",
                  megabytes(each["memory with proof"]), each["verdict"]]
             )  # fmt: skip
-    report.table(
-        "wide data, n = 16; claims rank and error",
-        ["T", "d", "", "H", "assumptions", "build", "certify", "check", "error", "memory",
-         "verdicts"],
-        rows,
-    )  # fmt: skip
+    headings = ["T", "d", "", "H", "assumptions", "build", "certify", "check", "error", "memory",
+                "verdicts"]  # fmt: skip
+    table("wide data, n = 16; claims rank and error", headings, rows)
+
+
+COMPARISONS = {
+    "scale": scale, "peers": peers, "training": against_training, "rank": rank,
+    "largest": largest, "wide": widths,
+}  # fmt: skip
 
 
 def main():
@@ -448,17 +307,12 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--largest", type=int, default=31001, help="no larger T, but for `largest`")
     parser.add_argument("--cap", type=float, default=300.0, help="seconds of training")
-    parser.add_argument("--only", nargs="*", choices=COMPARISONS, default=COMPARISONS)
+    parser.add_argument("--only", nargs="*", choices=COMPARISONS, default=list(COMPARISONS))
     given = parser.parse_args()
-    report = Report()
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    report.say(f"{os.cpu_count()} cores, threads {json.dumps(threads)}, {given.runs} runs")
-    functions = [
-        scale, peers, compare_training, compare_rank, largest, compare_wide,
-    ]  # fmt: skip
-    for name, function in zip(COMPARISONS, functions, strict=True):
-        if name in given.only:
-            function(report, given)
+    CONSOLE.print(f"{os.cpu_count()} cores, threads {json.dumps(threads)}, {given.runs} runs\n")
+    for name in given.only:
+        COMPARISONS[name](given)
 
 
 if __name__ == "__main__":

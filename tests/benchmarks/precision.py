@@ -17,20 +17,13 @@ their medians.
 """
 
 import argparse
-import contextlib
-import importlib
-import io
-import multiprocessing
 import re
 import resource
-import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from measuring import CONSOLE, alone, saved, table, timed
 from scipy.linalg import lu_factor, lu_solve
 
 from constructive import (
@@ -42,26 +35,15 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.check import CHECKER
 from constructive.exact import modular
 
 PRIME = next(modular.safe_primes())
 LARGE = {"num_examples": 1861, "context_size": 32, "width": 64}
 HEADS, HEAD_DIM = 60, 64
-CONSOLE = Console(width=150)
 
 
-def seconds(work, *arguments, **options):
-    start = time.perf_counter()
-    work(*arguments, **options)
-    return time.perf_counter() - start
-
-
-def table(title, *headings):
-    made = Table(box=None, pad_edge=False, title=title)
-    for heading in headings:
-        made.add_column(heading, justify="left" if heading in {"data", "heads"} else "right")
-    return made
+def seconds(work):
+    return timed(work)[0]
 
 
 def large_build(data, runs, construction):
@@ -87,23 +69,22 @@ def large_build(data, runs, construction):
     ]
 
 
-def shared_context_table():
+def shared_contexts():
     """How the condition number of rank-one heads on one shared context grows with n."""
-    title = "rank-one heads, shared context, H=20, d=64"
-    rows = table(title, "n", "T", "condition", "max error")
+    rows = []
     for size in (4, 8, 12, 16, 20, 24):
         count = 20 * (size - 1) + 1
         data = generators.shared_context(num_examples=count, context_size=size, width=64)
         # Any error is let through here: how large it is, is the question.
         record = build_memorizer(data, num_heads=20, construction="rank_one", tolerance=1e9).record
-        rows.add_row(str(size), str(count), f"{record.condition:.0e}", f"{record.max_error:.0e}")
-    return rows
+        rows.append([size, count, f"{record.condition:.0e}", f"{record.max_error:.0e}"])
+    title = "rank-one heads, shared context, H=20, d=64"
+    table(title, ["n", "T", "condition", "max error"], rows)
 
 
 def conditions():
     """The condition of Z by construction, for the same data; "-" where it holds too few."""
-    names = "saturated", "rank_one", "generic"
-    rows = table("condition of Z, n=32, d=64, H=20", "data", "T", *names)
+    names, rows = ("saturated", "rank_one", "generic"), []
     for make in (generators.uniform, generators.shared_context):
         for total in (300, 621, 1261):
             data = make(num_examples=total, context_size=32, width=64)
@@ -114,22 +95,12 @@ def conditions():
                     cells.append(f"{built.record.condition:.0e}")
                 except CapacityError:
                     cells.append("-")
-            rows.add_row(make.__name__, str(total), *cells)
-    return rows
+            rows.append([make.__name__, total, *cells])
+    table("condition of Z, n=32, d=64, H=20", ["data", "T", *names], rows, left=1)
 
 
-def large(sizes):
-    rows = table(
-        "elimination modulo p in place, one run each",
-        "T", "CPU: ours/LU", "matrix", "beside it",
-    )  # fmt: skip
-    for size in sizes:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            rows.add_row(*pool.apply(large_row, (size,)))
-    CONSOLE.print(rows)
-
-
-def large_row(size):
+def elimination(size):
+    """One row of the table."""
     rng = np.random.default_rng(0)
     matrix = np.empty((size, size), np.float32)
     for row in range(0, size, 64):
@@ -145,14 +116,11 @@ def large_row(size):
     lu_factor(floats, overwrite_a=True, check_finite=False)
     lu = time.process_time() - start
     sizes = (f"{gigabytes:.2f} GB" for gigabytes in (matrix.nbytes / 1e9, beside))
-    return [str(size), f"{ours / lu:.1f}", *sizes]
+    return [size, f"{ours / lu:.1f}", *sizes]
 
 
-def real_claims(checker, folder):
-    rows = table(
-        "claims in real arithmetic, one run each",
-        "case", "error", "error + readout", "check of both / certify", "shown",
-    )  # fmt: skip
+def real_claims():
+    rows = []
     shared = generators.shared_context(num_examples=621, context_size=32, width=64)
     rank_one = {"num_heads": 20, "construction": "rank_one", "precision": 160}
     cases = [
@@ -161,23 +129,18 @@ def real_claims(checker, folder):
     ]
     for name, data, options in cases:
         memorizer = build_memorizer(data, **options)
-        alone = seconds(certify, memorizer, data, claims=["error"])
-        start = time.perf_counter()
-        certificate = certify(memorizer, data, claims=["error", "readout"])
-        both = time.perf_counter() - start
-        paths = [str(folder / name) for name in ("c.json", "w.safetensors", "d.npz")]
-        for thing, path in zip((certificate, memorizer, data), paths, strict=True):
-            thing.save(path)
-        checked = seconds(checker.check, paths)
-        shown = certificate["error"].detail.partition(" (")[0]
-        rows.add_row(
-            name,
-            f"{alone:.1f} s",
-            f"{both:.1f} s",
-            f"{checked / both:.2f}",
-            shown.partition("<= ")[2],
+        one = seconds(lambda: certify(memorizer, data, claims=["error"]))  # noqa: B023 - at once
+        both, certificate = timed(
+            lambda: certify(memorizer, data, claims=["error", "readout"])  # noqa: B023
         )
-    CONSOLE.print(rows)
+        with tempfile.TemporaryDirectory() as folder:
+            files = saved(folder, certificate, memorizer, data)
+            checked = seconds(lambda: check(*files))  # noqa: B023
+        shown = certificate["error"].detail.partition(" (")[0]
+        shares = f"{one:.1f} s", f"{both:.1f} s", f"{checked / both:.2f}"
+        rows.append([name, *shares, shown.partition("<= ")[2]])
+    headings = ["case", "error", "error + readout", "check of both / certify", "shown"]
+    table("claims in real arithmetic, one run each", headings, rows)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     CONSOLE.print(f"largest memory of the process so far: {peak:.2f} GB")
 
@@ -200,7 +163,7 @@ def of_uniform(total, size, width):
 
 
 def executed(_options):
-    rows = Table(*COLUMNS, title="float32 data and weights, targets of size one")
+    rows = []
     for total, size, width, heads, construction, options in CASES:
         data = of_uniform(total, size, width)
         built = build_memorizer(data, num_heads=heads, construction=construction, **options)
@@ -210,42 +173,39 @@ def executed(_options):
             raise ParameterError("a certificate is not proved", suggestion="look into it")
         claim = certificate["executed"]
         named = " ".join([construction, *(f"{name}={value}" for name, value in options.items())])
-        rows.add_row(
-            *map(str, (total, size, width, heads, named)),
+        rows.append([
+            total, size, width, heads, named,
             f"{float.fromhex(claim.evidence['bound']):.1e}"
             + " (vacuous)" * ("vacuous" in claim.detail),
             re.search("([0-9]+%|none) of that by logits", claim.detail)[1],
             f"{single.max_error(data):.1e}",
-        )
-    CONSOLE.print(rows)
+        ])  # fmt: skip
+    table("float32 data and weights, targets of size one", COLUMNS, rows)
 
 
 def build(options):
-    rows = table(
-        f"T=1861, H={HEADS}, n=32, d=64, d_h={HEAD_DIM}",
-        "data", "heads", "build/(forward+LU)", "max error", "in float32", "condition",
-    )  # fmt: skip
-    for name, make, construction in (
-        ("uniform", generators.uniform, "saturated"),
-        ("bag of tokens", generators.bag_of_tokens, "saturated"),
-        ("shared context", generators.shared_context, "saturated"),
-        ("uniform", generators.uniform, "rank_one"),
-    ):
-        rows.add_row(name, construction, *large_build(make(**LARGE), options.runs, construction))
-    for each in (rows, shared_context_table(), conditions()):
-        CONSOLE.print(each)
+    rows = [
+        [name, construction, *large_build(make(**LARGE), options.runs, construction)]
+        for name, make, construction in (
+            ("uniform", generators.uniform, "saturated"),
+            ("bag of tokens", generators.bag_of_tokens, "saturated"),
+            ("shared context", generators.shared_context, "saturated"),
+            ("uniform", generators.uniform, "rank_one"),
+        )
+    ]
+    headings = ["data", "heads", "build/(forward+LU)", "max error", "in float32", "condition"]
+    table(f"T=1861, H={HEADS}, n=32, d=64, d_h={HEAD_DIM}", headings, rows, left=2)
+    shared_contexts()
+    conditions()
 
 
 def certificates(options):
-    if options.large:
-        large(options.large)
+    if not options.large:
+        real_claims()
         return
-    sys.path.insert(0, str(CHECKER))
-    checker = importlib.import_module("command")
-    announced = contextlib.redirect_stderr(io.StringIO())  # what each check needs
-    with tempfile.TemporaryDirectory() as name, announced:
-        folder = Path(name)
-        real_claims(checker, folder)
+    rows = [alone(elimination, size) for size in options.large]
+    headings = ["T", "CPU: ours/LU", "matrix", "beside it"]
+    table("elimination modulo p in place, one run each", headings, rows)
 
 
 def main():

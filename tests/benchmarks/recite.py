@@ -14,15 +14,13 @@ process of its own.
 """
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from compare import Report, forget_peak, megabytes, memory, timed
+from measuring import CONSOLE, alone, forget_peak, megabytes, memory, saved, table, timed
 
 from constructive import Text, build_decoder, certify, check
 from constructive.exact.directed import percent
@@ -52,8 +50,7 @@ def warm():
 def whole():
     text = license_text()
     warm()
-    forget_peak()
-    before = memory("VmRSS")
+    before = forget_peak()
     build, decoder = timed(lambda: build_decoder(text, width=WIDTH))
     peak = memory("VmHWM") - before
     decode, tokens = timed(lambda: decoder.generate(text.tokens[:1]))
@@ -71,14 +68,11 @@ def whole():
 def proof():
     text = license_text()
     decoder = build_decoder(text, width=WIDTH)
-    forget_peak()
-    before = memory("VmRSS")
+    before = forget_peak()
     seconds, certificate = timed(lambda: certify(decoder, text))
     peak = memory("VmHWM") - before
     with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder) / name for name in ("c.json", "d.safetensors", "t.json")]
-        for what, path in zip((certificate, decoder, text), files, strict=True):
-            what.save(path)
+        files = saved(folder, certificate, decoder, text)
         checking, checked = timed(lambda: check(*files))
     return {
         "certify": f"{seconds:.1f} s",
@@ -184,29 +178,21 @@ def training():
     }
 
 
-def alone(work, *arguments):
-    """One part in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(work, *arguments).result()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     given = parser.parse_args()
-    report = Report()
-    report.say(f"{os.cpu_count()} cores; LICENSE: {license_text()!r}")
+    CONSOLE.print(f"{os.cpu_count()} cores; LICENSE: {license_text()!r}\n")
     for work in (whole, proof, training):
         if work.__name__ in given.only:
-            report.table(work.__name__, ["", ""], alone(work).items())
+            table(work.__name__, ["", ""], alone(work).items())
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     if "token" in given.only:
         os.environ |= one
         counts = [n for n in (250, 1000, 3000) if n + MORE < len(license_text())]
         shape, rows = alone(token, counts)
-        report.table("one token", ["n", "ours", "PyTorch", "ratio"], rows)
-        report.say(shape)
+        table("one token", ["n", "ours", "PyTorch", "ratio"], rows)
+        CONSOLE.print(shape)
 
 
 if __name__ == "__main__":

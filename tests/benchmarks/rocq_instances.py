@@ -8,10 +8,10 @@ The theory is compiled once before, for all of them. --large adds a claim that t
 import argparse
 import resource
 import tempfile
-import time
 from contextlib import nullcontext
-from pathlib import Path
 from unittest import mock
+
+from measuring import saved, timed
 
 from constructive import build_memorizer, certify, generators, upper_bound_certificate
 from constructive.certificates.rocq import compiling as rocq
@@ -24,10 +24,14 @@ LARGE = (621, 32, 64, 20)
 LAYERS = {"rank": rank, "error": error}
 
 
-def timed(kind, files, known, confirmed):
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = confirmed()
-    wall = time.monotonic() - start
+def measure(kind, module, certificate, *things):
+    """Time one certificate, whose memorizer, if there is one, and data are things."""
+    given = [certificate, *(thing for thing in things if thing is not None)]
+    known, files = module.known_of(*given), write(module.instance_of(*given))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = saved(folder, certificate, *things)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        wall, done = timed(lambda: confirm(*paths))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(
@@ -38,28 +42,13 @@ def timed(kind, files, known, confirmed):
     )
 
 
-def measure(name, module, certificate, things):
-    """Time one certificate, whose memorizer, if there is one, and data are things."""
-    arguments = [certificate, *(thing for thing in things if thing is not None)]
-    known, files = module.known_of(*arguments), write(module.instance_of(*arguments))
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / name for name in ("c.json", "m.safetensors", "d.npz")]
-        for thing, path in zip((certificate, *things), paths, strict=True):
-            if thing is not None:
-                thing.save(path)
-        paths[1] = None if things[0] is None else paths[1]
-        timed(name, files, known, lambda: confirm(*paths))
-
-
 def measure_layer(claim, sizes):
     """A claim of saturated heads on contexts of their own."""
     total, size, width, heads = sizes
     data = generators.uniform(num_examples=total, context_size=size, width=width, seed=0)
     memorizer = build_memorizer(data, num_heads=heads, construction="saturated")
     certificate = certify(memorizer, data, claims=[claim])
-    measure(
-        f"{claim} | {' | '.join(map(str, sizes))}", LAYERS[claim], certificate, (memorizer, data)
-    )
+    measure(f"{claim} | {' | '.join(map(str, sizes))}", LAYERS[claim], certificate, memorizer, data)
 
 
 def measure_bound():
@@ -67,9 +56,8 @@ def measure_bound():
     total, size, width, heads = 622, *LARGE[1:]
     data = generators.shared_context(num_examples=total, context_size=size, width=width)
     certificate = upper_bound_certificate(data, heads)
-    measure(
-        f"impossible | {total} | {size} | {width} | {heads}", impossible, certificate, (None, data)
-    )
+    kind = f"impossible | {total} | {size} | {width} | {heads}"
+    measure(kind, impossible, certificate, None, data)
 
 
 def main():

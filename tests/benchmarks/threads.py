@@ -9,14 +9,13 @@ threads has a process of its own. Restrict cores with `taskset -c 0,1`.
 import argparse
 import hashlib
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
+from measuring import alone, memory, saved
 
 from constructive import Dataset, build_memorizer, certify, check, exact_capacity, generators
 
@@ -34,7 +33,8 @@ def data_of(size):
     return Dataset(*(rng.standard_normal(shape).astype(np.float32) for shape in shapes)), 11
 
 
-def timed(name, work):
+def told(name, work):
+    """Print seconds, and return what came of it."""
     wall, cpu = time.perf_counter(), os.times()
     found = work()
     wall, now = time.perf_counter() - wall, os.times()
@@ -47,19 +47,16 @@ def measure(size):
     data, heads = data_of(size)
     small = generators.uniform(num_examples=200, context_size=32, width=64)
     certify(build_memorizer(small, num_heads=7), small)  # loads libraries
-    memorizer = timed("build", lambda: build_memorizer(data, num_heads=heads))
-    certificate = timed("certify", lambda: certify(memorizer, data))
-    timed("capacity", lambda: exact_capacity(data, heads))
+    memorizer = told("build", lambda: build_memorizer(data, num_heads=heads))
+    certificate = told("certify", lambda: certify(memorizer, data))
+    told("capacity", lambda: exact_capacity(data, heads))
     with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / name for name in ("c.json", "m.safetensors", "d.npz")]
-        for thing, path in zip((certificate, memorizer, data), paths, strict=True):
-            thing.save(path)
-        checked = timed("check", lambda: check(*paths))
+        paths = saved(folder, certificate, memorizer, data)
+        checked = told("check", lambda: check(*paths))
         bits = hashlib.sha256(paths[0].read_bytes() + paths[1].read_bytes()).hexdigest()[:16]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(
-        f"  {certificate.verdict.name}, {checked.verdict.name}; bits {bits}; {peak:.2f} GB at most"
-    )
+    peak = memory("VmHWM") / 1e9
+    verdicts = f"{certificate.verdict.name}, {checked.verdict.name}"
+    print(f"  {verdicts}; bits {bits}; {peak:.2f} GB at most", flush=True)
 
 
 def main():
@@ -67,18 +64,14 @@ def main():
     parser.add_argument("--jobs", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--size", type=int, choices=(7, 1861, 4000), default=1861)
     parser.add_argument("--beside", action="store_true")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.here:
-        measure(given.size)
-        return
     noise = subprocess.Popen([sys.executable, "-c", NOISE], env=os.environ | {
         "OPENBLAS_NUM_THREADS": "2"}) if given.beside else None  # fmt: skip
     try:
         for jobs in given.jobs:
             print(f"T = {given.size}, {jobs} threads", flush=True)
-            words = [sys.executable, __file__, "--here", "--size", str(given.size)]
-            subprocess.run(words, check=True, env=os.environ | {"CONSTRUCTIVE_JOBS": str(jobs)})
+            os.environ["CONSTRUCTIVE_JOBS"] = str(jobs)
+            alone(measure, given.size)
     finally:
         if noise is not None:
             noise.kill()

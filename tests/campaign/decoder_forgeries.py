@@ -9,15 +9,15 @@ import copy
 import dataclasses
 import functools
 import json
-import struct
 from dataclasses import dataclass
 
 import decoder_judge
+import judges
 import numpy as np
 import triples
 from compact_parts import compact
-from forgeries import Case
-from mutations import EVIL, leaves
+from forgeries import Case, quick, weighed
+from mutations import pick, spoil
 from triples import described, digest
 
 from constructive import Decoder, Text, build_decoder, certify
@@ -66,9 +66,8 @@ class Files:
         if self.packed and packable(self.weights):
             paths[1].rename(paths[1].with_suffix(".plain"))
             content = bytearray(file_content(self.weights, self.about))
-            for place in np.random.default_rng(self.spoilt).integers(
-                len(content), size=self.spoilt
-            ):
+            bits = np.random.default_rng(self.spoilt)
+            for place in bits.integers(len(content), size=self.spoilt):
                 content[place] ^= 1 << int(place) % 8
             paths[1].write_bytes(content)
         paths[2].write_text(json.dumps(self.text))
@@ -77,21 +76,14 @@ class Files:
 
 def tensors(weights, about):
     """A .safetensors file with metadata."""
-    plain = triples.safetensors(weights)
-    (length,) = struct.unpack("<Q", plain[:8])
-    header = json.loads(plain[8 : 8 + length])
-    header["__metadata__"] = {
-        "format": "constructive decoder 1",
-        "decoder": json.dumps(about),
-    }
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + plain[8 + length :]
+    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
+    return triples.safetensors(weights, lambda header: header | {"__metadata__": metadata})
 
 
-def files_of(decoder, text, certificate):
+def files_of(decoder, text, content):
     """What would be saved."""
     return Files(
-        triples.content_of(certificate),
+        content,
         {name: np.array(array) for name, array in decoder.tensors.items()},
         decoder.about(),
         text.content(),
@@ -114,7 +106,7 @@ def honest():
             rounded = decoder.stored_as(storage)
             certificate = certify(rounded, text)
             if certificate.proved:
-                made.append(files_of(rounded, text, certificate))
+                made.append(files_of(rounded, text, triples.content_of(certificate)))
     for text, options in (
         (Text.words("a rat sat, a cat sat"), {"period": 8, "heads": 6}),
         (Text.of([0, 1, 1, 0, 1, 0, 0, 1]), {"period": 8, "window": 4, "heads": 5}),
@@ -122,7 +114,8 @@ def honest():
     ):
         decoder, _ = compact(text, **options)
         for some in (decoder, *[unrolled(decoder)] * (options["period"] == 8)):
-            made += [files_of(some, text, certify(some, text, claims=CLAIMS))] * 2
+            content = triples.content_of(certify(some, text, claims=CLAIMS))
+            made += [files_of(some, text, content)] * 2
     return made
 
 
@@ -153,10 +146,15 @@ def restate(files):
             )
 
 
+def entries(rng, files, names=NAMES):
+    """The name of a tensor, and all its entries."""
+    name = pick(rng, names)
+    return name, files.weights[name].reshape(-1)
+
+
 def moved_entries(rng, files):
     """Some entries of a tensor, by a little or a lot."""
-    name = NAMES[rng.integers(6)]
-    array = files.weights[name].reshape(-1)
+    name, array = entries(rng, files)
     some = rng.integers(array.size, size=rng.choice([1, 3, array.size]))
     scale = 10.0 ** rng.integers(-8, 3)
     kind = rng.integers(5)
@@ -165,7 +163,7 @@ def moved_entries(rng, files):
     elif kind == 1:
         array[some] = 0.0
     elif kind == 2:
-        array[some] = np.nextafter(array[some], np.float32(rng.choice([-9, 9])))
+        array[some] = np.nextafter(array[some], np.float32(pick(rng, [-9, 9])))
     else:
         array[some] += (scale * rng.standard_normal(len(some))).astype(np.float32)
     return f"entries of {name} moved"
@@ -173,18 +171,23 @@ def moved_entries(rng, files):
 
 def exchanged_rows(rng, files):
     """Two tokens, positions or outputs in the place of each other: recitation fails."""
-    name = str(rng.choice(["embedding", "positions", "unembedding", "U"]))
+    name = pick(rng, ["embedding", "positions", "unembedding", "U"])
     array = files.weights[name]
     one, other = rng.integers(len(array), size=2)
     array[[one, other]] = array[[other, one]]
     return f"rows of {name} exchanged"
 
 
+def repeated(rng, array):
+    """A row in the place of another one."""
+    array[rng.integers(len(array))] = array[rng.integers(len(array))]
+
+
 def equal_rows(rng, files):
     """Two tokens alike, or no positions: contexts which no weights tell apart."""
-    name = str(rng.choice(["embedding", "positions", "unembedding"]))
+    name = pick(rng, ["embedding", "positions", "unembedding"])
     array = files.weights[name]
-    array[rng.integers(len(array))] = array[rng.integers(len(array))]
+    repeated(rng, array)
     if rng.random() < 0.2:
         array[:] = array[0]
     return f"rows of {name} made equal"
@@ -225,10 +228,9 @@ def scaled(rng, files):
     with np.errstate(over="ignore", under="ignore"):
         for name in NAMES:
             if rng.random() < 0.4:
-                power = int(rng.choice([-149, -127, -126, -125, -60, -1, 1, 40, 100, 127]))
-                files.weights[name] = np.ldexp(
-                    files.weights[name], power + int(rng.integers(-3, 4))
-                )
+                power = pick(rng, [-149, -127, -126, -125, -60, -1, 1, 40, 100, 127])
+                power += int(rng.integers(-3, 4))
+                files.weights[name] = np.ldexp(files.weights[name], power)
     if rng.random() < 0.5:
         power = int(rng.integers(-140, 120))
         files.weights["W_Q"] = np.ldexp(files.weights["W_Q"], power)
@@ -239,20 +241,19 @@ def scaled(rng, files):
 
 def not_finite(rng, files):
     """An entry which is not a number."""
-    name = NAMES[rng.integers(6)]
-    array = files.weights[name].reshape(-1)
+    name, array = entries(rng, files)
     array[rng.integers(array.size)] = rng.choice([np.nan, np.inf, -np.inf])
     return f"{name} not finite"
 
 
 def other_storage(rng, files):
     """Said to be stored in a format which the weights are, or are not."""
-    files.about["record"]["storage"] = storage = str(rng.choice(FORMATS))
+    files.about["record"]["storage"] = storage = pick(rng, FORMATS)
     if rng.random() < 0.5:
         for name in NAMES:
             files.weights[name] = decoder_judge.stored(files.weights[name], storage)
     if rng.random() < 0.3:
-        name = NAMES[rng.integers(6)]
+        name = pick(rng, NAMES)
         files.weights[name] = np.ldexp(files.weights[name], int(rng.integers(-30, 30)))
     if rng.random() < 0.3:
         files.weights["W_Q"] += np.float32(2.0 ** rng.integers(-12, 8))
@@ -261,11 +262,9 @@ def other_storage(rng, files):
 
 def long_logits(rng, files):
     """W_Q or tokens of more bits, so that logits are not exact, or only just."""
-    name = str(rng.choice(["W_Q", "W_K", "embedding", "positions"]))
-    array = files.weights[name]
-    array += np.float32(2.0 ** rng.integers(-24, 10)) * rng.integers(-1, 2, array.shape).astype(
-        np.float32
-    )
+    name = pick(rng, ["W_Q", "W_K", "embedding", "positions"])
+    array, unit = files.weights[name], np.float32(2.0 ** rng.integers(-24, 10))
+    array += unit * rng.integers(-1, 2, array.shape).astype(np.float32)
     return f"{name} of more bits"
 
 
@@ -284,9 +283,10 @@ def lied(rng, files):
             true = float(min(every, key=lambda ball: ball.mid()).mid())
         except (ValueError, IndexError, OverflowError):
             true = 1.0
-    factor = 1.0 + float(rng.choice([-1, 1])) * 2.0 ** -int(rng.integers(0, 54))
+    factor = 1.0 + pick(rng, [-1, 1]) * 2.0 ** -int(rng.integers(0, 54))
     value = abs(true) * factor if np.isfinite(true) else 1.0
-    value = float(rng.choice([value, value, value, 5e-324, 1e-300, 0.5, np.nextafter(value, 0.0)]))
+    near = [value, value, value, 5e-324, 1e-300, 0.5, float(np.nextafter(value, 0.0))]
+    value = pick(rng, near)
     claims["recites"]["evidence"] = {"bound": value.hex()}
     return "a margin which is a lie, or not"
 
@@ -294,7 +294,7 @@ def lied(rng, files):
 def other_texts(rng, files):
     """Other words: exchanged, dropped, repeated, split, or asked for from another place on."""
     texts = files.text["texts"]
-    ids = texts[rng.integers(len(texts))]
+    ids = pick(rng, texts)
     kind = rng.integers(7)
     if kind == 0:
         place = rng.integers(len(ids))
@@ -318,14 +318,13 @@ def other_texts(rng, files):
 
 def other_window(rng, files):
     """A window which is wider, narrower, none, or no number."""
-    choices = [None, 1, 2, 3, 5, 10**9, 0, -1, True, 2.0, "3"]
-    files.about["window"] = choices[rng.integers(len(choices))]
+    files.about["window"] = pick(rng, [None, 1, 2, 3, 5, 10**9, 0, -1, True, 2.0, "3"])
     return "another window"
 
 
 def other_sizes(rng, files):
     """Arrays of other shapes or types, and vocabularies of other tokens."""
-    name, kind = NAMES[rng.integers(6)], rng.integers(5)
+    name, kind = pick(rng, NAMES), rng.integers(5)
     array = files.weights[name]
     if kind == 0:
         axis = rng.integers(array.ndim)
@@ -345,8 +344,7 @@ def other_sizes(rng, files):
 
 def changed_signs(rng, files):
     """A sign or several, of a head, a token, a position or the readout."""
-    name = NAMES[rng.integers(5)]
-    array = files.weights[name].reshape(-1)
+    name, array = entries(rng, files, NAMES[:5])
     some = rng.integers(array.size, size=rng.choice([1, 1, 2, 5]))
     array[some] = -array[some]
     return f"signs of {name} changed"
@@ -354,8 +352,7 @@ def changed_signs(rng, files):
 
 def other_integers(rng, files):
     """Integers a little larger or smaller, or heads with keys that tie."""
-    name = NAMES[rng.integers(6)]
-    array = files.weights[name].reshape(-1)
+    name, array = entries(rng, files)
     place = rng.integers(array.size)
     kind = rng.integers(4)
     if kind == 0:
@@ -385,7 +382,7 @@ def nearer(rng, files):
     """The line of the unembedding with points that are nearer: margins near rounding, or none."""
     out = files.weights["unembedding"]
     if rng.random() < 0.5:
-        out[rng.integers(len(out))] = out[rng.integers(len(out))]
+        repeated(rng, out)
     else:
         out[:] = np.rint(out * np.float32(2.0 ** rng.integers(1, 12)))
     return "rows of the unembedding nearer"
@@ -393,8 +390,8 @@ def nearer(rng, files):
 
 def other_period(rng, files):
     """Positions that are periodic where they were not, or for texts of other lengths."""
-    choices = [1, 2, 5, 8, 9, 12, 20, 10**9, 0, -1, True, 8.0, None, "8"]
-    files.about["longest"] = choices[rng.integers(len(choices))]
+    periods = [1, 2, 5, 8, 9, 12, 20, 10**9, 0, -1, True, 8.0, None, "8"]
+    files.about["longest"] = pick(rng, periods)
     if rng.random() < 0.3:
         files.weights["positions"] = files.weights["positions"][: rng.integers(1, 9)]
     return "another period"
@@ -402,39 +399,26 @@ def other_period(rng, files):
 
 def as_packed(rng, files):
     """Packed, and perhaps with a few bits that are others."""
-    files.packed, files.spoilt = True, int(rng.choice([0, 0, 1, 2, 20]))
+    files.packed, files.spoilt = True, pick(rng, [0, 0, 1, 2, 20])
     return "packed" + ", and spoilt" * (files.spoilt > 0)
 
 
 def other_evidence(rng, files):
     """A column, a point or a prime that is another, and anything anywhere."""
-    trails = [trail for trail in leaves(files.content) if trail]
-    trail = trails[rng.integers(len(trails))]
-    value = EVIL[rng.integers(len(EVIL))]
-    put_at(files.content, trail, value)
+    trail, value = spoil(rng, files.content)
     return f"{trail[-1]} of the certificate is {value!r:.20}"
 
 
 def other_words(rng, files):
     """Anything anywhere in what is said of texts and weights."""
-    content = files.text if rng.random() < 0.5 else files.about
-    trails = [trail for trail in leaves(content) if trail]
-    trail = trails[rng.integers(len(trails))]
-    value = EVIL[rng.integers(len(EVIL))]
-    put_at(content, trail, value)
+    trail, value = spoil(rng, files.text if rng.random() < 0.5 else files.about)
     return f"{trail[-1]} of the files is {value!r:.20}"
-
-
-def put_at(content, trail, value):
-    for name in trail[:-1]:
-        content = content[name]
-    content[trail[-1]] = value
 
 
 def fewer_claims(rng, files):
     """Some claims only, which says less."""
     claims = files.content["claims"]
-    claims.pop(str(rng.choice(list(claims))))
+    claims.pop(pick(rng, claims))
     return "fewer claims"
 
 
@@ -469,35 +453,31 @@ def two_tokens(rng):
         (common + out * rows).astype(np.float32),
         text.vocabulary,
         text.unit,
-        DecoderRecord(0, 2, 1.0, 0.0, 0.0, str(rng.choice(FORMATS))),
+        DecoderRecord(0, 2, 1.0, 0.0, 0.0, pick(rng, FORMATS)),
     )
     content = copy.deepcopy(honest()[0].content)
     content["claims"].pop("rank")
-    files = Files(
-        content,
-        {name: np.array(array) for name, array in decoder.tensors.items()},
-        decoder.about(),
-        text.content(),
-    )
+    files = files_of(decoder, text, content)
     lied(rng, files)
     return files
 
 
-def forgery(rng):
+JUDGE = judges.of_lines(decoder_judge.statement)
+
+
+def forgery(rng, ways=WAYS):
     """A case."""
     if rng.random() < 0.15:
         files, words = two_tokens(rng), ["two tokens"]
-        ways = []
+        chosen = []
     else:
-        pool = honest()
-        files, words = copy.deepcopy(pool[rng.integers(len(pool))]), []
-        shares = np.array([share for _, share in WAYS]) / sum(share for _, share in WAYS)
-        ways = rng.choice(len(WAYS), size=rng.choice([1, 1, 2]), p=shares)
+        files, words = copy.deepcopy(pick(rng, honest())), []
+        chosen = weighed(rng, ways, pick(rng, [1, 1, 2]))
     signed = rng.random() < 0.95
     with np.errstate(all="ignore"):
-        for way in ways:
+        for way in chosen:
             try:
-                words.append(WAYS[way][0](rng, files))
+                words.append(way(rng, files))
             except (KeyError, TypeError, ValueError, IndexError, AttributeError):
                 words.append("of what is spoilt already")
     if signed:
@@ -506,5 +486,4 @@ def forgery(rng):
             files.signed()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             words.append("not signed")
-    arguments = ["--quick"] * (rng.random() < 0.1)
-    return Case("; ".join(words), files.write, "decoder", None, arguments)
+    return Case("; ".join(words), files.write, JUDGE, arguments=quick(rng, 0.1))

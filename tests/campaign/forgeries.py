@@ -5,18 +5,20 @@ judge what is accepted.
 """
 
 import contextlib
+import copy
+import functools
 import json
 import struct
 import warnings
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import judges
 import numpy as np
 import triples
 from hypothesis import strategies as st
-from mutations import EVIL, mutate_json
-from triples import LAYER, PAIRED, Triple, bound, claim, pack, unpack
+from mutations import EVIL, mutate_json, pick
+from triples import PAIRED, bound, certificate, claim, pack, unpack
 
 PRIMES = (4194287, 4194181, 2097169)  # of the size that is asked for
 OTHERS = (4, 7, 4194285, 4194301, 2**31 - 1)
@@ -24,33 +26,28 @@ OTHERS = (4, 7, 4194285, 4194301, 2**31 - 1)
 
 @dataclass
 class Case:
-    """Files of one case, and what they are for.
-
-    write:     puts them into a folder, and gives their names
-    kind:      "layer", "sequence", "decoder" or "instances": who judges what is printed
-    true:      what is known of the claims by construction: True, False, or None
-    arguments: more for the command
-    judge:     of instances: called with what is printed, True, False or None
-    """
+    """Files of one case, and what they are for."""
 
     label: str
-    write: object
-    kind: str = "layer"
-    true: bool | None = None
-    arguments: list = field(default_factory=list)
-    judge: object = None
+    write: object  # puts the files into a folder, and returns their names
+    judge: object = judges.of_layer  # whether what is printed is true of the files
+    true: bool | None = None  # what is known of the claims by construction
+    arguments: tuple = ()  # more for the command
 
 
 def of_triple(label, triple, *, true=None, arguments=()):
-    return Case(label, triple.write, "layer", true, list(arguments))
+    return Case(label, triple.write, true=true, arguments=arguments)
+
+
+def quick(rng, share):
+    """Arguments of the command: sometimes the probabilistic check of ranks."""
+    return ("--quick",) * (rng.random() < share)
 
 
 def any_honest(rng):
     """An honest triple of some kind, at some scale."""
     pools = triples.honest_layers, triples.honest_pairs, triples.honest_bounds
-    pool = pools[rng.choice(3, p=[0.6, 0.3, 0.1])]()
-    triple = pool[rng.integers(len(pool))]
-    return triple.scaled(rng) if rng.random() < 0.6 else triple.copy()
+    return pick(rng, pools[rng.choice(3, p=[0.6, 0.3, 0.1])]()).rescaled(rng, 0.6)
 
 
 # Family 1: mutations of honest certificates, weights and data.
@@ -59,14 +56,14 @@ def any_honest(rng):
 def mutate_evidence(rng, triple):
     """Evidence altered, with a statement that says so."""
     claims = triple.content["claims"]
-    name = list(claims)[rng.integers(len(claims))]
+    name = pick(rng, claims)
     evidence = claims[name]["evidence"]
     if name in ("error", "readout"):
         old = float.fromhex(evidence["bound"])
-        new = [
+        new = pick(rng, [
             np.nextafter(old, 0), old / 2, old * 2.0 ** -int(rng.integers(2, 60)), old * 0.9, 0.0,
             5e-324, old * 2,
-        ][rng.integers(7)]  # fmt: skip
+        ])  # fmt: skip
         claims[name] = bound(name, new if np.isfinite(new) else old)
         return
     if name == "impossible":
@@ -82,7 +79,7 @@ def mutate_residues(rng, evidence):
     """Packed integers, a prime, a point, a group."""
     packed = [key for key in evidence if isinstance(evidence[key], str)]
     if packed and rng.random() < 0.7:
-        key = packed[rng.integers(len(packed))]
+        key = pick(rng, packed)
         values = unpack(evidence[key]).copy()
         kind = rng.integers(3)
         if kind == 0:
@@ -94,21 +91,21 @@ def mutate_residues(rng, evidence):
             values = np.roll(values, 1)
         evidence[key] = pack(values)
     elif "prime" in evidence and rng.random() < 0.5:
-        evidence["prime"] = int(rng.choice(PRIMES + OTHERS))
+        evidence["prime"] = pick(rng, PRIMES + OTHERS)
     elif "value" in evidence:
         evidence["value"] = int(rng.integers(0, 4194287))
     elif evidence.get("groups"):
-        group = evidence["groups"][rng.integers(len(evidence["groups"]))]
+        group = pick(rng, evidence["groups"])
         group[rng.integers(2)] += int(rng.choice([-1, 1]))
 
 
 def another(rng, number):
     """An integer which is near another one, or begins as it does, or is a multiple of it."""
-    prime = int(rng.choice(PRIMES))
-    return [
+    prime = pick(rng, PRIMES)
+    return pick(rng, [
         number + 1, number - 1, -number, 0, number * prime, number + prime, number << 53,
         number ^ 1 << int(rng.integers(number.bit_length() + 2)), int(rng.integers(-9, 10)),
-    ][rng.integers(9)]  # fmt: skip
+    ])  # fmt: skip
 
 
 def mutate_bound(rng, evidence, total):
@@ -120,7 +117,7 @@ def mutate_bound(rng, evidence, total):
             chosen = unpack(evidence["examples"]).tolist()
             place = int(rng.integers(len(chosen)))
             others = [t for t in range(total) if t not in chosen]
-            chosen = [
+            chosen = pick(rng, [
                 chosen[:place] + chosen[place + 1 :],
                 sorted({*chosen, *others[:1]}),
                 sorted([*chosen, chosen[place]]),
@@ -128,25 +125,22 @@ def mutate_bound(rng, evidence, total):
                 chosen[::-1],
                 list(range(total)),
                 sorted({*chosen[:place], *chosen[place + 1 :], *others[-1:]}),
-            ][rng.integers(7)]
+            ])  # fmt: skip
             evidence |= {"examples": pack(chosen), "count": len(chosen)}
         elif kind == 1:
-            name = str(rng.choice(["heads", "count", "zeros"]))
-            evidence[name] += int(rng.choice([-1, 1, 10**6]))
+            evidence[pick(rng, ["heads", "count", "zeros"])] += pick(rng, [-1, 1, 10**6])
         elif kind == 2:
-            name = str(rng.choice(list(evidence)))
+            name = pick(rng, evidence)
             old = evidence[name]
-            evidence[name] = [bool(old), str(old), [old], None, EVIL[rng.integers(len(EVIL))]][
-                rng.integers(5)
-            ]
+            evidence[name] = pick(rng, [bool(old), str(old), [old], None, pick(rng, EVIL)])
             if isinstance(old, int) and rng.random() < 0.4:
                 evidence[name] = float(old)
         elif kind == 3:
-            vector = vectors[rng.integers(len(vectors))]
+            vector = pick(rng, vectors)
             place = rng.integers(len(vector))
             vector[place] = hex(another(rng, int(vector[place], 16)))
         elif kind == 4:
-            one, other = (vectors[rng.integers(len(vectors))] for _ in range(2))
+            one, other = (pick(rng, vectors) for _ in range(2))
             pairs = [(int(x, 16), int(y, 16)) for x, y in zip(one, other, strict=True)]
             one[:] = [hex(x * int(rng.integers(-2, 3)) + y) for x, y in pairs]
         elif kind == 5:
@@ -156,16 +150,15 @@ def mutate_bound(rng, evidence, total):
             if rng.random() < 0.3:
                 new = [hex(int(x)) for x in rng.integers(-3, 4, width)]
             if vectors and rng.random() < 0.5:
-                new = list(vectors[rng.integers(len(vectors))])
+                new = list(pick(rng, vectors))
             where = int(rng.integers(len(vectors) + 1))
             vectors.insert(where, new)
             pivots.insert(where, place)
             evidence["zeros"] += int(where <= evidence["zeros"] and rng.random() < 0.5)
         else:
             place = rng.integers(len(pivots))
-            pivots[place] = [int(rng.integers(-1, 7)), pivots[-1], True, float(pivots[place])][
-                rng.integers(4)
-            ]
+            others = int(rng.integers(-1, 7)), pivots[-1], True, float(pivots[place])
+            pivots[place] = pick(rng, others)
 
 
 def restate(triple):
@@ -178,9 +171,8 @@ def restate(triple):
         contexts = (data["contexts"][None] if shared else data["contexts"][chosen]).tolist()
         parts = []
         for context in contexts:
-            joined = set(map(tuple, context)).union(
-                *(p for p in parts if p & {*map(tuple, context)})
-            )
+            new = {*map(tuple, context)}
+            joined = new.union(*(part for part in parts if part & new))
             parts = [p for p in parts if not p & joined] + [joined]
         tokens = sum(map(len, parts))
         kappa = min(width - evidence["zeros"], tokens)
@@ -196,9 +188,8 @@ def restate(triple):
 
 def mutate_arrays(rng, triple):
     """Numbers altered, and everything signed anew."""
-    parts = [triple.data] + ([triple.weights] if triple.weights else [])
-    arrays = parts[rng.integers(len(parts))]
-    name = list(arrays)[rng.integers(len(arrays))]
+    arrays = pick(rng, [triple.data] + [triple.weights] * bool(triple.weights))
+    name = pick(rng, arrays)
     array = arrays[name].copy()
     flat, kind = array.reshape(-1), rng.integers(7)
     i, j = rng.integers(flat.size, size=2)
@@ -239,11 +230,10 @@ def mutation(rng):
         elif kind == "arrays":
             mutate_arrays(rng, triple)
         else:  # a part of the claims is true as well
-            names = list(triple.content["claims"])
-            if len(names) > 1:
-                triple.content["claims"].pop(names[rng.integers(len(names))])
-    arguments = ["--quick"] if rng.random() < 0.2 else []
-    return of_triple("mutated " + " ".join(label), triple, arguments=arguments)
+            claims = triple.content["claims"]
+            if len(claims) > 1:
+                claims.pop(pick(rng, claims))
+    return of_triple("mutated " + " ".join(label), triple, arguments=quick(rng, 0.2))
 
 
 # Family 2: claims which are built to be false, beside some which are true.
@@ -267,10 +257,10 @@ def exact_layer(rng, heads, width, head_dim, value_dim, outputs, kind):
     }
 
 
-def rank_evidence(rng, total, columns, prime=None):
+def rank_evidence(rng, total, columns):
     chosen = rng.permutation(max(columns, total))[:total]
     return {
-        "prime": int(prime or rng.choice(PRIMES)),
+        "prime": pick(rng, PRIMES),
         "value": int(rng.integers(2, 4194000)),
         "columns": pack(chosen),
         "solution": pack(rng.integers(2097152, size=(total, 12))),
@@ -281,11 +271,11 @@ def singular(rng):
     """Z of rank less than T, with a rank, an error and a readout claimed."""
     heads, width, size = (int(x) for x in rng.integers(1, 4, size=3))
     total = int(rng.integers(2, 7))
-    kind = str(rng.choice(["zero", "integer", "float", "sharp"]))
+    kind = pick(rng, ["zero", "integer", "float", "sharp"])
     weights = exact_layer(rng, heads, width, 1, 1, 1, kind)
     contexts = rng.integers(-4, 5, size=(total, size, width)).astype(float)
     queries = rng.standard_normal((total, width))
-    why = str(rng.choice(["twice", "permuted", "many", "shared", "equal heads", "uniform"]))
+    why = pick(rng, ["twice", "permuted", "many", "shared", "equal heads", "uniform"])
     if why == "twice":
         contexts[1], queries[1] = contexts[0], queries[0]
     elif why == "permuted":
@@ -310,55 +300,44 @@ def singular(rng):
     targets = rng.standard_normal(total)
     claims = {
         "rank": lambda: claim("rank", rank_evidence(rng, total, heads * width), total),
-        "readout": lambda: bound("readout", float(rng.choice([1e-300, 1.0, 1e300]))),
+        "readout": lambda: bound("readout", pick(rng, [1e-300, 1.0, 1e300])),
     }
-    chosen = ["rank", "readout"] if rng.random() < 0.3 else [str(rng.choice(list(claims)))]
-    content = {
-        "format": LAYER,
-        "verdict": "PROVED",
-        "made_by": {},
-        "claims": {name: claims[name]() for name in chosen},
-    }
-    data = {"contexts": contexts, "queries": queries, "targets": targets}
-    triple = Triple(content, weights, data).signed()
-    triple = triple.scaled(rng) if rng.random() < 0.7 else triple
-    arguments = ["--quick"] if rng.random() < 0.3 else []
+    chosen = ["rank", "readout"] if rng.random() < 0.3 else [pick(rng, claims)]
+    claims = {name: claims[name]() for name in chosen}
+    triple = certificate(weights, (contexts, queries, targets), claims).rescaled(rng, 0.7)
     true = None if kind == "sharp" and why in ("shared", "many") else False
-    return of_triple(f"singular: {why}", triple, true=true, arguments=arguments)
+    return of_triple(f"singular: {why}", triple, true=true, arguments=quick(rng, 0.3))
 
 
 def near_the_truth(rng):
     """A bound just below what it bounds (false), or well above it (true)."""
-    pool = (triples.honest_layers if rng.random() < 0.6 else triples.honest_pairs)()
-    place = int(rng.integers(len(pool)))
-    triple = pool[place]
+    pool = triples.honest_layers if rng.random() < 0.6 else triples.honest_pairs
+    place = int(rng.integers(len(pool())))
+    triple = pool()[place].copy()
     names = [name for name in ("error", "readout") if name in triple.content["claims"]]
     if not names:
         return mutation(rng)
-    name = names[rng.integers(len(names))]
-    least, most = TRUTH.setdefault((id(pool), place, name), known_truth(triple, name))
-    triple = triple.copy()
+    name = pick(rng, names)
+    least, most = known_truth(pool, place, name)
     below = [1 - 2.0**-40, 0.5, 0.9, 2.0**-10, 2.0 ** -int(rng.integers(11, 900))]
     above = [float(1.5 * most), float(4 * most), float(100 * most)]
     forged = rng.random() < 0.75
     if forged:
-        value = float(least * float(rng.choice(below)))
+        value = float(least * pick(rng, below))
         value = [value, float(np.nextafter(float(least), 0)), 0.0, 5e-324][
             rng.choice(4, p=[0.7, 0.2, 0.05, 0.05])
         ]
     else:
-        value = float(rng.choice(above))
+        value = pick(rng, above)
     triple.content["claims"][name] = bound(name, value)
-    triple = triple.scaled(rng) if rng.random() < 0.7 else triple
+    triple = triple.rescaled(rng, 0.7)
     return of_triple(f"{name} near the truth", triple, true=False if forged else None)
 
 
-TRUTH = {}
-"""What judges found of honest triples, in one process."""
-
-
-def known_truth(triple, name):
-    """Bounds of the least number which may be claimed, as mpf."""
+@functools.cache
+def known_truth(pool, place, name):
+    """Bounds of the least number which may be claimed of an honest triple, as mpf."""
+    triple = pool()[place]
     if name == "error":
         worst, _ = judges.largest_error(triple.weights, triple.data)
         return worst, worst
@@ -378,65 +357,60 @@ def exact_bounds(rng):
     worst = float(np.abs(output - targets).max())
     less = rng.random() < 0.6 and worst > 0
     value = float(np.nextafter(worst, 0)) if less else max(worst * 1.01, 1e-40)
-    content = {
-        "format": LAYER,
-        "verdict": "PROVED",
-        "made_by": {},
-        "claims": {"error": bound("error", value)},
-    }
-    data = {
-        "contexts": contexts,
-        "queries": rng.standard_normal((total, width)),
-        "targets": targets,
-    }
-    triple = Triple(content, weights, data).signed().scaled(rng)
-    return of_triple("exact error", triple, true=not less)
+    data = contexts, rng.standard_normal((total, width)), targets
+    triple = certificate(weights, data, {"error": bound("error", value)})
+    return of_triple("exact error", triple.scaled(rng), true=not less)
+
+
+def grouped(rng, name):
+    """A triple with this claim alone, and its groups."""
+    pool = [t for t in triples.honest_layers() if name in t.content["claims"]]
+    triple = pick(rng, pool).copy()
+    triple.content["claims"] = {name: triple.content["claims"][name]}
+    return triple, triple.content["claims"][name]["evidence"]
+
+
+def regrouped(rng, triple, label, contexts, queries, *, true):
+    """A case with other contexts and queries."""
+    triple.data |= {"contexts": contexts, "queries": queries}
+    return of_triple(label, triple.signed().rescaled(rng, 0.5), true=true)
 
 
 def groups(rng):
     """Contexts of smaller rank, dependent groups, queries in the span of a group, wrong groups."""
-    pool = [t for t in triples.honest_layers() if "grouping" in t.content["claims"]]
-    triple = pool[rng.integers(len(pool))].copy()
-    data, kept = triple.data, triple.content["claims"]["grouping"]
-    triple.content["claims"] = {"grouping": kept}
-    total, spans = len(data["queries"]), kept["evidence"]["groups"]
+    triple, evidence = grouped(rng, "grouping")
+    data, spans = triple.data, evidence["groups"]
+    total = len(data["queries"])
     contexts = np.round(data["contexts"] * 2**10) / 2**10
     queries = np.round(data["queries"] * 2**10) / 2**10
-    why, true = str(rng.choice(["context", "group", "span", "cover", "ulp"])), False
+    why, true = pick(rng, ["context", "group", "span", "cover", "ulp"]), False
     size = contexts.shape[-2]
     if why == "context" and size > 1:
-        context = contexts.reshape(-1, *contexts.shape[-2:])
-        one = context[rng.integers(len(context))]
+        one = pick(rng, contexts.reshape(-1, *contexts.shape[-2:]))
         one[-1] = one[:-1].sum(axis=0)
     elif why == "group" and any(b - a > 1 for a, b in spans):
         start, stop = next((a, b) for a, b in spans if b - a > 1)
         queries[stop - 1] = 2 * queries[start : stop - 1].sum(axis=0)
     elif why == "span" and len(spans) > 1 and spans[1][1] > spans[1][0]:
         start, stop = spans[1]
-        other = int(rng.choice([t for t in range(total) if not start <= t < stop]))
+        other = pick(rng, [t for t in range(total) if not start <= t < stop])
         queries[other] = 3 * queries[start:stop].sum(axis=0)
     elif why == "cover" and total > 1:
         spans[-1][1] = total - 1
     else:  # the last bit decides, and it is as it should be
         true = None
-    data["contexts"], data["queries"] = contexts, queries
-    triple.signed()
-    triple = triple.scaled(rng) if rng.random() < 0.5 else triple
-    return of_triple(f"grouping: {why}", triple, true=true)
+    return regrouped(rng, triple, f"grouping: {why}", contexts, queries, true=true)
 
 
 def wide_groups(rng):
     """Too few directions, dependent groups, earlier queries in spans, wrong groups and orders."""
-    pool = [t for t in triples.honest_layers() if "wide_grouping" in t.content["claims"]]
-    triple = pool[rng.integers(len(pool))].copy()
-    data, kept = triple.data, triple.content["claims"]["wide_grouping"]
-    triple.content["claims"] = {"wide_grouping": kept}
-    evidence, total = kept["evidence"], len(data["queries"])
+    triple, evidence = grouped(rng, "wide_grouping")
+    data, total = triple.data, len(triple.data["queries"])
     spans, order = evidence["groups"], unpack(evidence["order"]).copy()
-    start, stop = spans[rng.integers(len(spans))]
+    start, stop = pick(rng, spans)
     members = order[start:stop]
     contexts, queries = data["contexts"].copy(), data["queries"].copy()
-    why, true = str(rng.choice(["narrow", "group", "span", "cover", "order", "scaled"])), False
+    why, true = pick(rng, ["narrow", "group", "span", "cover", "order", "scaled"]), False
     if why == "narrow" and len(members) > 1:
         few = contexts[members[0], 1] - contexts[members[0], 0]  # all differences in one direction
         steps = rng.integers(1, 9, (len(members), contexts.shape[1] - 1, 1))
@@ -455,10 +429,7 @@ def wide_groups(rng):
     else:
         true = None
     evidence["order"] = pack(order)
-    data["contexts"], data["queries"] = contexts, queries
-    triple.signed()
-    triple = triple.scaled(rng) if rng.random() < 0.5 else triple
-    return of_triple(f"wide_grouping: {why}", triple, true=true)
+    return regrouped(rng, triple, f"wide_grouping: {why}", contexts, queries, true=true)
 
 
 def coupled_pairs(rng):
@@ -472,12 +443,8 @@ def coupled_pairs(rng):
     if rng.random() < 0.5:
         contexts[:, 1, 1:] = rng.integers(-2, 3, size=(total, width - 1))
     queries = np.eye(total, width)
-    near = rng.random() < 0.6
-    size = (
-        rng.uniform(1.5, 5, size=(2 * pairs, width))
-        if near
-        else rng.normal(0, 20, (2 * pairs, width))
-    )
+    draw, *limits = (rng.uniform, 1.5, 5) if rng.random() < 0.6 else (rng.normal, 0, 20)
+    size = draw(*limits, (2 * pairs, width))
     size[rng.random(size.shape) < 0.2] = 0
     if rng.random() < 0.2:
         size[1] = size[0]  # a pair of equal heads
@@ -485,58 +452,37 @@ def coupled_pairs(rng):
     key[:, 0, 0] = 1
     values = rng.choice([0.0, 1.0, -1.0], size=(2 * pairs, width, 1)) * float(rng.random() < 0.7)
     values[1::2] = -values[::2]
-    weights = {
-        "W_Q": size[:, :, None],
-        "W_K": key,
-        "W_V": values,
-        "W_O": np.ones((2 * pairs, 1)),
-        "W_D": np.ones((1, 1)),
-    }
-    scale = int(rng.choice([0, 0, -30, -100, -225, -230, -290]))
+    arrays = size[:, :, None], key, values, np.ones((2 * pairs, 1)), np.ones((1, 1))
+    weights = dict(zip(triples.WEIGHTS, arrays, strict=True))
+    scale = pick(rng, [0, 0, -30, -100, -225, -230, -290])
     targets = rng.choice([0.0, 1.0, 1.0, -2.5], size=total) * 10.0**scale
     order = rng.permutation(total) if rng.random() < 0.2 else np.arange(total)
-    stops = (
-        np.arange(1, pairs + 1)
-        if rng.random() < 0.9
-        else np.sort(rng.integers(0, total + 1, pairs))
-    )
+    stops = np.arange(1, pairs + 1)
+    if rng.random() >= 0.9:
+        stops = np.sort(rng.integers(0, total + 1, pairs))
     claims = {"rank": claim("rank", {"order": pack(order), "stops": pack(stops)}, total)}
     if rng.random() < 0.6:
         claims["readout"] = bound("readout", 10.0 ** max(-300, scale + rng.integers(-60, 10)))
     if rng.random() < 0.4:
         claims["error"] = bound("error", 10.0 ** max(-300, scale + rng.integers(-3, 3)))
-    content = {"format": PAIRED, "verdict": "PROVED", "made_by": {}, "claims": claims}
-    data = {"contexts": contexts, "queries": queries, "targets": targets}
-    triple = Triple(content, weights, data).signed()
-    triple = triple.scaled(rng) if rng.random() < 0.7 else triple
-    return of_triple("coupled pairs", triple)
+    triple = certificate(weights, (contexts, queries, targets), claims, PAIRED)
+    return of_triple("coupled pairs", triple.rescaled(rng, 0.7))
 
 
 def narrow_values(rng):
     """d_v < d_out: the statement is about an effective readout, and true of it."""
     total, width = 2, 2
-    weights = {
-        "W_Q": np.zeros((1, width, 1)),
-        "W_K": np.zeros((1, width, 1)),
-        "W_V": rng.integers(1, 4, size=(1, width, 1)).astype(float),
-        "W_O": np.ones((1, 1)),
-        "W_D": np.ones((1, 2)),
-    }
+    zeros, values = np.zeros((1, width, 1)), rng.integers(1, 4, size=(1, width, 1)).astype(float)
+    arrays = zeros, zeros, values, np.ones((1, 1)), np.ones((1, 2))
+    weights = dict(zip(triples.WEIGHTS, arrays, strict=True))
     contexts = np.array([[[1.0, 0], [0, 1]], [[2.0, 1], [1, 3]]])
     mean = contexts.mean(axis=1)
     far = 10.0 ** rng.integers(-12, 1)
     targets = mean @ weights["W_V"][0] @ np.ones((1, 2)) + far * np.eye(2)
     worst = far * np.abs(np.linalg.inv(mean)).sum(axis=1).max()
-    value = float(worst * rng.choice([1e-6, 0.5, 10.0]))
-    content = {
-        "format": LAYER,
-        "verdict": "PROVED",
-        "made_by": {},
-        "claims": {"readout": bound("readout", value)},
-    }
-    data = {"contexts": contexts, "queries": np.eye(total), "targets": targets}
-    triple = Triple(content, weights, data).signed().scaled(rng)
-    return of_triple("narrow values", triple)
+    claims = {"readout": bound("readout", float(worst * pick(rng, [1e-6, 0.5, 10.0])))}
+    triple = certificate(weights, (contexts, np.eye(total), targets), claims)
+    return of_triple("narrow values", triple.scaled(rng))
 
 
 def impossible(rng):
@@ -544,17 +490,16 @@ def impossible(rng):
 
     What is stated follows from the evidence, if that is right.
     """
-    pool = triples.honest_bounds()
-    triple = pool[rng.integers(len(pool))].copy()
+    triple = pick(rng, triples.honest_bounds()).copy()
     data, evidence = triple.data, triple.content["claims"]["impossible"]["evidence"]
     contexts, queries = data["contexts"], data["queries"]
-    why = str(rng.choice(["heads", "token", "few", "equal", "multiple", "modulo", "all", "fine"]))
+    why = pick(rng, ["heads", "token", "few", "equal", "multiple", "modulo", "all", "fine"])
     if why == "heads":
-        evidence["heads"] = max(1, evidence["heads"] + int(rng.choice([-1, 1])))
+        evidence["heads"] = max(1, evidence["heads"] + pick(rng, [-1, 1]))
     elif why == "token":
         flat = contexts.reshape(-1)
         place = rng.integers(flat.size)
-        flat[place] = np.nextafter(flat[place], flat.dtype.type(rng.choice([-1, 1]) * 1e300))
+        flat[place] = np.nextafter(flat[place], flat.dtype.type(pick(rng, [-1, 1]) * 1e300))
     elif why == "few":
         chosen = unpack(evidence["examples"])
         kept = np.delete(chosen, rng.integers(len(chosen))) if len(chosen) > 1 else chosen
@@ -565,13 +510,13 @@ def impossible(rng):
         if contexts.ndim == 3:
             contexts[i] = contexts[j][rng.permutation(contexts.shape[1])]
     elif why == "multiple" and evidence["vectors"]:  # of many primes, and off by one before
-        vector = evidence["vectors"][rng.integers(len(evidence["vectors"]))]
+        vector = pick(rng, evidence["vectors"])
         numbers = [int(x, 16) for x in vector]
         numbers[rng.integers(len(numbers))] += 1
         factor = judges.product_of_primes(int(rng.integers(1, 60)))
         vector[:] = [hex(x * factor) for x in numbers]
     elif why == "modulo":  # vectors that are right modulo some primes, of tokens that are not
-        width, factor = queries.shape[1], int(rng.choice(PRIMES))
+        width, factor = queries.shape[1], pick(rng, PRIMES)
         contexts[:] = np.round(contexts / np.abs(contexts).max().clip(1e-300) * 9) * factor
         count = int(rng.integers(width + 1))
         evidence["vectors"] = [[hex(int(i == j)) for j in range(width)] for i in range(count)]
@@ -579,34 +524,28 @@ def impossible(rng):
     elif why == "all":
         evidence |= {"examples": pack(np.arange(len(queries))), "count": len(queries)}
     restate(triple)
-    triple = triple.signed()
-    if rng.random() < 0.3:
-        triple = triple.scaled(rng)
+    triple = triple.signed().rescaled(rng, 0.3)
     return of_triple(f"impossible: {why}", triple, true=True if why == "fine" else None)
 
 
 # Sequences.
 
 
-def of_contents(label, contents, true=None):
+def of_contents(label, contents):
     def write(folder):
-        names = ["c.json", "m.json", "d.json"]
-        for name, content in zip(names, contents, strict=True):
-            (folder / name).write_text(json.dumps(content))
-        return [str(folder / name) for name in names]
+        return triples.written_sequences(folder, contents)
 
-    return Case(label, write, "sequence", true)
+    return Case(label, write, judges.of_sequences)
 
 
 def honest_contents(rng):
-    pool = triples.honest_sequences()
-    return json.loads(json.dumps(pool[rng.integers(len(pool))]))
+    return copy.deepcopy(pick(rng, triples.honest_sequences()))
 
 
 def sequence_mutation(rng):
     """A value of one of three JSON files altered, signed or not."""
     contents = honest_contents(rng)
-    mutate_json(rng, contents[rng.integers(3)])
+    mutate_json(rng, pick(rng, contents))
     if rng.random() < 0.8:
         with contextlib.suppress(TypeError, KeyError, AttributeError):
             contents = triples.signed_sequences(*contents)
@@ -615,30 +554,28 @@ def sequence_mutation(rng):
 
 def false_sequences(rng):
     """Labels exchanged, a weight altered, sizes inflated."""
-    certificate, memorizer, data = honest_contents(rng)
-    why = str(rng.choice(["labels", "weight", "sizes", "tokens"]))
+    content, memorizer, data = honest_contents(rng)
+    why = pick(rng, ["labels", "weight", "sizes", "tokens"])
     if why == "labels" and len(data["labels"]) > 1:
         i, j = rng.choice(len(data["labels"]), size=2, replace=False)
         data["labels"][i], data["labels"][j] = data["labels"][j], data["labels"][i]
     elif why == "weight":
-        network = memorizer[str(rng.choice(["embedding", "classifier"]))]
-        rows = [row for layer in network["layers"] for row in layer["rows"] if row[1]]
-        row = rows[rng.integers(len(rows))]
-        row[1][rng.integers(len(row[1]))] = str(rng.choice(["1", "-1", "2", "1/3", "ffff"]))
+        network = memorizer[pick(rng, ["embedding", "classifier"])]
+        row = pick(rng, [row for layer in network["layers"] for row in layer["rows"] if row[1]])
+        row[1][rng.integers(len(row[1]))] = pick(rng, ["1", "-1", "2", "1/3", "ffff"])
     elif why == "sizes":
-        evidence = certificate["claims"]["size"]["evidence"]
-        name = list(evidence)[rng.integers(len(evidence))]
-        evidence[name] += int(rng.choice([1, 3, 10**6]))
+        evidence = content["claims"]["size"]["evidence"]
+        evidence[pick(rng, evidence)] += pick(rng, [1, 3, 10**6])
         sized = ", ".join(f"{k} {v}" for k, v in evidence.items())
         if max(evidence.values()) < 200:
-            weights = certificate["weights"]["nonzero"]
-            certificate["claims"]["size"]["statement"] = (
+            weights = content["weights"]["nonzero"]
+            content["claims"]["size"]["statement"] = (
                 f"{weights} non-zero parameters <= {judges.size_formula(evidence)}: "
                 f"Theorem 7 for {sized}"
             )
     elif data["tokens"] and len(data["tokens"]) > 1:
         data["tokens"].reverse()
-    contents = triples.signed_sequences(certificate, memorizer, data)
+    contents = triples.signed_sequences(content, memorizer, data)
     return of_contents(f"sequences: {why}", contents)
 
 
@@ -655,11 +592,16 @@ FALSE = (
 )
 
 
+def weighed(rng, ways, size=None):
+    """One or some of ways with shares."""
+    shares = np.array([share for _, share in ways], dtype=float)
+    found = rng.choice(len(ways), size=size, p=shares / shares.sum())
+    return ways[found][0] if size is None else [ways[place][0] for place in found]
+
+
 def false_claim(rng):
     """One of the builders of false claims, at any scale."""
-    shares = np.array([share for _, share in FALSE], dtype=float)
-    build = FALSE[rng.choice(len(FALSE), p=shares / shares.sum())][0]
-    return build(rng)
+    return weighed(rng, FALSE)(rng)
 
 
 # Family 3: the formats of the files, by Hypothesis.
@@ -754,22 +696,21 @@ def write_fuzzed(folder, triple, edits):
 
 def spoilt_tensors(tensors, edits):
     """The bytes of a .safetensors file, whose header may say something else."""
-    raw = triples.safetensors(tensors)
-    (length,) = struct.unpack("<Q", raw[:8])
-    header, body = json.loads(raw[8 : 8 + length]), raw[8 + length :]
-    told = None
     keys = {"tensor shape": "shape", "tensor type": "dtype", "tensor place": "data_offsets"}
-    for kind, *rest in edits:
-        if kind in keys:
-            entry = header[list(header)[rest[0] % len(header)]]
-            if isinstance(entry, dict):
-                entry[keys[kind]] = rest[1] if kind == "tensor type" else list(rest[1])
-        elif kind == "tensor more":
-            header[rest[0]] = rest[1]
-        elif kind == "header length":
-            told = rest[0]
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text) if told is None else told) + text + body
+
+    def change(header):
+        for kind, *rest in edits:
+            if kind in keys:
+                entry = header[list(header)[rest[0] % len(header)]]
+                if isinstance(entry, dict):
+                    entry[keys[kind]] = rest[1] if kind == "tensor type" else list(rest[1])
+            elif kind == "tensor more":
+                header[rest[0]] = rest[1]
+        return header
+
+    raw = triples.safetensors(tensors, change)
+    told = [rest[0] for kind, *rest in edits if kind == "header length"]
+    return struct.pack("<Q", told[-1]) + raw[8:] if told else raw
 
 
 def write_archive(path, arrays, edits):

@@ -12,44 +12,412 @@ The last columns of the table have to be 0. Files of cases which are counted the
 """
 
 import argparse
+import contextlib
+import dataclasses
+import importlib
+import io
+import itertools
+import resource
 import secrets
+import shutil
 import sys
+import tempfile
 import time
+import traceback
 import warnings
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-sys.path[:0] = map(str, Path(__file__).parents[:2])
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import decoder_forgeries
+import decoder_judge
+import forgeries
+import instance_forgeries
+import judges
+import resources
+import triples
+
+import constructive
+from constructive import (
+    AttentionLayer,
+    Dataset,
+    Decoder,
+    Memorizer,
+    Text,
+    Verdict,
+    certify,
+    upper_bound_certificate,
+)
+from constructive.certificates.check import CHECKER
+from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
+
+COLUMNS = (
+    "tried", "accepted, true", "refused", "true, refused", "not judged", "accepted, false",
+    "traceback", "over memory", "over time",
+)  # fmt: skip
+# The last four have to stay 0, and for certify so has `true, refused`: what it proves the checker
+# has to accept.
+BAD = COLUMNS[5:]
+# GB which a case may ask for, of which the checker is told.
+MEMORY = 1.0
+# Of one processor, beyond which a case takes too long: honest ones take some milliseconds.
+SECONDS = 60.0
+
+
+def load_checker():
+    """The command of the checker, in this process."""
+    sys.path.insert(0, str(CHECKER))
+    try:
+        return importlib.import_module("command")
+    finally:
+        sys.path.remove(str(CHECKER))
+
+
+class Runner:
+    """Runs cases one by one in a folder, counts them, and keeps the files of bad ones."""
+
+    def __init__(self, family, keep=None):
+        self.checker, self.family, self.keep = load_checker(), family, keep
+        self.counts = Counter()
+        self.work = Path(tempfile.mkdtemp(prefix="hostile-"))
+        self.base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def close(self):
+        shutil.rmtree(self.work)
+
+    def count(self, *columns):
+        self.counts.update(columns)
+
+    def start(self):
+        """Count a case, whose folder is empty."""
+        self.count("tried")
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+
+    def bad(self, column, label, files, words=""):
+        """Count a case which must not be, and keep its files."""
+        self.count(column)
+        if self.keep is not None:
+            kept = Path(self.keep) / f"{self.family}-{column}-{time.time_ns()}".replace(" ", "-")
+            kept.mkdir(parents=True)
+            for file in files:
+                with contextlib.suppress(OSError):
+                    copied = shutil.copytree if Path(file).is_dir() else shutil.copy
+                    copied(file, kept / Path(file).name)
+            (kept / "why.txt").write_text(f"{label}\n{words}\n")
+
+    @contextlib.contextmanager
+    def counting(self):
+        """Count whatever raises, the library or a forgery or a judge; the next case follows."""
+        try:
+            yield
+        except Exception:
+            self.work.mkdir(exist_ok=True)
+            self.bad("traceback", "the case itself", self.work.iterdir(), traceback.format_exc())
+
+    def check(self, files, arguments=()):
+        """Run the checker on files: its status or a traceback, and what it printed."""
+        printed, start = io.StringIO(), time.process_time()
+        command = [*files, *arguments, "--max-memory", str(MEMORY)]
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+                status = self.checker.main(command)
+        except BaseException:  # the checker promises to raise nothing
+            status = traceback.format_exc()
+        seconds = time.process_time() - start
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - self.base) / 1e6
+        return status, printed.getvalue(), seconds, grown
+
+    def is_done(self, label, files, status, said, seconds, size, most):
+        """Whether the checker ended as it should; what it must not take is counted."""
+        if status not in (0, 1):
+            self.bad("traceback", label, files, f"{status}\n{said}")
+            return False
+        if seconds > SECONDS:
+            self.bad("over time", label, files, f"{seconds} s\n{said}")
+        if size > most:
+            self.bad("over memory", label, files, f"{size} GB\n{said}")
+            self.base += int(size * 1e6)
+        return True
+
+    def case(self, case):
+        """Write, check, judge and count one case."""
+        self.start()
+        files = case.write(self.work)
+        ended = status, printed, *_ = self.check(files, case.arguments)
+        most = MEMORY + 0.2  # GB, and what Python and judges themselves take
+        if not self.is_done(case.label, files, *ended, most):
+            return
+        if status == 1:
+            self.count("refused", *["true, refused"] * (case.true is True))
+            return
+        verdict = self.judge(files, printed, case)
+        if verdict is False:
+            self.bad("accepted, false", case.label, files, printed)
+        else:
+            self.count("accepted, true" if verdict else "not judged")
+
+    def judge(self, files, printed, case):
+        """Whether all that was printed is true of these files."""
+        if case.true is False:
+            return False
+        try:
+            return case.judge(printed, files)
+        except judges.DisagreementError:
+            return None
+        except Exception:  # what no judge can read should not have been accepted
+            return False
+
+    def demand(self, rng):
+        """Files which ask for much, in a process of their own: measure what it took."""
+        self.start()
+        label, files = resources.case(rng, self.work)
+        status, said, seconds, size = resources.measured(CHECKER, files)
+        status = said if "Traceback" in said else status
+        if self.is_done(label, files, status, said, seconds, size, resources.MOST):
+            true = label in resources.MAY_BE_TRUE
+            accepted = "accepted, true" if true else "accepted, false"
+            self.count("refused" if status else accepted)
+
+    def certified(self, subject):
+        """certify on what a forgery is made of: what it proves and refutes, and the checker."""
+        try:
+            certificate = subject.certify()
+        except constructive.ConstructiveError:
+            self.count("refused")  # in words, as for data that are not data
+            return
+        except BaseException:
+            self.bad("traceback", "certify", subject.write(self.work), traceback.format_exc())
+            return
+        wrong = [words for claim in certificate.claims if (words := wrong_of(subject, claim))]
+        if wrong:
+            self.bad("accepted, false", "certify", subject.write(self.work), wrong[0])
+            return
+        proved = tuple(c for c in certificate.claims if c.verdict is Verdict.PROVED)
+        names = {claim.name for claim in proved}
+        if certificate.format == triples.PAIRED and "rank" not in names:
+            proved = tuple(claim for claim in proved if claim.name != "readout")
+        if not proved:
+            self.count("refused")
+            return
+        files = subject.write(self.work, dataclasses.replace(certificate, claims=proved))
+        status, printed, *_ = self.check(files)
+        if status != 0:
+            self.bad("true, refused", f"certify proves {sorted(names)}", files, printed)
+        else:
+            self.count("accepted, true")
+
+
+# What certify takes of a forgery.
+
+
+def wrong_of(subject, claim):
+    """What a claim says that is PROVED and false, or REFUTED and true; or ""."""
+    if claim.verdict is Verdict.UNDECIDED:
+        return ""
+    try:
+        true = subject.truth(claim)
+    except judges.DisagreementError:
+        return ""
+    except ValueError:  # such files were read, but they are none
+        return traceback.format_exc()
+    is_wrong = true is not None and true is not (claim.verdict is Verdict.PROVED)
+    return f"{claim.verdict.name} {claim.statement}" * is_wrong
+
+
+class OfDecoder:
+    """The files of a forgery, if they are a decoder and texts."""
+
+    def __init__(self, files):
+        self.files = files
+
+    def certify(self):
+        return certify(Decoder.load(self.files[1]), Text.load(self.files[2]))
+
+    def truth(self, claim):
+        statement = claim.statement
+        if claim.name == "recites" and claim.verdict is Verdict.REFUTED:  # that there is a margin
+            statement = statement.replace("by 0.0 or more", "by 5e-324 or more")
+        return decoder_judge.statement(claim.name, statement, self.files)
+
+    def write(self, _, certificate=None):
+        if certificate is not None:
+            certificate.save(self.files[0])
+        return self.files
+
+
+class OfTriple:
+    """Arrays of a triple; of data without weights there is an upper bound."""
+
+    def __init__(self, rng, triple):
+        self.rng, self.triple, self.memorizer = rng, triple, None
+
+    def certify(self):
+        self.dataset, options = Dataset(**self.triple.data), {}
+        if self.triple.weights is None:
+            return upper_bound_certificate(self.dataset, int(self.rng.integers(1, 4)))
+        self.memorizer, options = memorizer_of(self.rng, self.triple, self.dataset)
+        return certify(self.memorizer, self.dataset, **options)
+
+    def truth(self, claim):
+        arrays = {k: np.asarray(array, dtype=float) for k, array in self.triple.data.items()}
+        record = getattr(self.memorizer, "record", None)
+        groups = [(head.start, head.stop) for head in getattr(record, "heads", ())]
+        order = getattr(record, "order", ()) or range(len(arrays["queries"]))
+        evidence = claim.evidence or {"groups": groups, "order": triples.pack(list(order))}
+        weights = self.triple.weights
+        return judges.layer_statement(claim.name, claim.statement, weights, arrays, evidence)
+
+    def write(self, folder, certificate=None):
+        if certificate is None:
+            return self.triple.write(folder)
+        return triples.of_objects(certificate, self.memorizer, self.dataset).write(folder)
+
+
+def problem(rng):
+    """Arrays of a triple which a forgery is made of."""
+    for _ in range(9):
+        build = [forgeries.mutation, forgeries.false_claim][rng.integers(2)]
+        triple = getattr(build(rng).write, "__self__", None)
+        if isinstance(triple, triples.Triple):
+            return triple
+    return None
+
+
+def memorizer_of(rng, triple, dataset):
+    """A memorizer as certify takes it, and what to ask."""
+    content, weights = triple.content, triple.weights
+    if "W_V_corrections" in weights:
+        weights = {k: v for k, v in weights.items() if k != "W_V_corrections"}
+        triple.weights = weights
+    layer = AttentionLayer(*(weights[name] for name in triples.WEIGHTS))
+    claims = content.get("claims", {})
+    claims = claims if isinstance(claims, dict) else {}
+    options = {"max_prec": int(rng.choice([128, 4096], p=[0.3, 0.7])), "seed": int(rng.integers(9))}
+    for name, option in (("error", "epsilon"), ("readout", "delta")):
+        with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+            options[option] = float.fromhex(claims[name]["evidence"]["bound"])
+            if rng.random() < 0.3:
+                options.pop(option)
+    options = {k: v for k, v in options.items() if k not in ("epsilon", "delta") or 0 <= v < np.inf}
+    scalar = dataset.targets.ndim == 1
+    record = TrainedRecord("Hostile", scalar, constant=False)
+    wide = "wide_grouping" in claims
+    evidence = claims.get("wide_grouping" if wide else "grouping", {})
+    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+        if content["format"] == triples.PAIRED:
+            rank = claims["rank"]["evidence"]
+            ends = [0, *map(int, triples.unpack(rank["stops"]))]
+            pairs = [((a, b), (b, b)) for a, b in itertools.pairwise(ends)]
+            order, groups = triples.unpack(rank["order"]), itertools.chain(*pairs)
+            record = built_record("paired", dataset, groups, order)
+        elif "groups" in evidence.get("evidence", {}):
+            groups = [(int(a), int(b)) for a, b in evidence["evidence"]["groups"]]
+            order = triples.unpack(evidence["evidence"]["order"]) if wide else ()
+            record = built_record("rank_one" if wide else "saturated", dataset, groups, order)
+    return Memorizer(layer, record), options
+
+
+def built_record(construction, dataset, groups, order):
+    return BuildRecord(
+        construction=construction,
+        shared_keys=False,
+        num_examples=dataset.num_examples,
+        context_size=dataset.context_size,
+        capacity=dataset.num_examples,
+        seed=0,
+        saturated_fraction=0.0,
+        scalar_targets=dataset.targets.ndim == 1,
+        condition=1.0,
+        max_error=0.0,
+        largest_target=1.0,
+        heads=tuple(HeadRecord(start, stop, 0.0, 0.0, stop) for start, stop in groups),
+        order=tuple(map(int, order)),
+    )
+
+
+# Families.
+
+
+def fuzz(runner, number, cases):
+    """Structure-aware fuzzing of all three formats, by Hypothesis."""
+
+    @seed(number)
+    @settings(
+        max_examples=cases,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        st.integers(0, 10**6),
+        st.integers(0, 10**6),
+        st.lists(forgeries.EDITS, min_size=1, max_size=3),
+    )
+    def one(which, scale, edits):
+        with runner.counting():
+            runner.case(forgeries.fuzzed(which, scale, edits))
+
+    one()
+
+
+def of_certify(runner, rng):
+    triple = problem(rng)
+    if triple is not None:
+        runner.start()
+        runner.certified(OfTriple(rng, triple))
+
+
+def of_decoders(runner, rng):
+    """Every fifth is certify's."""
+    case = decoder_forgeries.forgery(rng)
+    if runner.counts["tried"] % 5:
+        runner.case(case)
+    else:
+        runner.start()
+        runner.certified(OfDecoder(case.write(runner.work)))
+
+
+# Shares of all cases, how many are run at a time, and what one is; files are drawn by Hypothesis.
 FAMILIES = {
-    "mutations": (0.40, 250),
-    "false claims": (0.38, 250),
-    "fuzzed files": (0.15, 250),
-    "large demands": (0.002, 10),
-    "certify": (0.068, 100),
-    "decoders": (0.05, 100),
-    "instances": (0.02, 50),
+    "mutations": (0.40, 250, lambda runner, rng: runner.case(forgeries.mutation(rng))),
+    "false claims": (0.38, 250, lambda runner, rng: runner.case(forgeries.false_claim(rng))),
+    "fuzzed files": (0.15, 250, None),
+    "large demands": (0.002, 10, Runner.demand),
+    "certify": (0.068, 100, of_certify),
+    "decoders": (0.05, 100, of_decoders),
+    "instances": (0.02, 50, lambda runner, rng: runner.case(instance_forgeries.forgery(rng))),
 }
-"""Shares of all cases, and how many are run at a time."""
 
 
-def work(family: str, number: int, cases: int, keep: str | None) -> dict[str, Counter]:
-    warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
-    import campaign
+def run(family, number, cases, keep=None):
+    """Run so many cases of a family with one seed, and count what became of them."""
+    rng, one = np.random.default_rng(number), FAMILIES[family][2]
+    with contextlib.closing(Runner(family, keep)) as runner, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
+        if one is None:
+            fuzz(runner, number, cases)
+        for _ in range(cases if one else 0):
+            with runner.counting():
+                one(runner, rng)
+        return runner.counts
 
-    return campaign.run(family, number, cases, keep)
 
-
-def tasks(cases: int, seed: int, only: list[str]) -> list[tuple[str, int, int]]:
+def tasks(cases, seed, only):
     """Families, numbers for the generators, and cases: pieces of equal size, in turns."""
     made = []
-    for place, (family, (share, size)) in enumerate(FAMILIES.items()):
+    for place, (family, (share, size, _)) in enumerate(FAMILIES.items()):
         if family not in only:
             continue
         count = max(1, round(cases * share / size))
@@ -58,8 +426,6 @@ def tasks(cases: int, seed: int, only: list[str]) -> list[tuple[str, int, int]]:
 
 
 def main() -> int:
-    import campaign
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=110_000, help="hostile triples, about")
     parser.add_argument("--processes", type=int, default=2)
@@ -69,29 +435,28 @@ def main() -> int:
     options = parser.parse_args()
     if options.seed is None:
         options.seed = secrets.randbelow(10**6)
-    counts: dict[str, Counter] = {family: Counter() for family in options.only}
+    counts = {family: Counter() for family in options.only}
     start, pieces = time.time(), tasks(options.cases, options.seed, options.only)
-    console = Console(width=150)
     with (
         ProcessPoolExecutor(options.processes) as pool,
         Progress(console=Console(stderr=True), transient=True) as bar,
     ):
         task = bar.add_task("hostile cases", total=sum(piece[2] for piece in pieces))
-        running = {pool.submit(work, *piece, options.keep): piece for piece in pieces}
+        running = {pool.submit(run, *piece, options.keep): piece for piece in pieces}
         for done in as_completed(running):
-            for family, found in done.result().items():
-                counts[family].update(found)
-            bar.advance(task, running[done][2])
+            family, _, size = running[done]
+            counts[family].update(done.result())
+            bar.advance(task, size)
     minutes = (time.time() - start) / 60
     day = datetime.now(tz=UTC).date()
     table = Table(box=None, title=f"{day}, seed {options.seed}, {minutes:.0f} minutes")
-    for heading in ("family", *campaign.COLUMNS):
+    for heading in ("family", *COLUMNS):
         table.add_column(heading, justify="left" if heading == "family" else "right")
     total = sum(counts.values(), Counter())
     for family, found in [*counts.items(), ("all", total)]:
-        table.add_row(family, *(f"{found[column]:,}" for column in campaign.COLUMNS))
-    console.print(table)
-    bad = sum(total[column] for column in campaign.BAD) + sum(
+        table.add_row(family, *(f"{found[column]:,}" for column in COLUMNS))
+    Console(width=150).print(table)
+    bad = sum(total[column] for column in BAD) + sum(
         counts[family]["true, refused"] for family in ("certify", "decoders") if family in counts
     )
     return 1 if bad or not total["accepted, true"] else 0

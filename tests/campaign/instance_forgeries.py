@@ -19,7 +19,7 @@ import instance_judge
 import numpy as np
 import onnx
 from forgeries import Case
-from mutations import EVIL, leaves
+from mutations import pick, spoil
 from onnx import helper, numpy_helper
 
 from constructive import instances
@@ -113,11 +113,6 @@ def honest():
                 }
             found.append(Folder(files, pair[0].network_name))
     return found
-
-
-def pick(rng, listed):
-    listed = list(listed)
-    return listed[rng.integers(len(listed))]
 
 
 def decimal(value):
@@ -404,11 +399,7 @@ def fields(rng, folder):
     name = pick(rng, folder.names)
     proof = folder.proof(name)
     for _ in range(rng.integers(1, 3)):
-        trail = pick(rng, leaves(proof))
-        part = proof
-        for key in trail[:-1]:
-            part = part[key]
-        part[trail[-1]] = copy.deepcopy(pick(rng, EVIL))
+        spoil(rng, proof)
     folder.put(name, proof)
     return "fields"
 
@@ -556,7 +547,7 @@ FORGERIES = (
 )  # fmt: skip
 
 
-def forgery(rng):
+def forgery(rng, ways=FORGERIES):
     """A case: a folder with one change, or two."""
     words = []
     while not words:
@@ -564,13 +555,11 @@ def forgery(rng):
         folder = copy.deepcopy(base)
         for _ in range(rng.choice([1, 2], p=[0.8, 0.2])):
             try:
-                found = pick(rng, FORGERIES)(rng, folder)
+                found = pick(rng, ways)(rng, folder)
             except (ValueError, KeyError, TypeError, IndexError, AttributeError):
                 continue  # a second change of what the first one spoilt
             words += [found] if found else []
     if rng.random() < 0.95:
         folder.sign()
-    return Case(
-        "; ".join(words), folder.write, "instances", None, [],
-        functools.partial(instance_judge.true_of, base, folder),
-    )  # fmt: skip
+    judge = functools.partial(instance_judge.all_true, base, folder)
+    return Case("; ".join(words), folder.write, judge)

@@ -14,23 +14,43 @@ They read arrays and texts, and compute with Python's integers and Fractions, or
   Z c = r; where that does not decide, a linear program proposes better bounds on both sides.
 """
 
-import base64
 import itertools
+import json
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import mpmath
 import numpy as np
 from definition import rank_of
+from safetensors.numpy import load_file
 from scipy.optimize import linprog
+from triples import unpack
 
 PRIME = 2**127 - 1
+# Bits beyond what magnitudes may cancel.
 SPARE = 2000
-"""Bits beyond what magnitudes may cancel."""
 
 
 class DisagreementError(Exception):
     """Two judges of one statement differ."""
+
+
+def all_of(found):
+    """Whether all is true: None if that is not known."""
+    return False if False in found else None if None in found else True
+
+
+def of_lines(judge):
+    """A judge of all that a checker prints of files, from one of a name and its statement."""
+
+    def judged(printed, files):
+        *lines, last = printed.splitlines()
+        stated = [line.split(maxsplit=1) for line in lines]
+        right = last == "PROVED" and stated != []
+        return right and all_of([judge(name, text, files) for name, text in stated])
+
+    return judged
 
 
 def fractions(array):
@@ -56,26 +76,9 @@ def contexts_of(data):
 # The rank.
 
 
-def rank_modulo(rows, prime):
-    """The rank of a matrix of integers modulo a prime."""
-    rows, rank = [list(row) for row in rows], 0
-    for column in range(len(rows[0])):
-        pivot = next((i for i in range(rank, len(rows)) if rows[i][column] % prime), None)
-        if pivot is None:
-            continue
-        rows[rank], rows[pivot] = rows[pivot], rows[rank]
-        scale = pow(rows[rank][column], -1, prime)
-        for i in range(rank + 1, len(rows)):
-            factor = rows[i][column] * scale % prime
-            if factor:
-                below = zip(rows[i], rows[rank], strict=True)
-                rows[i] = [(x - factor * y) % prime for x, y in below]
-        rank += 1
-    return rank
-
-
-def representation_modulo(weights, data, point):
-    """Z at x = point modulo PRIME, times a power of two; None where a denominator vanishes."""
+def representation_modulo(weights, data, rng):
+    """Z at a random x modulo PRIME where no denominator vanishes, times a power of two."""
+    point = int.from_bytes(rng.bytes(15), "little") + 2
     w_q, w_k = whole(weights["W_Q"])[0], whole(weights["W_K"])[0]
     queries, contexts = whole(data["queries"])[0], whole(contexts_of(data))[0]
     rows = []
@@ -85,7 +88,7 @@ def representation_modulo(weights, data, point):
             logits = tokens @ (k @ (query @ q))
             powers = [pow(point, int(x) % (PRIME - 1), PRIME) for x in logits]
             if sum(powers) % PRIME == 0:
-                return None
+                return representation_modulo(weights, data, rng)
             scale = pow(sum(powers), -1, PRIME)
             for entry in tokens.T:
                 total = sum(int(e) * x for e, x in zip(entry, powers, strict=True))
@@ -99,15 +102,9 @@ def rank_is_full(weights, data):
     if total > weights["W_Q"].shape[0] * weights["W_Q"].shape[1]:
         return False
     rng = np.random.default_rng(total)
-    found = False
-    for _ in range(3):
-        rows = None
-        while rows is None:
-            point = int.from_bytes(rng.bytes(15), "little") + 2
-            rows = representation_modulo(weights, data, point)
-        if rank_modulo(rows, PRIME) == total:
-            found = True
-            break
+    found = any(
+        rank_of(representation_modulo(weights, data, rng), PRIME) == total for _ in range(3)
+    )
     numeric = rank_in_digits(weights, data)
     if numeric is not None and numeric != found:
         raise DisagreementError(f"modulo a prime {found}, in digits {numeric}")
@@ -210,9 +207,8 @@ def at_most(value, bound, bits):
     """Whether value <= bound, up to what 2,000 bits cannot tell."""
     with mpmath.workprec(bits):
         limit = mpmath.mpf(float(bound))
-        return value <= limit or value - limit < (limit + mpmath.mpf(2) ** -3000) * mpmath.mpf(
-            2
-        ) ** -(SPARE // 2)
+        room = (limit + mpmath.mpf(2) ** -3000) * mpmath.mpf(2) ** -(SPARE // 2)
+        return value <= limit or value - limit < room
 
 
 def largest_error(weights, data):
@@ -382,6 +378,15 @@ def impossible_holds(data, heads, bound, number, chosen):
 # What a checker prints.
 
 
+@of_lines
+def of_layer(name, statement, files):
+    """Whether a printed statement is true of these files: certificate, weights if any, data."""
+    weights = load_file(files[1]) if len(files) == 3 else None
+    data = {k: np.array(v, dtype=float) for k, v in np.load(files[-1]).items()}
+    evidence = json.loads(Path(files[0]).read_bytes())["claims"][name]["evidence"]
+    return layer_statement(name, statement, weights, data, evidence)
+
+
 def layer_statement(name, statement, weights, data, evidence):
     """Whether a printed statement about one layer is true."""
     total = len(data["queries"])
@@ -392,29 +397,24 @@ def layer_statement(name, statement, weights, data, evidence):
         return error_holds(weights, data, float(statement.split("<= ")[1]))
     if name == "readout":
         return readout_holds(weights, data, float(statement.split("within ")[1].split()[0]))
+    groups = evidence.get("groups")
     if name == "grouping":
-        told = re.match(
-            r"all contexts have rank n = (\d+); the queries of each of (\d+)", statement
-        )
-        groups = [tuple(group) for group in evidence["groups"]]
+        words = r"all contexts have rank n = (\d+); the queries of each of (\d+) "
+        told = re.match(words, statement)
         right = [int(x) for x in told.groups()] == [data["contexts"].shape[-2], len(groups)]
         return right and grouping_holds(data, groups)
     if name == "wide_grouping":
-        told = re.match(
-            r"in an order of the examples, the queries of each of (\d+) groups", statement
-        )
-        groups = [tuple(group) for group in evidence["groups"]]
-        order = np.frombuffer(base64.b64decode(evidence["order"]), dtype="<u4")
-        whole = sorted(order.tolist()) == list(range(total))
-        whole = whole and [stop for _, stop in groups][-1:] == [total]
-        right = int(told.group(1)) == len(groups) and whole
+        words = r"in an order of the examples, the queries of each of (\d+) "
+        right = int(re.match(words, statement)[1]) == len(groups)
+        order = unpack(evidence["order"]).tolist()
+        right &= sorted(order) == list(range(total)) and [b for _, b in groups][-1:] == [total]
         return right and wide_grouping_holds(data, groups, order)
     told = re.fullmatch(
         r"for all weights of H = (\d+) heads rank Z <= (\d+) on (\d+) different examples: "
         "none memorize every labelling",
         statement,
     )
-    chosen = np.frombuffer(base64.b64decode(evidence["examples"]), dtype="<u4").tolist()
+    chosen = unpack(evidence["examples"]).tolist()
     return impossible_holds(data, *map(int, told.groups()), chosen)
 
 
@@ -499,8 +499,10 @@ def size_formula(s):
     return embedding + 2 + 14 * (s["sum_bits"] + s["key_bits"]) + 8 + classifier
 
 
-def sequence_statement(name, statement, memorizer, data):
+@of_lines
+def of_sequences(name, statement, files):
     """Whether a printed statement about a sequence memorizer is true."""
+    memorizer, data = (json.loads(Path(file).read_bytes()) for file in files[1:])
     if name == "equality":
         told = re.fullmatch(
             r"f\(X\) == y for all (\d+) labels of N = (\d+) sequences of n = (\d+) tokens",

@@ -6,7 +6,8 @@ A mutant is one change in one place of a function: a comparison, an operator, a 
 as min or floor, a requirement or a rounding that is left out. Tests are collected once, and run
 once to see which functions each of them calls. For each mutant a process is forked that runs the
 tests which call its function, those first that killed most of its file and take least, until one
-fails or so many seconds of processor time are over. A test that takes longer than a minute kills.
+fails or so many seconds of processor time are over. A test that takes longer than a minute kills,
+also where it waits for ever: its process and all that it started are ended.
 
 Functions are changed where they are in memory, so that processes which tests start see nothing of
 it, nor are numbers beside functions changed. What survives has to be killed by a new test, or
@@ -15,11 +16,13 @@ explained: counts and survivors go into mutants.json beside this file, its table
 
 import argparse
 import ast
+import contextlib
 import gc
 import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
@@ -36,8 +39,8 @@ RECORDS, PAGE = (Path(__file__).parent / f"mutants.{kind}" for kind in ("json", 
 HEAD = ["| module | mutants | survive | run on | why |", "|---|---|---|---|---|"]
 OF_CHECKER = ["tests/checker", "tests/campaign", "tests/instances"]
 OF_CERTIFY = ["tests/checker", "tests/campaign", "tests/layer", "tests/exact", "tests/sequences"]
+# Seconds of a test; the status of a process in which a mutant cannot be put in place.
 LONGEST, UNFIT = 60, 7
-"""Seconds of a test; the status of a process in which a mutant cannot be put in place."""
 
 # Operators.
 
@@ -54,8 +57,8 @@ OPERATED = {
 OPPOSITE = {"min": "max", "any": "all", "minimum": "maximum", "above": "below", "floor": "ceil",
             "argmin": "argmax"}  # fmt: skip
 OPPOSITE |= {other: name for name, other in OPPOSITE.items()}
+# Functions that only make a number larger.
 LEFT_OUT = "up", "abs"
-"""Functions that only make a number larger."""
 
 
 def changes(node):
@@ -220,35 +223,48 @@ class Runner:
             return -(kills + 0.05) / (self.seconds[item.nodeid] + 0.02)
 
         chosen.sort(key=order)
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                put_in_place(mutant.path, new)
-                self.run(chosen, writing)
-            finally:
-                os._exit(UNFIT)
-        os.close(writing)
-        _, status = os.waitpid(child, 0)
-        with os.fdopen(reading) as told:
+        with tempfile.TemporaryFile("w+", buffering=1) as told:
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.setpgid(0, 0)
+                    put_in_place(mutant.path, new)
+                    self.run(chosen, told)
+                finally:
+                    os._exit(UNFIT)
+            code = status_of(child, told)
+            told.seek(0)
             last = told.read().split("\n")[-2:][0]
-        code = os.waitstatus_to_exitcode(status)
         return None if code == UNFIT else last if code else ""
 
-    def run(self, chosen, writing):
+    def run(self, chosen, told):
         """Tests until one fails; leave the process with a status."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
         start = time.process_time()
         for item, following in zip(chosen, [*chosen[1:], None], strict=True):
-            os.write(writing, f"{item.nodeid}\n".encode())
-            signal.alarm(LONGEST)
+            told.write(f"{item.nodeid}\n")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if item.nodeid in self.failed:
                 os._exit(1)
             if time.process_time() - start > self.options.seconds:
                 break
         os._exit(0)
+
+
+def status_of(child, told):
+    """The status of a process, which is killed where it is too long about one test.
+
+    A fork may wait for a lock that a thread of its parent held, where no handler of signals runs.
+    """
+    ended, status = os.waitpid(child, os.WNOHANG)
+    while not ended:
+        if time.time() - os.fstat(told.fileno()).st_mtime > LONGEST:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # what tests started and left behind
+    return os.waitstatus_to_exitcode(status)
 
 
 def put_in_place(path, codes):
@@ -316,7 +332,7 @@ def main():
     given = [path.resolve() for path in options.paths]
     files = [f for path in given for f in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
     listed = []
-    for file in files:
+    for file in dict.fromkeys(files):
         if file.name not in ("__init__.py", "__main__.py"):
             every = list(mutants(file))
             count = min(len(every), options.sample or len(every))

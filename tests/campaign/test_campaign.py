@@ -5,12 +5,13 @@ import json
 import shutil
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
-import campaign
 import decoder_forgeries
 import decoder_judge
 import forgeries
+import hostile
 import instance_forgeries
 import instance_judge
 import judges
@@ -22,6 +23,7 @@ from constructive import CausalLayer, Decoder, Text
 from constructive.layers.record import DecoderRecord
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
+# Families, seeds and numbers of cases that are always run.
 QUICK = [
     ("mutations", 1, 12),
     ("false claims", 10, 20),
@@ -30,7 +32,7 @@ QUICK = [
     ("decoders", 40, 20),
     ("instances", 50, 20),
 ]
-"""Families, seeds and numbers of cases that are always run."""
+# Some thousand.
 SLOW = [
     *(("mutations", seed, 100) for seed in range(4)),
     *(("false claims", seed, 200) for seed in range(10, 16)),
@@ -39,7 +41,6 @@ SLOW = [
     *(("decoders", seed, 150) for seed in range(40, 44)),
     *(("instances", seed, 200) for seed in range(50, 54)),
 ]
-"""Some thousand."""
 
 
 @pytest.mark.parametrize(
@@ -47,12 +48,10 @@ SLOW = [
     [*QUICK, *(pytest.param(*piece, marks=pytest.mark.slow) for piece in SLOW)],
 )
 def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
-        (counts,) = campaign.run(family, seed, cases, keep=tmp_path).values()
+    counts = hostile.run(family, seed, cases, keep=tmp_path)
     kept = [path.read_text() for path in tmp_path.rglob("why.txt")]
     assert not kept
-    assert not any(counts[column] for column in campaign.BAD)
+    assert not any(counts[column] for column in hostile.BAD)
     assert counts["tried"] == cases
     assert counts["accepted, true"] > 0  # what refuses everything is not a checker
     assert counts["refused"] > 0
@@ -65,48 +64,12 @@ def test_nothing_false_is_accepted(tmp_path, family, seed, cases):
 # A campaign which cannot fail would prove nothing.
 
 
-@pytest.fixture
-def runner(tmp_path):
-    runner = campaign.Runner(keep=tmp_path / "kept")
-    yield runner
-    runner.close()
-
-
 def believe(command):
     """A checker which believes whatever a certificate states."""
     content = json.loads(Path(command[0]).read_bytes())
     stated = [f"{name:9} {claim['statement']}" for name, claim in content["claims"].items()]
     sys.stdout.write("\n".join([*stated, "PROVED", ""]))
     return 0
-
-
-def require_found_out(runner, believing, forge, most=60):
-    """One of so many forgeries that are false is accepted, and counted as that."""
-    rng = np.random.default_rng(0)
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner.checker, "main", believing)
-        warnings.simplefilter("ignore")
-        for _ in range(most):
-            runner.case("all", forge(rng))
-            if runner.counts["all"]["accepted, false"]:
-                break
-    assert runner.counts["all"]["accepted, false"] > 0
-    assert list(runner.keep.rglob("why.txt"))
-
-
-@pytest.mark.parametrize("build", [build for build, _ in forgeries.FALSE], ids=lambda f: f.__name__)
-def test_a_checker_which_believes_everything_is_found_out(runner, build):
-    require_found_out(runner, believe, build)
-
-
-TRUE = decoder_forgeries.nothing, decoder_forgeries.fewer_claims
-WAYS = [way for way, _ in decoder_forgeries.WAYS if way not in TRUE]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_checker_which_believes_decoders_is_found_out(runner, monkeypatch, way):
-    monkeypatch.setattr(decoder_forgeries, "WAYS", ((way, 1),))
-    require_found_out(runner, believe, decoder_forgeries.forgery)
 
 
 def believe_instances(command):
@@ -127,18 +90,35 @@ def believe_instances(command):
     return 0
 
 
-HARMLESS = (instance_forgeries.numbers,)
-"""What is forged says nothing false: the judge does not look at models."""
+# What these forge says nothing false: the judge of instances does not look at models.
+HARMLESS = decoder_forgeries.nothing, decoder_forgeries.fewer_claims, instance_forgeries.numbers
+BELIEVED = [
+    *((believe, build) for build, _ in forgeries.FALSE),
+    *((believe, partial(decoder_forgeries.forgery, ways=[(way, 1)]))
+      for way, _ in decoder_forgeries.WAYS if way not in HARMLESS),
+    *((believe_instances, partial(instance_forgeries.forgery, ways=[way]))
+      for way in dict.fromkeys(instance_forgeries.FORGERIES) if way not in HARMLESS),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "way",
-    sorted({*instance_forgeries.FORGERIES} - {*HARMLESS}, key=lambda way: way.__name__),
-    ids=lambda way: way.__name__,
-)
-def test_a_checker_which_believes_instances_is_found_out(runner, monkeypatch, way):
-    monkeypatch.setattr(instance_forgeries, "FORGERIES", (way,))
-    require_found_out(runner, believe_instances, instance_forgeries.forgery)
+def name_of(forge):
+    way = forge.keywords["ways"][0] if isinstance(forge, partial) else forge
+    return way[0].__name__ if isinstance(way, tuple) else way.__name__
+
+
+@pytest.mark.parametrize(("believing", "forge"), BELIEVED, ids=name_of)
+def test_a_checker_which_believes_everything_is_found_out(runner, believing, forge):
+    """One of sixty forgeries of each kind is false and accepted, and counted as that."""
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner.checker, "main", believing)
+        warnings.simplefilter("ignore")
+        for _ in range(60):
+            runner.case(forge(rng))
+            if runner.counts["accepted, false"]:
+                break
+    assert runner.counts["accepted, false"] > 0
+    assert list(runner.keep.rglob("why.txt"))
 
 
 def test_the_judge_of_instances_believes_honest_folders(runner):
@@ -147,7 +127,7 @@ def test_the_judge_of_instances_believes_honest_folders(runner):
         files = base.write(runner.work)
         status, printed, *_ = runner.check(files)
         assert status == 0, printed
-        assert instance_judge.true_of(base, base, printed) is True
+        assert instance_judge.all_true(base, base, printed) is True
         shutil.rmtree(runner.work)
         runner.work.mkdir()
 
@@ -192,11 +172,11 @@ def test_a_case_that_raises_is_counted_and_the_next_one_runs(tmp_path, monkeypat
         raise ValueError("the shape of U is (2, 30)")
 
     for module, name in (
-        (forgeries, "fuzzed"), (decoder_forgeries, "forgery"), (campaign.Runner, "problem"),
+        (forgeries, "fuzzed"), (forgeries, "mutation"), (decoder_forgeries, "forgery"),
+        (hostile, "problem"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, fail)
-    monkeypatch.setitem(campaign.BUILT, "mutations", fail)
-    (counts,) = campaign.run(family, 0, 7, keep=tmp_path).values()
+    counts = hostile.run(family, 0, 7, keep=tmp_path)
     assert counts["traceback"] == 7
     words = [path.read_text() for path in tmp_path.rglob("why.txt")]
     assert len(words) == 7
@@ -208,14 +188,14 @@ def test_a_checker_which_raises_is_found_out(runner, monkeypatch):
         raise KeyError("claims")
 
     monkeypatch.setattr(runner.checker, "main", fail)
-    runner.case("all", forgeries.exact_bounds(np.random.default_rng(0)))
-    assert runner.counts["all"]["traceback"] == 1
+    runner.case(forgeries.exact_bounds(np.random.default_rng(0)))
+    assert runner.counts["traceback"] == 1
 
 
 def test_a_checker_which_takes_long_is_found_out(runner, monkeypatch):
-    monkeypatch.setattr(campaign, "SECONDS", -1.0)
-    runner.case("all", forgeries.exact_bounds(np.random.default_rng(0)))
-    assert runner.counts["all"]["over time"] == 1
+    monkeypatch.setattr(hostile, "SECONDS", -1.0)
+    runner.case(forgeries.exact_bounds(np.random.default_rng(0)))
+    assert runner.counts["over time"] == 1
 
 
 # Judges, on what is known.

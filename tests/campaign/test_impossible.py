@@ -4,14 +4,14 @@ import copy
 import time
 import warnings
 
-import campaign
 import forgeries
+import hostile
 import judges
 import numpy as np
 import pytest
 import triples
-from mutations import EVIL, leaves
-from triples import pack, unpack
+from mutations import EVIL, at, leaves, pick
+from triples import pack, spans, unpack
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 
@@ -48,13 +48,6 @@ def few():
     return list(found.values())
 
 
-@pytest.fixture
-def runner(tmp_path):
-    runner = campaign.Runner(keep=tmp_path / "kept")
-    yield runner
-    runner.close()
-
-
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_honest_bounds_are_true_and_accepted_at_any_scale(runner, step):
     rng = np.random.default_rng(0)
@@ -73,10 +66,7 @@ def test_every_value_may_be_another_one(checker):
     for evidence, data in few():
         assert accepted(checker, evidence, data)
         for trail in list(leaves(evidence)):
-            part = evidence
-            for key in trail[:-1]:
-                part = part[key]
-            old = part[trail[-1]]
+            part, old = at(evidence, trail[:-1]), at(evidence, trail)
             for new in (*EVIL, *near(old)):
                 part[trail[-1]] = new
                 counts[accepted(checker, evidence, data)] += 1
@@ -165,14 +155,7 @@ def test_products_which_are_multiples_of_many_primes_are_not_zero(checker, count
                 tokens = np.array([[token, 1.0], [0.0, 1.0]])
                 data = {"contexts": tokens[: 1 + differences], "queries": np.eye(5, 2)[:4]}
                 data["queries"] = data["queries"] + np.arange(4)[:, None]
-                evidence = {
-                    "heads": 1,
-                    "count": 4,
-                    "examples": pack(np.arange(4)),
-                    "vectors": [[hex(product), "0"]],
-                    "pivots": [0],
-                    "zeros": int(not differences),
-                }
+                evidence = spans(4, [[hex(product), "0"]], zeros=int(not differences))
                 assert not accepted(checker, evidence, data)
                 data["contexts"] = tokens[1:]
                 assert accepted(checker, evidence, data)
@@ -181,34 +164,36 @@ def test_products_which_are_multiples_of_many_primes_are_not_zero(checker, count
 def test_forged_files_of_upper_bounds(runner):
     """The builder of forgeries, and mutations of whole certificates and their data."""
     rng = np.random.default_rng(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
-        for _ in range(50):
-            runner.case("built", forgeries.impossible(rng))
-            triple = triples.honest_bounds()[rng.integers(38)].copy()
-            mutate = (forgeries.mutate_evidence, forgeries.mutate_arrays)[rng.integers(2)]
-            mutate(rng, triple)
-            forgeries.restate(triple)
-            runner.case("mutated", forgeries.of_triple("mutated", triple.signed()))
-    for counts in runner.counts.values():
-        assert not any(counts[column] for column in campaign.BAD)
-        assert counts["accepted, true"] > 10
-        assert counts["refused"] > 10
-        assert counts["not judged"] == counts["true, refused"] == 0
+
+    def mutated(rng):
+        triple = pick(rng, triples.honest_bounds()).copy()
+        pick(rng, (forgeries.mutate_evidence, forgeries.mutate_arrays))(rng, triple)
+        forgeries.restate(triple)
+        return forgeries.of_triple("mutated", triple.signed())
+
+    for build in (forgeries.impossible, mutated):
+        runner.counts.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
+            for _ in range(50):
+                runner.case(build(rng))
+        assert not any(runner.counts[column] for column in hostile.BAD)
+        assert runner.counts["accepted, true"] > 10
+        assert runner.counts["refused"] > 10
+        assert runner.counts["not judged"] == runner.counts["true, refused"] == 0
 
 
 @pytest.mark.slow
-def test_what_is_proved_of_forged_data_is_true_and_accepted(runner, monkeypatch):
+def test_what_is_proved_of_forged_data_is_true_and_accepted(runner):
     """Data whose tokens are multiples of a prime are among them."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(runner, "problem", lambda rng: forgeries.impossible(rng).write.__self__)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
         for _ in range(300):
-            runner.certified("bounds", rng)
-    counts = runner.counts["bounds"]
-    assert counts["accepted, true"] > 100
-    assert not any(counts[column] for column in (*campaign.BAD, "true, refused"))
+            triple = forgeries.impossible(rng).write.__self__
+            runner.certified(hostile.OfTriple(rng, triple))
+    assert runner.counts["accepted, true"] > 100
+    assert not any(runner.counts[column] for column in (*hostile.BAD, "true, refused"))
 
 
 # The judge, on what is known.
@@ -258,15 +243,7 @@ def demand(width, entries, vectors):
     contexts = np.zeros((len(entries), width))
     contexts[:, -1] = entries
     queries = np.arange(3.0)[:, None] * np.ones((1, width))
-    evidence = {
-        "heads": 1,
-        "count": 3,
-        "examples": pack(np.arange(3)),
-        "vectors": vectors,
-        "pivots": list(range(len(vectors))),
-        "zeros": len(vectors),
-    }
-    return evidence, {"contexts": contexts, "queries": queries}
+    return spans(3, vectors), {"contexts": contexts, "queries": queries}
 
 
 def vectors_of(width, long, *, dense=False):

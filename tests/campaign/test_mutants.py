@@ -1,9 +1,13 @@
 """Mutants are one change each; and the table of those that survive is that of the records."""
 
 import json
+import os
+import signal
+import tempfile
 from collections import Counter
 
 import mutants
+import pytest
 
 SOURCE = """
 def f(x, y):
@@ -37,6 +41,21 @@ def test_a_mutant_is_put_where_functions_are(tmp_path, monkeypatch):
     (less, *_) = [m for m in mutants.mutants(path) if m.told.endswith("Sub")]
     mutants.put_in_place(path, dict(mutants.functions(less.code())))
     assert known(5) == 4
+
+
+@pytest.mark.parametrize(("waits", "status"), [(False, 3), (True, -signal.SIGKILL)])
+def test_a_process_that_waits_for_ever_is_killed(monkeypatch, waits, status):
+    """Also where no handler of signals would run."""
+    monkeypatch.setattr(mutants, "LONGEST", 0.2)
+    with tempfile.TemporaryFile("w+") as told:
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            if waits:
+                signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+                signal.pause()
+            os._exit(3)
+        assert mutants.status_of(child, told) == status
 
 
 def test_the_page_has_the_table_of_the_records():

@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,7 @@ STATEMENTS = {
     "none memorize every labelling",
 }
 WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "W_D")
+DATA = ("contexts", "queries", "targets")
 
 
 def pack(integers):
@@ -86,16 +87,11 @@ def bound(name, value):
 
 @dataclass
 class Triple:
-    """A certificate, weights (None for an upper bound) and data of one layer, ready to be written.
-
-    true: what is known of the claims by construction: True, False, or None
-    """
+    """A certificate, weights (None for an upper bound) and data of one layer, to be written."""
 
     content: dict
     weights: dict | None
     data: dict
-    true: bool | None = None
-    arguments: list = field(default_factory=list)
 
     def copy(self):
         return copy.deepcopy(self)
@@ -116,6 +112,10 @@ class Triple:
             (folder / names[1]).write_bytes(safetensors(self.weights))
         return [str(folder / name) for name in names]
 
+    def rescaled(self, rng, share):
+        """At another scale with this probability."""
+        return self.scaled(rng) if rng.random() < share else self.copy()
+
     def scaled(self, rng):
         """The same at another scale: powers of two which leave all logits as they are.
 
@@ -131,12 +131,8 @@ class Triple:
         with np.errstate(over="ignore"):
             if weights is not None:
                 of_value = of_contexts + of_values
-                powers = {
-                    "W_Q": -shift,
-                    "W_K": of_keys,
-                    "W_V": of_values,
-                    "W_V_corrections": of_values,
-                }
+                powers = {"W_Q": -shift, "W_K": of_keys, "W_V": of_values}
+                powers["W_V_corrections"] = of_values
                 for name, power in powers.items():
                     if name in weights:
                         triple.weights[name] = np.ldexp(weights[name], power)
@@ -159,7 +155,8 @@ class Triple:
         return triple.signed()
 
 
-def safetensors(tensors):
+def safetensors(tensors, change=dict):
+    """The bytes of a .safetensors file, with a header that may be changed."""
     header, body = {}, b""
     for name, array in tensors.items():
         content = np.ascontiguousarray(array).tobytes()
@@ -169,7 +166,7 @@ def safetensors(tensors):
             "data_offsets": [len(body), len(body) + len(content)],
         }
         body += content
-    text = json.dumps(header).encode()
+    text = json.dumps(change(header)).encode()
     return struct.pack("<Q", len(text)) + text + body
 
 
@@ -181,47 +178,52 @@ def content_of(saved):
         return json.loads(path.read_text())
 
 
-def arrays_of(dataset):
-    return {name: np.array(getattr(dataset, name)) for name in ("contexts", "queries", "targets")}
+def spans(count, vectors=(), pivots=None, zeros=None):
+    """Evidence that so many examples are too many for one head: vectors that tokens lie beside."""
+    return {
+        "heads": 1,
+        "count": count,
+        "examples": pack(np.arange(count)),
+        "vectors": vectors,
+        "pivots": list(range(len(vectors))) if pivots is None else pivots,
+        "zeros": len(vectors) if zeros is None else zeros,
+    }
+
+
+def content_for(claims, form=LAYER):
+    """A certificate of these claims, which is not signed yet."""
+    return {"format": form, "verdict": "PROVED", "made_by": {}, "claims": claims}
+
+
+def certificate(weights, data, claims, form=LAYER):
+    """A triple of these claims; data are a dictionary, or contexts, queries and targets."""
+    data = data if isinstance(data, dict) else dict(zip(DATA, data, strict=True))
+    return Triple(content_for(claims, form), weights, data).signed()
 
 
 def of_objects(certificate, memorizer, dataset):
     """A triple from what certify took and gave."""
-    content = content_of(certificate)
     tensors = None
     if memorizer is not None:
         tensors = {name: np.array(array) for name, array in memorizer.layer.tensors.items()}
-    return Triple(content, tensors, arrays_of(dataset), true=True)
+    data = {name: np.array(getattr(dataset, name)) for name in DATA}
+    return Triple(content_of(certificate), tensors, data)
 
 
 @functools.lru_cache(maxsize=1)
 def honest_layers():
     """Honest triples of every kind of layer, small ones."""
     found = []
-    makes = {
-        "uniform": generators.uniform,
-        "shared": generators.shared_context,
-        "gaussian": generators.gaussian,
-        "integers": generators.integers,
-    }
+    makes = (
+        generators.uniform, generators.shared_context, generators.gaussian, generators.integers,
+    )  # fmt: skip
+    sizes = (1, 1, 1, 1), (3, 3, 4, 1), (5, 3, 4, 2), (7, 3, 5, 3)
     for seed in range(3):
-        for make in makes.values():
-            for total, size, width, heads in (
-                (1, 1, 1, 1),
-                (3, 3, 4, 1),
-                (5, 3, 4, 2),
-                (7, 3, 5, 3),
-            ):
+        for make in makes:
+            for total, size, width, heads in sizes:
                 if make is generators.integers and size == 1:
                     continue
-                outputs = [None, 2][seed % 2]
-                data = make(
-                    num_examples=total,
-                    context_size=size,
-                    width=width,
-                    target_dim=outputs,
-                    seed=seed,
-                )
+                data = drawn(make, total, size, width, seed)
                 kind = ["saturated", "rank_one"][seed % 2] if size > 1 else "saturated"
                 memorizer = build_memorizer(data, num_heads=heads, construction=kind, seed=seed)
                 single = memorizer.astype(np.float32)
@@ -233,6 +235,12 @@ def honest_layers():
         found.append(of_objects(certified(memorizer, data), memorizer, data))
         found += wide_layers(seed)
     return tuple(triple for triple in found if triple.content["verdict"] == "PROVED")
+
+
+def drawn(make, total, size, width, seed):
+    """Data, with two targets for each example if the seed is odd."""
+    sizes = {"num_examples": total, "context_size": size, "width": width}
+    return make(**sizes, target_dim=[None, 2][seed % 2], seed=seed)
 
 
 def wide_layers(seed):
@@ -251,13 +259,7 @@ def honest_pairs():
     found = []
     for seed in range(4):
         for total, size, width, heads in ((3, 2, 3, 2), (5, 2, 3, 4), (7, 3, 4, 4), (6, 2, 4, 5)):
-            data = generators.gaussian(
-                num_examples=total,
-                context_size=size,
-                width=width,
-                target_dim=[None, 2][seed % 2],
-                seed=seed,
-            )
+            data = drawn(generators.gaussian, total, size, width, seed)
             memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=seed)
             certificate = certified(memorizer, data)
             if certificate.proved and certificate.format == PAIRED:
@@ -348,6 +350,14 @@ def honest_sequences():
             things = certify(memorizer, dataset), memorizer, dataset
             found.append([content_of(thing) for thing in things])
     return tuple(found)
+
+
+def written_sequences(folder, contents):
+    """The files of certificate, memorizer and data of a sequence memorizer."""
+    names = [str(folder / name) for name in ("c.json", "m.json", "d.json")]
+    for name, content in zip(names, contents, strict=True):
+        Path(name).write_text(json.dumps(content))
+    return names
 
 
 def signed_sequences(certificate, memorizer, data):

@@ -7,11 +7,11 @@ import io
 import subprocess
 import sys
 
-import flint
 import mpmath
 import numpy as np
 import onnx
 import pytest
+from constructive.certificates.families import family_of
 from onnx import numpy_helper
 
 from constructive import (
@@ -51,6 +51,21 @@ def saved(folder, weights, data, certificate=None):
     for path, content in zip(found, (certificate, weights, data), strict=True):
         content.save(path)
     return found
+
+
+def signed(certificate, weights, data):
+    """The certificate as a forger signs it: about other weights and data."""
+    about = family_of(weights).describe(weights, data)
+    return dataclasses.replace(certificate, data=about[0], weights=about[1])
+
+
+def altered(certificate, name, **changes):
+    """The certificate with another claim of that name."""
+    claims = tuple(
+        dataclasses.replace(claim, **changes) if claim.name == name else claim
+        for claim in certificate.claims
+    )
+    return dataclasses.replace(certificate, claims=claims)
 
 
 def said(checker, files, *options):
@@ -102,6 +117,16 @@ def modules_loaded_by(path, arguments):
 def refused(words, error=ValueError):
     """An error with these words; without words, none."""
     return pytest.raises(error, match=words) if words else contextlib.nullcontext()
+
+
+def other_shapes(shapes, allowed=()):
+    """Each array with an axis longer, shorter, left out or added, unless that is allowed."""
+    for name, shape in shapes.items():
+        others = [(*shape, 1)]
+        for axis, size in enumerate(shape):
+            new = (), (size - 1,), (size + 1,)
+            others += [(*shape[:axis], *sizes, *shape[axis + 1 :]) for sizes in new]
+        yield from ({name: other} for other in others if {name: other} not in allowed)
 
 
 # Layers for the claims about real numbers, and what they are in 60 digits.
@@ -250,51 +275,6 @@ def decoder_of(checker, decoder, text, model, prompt=None):
     made.model = known[model] if isinstance(model, str) else model
     made.storage = made.model.kept
     return made
-
-
-def true_margins(decoder, text):
-    """The margin of every asked position, as a ball of 3,000 bits."""
-    arb, out = flint.arb, []
-
-    def exact(value):
-        return arb(float(value))
-
-    for ids in np.split(text.ids, np.cumsum(text.lengths)[:-1]):
-        x = [
-            [exact(a) + exact(b) for a, b in zip(decoder.embedding[v], p, strict=True)]
-            for v, p in zip(ids, decoder.positions, strict=False)
-        ]
-        queries, keys = decoder.layer.query_weights, decoder.layer.key_weights
-        columns = range(queries.shape[2])
-        for i in range(text.prompt - 1, len(ids)):
-            z, begin = list(x[i]), 0
-            if decoder.layer.window is not None:
-                begin = max(0, i + 1 - decoder.layer.window)
-            for w_q, w_k in zip(queries, keys, strict=True):
-                read = [
-                    sum(a * exact(w) for a, w in zip(x[i], w_q[:, c], strict=True)) for c in columns
-                ]
-                logits = [
-                    sum(
-                        r * sum(a * exact(w) for a, w in zip(x[j], w_k[:, c], strict=True))
-                        for c, r in zip(columns, read, strict=True)
-                    )
-                    for j in range(begin, i + 1)
-                ]
-                e = [(logit - logits[0]).exp() for logit in logits]
-                z += [
-                    sum(a * x[begin + j][k] for j, a in enumerate(e)) / sum(e)
-                    for k in range(len(x[0]))
-                ]
-            u, o = decoder.layer.readout_weights, decoder.unembedding
-            f = [
-                sum(a * exact(w) for a, w in zip(z, u[:, c], strict=True))
-                for c in range(u.shape[1])
-            ]
-            last = [sum(a * exact(w) for a, w in zip(f, row, strict=True)) for row in o]
-            right = int(ids[i + 1]) if i + 1 < len(ids) else text.end
-            out.append([last[right] - logit for v, logit in enumerate(last) if v != right])
-    return out
 
 
 # What tests of graphs share: small networks, their graphs, and boxes.

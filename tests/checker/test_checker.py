@@ -106,9 +106,6 @@ def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
         assert found == {claim.name: claim.statement for claim in certificate.claims}
 
 
-# Forgeries: whoever writes the certificate has the package, and recomputes what he likes.
-
-
 # What it asks for.
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checker_parts import FILES_OF, FOLDER, modules_loaded_by, said
+from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
 from compact_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
 
@@ -34,7 +34,6 @@ from constructive import (
     check,
     generators,
     padded,
-    upper_bound_certificate,
 )
 from constructive.certificates import check as checking
 from constructive.certificates.certify import ALL_WEIGHTS, CLAIMS, family_of
@@ -48,7 +47,7 @@ UNREAD = {"retries"}
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """Weights (or none) and data, the claims which hold of them, and what they need beside them.
+    """Weights and data, the claims which hold of them, and what they need beside them.
 
     spoil: for each claim (weights, data) of which it is false
     beside: a claim which has to be there, too
@@ -65,13 +64,18 @@ class Kind:
     def claims(self):
         return tuple(self.spoil)
 
-    def certificate(self, weights, data):
-        if weights is None:
-            return upper_bound_certificate(data, **self.options)
-        return certify(weights, data, claims=list(self.claims), **self.options)
+    @property
+    def certificate(self):
+        options = CertifyOptions(**self.options)
+        return family(self.weights).prove(self.weights, self.data, self.claims, options)
 
 
-def layers(data, claims, heads=3, **options):
+def family(weights):
+    """The family of weights, or of all weights."""
+    return ALL_WEIGHTS if isinstance(weights, AllWeights) else family_of(weights)
+
+
+def of_layer(data, *claims, model=None, beside=None, heads=3, **options):
     """Claims about one layer, and data for which each of them is false."""
     memorizer = build_memorizer(data, num_heads=heads, **options)
     moved = Dataset(data.contexts, data.queries, data.targets + 1)
@@ -79,55 +83,39 @@ def layers(data, claims, heads=3, **options):
     index[1] = 0
     twice = data.take(index)
     false = {"error": moved, "readout": moved, "executed": moved}
-    return memorizer, {name: (memorizer, false.get(name, twice)) for name in claims}
+    spoilt = {name: (memorizer, false.get(name, twice)) for name in claims}
+    return Kind(memorizer, data, spoilt, beside or {}, {"model": model} if model else {})
+
+
+def drawn(make=generators.uniform, **sizes):
+    return make(**{"num_examples": 7, "context_size": 3, "width": 5, "seed": 1} | sizes)
 
 
 ASKED = ("grouping", "rank", "error", "readout")
 
 
-def own_contexts():
-    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    memorizer, spoilt = layers(data, ASKED)
-    return Kind(memorizer, data, spoilt)
-
-
 def lengths():
-    drawn = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    contexts = padded(drawn.contexts, np.arange(3) <= np.arange(7)[:, np.newaxis] % 3)
-    data = Dataset(contexts, drawn.queries, drawn.targets)
-    memorizer, spoilt = layers(data, ("rank", "error", "readout", "executed"))
-    return Kind(memorizer, data, spoilt)
-
-
-def shared_context():
-    data = generators.shared_context(num_examples=7, context_size=3, width=5, target_dim=2, seed=1)
-    memorizer, spoilt = layers(data, ASKED)
-    return Kind(memorizer, data, spoilt)
-
-
-def extended():
-    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
-    memorizer, spoilt = layers(data, ("rank", "error", "readout"), precision=120)
-    return Kind(memorizer, data, spoilt)
+    data = drawn()
+    contexts = padded(data.contexts, np.arange(3) <= np.arange(7)[:, np.newaxis] % 3)
+    data = Dataset(contexts, data.queries, data.targets)
+    return of_layer(data, "rank", "error", "readout", "executed")
 
 
 def wide_groups():
-    data = generators.integers(num_examples=10, context_size=5, width=4, seed=3)
-    memorizer, spoilt = layers(data, ("wide_grouping", "rank"), construction="rank_one")
-    return Kind(memorizer, data, spoilt)
+    data = drawn(generators.integers, num_examples=10, context_size=5, width=4, seed=3)
+    return of_layer(data, "wide_grouping", "rank", construction="rank_one")
 
 
-def executed(model="float32, pairwise", **more):
-    data = generators.integers(num_examples=7, context_size=3, width=5, seed=4)
-    memorizer, spoilt = layers(data, ("executed",), heads=4, construction="generic", **more)
-    return Kind(memorizer, data, spoilt, options={"model": model})
+def executed(**options):
+    data = drawn(generators.integers, seed=4)
+    return of_layer(data, "executed", heads=4, construction="generic", **options)
 
 
 def with_labels(total, seed):
     """Random labels of three classes."""
-    drawn = generators.uniform(num_examples=total, context_size=3, width=4, seed=seed)
+    data = drawn(num_examples=total, width=4, seed=seed)
     labels = np.random.default_rng(seed).integers(0, 3, total)
-    return Dataset.of_classes(drawn.contexts, drawn.queries, labels)
+    return Dataset.of_classes(data.contexts, data.queries, labels)
 
 
 def labels():
@@ -144,10 +132,9 @@ def inseparable():
 
 
 def pairs():
-    data = generators.gaussian(num_examples=31, context_size=3, width=8, seed=4)
-    claims = "rank", "error", "readout"
-    memorizer, spoilt = layers(data, claims, heads=12, construction="paired")
-    return Kind(memorizer, data, spoilt, beside={"readout": "rank"})
+    data = drawn(generators.gaussian, num_examples=31, width=8, seed=4)
+    asked, beside = ASKED[1:], {"readout": "rank"}
+    return of_layer(data, *asked, beside=beside, heads=12, construction="paired")
 
 
 def decoder(storage="float32", model=None, **options):
@@ -189,19 +176,22 @@ def upper_bound(make):
     contexts = data.contexts.copy()
     contexts[..., -1] = 0.25
     known = Dataset(contexts, data.queries, data.targets)
-    return Kind(None, known, {"impossible": (None, data)}, options={"num_heads": 7})
+    heads = AllWeights(7)
+    return Kind(heads, known, {"impossible": (heads, data)})
 
 
 KINDS = {
-    "own contexts": own_contexts,
+    "own contexts": lambda: of_layer(drawn(), *ASKED),
     "contexts of different lengths": lengths,
-    "a shared context": shared_context,
-    "corrections": extended,
+    "a shared context": lambda: of_layer(drawn(generators.shared_context, target_dim=2), *ASKED),
+    "corrections": lambda: of_layer(drawn(), *ASKED[1:], precision=120),
     "wide groups": wide_groups,
     "executed": executed,
     "executed, exact": lambda: executed(exact_logits=True),
-    "executed, any contraction": lambda: executed("float32, any contraction", exact_logits=True),
-    "executed, scaled": lambda: executed("float32, scaled"),
+    "executed, any contraction": lambda: executed(
+        model="float32, any contraction", exact_logits=True
+    ),
+    "executed, scaled": lambda: executed(model="float32, scaled"),
     "labels": labels,
     "inseparable": inseparable,
     "pairs": pairs,
@@ -229,14 +219,10 @@ class Files:
 
     def __init__(self, kind, folder, checker):
         self.kind, self.folder, self.checker = kind, folder, checker
-        self.names = [
-            name
-            for name, there in zip(
-                FILES_OF[type(kind.data)], (True, kind.weights is not None, True), strict=True
-            )
-            if there
-        ]
-        self.certificate = kind.certificate(kind.weights, kind.data)
+        self.names = list(FILES_OF[type(kind.data)])
+        if isinstance(kind.weights, AllWeights):
+            del self.names[1]
+        self.certificate = kind.certificate
         assert self.certificate.proved, str(self.certificate)
         self.save(self.certificate, kind.weights, kind.data)
         self.contents = [self.path(name).read_bytes() for name in self.names]
@@ -249,7 +235,7 @@ class Files:
         return [self.path(name) for name in self.names]
 
     def save(self, *things):
-        kept = [thing for thing in things if thing is not None]
+        kept = [thing for thing in things if not isinstance(thing, AllWeights)]
         for name, thing in zip(self.names, kept, strict=True):
             thing.save(self.path(name))
 
@@ -327,7 +313,7 @@ def check_words(files, name, names):
         (lambda c: c["data"].update(sha256="0" * 64), "other data"),
         (lambda c: c["data"].update(more=1), "other data", "something else"),
     ]
-    if files.kind.weights is not None:
+    if len(files.names) == 3:
         changes.append((lambda c: c["weights"].update(sha256="0" * 64), "other weights"))
     for change, *words in changes:
         content = files.only(*names)
@@ -390,10 +376,8 @@ def check_false(files, name, names):
     weights, data = files.kind.spoil[name]
     files.save(files.certificate, weights, data)
     refused(files.said(files.only(*names)), "the certificate is about other")
-    about = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(
-        files.kind.certificate(weights, data), claims=()
-    )), default=str))  # fmt: skip
-    content = files.only(*names) | {part: about[part] for part in ("data", "weights")}
+    about = family(weights).describe(weights, data)
+    content = files.only(*names) | dict(zip(("data", "weights"), about, strict=True))
     for quick in ((), ("--quick",)):
         status, printed = files.said(content, *quick)
         refused((status, printed))
@@ -427,11 +411,6 @@ OPTIONS = {field.name for field in dataclasses.fields(CertifyOptions)}
 FORGED = "123456789"
 
 
-def family(weights):
-    """The family of weights, or of all weights."""
-    return ALL_WEIGHTS if isinstance(weights, AllWeights) else family_of(weights)
-
-
 def certified(name, subject, **options):
     """A certificate with that claim (and those that it brings with it)."""
     weights, data = subject
@@ -442,15 +421,6 @@ def checked(certificate, subject):
     """What the independent checker says of a certificate about these weights and data."""
     weights, data = subject
     return check(certificate, None if isinstance(weights, AllWeights) else weights, data)
-
-
-def altered(certificate, name, **changes):
-    """The certificate with another claim of that name, which is called PROVED."""
-    claims = tuple(
-        dataclasses.replace(claim, **changes) if claim.name == name else claim
-        for claim in certificate.claims
-    )
-    return dataclasses.replace(certificate, claims=claims)
 
 
 def check_claim(kind, holds, fails, *, statements, folder):
@@ -576,9 +546,9 @@ def boasting(*_):
     return dataclasses.replace(other.weights, record=record), other.data
 
 
-def fewer(_, data):
+def fewer(heads, data):
     """As many examples as tokens have entries."""
-    return None, data.take(range(data.width))
+    return heads, data.take(range(data.width))
 
 
 CASES = {
@@ -607,9 +577,6 @@ def test_a_claim_does_what_all_claims_do(row, kind, name, checker, tmp_path):
     holds = made.weights, made.data
     spoil = UNPROVED.get((kind, name))
     fails = spoil(*holds) if spoil else made.spoil[name]
-    if made.weights is None:
-        heads = AllWeights(made.options["num_heads"])
-        holds, fails = ((heads, data) for _, data in (holds, fails))
     known = checker.command.CLAIMS.values()
     statements = {claim: claim.statement for claims in known for claim in claims}
     check_claim(CLAIMS[row][name], holds, fails, statements=statements, folder=tmp_path)

@@ -375,15 +375,8 @@ def test_sizes_of_sequences():
 # What is certified, and what must not be.
 
 
-def with_layer(memorizer, **changes):
-    return dataclasses.replace(memorizer, layer=dataclasses.replace(memorizer.layer, **changes))
-
-
 def verdicts(certificate):
     return {claim.name: claim.verdict.name for claim in certificate.claims}
-
-
-ALL_PROVED = dict.fromkeys(("grouping", "rank", "error", "readout"), "PROVED")
 
 
 @pytest.mark.parametrize("size", [16, 32])

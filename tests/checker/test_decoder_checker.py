@@ -10,7 +10,18 @@ import tracemalloc
 import checker_parts
 import numpy as np
 import pytest
-from checker_parts import FILES_OF, SOURCES, TWO, by_hand, refused, said, saved, small, two_tokens
+from checker_parts import (
+    FILES_OF,
+    SOURCES,
+    TWO,
+    by_hand,
+    other_shapes,
+    refused,
+    said,
+    saved,
+    small,
+    two_tokens,
+)
 from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
 
@@ -76,9 +87,6 @@ def test_models_are_those_of_certify(checker):
     table = checker.floating
     assert (table.ENOUGH, table.TABLE) == (ENOUGH, exact_logits._LARGEST_TABLE)
     assert checker.float_model.MOST == float_model.MOST_TERMS
-
-
-# What holds is proved.
 
 
 # What a forger would try.
@@ -171,38 +179,26 @@ def other_words(_, about):
 
 ALTERED = [
     (0, lambda c: c["data"].update(texts=True), "the certificate is about other data"),
-    (0, lambda c: c["data"].update(texts=1.0), "the certificate is about other data"),
     (0, lambda c: c["weights"].update(window=5), "the certificate is about other weights"),
-    (0, lambda c: c["weights"].update(storage="float16"), "the certificate is about other weights"),
     (0, more_margin, "recites: the least margin is "),
     (0, evidence("recites", bound="0x0p+0"), "recites: the least margin is "),
     (0, evidence("rank", columns=pack(np.zeros(12, int))), "a column of Z is named twice"),
     (1, tensor("U", lambda u: u * np.float32(np.nan)), "U is not finite"),
-    (1, entry("W_Q", np.inf), "W_Q is not finite"),
-    (1, entry("unembedding", np.nan), "unembedding is not finite"),
     (1, tensor("U", lambda u: -u), "the least margin is -"),
-    (1, tensor("U", lambda u: 0 * u), "the least margin is -"),
     (1, tensor("W_Q", lambda w: w * np.float32(np.pi)), "too fine for a table"),
     (1, entry("W_Q", 2.0**60), "short integers"),
     (1, entry("positions", 1e30), "do not add exactly"),
-    (1, entry("embedding", 2.0**60), "do not add exactly"),
     (1, tensor("U", lambda u: u[:0]), "is not a shape"),
     (1, lambda t, _: t.pop("U"), "the weights are not"),
     (1, lambda t, _: t.update(more=t["U"]), "the weights are not"),
     (1, about(window=0), "the window is none"),
-    (1, about(window=-1), "the window is none"),
-    (1, about(window=1), "NOT PROVED"),
     (1, about(unit="bytes"), "different vocabularies"),
     (1, other_words, "different vocabularies"),
-    (1, about(record={}), "NOT PROVED"),
     (1, record(storage="float8"), "the storage is none"),
     (1, record(storage="float16"), "executed: its model does not store in float16"),
-    (1, record(storage="bfloat16"), "executed: its model does not store in bfloat16"),
     (2, lambda d: d["texts"][0].pop(), "packed integers misfit"),
     (2, lambda d: d["texts"].append(d["texts"][0]), "it does not state: at all 24"),
     (2, lambda d: d.update(prompt=2), "packed integers misfit"),
-    (2, lambda d: d.update(unit="ids"), "the vocabulary is none"),
-    (2, lambda d: d.update(unit=None), "the unit is none"),
 ]  # fmt: skip
 
 
@@ -361,47 +357,38 @@ TEXT = {
 }
 
 
-class TestTexts:
-    """`read_texts`."""
+def texts_of(checker, folder, **others):
+    path = folder / "text.json"
+    path.write_text(json.dumps(TEXT | others))
+    return checker.decoders.read_texts(path, 1e9)
 
-    def read(self, checker, folder, **others):
-        path = folder / "text.json"
-        path.write_text(json.dumps(TEXT | others))
-        return checker.decoders.read_texts(path, 1e9)
 
-    def test_what_is_read(self, checker, tmp_path):
-        texts, prompt, unit, vocabulary, data = self.read(checker, tmp_path)
-        assert [ids.tolist() for ids in texts] == TEXT["texts"]
-        assert (prompt, unit, vocabulary) == (2, "words", ["a", "b", "c"])
-        assert (data["texts"], data["tokens"], data["vocabulary"]) == (2, 5, 3)
-        other = self.read(checker, tmp_path, prompt=1)[-1]
-        assert other["sha256"] != data["sha256"]
+def test_texts_are_read(checker, tmp_path):
+    texts, prompt, unit, vocabulary, data = texts_of(checker, tmp_path)
+    assert [ids.tolist() for ids in texts] == TEXT["texts"]
+    assert (prompt, unit, vocabulary) == (2, "words", ["a", "b", "c"])
+    assert (data["texts"], data["tokens"], data["vocabulary"]) == (2, 5, 3)
+    assert texts_of(checker, tmp_path, prompt=1)[-1]["sha256"] != data["sha256"]
 
-    @pytest.mark.parametrize(
-        ("others", "word"),
-        [
-            ({"format": "constructive text 2"}, "not text"),
-            ({"more": 1}, "unit"),
-            ({"unit": "lines"}, "unit"),
-            ({"vocabulary": "abc"}, "no text"),
-            ({"texts": []}, "no text"),
-            ({"texts": {"0": [0, 1]}}, "no text"),
-            ({"vocabulary": ["a", "b", 3]}, "vocabulary"),
-            ({"vocabulary": ["a", "b", "a"]}, "vocabulary"),
-            ({"prompt": 0}, "prompt"),
-            ({"prompt": True}, "prompt"),
-            ({"prompt": 1.0}, "prompt"),
-            ({"prompt": 3}, "shorter"),
-            ({"texts": [[0, 1], "ab"]}, "shorter"),
-            ({"texts": [[0, 1], [0, 3]]}, "a token"),
-            ({"texts": [[0, 1], [0, -1]]}, "a token"),
-            ({"texts": [[0, 1], [0, True]]}, "a token"),
-            ({"texts": [[0, 1], [0, 1.0]]}, "a token"),
-        ],
-    )
-    def test_what_is_not_text(self, checker, tmp_path, others, word):
-        with refused(word):
-            self.read(checker, tmp_path, **others)
+
+NO_TEXT = [
+    ({"format": "constructive text 2"}, "not text"),
+    ({"more": 1}, "unit"),
+    ({"unit": "lines"}, "unit"),
+    ({"vocabulary": "abc"}, "no text"),
+    *(({"texts": texts}, "no text") for texts in ([], {"0": [0, 1]})),
+    *(({"vocabulary": ["a", "b", last]}, "vocabulary") for last in (3, "a")),
+    *(({"prompt": prompt}, "prompt") for prompt in (0, True, 1.0)),
+    ({"prompt": 3}, "shorter"),
+    ({"texts": [[0, 1], "ab"]}, "shorter"),
+    *(({"texts": [[0, 1], [0, token]]}, "a token") for token in (3, -1, True, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("others", "word"), NO_TEXT)
+def test_what_is_not_text(checker, tmp_path, others, word):
+    with refused(word):
+        texts_of(checker, tmp_path, **others)
 
 
 SHAPES = {
@@ -412,56 +399,41 @@ SHAPES = {
     "U": (9, 6),
     "unembedding": (8, 6),
 }
+"""Of seven tokens, and texts of five."""
 
 
-class TestShapes:
-    """`require_shapes`: of seven tokens, and texts of five."""
+def require_shapes(checker, kinds=None, **others):
+    shapes = {
+        name: (np.dtype((kinds or {}).get(name, "<f4")), shape, 0)
+        for name, shape in (SHAPES | others).items()
+    }
+    checker.decoders.require_shapes(shapes, 7, 5)
 
-    def require(self, checker, kinds=None, **others):
-        shapes = {
-            name: (np.dtype((kinds or {}).get(name, "<f4")), shape, 0)
-            for name, shape in (SHAPES | others).items()
-        }
-        checker.decoders.require_shapes(shapes, 7, 5)
 
-    def test_they_fit(self, checker):
-        self.require(checker)
-        self.require(checker, positions=(6, 3))
-        self.require(checker, U=(9, 1), unembedding=(8, 1))
-
-    @pytest.mark.parametrize("name", SHAPES)
-    def test_types(self, checker, name):
+def test_shapes_which_fit_and_others(checker):
+    """Any size alone is another one, but for positions that no text has."""
+    require_shapes(checker)
+    require_shapes(checker, positions=(6, 3))
+    require_shapes(checker, U=(9, 1), unembedding=(8, 1))
+    for name in SHAPES:
         with refused("float32"):
-            self.require(checker, {name: "<f8"})
-
-    @pytest.mark.parametrize("axis", [0, 1, 2])
-    @pytest.mark.parametrize("by", [-1, 1])
-    @pytest.mark.parametrize("name", SHAPES)
-    def test_each_size(self, checker, name, axis, by):
-        """Any of them alone is another one, but for positions that no text has."""
-        shape = list(SHAPES[name])
-        if axis >= len(shape):
-            shape = [*shape, 1]
-        else:
-            shape[axis] += by
-        with refused(None if (name, axis, by) == ("positions", 0, 1) else r"axes|fit|unpack"):
-            self.require(checker, **{name: tuple(shape)})
+            require_shapes(checker, {name: "<f8"})
+    for other in other_shapes(SHAPES, [{"positions": (6, 3)}]):
+        with refused(r"axes|fit|unpack"):
+            require_shapes(checker, **other)
 
 
-class TestPlaces:
-    """`different`: which places of texts have a context that was not met before."""
-
-    @pytest.mark.parametrize("prompt", [1, 2, 3])
-    @pytest.mark.parametrize("window", [None, 1, 2, 3, 9])
-    def test_as_contexts_are_defined(self, checker, window, prompt):
-        """A place and the tokens in its window, also of texts before the prompt."""
-        texts = [np.array(ids) for ids in ([0, 1, 1], [1, 1, 1, 2], [0, 1, 2, 0], [0, 1, 1, 2])]
-        found = checker.decoders.different(texts, prompt, window).tolist()
-        met, wanted, start = set(), [], 0
-        for ids in texts:
-            for i in range(len(ids)):
-                context = (i, *ids[max(0, i + 1 - (window or 9)) : i + 1].tolist())
-                wanted += [start + i] * (context not in met and i >= prompt - 1)
-                met.add(context)
-            start += len(ids)
-        assert found == wanted
+@pytest.mark.parametrize("prompt", [1, 2, 3])
+@pytest.mark.parametrize("window", [None, 1, 2, 3, 9])
+def test_which_contexts_were_not_met_before(checker, window, prompt):
+    """A place and the tokens in its window, also of texts before the prompt."""
+    texts = [np.array(ids) for ids in ([0, 1, 1], [1, 1, 1, 2], [0, 1, 2, 0], [0, 1, 1, 2])]
+    found = checker.decoders.different(texts, prompt, window).tolist()
+    met, wanted, start = set(), [], 0
+    for ids in texts:
+        for i in range(len(ids)):
+            context = (i, *ids[max(0, i + 1 - (window or 9)) : i + 1].tolist())
+            wanted += [start + i] * (context not in met and i >= prompt - 1)
+            met.add(context)
+        start += len(ids)
+    assert found == wanted

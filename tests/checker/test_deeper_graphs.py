@@ -196,9 +196,7 @@ REFUSED = {
     "two outputs": (wider, "shape of Y"),
     "computed": (computed_ones, "anything but attention or units"),
     "half": (weights("units", lambda w: w / 2.0), "not -1, 0, 1"),
-    "twice": (weights("units", lambda w: w * 2.0), "not -1, 0, 1"),
     "less of one": (weights("ones", lambda w: w * [[1.0], [1.0], [1.0], [0.5]]), "not the sum"),
-    "negative": (weights("ones", lambda w: -w), "not the sum"),
     "no relu": (without_relu, "not the sum"),
     "relu of heads": (relu_of_features, "not used|anything but units"),
 }

@@ -649,111 +649,89 @@ def test_which_heads_have_exact_logits(checker, model, numbers, exact):
     assert logits.exact(checker.float_model.MODELS[model]).tolist() == exact
 
 
-class TestExponentials:
-    """Bounds of exp, from below and above, and of exp - 1."""
-
-    def test_beyond_the_series(self, checker):
-        """Where too much is left out, nothing is known from above."""
-        with np.errstate(over="ignore"):
-            most = checker.float_model.exponential(np.array([17000.0, 18000.0]))[1]
-        assert most.tolist() == [math.inf, math.inf]
+def test_exponentials_beyond_the_series(checker):
+    """Where too much is left out, nothing is known from above."""
+    with np.errstate(over="ignore"):
+        most = checker.float_model.exponential(np.array([17000.0, 18000.0]))[1]
+    assert most.tolist() == [math.inf, math.inf]
 
 
-class TestMoved:
-    """How far outputs move where attention does, which sums to one before and after."""
-
-    @pytest.mark.parametrize("eps", [1e-4, 0.01, 0.5, 4.0])
-    @pytest.mark.parametrize("seed", range(3))
-    def test_no_choice_of_weights_moves_them_further(self, checker, seed, eps):
-        """Each token may weigh exp(eps) times as much or as little: two heads, five tokens."""
-        rng = np.random.default_rng(seed)
-        values = rng.standard_normal((1, 2, 5, 1))
-        attention = rng.dirichlet(np.ones(5), (1, 2))
-        grows = np.full((1, 2), np.expm1(2 * eps))
-        found = checker.executed.apart_by_head(attention, grows, values)
-        worst = 0.0
-        for head in range(2):
-            a, v = attention[0, head], values[0, head, :, 0]
-            signs = 2.0 * (np.arange(32)[:, None] >> np.arange(5) & 1) - 1.0
-            moved = a * np.exp(eps * signs)
-            worst += np.abs((moved @ v) / moved.sum(axis=1) - a @ v).max()
-        assert worst <= found[0, 0]
-        if eps <= 0.01:
-            assert found[0, 0] <= 2.2 * worst
-        spread = (values.max(axis=2) - values.min(axis=2)).sum()
-        assert found[0, 0] <= spread * (1 + NEAR)
+@pytest.mark.parametrize("eps", [1e-4, 0.01, 0.5, 4.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_choice_of_weights_moves_outputs_further(checker, seed, eps):
+    """Each token may weigh exp(eps) times as much or as little: two heads, five tokens."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((1, 2, 5, 1))
+    attention = rng.dirichlet(np.ones(5), (1, 2))
+    grows = np.full((1, 2), np.expm1(2 * eps))
+    found = checker.executed.apart_by_head(attention, grows, values)
+    worst = 0.0
+    for head in range(2):
+        a, v = attention[0, head], values[0, head, :, 0]
+        signs = 2.0 * (np.arange(32)[:, None] >> np.arange(5) & 1) - 1.0
+        moved = a * np.exp(eps * signs)
+        worst += np.abs((moved @ v) / moved.sum(axis=1) - a @ v).max()
+    assert worst <= found[0, 0]
+    if eps <= 0.01:
+        assert found[0, 0] <= 2.2 * worst
+    spread = (values.max(axis=2) - values.min(axis=2)).sum()
+    assert found[0, 0] <= spread * (1 + NEAR)
 
 
-class TestUnderflow:
-    """What underflow takes from an output, as long as all products are in range."""
-
-    def given(self, **others):
-        shapes = {"W_V": (2, 3, 5), "W_O": (10, 7), "W_D": (7, 1)}
-        weights = {name: np.full(shape, 0.5) for name, shape in shapes.items()}
-        data = {"contexts": np.full((4, 6, 3), 0.5)}
-        for name, entry in others.items():
-            (weights if name in weights else data)[name].reshape(-1)[-1] = entry
-        return weights, data
-
-    @pytest.mark.parametrize("name", ["W_V", "W_O", "W_D", "contexts"])
-    def test_range(self, checker, name):
-        """Numerators are sums of n outputs, of which blocks may double."""
-        most = (2.0 - 2.0**-23) * 2.0**127 / (2 * 6 * 2 * 3 * 5 * 7)
-        for entry, known in ((most * (1 - NEAR), True), (most * (1 + NEAR), False)):
-            found = checker.executed.underflow(*self.given(**{name: entry}), 0.0)
-            assert (found < math.inf) == known
+@pytest.mark.parametrize("name", ["W_V", "W_O", "W_D", "contexts"])
+def test_products_are_in_range(checker, name):
+    """Numerators are sums of n outputs, of which blocks may double."""
+    shapes = {"W_V": (2, 3, 5), "W_O": (10, 7), "W_D": (7, 1), "contexts": (4, 6, 3)}
+    weights = {each: np.full(shape, 0.5) for each, shape in shapes.items()}
+    data = {"contexts": weights["contexts"]}
+    most = (2.0 - 2.0**-23) * 2.0**127 / (2 * 6 * 2 * 3 * 5 * 7)
+    for entry, known in ((most * (1 - NEAR), True), (most * (1 + NEAR), False)):
+        weights[name].flat[-1] = entry
+        assert (checker.executed.underflow(weights, data, 0.0) < math.inf) == known
 
 
 # Every term of what averages are off by, in a model.
 
 
-def model_of(checker, name, **others):
-    return checker.float_model.MODELS[name]._replace(**others)
+@pytest.mark.parametrize(
+    ("share", "count", "known"),
+    [
+        (0.25, 4, True),
+        (0.5 - 2.0**-53, 4, True),
+        (0.5, 4, False),
+        (0.25, 1 << 20, True),
+        (0.25, (1 << 20) + 1, False),
+        (math.nan, 4, False),
+    ],
+)
+def test_shares_are_below_one_and_sums_not_too_long(checker, share, count, known):
+    """t / (1 - t), as long as that is so."""
+    found = float(checker.float_model.small(np.float64(share), count))
+    assert (found < math.inf) == known
+    if known:
+        assert share / (1 - share) <= found <= share / (1 - share) * (1 + NEAR)
 
 
-class TestShares:
-    """t / (1 - t), as long as it is below one and sums are not too long."""
-
-    @pytest.mark.parametrize(
-        ("share", "count", "known"),
-        [
-            (0.25, 4, True),
-            (0.5 - 2.0**-53, 4, True),
-            (0.5, 4, False),
-            (0.25, 1 << 20, True),
-            (0.25, (1 << 20) + 1, False),
-            (math.nan, 4, False),
-        ],
-    )
-    def test_limits(self, checker, share, count, known):
-        found = float(checker.float_model.small(np.float64(share), count))
-        assert (found < math.inf) == known
-        if known:
-            assert share / (1 - share) <= found <= share / (1 - share) * (1 + NEAR)
+@pytest.mark.parametrize("name", COARSE)
+@pytest.mark.parametrize("unit", [2.0**-11, 2.0**-14])
+@pytest.mark.parametrize(
+    ("seen", "large", "rest"),
+    [(40, 40, math.inf), (40, 40, 1.0), (40, 3, 2.0**-9), (1, 1, 0.0), (17, 2, 0.0)],
+)
+def test_averages_are_off_by_the_same_on_both_sides(checker, name, unit, seen, large, rest):
+    """The prover counts what underflows apart."""
+    ours, theirs = coarse_models(checker, name, unit=unit, exp_error=unit / 2, smallest=1e-3)
+    zeta, added = checker.float_model.weighted(theirs, np.float64(seen), large, rest)
+    one, more = ours.weighted(seen, large, rest)
+    assert 0.0 < zeta < math.inf
+    assert zeta == pytest.approx(float(one), rel=NEAR)
+    assert added == pytest.approx(float(more + ours.flushed(seen) * (1.0 + one)), rel=NEAR)
+    found = checker.float_model.exponents(theirs, seen)
+    assert found == pytest.approx(float(ours.exponents(seen)), rel=NEAR)
 
 
-class TestAverages:
-    """The formulas of `float_model`, with units, smallest numbers and blocks that all count."""
-
-    @pytest.mark.parametrize("name", COARSE)
-    @pytest.mark.parametrize("unit", [2.0**-11, 2.0**-14])
-    @pytest.mark.parametrize(
-        ("seen", "large", "rest"),
-        [(40, 40, math.inf), (40, 40, 1.0), (40, 3, 2.0**-9), (1, 1, 0.0), (17, 2, 0.0)],
-    )
-    def test_both_sides(self, checker, name, unit, seen, large, rest):
-        """As the prover has them, who counts what underflows apart."""
-        ours, theirs = coarse_models(checker, name, unit=unit, exp_error=unit / 2, smallest=1e-3)
-        zeta, added = checker.float_model.weighted(theirs, np.float64(seen), large, rest)
-        one, more = ours.weighted(seen, large, rest)
-        assert 0.0 < zeta < math.inf
-        assert zeta == pytest.approx(float(one), rel=NEAR)
-        assert added == pytest.approx(float(more + ours.flushed(seen) * (1.0 + one)), rel=NEAR)
-        found = checker.float_model.exponents(theirs, seen)
-        assert found == pytest.approx(float(ours.exponents(seen)), rel=NEAR)
-
-    def test_no_bound_of_large_errors(self, checker):
-        model = model_of(checker, "float32, pairwise", exp=0.125, unit=2.0**-30)
-        for exp, known in ((0.15, True), (0.17, False)):  # t / (1 - t) with t of two of them
-            zeta = checker.float_model.averaged(model._replace(exp=exp), np.float64(2))[0]
-            assert (zeta < math.inf) == known
+def test_large_errors_have_no_bound(checker):
+    model = checker.float_model.MODELS[PLAIN]._replace(unit=2.0**-30)
+    for exp, known in ((0.15, True), (0.17, False)):  # t / (1 - t) with t of two of them
+        zeta = checker.float_model.averaged(model._replace(exp=exp), np.float64(2))[0]
+        assert (zeta < math.inf) == known

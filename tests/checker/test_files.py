@@ -75,11 +75,8 @@ def test_json_of_any_size_that_fits(files, tmp_path):
     ("text", "words"),
     [
         ("[]", "it has no format"),
-        ('"format"', "it has no format"),
-        ("{}", "it has no format"),
         ('{"format": 1, "a": {"b": 1, "b": 1}}', "repeats a key"),
         ('{"format": 1', "cannot be read as such"),
-        ("", "cannot be read as such"),
         ("\x00\xff", "cannot be read as such"),
         ("[" * 200_000, "maximum recursion depth"),
         ('{"format": ' + "9" * 5000 + "}", "Exceeds the limit"),
@@ -298,9 +295,6 @@ def test_arrays_which_are_packed_otherwise(files, path):
     for version in ((2, 0), (3, 0)):
         other = whole | {"queries_npy": packed(arrays_of()["queries"], version)}
         refused_of_entries(files, path, "queries have no header of version", **other)
-
-
-# Numbers in a certificate.
 
 
 class Spoken:
@@ -687,9 +681,7 @@ def longer(folder):
 WRONG = {
     "another entry": (lambda f: with_entry(f, 0.5), "the certificate is about other data"),
     "not a number": (lambda f: with_entry(f, np.nan), "contexts are not finite"),
-    "infinite": (lambda f: with_entry(f, -np.inf), "contexts are not finite"),
     "cut contexts": (lambda f: cut(f, "contexts", -8), "contexts are cut off, or more follows"),
-    "cut queries": (lambda f: cut(f, "queries", -8), "queries are cut off, or more follows"),
     "cut header": (lambda f: cut(f, "targets", 30), "cannot be read as such"),
     "longer": (longer, "or more follows"),
     "no queries": (lambda f: (f / "data" / "queries.npy").unlink(), "is not there"),
@@ -705,11 +697,6 @@ WRONG = {
         lambda f: rewritten(f, "contexts", np.ones((61, 4, 12), int)), "not rows of float32",
     ),
     "objects": (lambda f: rewritten(f, "contexts", np.array([{}])), "no real numbers"),
-    "single precision": (
-        lambda f: rewritten(f, "contexts", np.load(f / "data" / "contexts.npy").astype("f4")),
-        "the certificate is about other data",
-    ),
-    "other targets": (lambda f: rewritten(f, "targets", np.ones(61)), "is about other data"),
     "fewer examples": (lambda f: rewritten(f, "targets", np.ones(60)), "examples with contexts"),
 }  # fmt: skip
 

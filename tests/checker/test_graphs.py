@@ -169,33 +169,22 @@ def floats(name, *shape):
 REFUSED = {
     "domain": (with_fields(node("Softmax"), domain="com.microsoft"), "domain"),
     "opset": (with_fields(lambda m: m.opset_import[0], version=12), "opset 13"),
-    "opsets": (lambda m: m.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2)), "opset 13"),
     "version": (with_fields(lambda m: m, ir_version=3), "version"),
     "axis": (attribute("Softmax", "axis", 0), "another axis"),
-    "axis of float": (attribute("Softmax", "axis", 1.0), "field"),
     "attribute": (attribute("Softmax", "temperature", 2), "not understood"),
     "axes": (attribute("Softmax", "axis", [1]), "field"),
-    "second axis": (attribute("Softmax", "axis", 2), "another axis"),
-    "alpha": (attribute("Gemm", "alpha", 2.0), "field"),
     "transA": (attribute("Gemm", "transA", 1), "not understood"),
-    "transB": (attribute("Gemm", "transB", 1), "not understood"),
-    "axis of another": (attribute("MatMul", "axis", 1), "not understood"),
     "axis twice": (second_axis, "given twice"),
     "attribute of a float": (typed_as_float, "not an integer"),
     "attribute of nothing": (without_value, "not an integer"),
-    "subgraph": (attribute("Softmax", "body", helper.make_graph([], "inner", [], [])), "field"),
-    "float16": (stored_as(np.float16), "not float32"),
     "float64": (stored_as(np.float64), "not float32"),
-    "integers": (stored_as(np.int64), "not float32"),
     "NaN": (replaced("V0", (0, 0), np.nan), "not finite"),
-    "infinity": (replaced("A0", (0, 0), -np.inf), "not finite"),
     "external": (external, "field"),
     "sparse": (lambda m: m.graph.sparse_initializer.add(), "field"),
     "function": (lambda m: m.functions.add(name="f", domain=""), "field"),
     "symbolic": (with_fields(lambda m: sizes(m.graph.input[0])[0], dim_param="N"), "field|static"),
     "unknown size": (lambda m: sizes(m.graph.input[0])[1].Clear(), "static"),
     "second input": (lambda m: m.graph.input.append(floats("Z", 1, 2)), "one input"),
-    "input and constant": (lambda m: m.graph.input.append(floats("V0", 3, 2)), "one input"),
     "second output": (
         lambda m: m.graph.output.append(floats("head0", 1, 2)), "one input and one output"
     ),
@@ -204,39 +193,19 @@ REFUSED = {
         "not float32",
     ),
     "backwards": (backwards, "before its inputs"),
-    "loop": (
-        lambda m: node("Add")(m).input.__setitem__(0, "Y"), "before its inputs|not used"
-    ),
-    "same output": (
-        lambda m: m.graph.node[3].output.__setitem__(0, m.graph.node[0].output[0]),
-        "twice|not used",
-    ),
     "shadow": (lambda m: m.graph.node[0].output.__setitem__(0, "V1"), "twice"),
     "unused constant": (add_constant("more", np.zeros(2, np.float32)), "not used"),
     "repeated constant": (add_constant("V0", np.zeros((3, 2), np.float32)), "twice"),
-    "unused node": (
-        lambda m: m.graph.node.append(helper.make_node("Add", ["head0", "head1"], ["more"])),
-        "not used",
-    ),
     "another shape": (
         with_fields(lambda m: sizes(m.graph.output[0])[1], dim_value=3), "shape of Y"
     ),
     "Y from elsewhere": (with_fields(lambda m: m.graph.output[0], name="logits0"), "not used"),
-    "metadata": (lambda m: m.metadata_props.add(key="a", value="b"), "field"),
-    "missing input": (lambda m: node("Gemm")(m).input.pop(), "other inputs|not used"),
     "empty input": (lambda m: node("Gemm")(m).input.append(""), "not used|not there"),
-    "two outputs": (lambda m: node("Gemm")(m).output.append("more"), "not used"),
     "batch": (with_fields(lambda m: sizes(m.graph.input[0])[0], dim_value=2), "another number"),
 }  # fmt: skip
 
 
-OTHERS = [
-    "Div", "Exp", "Flatten", "Hardmax", "Identity", "LogSoftmax", "Mul", "ReduceSum", "Reshape",
-    "Sigmoid", "Split", "Sub", "Transpose",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("operator", OTHERS)
+@pytest.mark.parametrize("operator", ["Hardmax", "Identity", "LogSoftmax", "Mul", "Sub"])
 def test_other_operators_are_refused(checker, data, operator):
     other = changed(data, with_fields(node("Softmax"), op_type=operator))
     with refused(f"the operator '{operator}' is refused"):
@@ -276,21 +245,16 @@ def wired(name, place, other):
 
 MISFITS = {
     "logits of logits": (wired("logits1", 0, "logits0"), "anything but a query"),
-    "logits of attention": (wired("logits1", 0, "attention0"), "anything but a query"),
     "a factor that varies": (wired("logits1", 1, "logits0"), "not constant"),
     "offsets that vary": (wired("logits1", 2, "logits0"), "not constant"),
     "two outputs": (lambda m: node("Gemm")(m).output.append("more"), "other inputs or outputs"),
     "no offsets": (lambda m: node("Gemm")(m).input.pop(), "other inputs or outputs"),
     "softmax of the input": (wired("attention1", 0, "X"), "anything but logits"),
-    "softmax of a constant": (wired("attention1", 0, "b1"), "anything but logits"),
-    "softmax twice": (wired("attention1", 0, "attention0"), "anything but logits"),
     "averages of the input": (wired("head1", 0, "X"), "anything but attention"),
-    "averages of logits": (wired("head1", 0, "logits1"), "anything but attention"),
     "values that vary": (wired("head1", 1, "attention0"), "not constant"),
     "values of one axis": (wired("head1", 1, "b1"), "not constant"),
     "values of other tokens": (wired("head1", 1, "A1"), "weights and values"),
     "a sum with logits": (wired("Y", 1, "logits1"), "summands"),
-    "a sum with a constant": (wired("Y", 1, "V1"), "summands"),
     "Y of no heads": (attention_as_output, "Y is not of heads"),
     "relu of heads": (lambda m: relu_of(m, "head0"), "anything but units"),
     "offsets of a matrix": (wired("logits1", 2, "A1"), "misfit"),
@@ -566,56 +530,39 @@ def test_what_is_written_is_read(checker, ends, drawn):
 
 Y = "(assert (>= Y_0 0.171875))"
 NO_PROPERTY = {
-    "exponent": (Y, "(assert (>= Y_0 1e-1))"),
     "not float32": (Y, "(assert (>= Y_0 0.1))"),
     "too large": (Y, f"(assert (>= Y_0 {2**128}))"),
-    "plus": (Y, "(assert (>= Y_0 +1))"),
     "two numbers": (Y, "(assert (>= Y_0 1.5.0))"),
     "strict": (Y, "(assert (> Y_0 0.5))"),
-    "equal": (Y, "(assert (= Y_0 0.5))"),
     "not": (Y, "(assert (not (>= Y_0 0.5)))"),
     "sum": (Y, "(assert (>= (+ Y_0 Y_1) 0.5))"),
     "number first": (Y, "(assert (<= 0.5 Y_0))"),
-    "number only": (Y, "(assert (<= 0.5 0.5))"),
     "input and output": (Y, "(assert (>= Y_0 X_0))"),
     "output and input": (Y, "(assert (>= X_0 Y_0))"),
     "the same": (Y, "(assert (>= Y_0 Y_0))"),
-    "unknown": (Y, "(assert (>= Y_2 0.5))"),
     "word": (Y, "(assert Y_0)"),
-    "true": (Y, "(assert true)"),
     "two conditions": (Y, "(assert (>= Y_0 0.5) (>= Y_1 0.5))"),
     "nothing": (Y, ""),
     "empty or": (Y, "(assert (or))"),
-    "empty and": (Y, "(assert (and))"),
     "empty alternative": (Y, "(assert (or (and) (>= Y_0 0.5)))"),
-    "or within": (Y, "(assert (or (and (or (>= Y_0 0.5)))))"),
     "condition beside or": (Y, f"{Y}(assert (or (>= Y_1 1)))"),
     "two ors": (Y, "(assert (or (>= Y_0 1)))(assert (or (>= Y_1 1)))"),
     "input in or": (Y, "(assert (or (and (>= X_0 0) (>= Y_0 1))))"),
-    "input in and": ("(assert (>= X_1 0.0))", "(assert (and (>= X_1 0.0)))"),
     "no lower bound": ("(assert (>= X_1 0.0))", ""),
-    "no upper bound": ("(assert (<= X_1 1))", ""),
     "bounded twice": ("(assert (<= X_1 1))", "(assert (<= X_1 1))(assert (<= X_1 0.5))"),
     "the other way around": ("(assert (>= X_1 0.0))", "(assert (>= X_1 2.0))"),
-    "bound by an input": ("(assert (<= X_1 1))", "(assert (<= X_1 X_0))"),
-    "strict bound": ("(assert (<= X_1 1))", "(assert (< X_1 1))"),
     "Int": ("(declare-const X_1 Real)", "(declare-const X_1 Int)"),
     "function": ("(declare-const X_1 Real)", "(declare-fun X_1 () Real)"),
     "declared twice": ("(declare-const X_1 Real)", "(declare-const X_0 Real)"),
     "a gap": ("(declare-const X_1 Real)", "(declare-const X_2 Real)"),
-    "another variable": ("(declare-const X_1 Real)", "(declare-const Z_0 Real)"),
     "no outputs": ("(declare-const Y_0 Real)\n(declare-const Y_1 Real)", ""),
     "later declaration": (Y, f"{Y}(declare-const Y_2 Real)"),
-    "another command": (Y, f"{Y}(check-sat)"),
-    "logic": ("(declare-const X_0 Real)", "(set-logic QF_LRA)(declare-const X_0 Real)"),
     "open": (Y, Y[:-1]),
     "closed twice": (Y, f"{Y})"),
     "nothing in parentheses": (Y, f"{Y}()"),
     "outside": (Y, f"{Y} sat"),
     "deep": (Y, f"(assert {'(' * 20}>= Y_0 1{')' * 20})"),
-    "quoted": (Y, "(assert (>= |Y_0| 0.5))"),
     "hidden from some readers by CR": (Y, f"; a note\r(assert (>= Y_0 100.0))\n{Y}"),
-    "hidden from some readers by a form feed": (Y, f"; a note\x0c(assert (>= Y_0 100.0))\n{Y}"),
     "hidden from some readers by NUL": (Y, f"; a note\x00\n{Y}"),
     "not ascii": (Y, "(assert (>= Y_\u0660 0.5))"),
 }  # fmt: skip
@@ -638,11 +585,7 @@ NO_PROPERTY_2 = {
     "batch": ("X float32 [1, 2]", "X float32 [2, 2]"),
     "flat": ("X float32 [1, 2]", "X float32 [2]"),
     "other names": ("declare-output Y", "declare-output Z"),
-    "hidden": ("(declare-output Y float32 [1, 2])",
-               "(declare-hidden H float32 [1, 2] h) (declare-output Y float32 [1, 2])"),
-    "first names": ("X[0,1] 0.0", "X_1 0.0"),
     "another row": ("X[0,1] 0.0", "X[1,1] 0.0"),
-    "no index": ("X[0,1] 0.0", "X 0.0"),
     "more outputs than conditions know": ("Y[0,0]", "Y[0,2]"),
 }  # fmt: skip
 

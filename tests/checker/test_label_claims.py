@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from checker_parts import said
+from checker_parts import said, saved
 
 from constructive import (
     AttentionLayer,
@@ -87,10 +87,7 @@ def forged(name, evidence, memorizer, data):
 
 
 def refused(checker, folder, certificate, memorizer, data):
-    files = folder / "c.json", folder / "m.safetensors", folder / "d.npz"
-    for thing, file in zip((certificate, memorizer, data), files, strict=True):
-        thing.save(file)
-    status, printed = said(checker, files)
+    status, printed = said(checker, saved(folder, memorizer, data, certificate))
     assert (status == 1) == printed.startswith("NOT PROVED: ")
     return status == 1
 

@@ -4,7 +4,6 @@ Models have units and smallest numbers here that are large, so that no term hide
 """
 
 import dataclasses
-import json
 import math
 from fractions import Fraction
 from types import SimpleNamespace
@@ -13,46 +12,22 @@ import numpy as np
 import pytest
 from checker_parts import (
     COARSE,
-    FILES_OF,
     by_hand,
     coarse_models,
     decoder_of,
     refused,
     saved,
+    signed,
     small,
 )
 from compact_parts import changed, compact
 
 from constructive import PrecisionError, Text, Verdict, certify, check
-from constructive.certificates.certify import DECODERS
 from constructive.exact.float_model import INTEGER_MODELS, MODELS, nearest
 from constructive.layers.margins import integer_margins, recital, require_integers
 
 PLAIN = "float32, pairwise"
 NEAR = 1e-7  # what `up` may add
-
-
-def coarse(checker, **others):
-    """A model whose terms are all of one size."""
-    model = checker.float_model.MODELS[PLAIN]
-    return model._replace(unit=2.0**-7, exp=2.0**-8, small=2.0**-9, **others)
-
-
-def readouts_of(checker, u, o):
-    u, o = np.array(u, float), np.array(o, float)
-    return checker.margins.Readouts(u, np.abs(u), o, np.abs(o))
-
-
-def drawn(seed, *shape):
-    return np.random.default_rng(seed).uniform(0.5, 2.0, shape)
-
-
-def attended_of(checker, sizes, heads, **others):
-    """What is known of attention, of so many positions."""
-    shape = len(sizes), heads
-    about = {"seen": np.full(len(sizes), 5.0), "large": np.full(shape, 2.0)}
-    about |= {"rest": np.full(shape, 2.0**-6), "most": 3.0, "grows": 0.25} | others
-    return checker.margins.Attended(sizes=np.array(sizes, float), **about)
 
 
 def drawn_decoder(seed, size=1.0):
@@ -81,185 +56,155 @@ def drawn_decoder(seed, size=1.0):
     return by_hand(text, weights | {"U": u, "unembedding": unembedding}, window=window), text
 
 
-class TestBothSides:
-    """Prover and checker bound the same, where units are large and all terms count."""
-
-    def both(self, checker, decoder, text, *model, **others):
-        ours, theirs = coarse_models(checker, *model, **others)
-        found = recital(decoder, text, model=ours)
-        least, share = checker.margins.real_margins(decoder_of(checker, decoder, text, theirs))
-        assert least == pytest.approx(found.least.min(), rel=NEAR)
-        # Where logits are not exact one takes exp(2 eps) - 1, and the other 2 eps + 4 eps^2.
-        near = 0.02 if ours.constants or ours.merged else 1e-4
-        assert share == pytest.approx(found.share.max(), rel=near)
-        return share
-
-    @pytest.mark.parametrize("name", COARSE)
-    @pytest.mark.parametrize("seed", range(3))
-    @pytest.mark.parametrize("size", [2.0**-6, 2.0**6])
-    def test_shares(self, checker, name, seed, size):
-        assert self.both(checker, *drawn_decoder(seed, size), name) < math.inf
-
-    @pytest.mark.parametrize(
-        ("name", "size"),
-        [("plain", 1.0), ("plain", 2.0**-9), ("any contraction", 1.0), ("stored", 1.0)],
-    )
-    def test_ranges(self, checker, name, size):
-        """Numerators, averages, outputs and logits: beyond the largest number nothing is known."""
-        problem, known = drawn_decoder(0, size), set()
-        for power in range(-2, 24):
-            limits = {"overflow": 2.0**power}
-            if name == "stored":
-                form = COARSE[name]["storage"]
-                limits = {"storage": dataclasses.replace(form, largest=2.0**power)}
-            known.add(self.both(checker, *problem, name, **limits) < math.inf)
-        assert known == {False, True}
+# Prover and checker bound the same, where units are large and all terms count.
 
 
-class TestTerms:
-    """Where attention moves by a quarter, which no drawn decoder has; and where ranges end."""
-
-    def test_what_is_not_bounded_times_zero(self, checker):
-        attended = attended_of(checker, np.zeros((1, 4)), 1, grows=math.inf)
-        for rest in (0.0, 1.0):
-            attended.rest[:] = rest
-            readouts = readouts_of(checker, np.zeros((4, 1)), [[1.0]])
-            model = coarse(checker)
-            with np.errstate(invalid="ignore"):
-                found = checker.margins.output_errors(model, readouts, np.zeros((1, 1)), attended)
-            assert found.tolist() == [[math.inf]]
+def share_of_both(checker, decoder, text, *model, **others):
+    ours, theirs = coarse_models(checker, *model, **others)
+    found = recital(decoder, text, model=ours)
+    least, share = checker.margins.real_margins(decoder_of(checker, decoder, text, theirs))
+    assert least == pytest.approx(found.least.min(), rel=NEAR)
+    # Where logits are not exact one takes exp(2 eps) - 1, and the other 2 eps + 4 eps^2.
+    near = 0.02 if ours.constants or ours.merged else 1e-4
+    assert share == pytest.approx(found.share.max(), rel=near)
+    return share
 
 
-class TestJudge:
-    """Margins in real arithmetic, and shares of them."""
-
-    def test_margins_are_below_the_exact_ones(self, checker):
-        """Also where sums cancel, and float64 says more."""
-        parts, model = checker.margins, checker.float_model.MODELS[PLAIN]
-        rng, above = np.random.default_rng(5), 0
-        for _ in range(40):
-            z = rng.standard_normal((1, 4))
-            u = rng.standard_normal((4, 2)) * 2.0**20
-            o = rng.standard_normal((2, 2))
-            logits = [
-                sum(
-                    Fraction(z[0, i]) * Fraction(u[i, k]) * Fraction(o[k, v])
-                    for i in range(4)
-                    for k in range(2)
-                )
-                for v in range(2)
-            ]
-            margin, readouts = logits[0] - logits[1], readouts_of(checker, u, o)
-            attended = attended_of(checker, np.abs(z), 1, rest=np.zeros((1, 1)), grows=0.0)
-            least = parts.judge(readouts, model, z, np.array([0]), attended)[0]
-            assert Fraction(least) < margin
-            assert float(margin) - least < 2.0**-40 * 2.0**20
-            ahead = z @ u @ o
-            above += Fraction(ahead[0, 0]) - Fraction(ahead[0, 1]) > margin
-        assert above > 5
-
-    @pytest.mark.parametrize(("margin", "known"), [(1.0, True), (0.5, True), (0.0, False)])
-    def test_small_margins(self, checker, margin, known):
-        z, model = np.array([[1.0, 0.0]]), checker.float_model.MODELS[PLAIN]
-        readouts = readouts_of(checker, [[1.0], [0.0]], [[margin, 0.0]])
-        attended = attended_of(checker, z, 1, rest=np.zeros((1, 1)), grows=0.0, most=1.0)
-        least, share = checker.margins.judge(readouts, model, z, np.array([0]), attended)
-        assert (0.0 < least <= margin) == known
-        assert (share < 1.0) == known
-        assert known or share == math.inf
+@pytest.mark.parametrize("name", COARSE)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [2.0**-6, 2.0**6])
+def test_shares(checker, name, seed, size):
+    assert share_of_both(checker, *drawn_decoder(seed, size), name) < math.inf
 
 
-class TestExactLogits:
-    """Units and differences of logits, which a table needs."""
-
-    def on(self, seed, *, period=None, scale=1.0):
-        rng = np.random.default_rng(seed)
-        shapes = {"embedding": (3, 4), "positions": (4, 4), "W_Q": (2, 4, 2), "W_K": (2, 4, 2)}
-        weights = {
-            name: (rng.integers(-3, 4, shape) / 4 * scale).astype(np.float32)
-            for name, shape in shapes.items()
-        }
-        texts = [rng.integers(3, size=4), rng.integers(3, size=3 if period is None else 9)]
-        return SimpleNamespace(weights=weights, texts=texts, period=period)
-
-    def test_logits_of_53_bits(self, checker):
-        """Sums of at most 2^52, in their unit, are what float64 holds with their differences."""
-        on, model = self.on(0), checker.float_model.MODELS[PLAIN]
-        for name in on.weights:
-            on.weights[name][:] = 0.0
-        on.weights["embedding"][:, 0] = 1.0
-        on.weights["W_Q"][0, 0, 0] = 1.0
-        for most, known in ((2.0**50, True), (2.0**52, False)):
-            on.weights["W_K"][0, :, 0] = [most, 0.0, 0.0, 1.0]
-            on.weights["W_K"][0, 3, 0] = 1.0
-            with refused(None if known else "short integers"):
-                assert checker.margins.exact_logits(on, model)[:2] == (1.0, pytest.approx(2 * most))
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("plain", 1.0), ("plain", 2.0**-9), ("any contraction", 1.0), ("stored", 1.0)],
+)
+def test_ranges(checker, name, size):
+    """Numerators, averages, outputs and logits: beyond the largest number nothing is known."""
+    problem, known = drawn_decoder(0, size), set()
+    for power in range(-2, 24):
+        limits = {"overflow": 2.0**power}
+        if name == "stored":
+            form = COARSE[name]["storage"]
+            limits = {"storage": dataclasses.replace(form, largest=2.0**power)}
+        known.add(share_of_both(checker, *problem, name, **limits) < math.inf)
+    assert known == {False, True}
 
 
-class TestPositions:
-    """All of `real_margins`: which positions count, and which weights."""
-
-    def on(self, checker, decoder, text, prompt=None):
-        return decoder_of(checker, decoder, text, checker.float_model.MODELS[PLAIN], prompt)
-
-    @pytest.mark.parametrize(
-        ("made", "room", "judge"),
-        [(small, "margins", "real_margins"), (compact, "integers", "integer_margins")],
-    )
-    def test_margins_count_from_the_prompt_on(self, checker, made, room, judge):
-        decoder, text = made()
-        seen = set()
-        for prompt in range(1, len(text) + 1):
-            prompted = dataclasses.replace(text, prompt=prompt)
-            on = self.on(checker, decoder, prompted)
-            least = getattr(getattr(checker, room), judge)(on)[0]
-            assert least == pytest.approx(recital(decoder, prompted).least.min(), rel=1e-6)
-            seen.add(least)
-        assert len(seen) > 1
-
-    def test_heads_a_few_positions_at_a_time(self, checker, as_if):
-        decoder, text = small()
-        found = checker.margins.real_margins(self.on(checker, decoder, text))
-        for entries in (1, 8):
-            as_if("margins", "decoders", ENTRIES=entries)
-            again = checker.margins.real_margins(self.on(checker, decoder, text))
-            assert again == pytest.approx(found, rel=1e-9)
+# Steps of the checker: margins in real arithmetic, and shares of them.
 
 
-class TestFormats:
-    """Which weights are normal, and stored in a format."""
+def attended_of(checker, sizes, **others):
+    """What is known of the attention of one head, at so many positions."""
+    about = {"seen": np.full(len(sizes), 5.0), "large": np.full((len(sizes), 1), 2.0)}
+    about |= {"rest": np.zeros((len(sizes), 1)), "most": 3.0, "grows": 0.0} | others
+    return checker.margins.Attended(sizes=np.array(sizes, float), **about)
 
-    @pytest.mark.parametrize(
-        ("entry", "known"),
-        [(0.0, True), (2.0**-126, True), (-(2.0**-126), True), (2.0**-127, False), (-1e-45, False)],
-    )
-    def test_normal_numbers(self, checker, entry, known):
-        assert checker.margins.normal(np.float32([1.0, entry])) == known
 
-    @pytest.mark.parametrize(
-        ("storage", "entry", "known"),
-        [
-            ("float32", 1.0 + 2.0**-23, True),
-            ("bfloat16", 1.0 + 2.0**-7, True),
-            ("bfloat16", 1.0 + 2.0**-8, False),
-            ("bfloat16", 1.0 + 2.0**-23, False),
-            ("float16", 1.0 + 2.0**-10, True),
-            ("float16", 1.0 + 2.0**-11, False),
-            ("float16", 65504.0, True),
-            ("float16", 65536.0, False),
-            ("float16", 2.0**-24, True),
-            ("float16", 2.0**-25, False),
-        ],
-    )
-    def test_storage(self, checker, storage, entry, known):
-        assert checker.margins.stored_in(np.float32([1.0, entry]), storage) == known
+def readouts_of(checker, u, o):
+    u, o = np.array(u, float), np.array(o, float)
+    return checker.margins.Readouts(u, np.abs(u), o, np.abs(o))
+
+
+def test_what_is_not_bounded_times_zero(checker):
+    readouts = readouts_of(checker, np.zeros((4, 1)), [[1.0]])
+    model = checker.float_model.MODELS[PLAIN]
+    for rest in (0.0, 1.0):
+        attended = attended_of(
+            checker, np.zeros((1, 4)), grows=math.inf, rest=np.full((1, 1), rest)
+        )
+        with np.errstate(invalid="ignore"):
+            found = checker.margins.output_errors(model, readouts, np.zeros((1, 1)), attended)
+        assert found.tolist() == [[math.inf]]
+
+
+def test_margins_are_below_the_exact_ones(checker):
+    """Also where sums cancel, and float64 says more."""
+    model, rng, above = checker.float_model.MODELS[PLAIN], np.random.default_rng(5), 0
+    exact = np.vectorize(Fraction, otypes=[object])
+    for _ in range(40):
+        z, o = rng.standard_normal((1, 4)), rng.standard_normal((2, 2))
+        u = rng.standard_normal((4, 2)) * 2.0**20
+        ((one, other),) = exact(z) @ exact(u) @ exact(o)
+        known = readouts_of(checker, u, o), model, z, np.array([0]), attended_of(checker, np.abs(z))
+        least = checker.margins.judge(*known)[0]
+        assert Fraction(least) < one - other
+        assert float(one - other) - least < 2.0**-40 * 2.0**20
+        ((float_one, float_other),) = z @ u @ o
+        above += Fraction(float_one) - Fraction(float_other) > one - other
+    assert above > 5
+
+
+@pytest.mark.parametrize(("margin", "known"), [(1.0, True), (0.5, True), (0.0, False)])
+def test_small_margins(checker, margin, known):
+    z, model = np.array([[1.0, 0.0]]), checker.float_model.MODELS[PLAIN]
+    readouts = readouts_of(checker, [[1.0], [0.0]], [[margin, 0.0]])
+    attended = attended_of(checker, z, most=1.0)
+    least, share = checker.margins.judge(readouts, model, z, np.array([0]), attended)
+    assert (0.0 < least <= margin) == known
+    assert (share < 1.0) == known
+    assert known or share == math.inf
+
+
+def test_logits_of_53_bits(checker):
+    """Sums of at most 2^52, in their unit, are what float64 holds with their differences."""
+    shapes = {"embedding": (3, 4), "positions": (4, 4), "W_Q": (2, 4, 2), "W_K": (2, 4, 2)}
+    weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    weights["embedding"][:, 0] = weights["W_Q"][0, 0, 0] = weights["W_K"][0, 3, 0] = 1.0
+    on = SimpleNamespace(weights=weights, texts=[np.array([0, 1, 2, 0])], period=None)
+    for most, known in ((2.0**50, True), (2.0**52, False)):
+        weights["W_K"][0, 0, 0] = most
+        with refused(None if known else "short integers"):
+            found = checker.margins.exact_logits(on, checker.float_model.MODELS[PLAIN])
+            assert found[:2] == (1.0, pytest.approx(2 * most))
+
+
+@pytest.mark.parametrize(
+    ("made", "room", "judge"),
+    [(small, "margins", "real_margins"), (compact, "integers", "integer_margins")],
+)
+def test_margins_count_from_the_prompt_on(checker, made, room, judge):
+    decoder, text = made()
+    seen = set()
+    for prompt in range(1, len(text) + 1):
+        prompted = dataclasses.replace(text, prompt=prompt)
+        on = decoder_of(checker, decoder, prompted, PLAIN)
+        least = getattr(getattr(checker, room), judge)(on)[0]
+        assert least == pytest.approx(recital(decoder, prompted).least.min(), rel=1e-6)
+        seen.add(least)
+    assert len(seen) > 1
+
+
+def test_heads_a_few_positions_at_a_time(checker, as_if):
+    on = decoder_of(checker, *small(), PLAIN)
+    found = checker.margins.real_margins(on)
+    for entries in (1, 8):
+        as_if("margins", "decoders", ENTRIES=entries)
+        assert checker.margins.real_margins(on) == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("entry", "known"),
+    [(0.0, True), (2.0**-126, True), (-(2.0**-126), True), (2.0**-127, False), (-1e-45, False)],
+)
+def test_normal_numbers(checker, entry, known):
+    assert checker.margins.normal(np.float32([1.0, entry])) == known
+
+
+@pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
+def test_weights_which_are_stored(checker, storage):
+    form = MODELS[f"{storage}, pairwise"].storage
+    for entry in (*(1.0 + 2.0**-k for k in range(6, 24)), 65504.0, 65536.0, 2.0**-24, 2.0**-25):
+        found = checker.margins.stored_in(np.float32([1.0, entry]), storage)
+        assert found == (nearest(np.array([entry]), form) == entry).all()
 
 
 # Recites and executed of decoders of integers: what holds, what does not, and each limit.
 
 
 CLAIMS = ("recites", "executed")
-FILES = FILES_OF[Text]
 LIMIT = 2**24
 
 
@@ -288,14 +233,8 @@ def in_checker(checker, decoder, text, model="float32, pairwise"):
 
 def forged(folder, decoder, text):
     """Files of a decoder with a certificate that says of it what is true of the honest one."""
-    honest, of = compact()
-    paths = saved(folder, honest, of, certify(honest, of, claims=CLAIMS))
-    content = json.loads((folder / FILES[0]).read_text())
-    content["data"], content["weights"] = DECODERS.describe(decoder, text)
-    (folder / FILES[0]).write_text(json.dumps(content))
-    decoder.save(paths[1])
-    text.save(paths[2])
-    return paths
+    honest = certify(*compact(), claims=CLAIMS)
+    return saved(folder, decoder, text, signed(honest, decoder, text))
 
 
 # What holds is proved, here and there.
@@ -467,15 +406,6 @@ def test_storage_in_float16_where_it_holds(tmp_path):
 # The steps in the checker: what each limit lets pass, and what it stops.
 
 
-HELD = LIMIT - 65536, 32640, 32512, 64, 257
-"""Integers that bfloat16 holds, the last one in two parts. With 63 they make 2^24."""
-
-
-def model_of(checker, name):
-    models = checker.float_model
-    return (models.MODELS | models.INTEGER_MODELS)[name]
-
-
 def layer(**others):
     """Weights of one head, of tokens with one entry."""
     weights = {"embedding": [[1]], "positions": [[0]], "unembedding": [[1], [0]]}
@@ -483,159 +413,135 @@ def layer(**others):
     return {name: np.array(array, np.int64) for name, array in weights.items()}
 
 
-class TestSums:
-    """`require_sums`: each limit, and the number beside it."""
-
-    @pytest.mark.parametrize("more", [0, 1])
-    @pytest.mark.parametrize(
-        ("w_q", "w_k"),
-        [
-            ([[[1]]], [[[2**23 - 1]]]),
-            ([[[1], [-1]]], [[[2**21], [1 - 2**21]]]),
-            ([[[1, -1]]], [[[2**22, 2**22 - 1]]]),
-            ([[[1]], [[1]]], [[[1]], [[2**23 - 1]]]),
-        ],
-    )
-    def test_differences_of_logits(self, checker, w_q, w_k, more):
-        w_k = np.array(w_k)
-        w_k[-1, 0, -1] += more
-        weights, model = layer(W_Q=w_q, W_K=w_k), model_of(checker, PLAIN)
-        with refused("differences" if more else None):
-            checker.integers.require_sums(weights, model)
-
-    @pytest.mark.parametrize(
-        ("name", "u", "word"),
-        [
-            (PLAIN, np.zeros((2, 4096)), None),
-            (PLAIN, np.zeros((2, 4097)), "columns"),
-            (PLAIN, [[LIMIT - 2, 3], [1, 4]], None),
-            (PLAIN, [[3, LIMIT - 2], [4, -2]], "sums of the readout"),
-            ("float32, bfloat16 products", [[257], [128 * 255 + 1]], None),
-            ("float32, bfloat16 products", [[128 * 257 + 1], [0]], "hold"),
-            ("float32, bfloat16 products", [[LIMIT - 1], [0]], "sums of the readout"),
-            ("float32, bfloat16 products", [[n] for n in (*HELD, 62)], None),
-            ("float32, bfloat16 products", [[n] for n in (*HELD, 63)], "sums of the readout"),
-            ("float32, float16 products", [[65504], [0]], None),
-            ("float32, float16 products", [[65536], [0]], "hold"),
-        ],
-    )
-    def test_readout(self, checker, name, u, word):
-        weights, model = layer(U=u), model_of(checker, name)
-        with refused(word):
-            checker.integers.require_sums(weights, model)
-
-    @pytest.mark.parametrize("name", ["W_Q", "W_K"])
-    def test_factors(self, checker, name):
-        model = model_of(checker, "float32, bfloat16 products")
-        checker.integers.require_sums(layer(**{name: [[[256]]]}), model)
-        with refused("hold"):
-            checker.integers.require_sums(layer(**{name: [[[257]]]}), model)
-
-    @pytest.mark.parametrize("name", ["embedding", "unembedding", "U", "W_K"])
-    def test_storage(self, checker, name):
-        for whole, stored in ((2048, True), (2049, False)):
-            weights, model = layer(), model_of(checker, "float16, pairwise")
-            weights[name].reshape(-1)[0] = whole
-            with refused(None if stored else "stored"):
-                checker.integers.require_sums(weights, model)
+HELD = LIMIT - 65536, 32640, 32512, 64, 257
+"""Integers that bfloat16 holds, the last one in two parts. With 63 they make 2^24."""
+HALF, TWICE = "float16, pairwise", "float32, float16 products"
+BRAIN = "float32, bfloat16 products"
+LARGE = 2**23
+SUMS = [
+    (PLAIN, {"W_K": [[[LARGE - 1]]]}, {"W_K": [[[LARGE]]]}, "differences"),
+    (PLAIN, {"W_Q": [[[1], [-1]]], "W_K": [[[LARGE // 4], [1 - LARGE // 4]]]},
+     {"W_K": [[[LARGE // 4], [-LARGE // 4]]]}, "differences"),
+    (PLAIN, {"W_Q": [[[1, -1]]], "W_K": [[[LARGE // 2, LARGE // 2 - 1]]]},
+     {"W_K": [[[LARGE // 2, LARGE // 2]]]}, "differences"),
+    (PLAIN, {"W_Q": [[[1]], [[1]]], "W_K": [[[1]], [[LARGE - 1]]]},
+     {"W_K": [[[1]], [[LARGE]]]}, "differences"),
+    (PLAIN, {"U": np.zeros((2, 4096))}, {"U": np.zeros((2, 4097))}, "columns"),
+    (PLAIN, {"U": [[LIMIT - 2, 3], [1, 4]]}, {"U": [[3, LIMIT - 2], [4, -2]]}, "sums of the"),
+    (BRAIN, {}, {"U": [[LIMIT - 1], [0]]}, "sums of the readout"),
+    (BRAIN, {"U": [[n] for n in (*HELD, 62)]}, {"U": [[n] for n in (*HELD, 63)]}, "sums of the"),
+    (BRAIN, {"U": [[257], [128 * 255 + 1]]}, {"U": [[128 * 257 + 1], [0]]}, "hold"),
+    (TWICE, {"U": [[65504], [0]]}, {"U": [[65536], [0]]}, "hold"),
+    *((BRAIN, {name: [[[256]]]}, {name: [[[257]]]}, "hold") for name in ("W_Q", "W_K")),
+    *((HALF, {name: 2048 * whole}, {name: 2049 * whole}, "stored") for name, whole in (
+        ("embedding", np.eye(1)), ("unembedding", np.eye(2, 1)), ("U", np.eye(2, 1)),
+        ("W_K", np.eye(1)[None]),
+    )),
+]  # fmt: skip
+"""Weights that `require_sums` lets pass, and what it refuses beside them."""
 
 
-class TestWhole:
-    """`are_integers`."""
-
-    @pytest.mark.parametrize(
-        ("entry", "whole"),
-        [(LIMIT - 1.0, True), (1.0 - LIMIT, True), (LIMIT, False), (-LIMIT, False), (0.5, False)],
-    )
-    def test_entries(self, checker, entry, whole):
-        weights = {"U": np.float32([[1.0], [2.0]]), "W_Q": np.float32([[3.0, entry]])}
-        assert checker.integers.are_integers(weights) == whole
+@pytest.mark.parametrize(("name", "within", "beyond", "word"), SUMS)
+def test_sums_of_weights(checker, name, within, beyond, word):
+    models = checker.float_model
+    model = (models.MODELS | models.INTEGER_MODELS)[name]
+    checker.integers.require_sums(layer(**within), model)
+    with refused(word):
+        checker.integers.require_sums(layer(**within | beyond), model)
 
 
-class TestReading:
-    """`read_out` and `integer_margins`."""
-
-    def test_heads_a_few_at_a_time(self, checker, as_if):
-        decoder, text = compact()
-        found = in_checker(checker, decoder, text)
-        as_if("integers", ENTRIES=1)
-        assert in_checker(checker, decoder, text) == found
-
-    @pytest.mark.parametrize("name", ["float32, float16 products", "float16, pairwise"])
-    @pytest.mark.parametrize("wide", ["W_Q", "W_K"])
-    def test_queries_and_keys_are_held(self, checker, name, wide):
-        """One of two may be wide, whichever it is: up to 2,047, which has 11 bits."""
-        weights = layer(embedding=[[1, 1]], positions=[[0, 0]], U=np.zeros((4, 1)))
-        narrow = {"W_Q": "W_K", "W_K": "W_Q"}[wide]
-        x, model = np.array([[1, 1]]), model_of(checker, name)
-        for entry, fits in ((2046, True), (2048, False)):
-            weights |= {wide: np.array([[[entry], [1]]]), narrow: np.array([[[1], [0]]])}
-            with refused(None if fits else "queries or keys"):
-                checker.integers.read_out(weights, x, None, model)
-
-    @pytest.mark.parametrize(("lead", "proved"), [(128, True), (127, False)])
-    def test_leads(self, checker, lead, proved):
-        weights, model = layer(W_K=[[[1]]]), model_of(checker, PLAIN)
-        weights |= {"W_Q": np.array([[[lead], [0]]]), "W_K": np.array([[[0], [1]]])}
-        weights["U"] = np.arange(1, 5)[:, None]
-        x = np.array([[1, 0], [1, 1]])  # logits: 0; then 0 and the lead
-        with refused(None if proved else "lead"):
-            outputs = checker.integers.read_out(weights, x, None, model)
-            assert outputs.tolist() == [[1 + 3], [1 + 2 + 3 + 4]]
-
-    @pytest.mark.parametrize(("length", "word"), [(1 << 20, "signs"), ((1 << 20) + 1, "too many")])
-    def test_tokens_that_a_position_sees(self, checker, length, word):
-        weights = layer(embedding=[[2]], positions=[[0]])
-        on = SimpleNamespace(model=model_of(checker, PLAIN), weights=weights, window=None)
-        on.texts, on.period, on.prompt = [np.zeros(length, np.int64)], 1, 1
-        with refused(word):
-            checker.integers.integer_margins(on)
+@pytest.mark.parametrize(
+    ("entry", "whole"),
+    [(LIMIT - 1.0, True), (1.0 - LIMIT, True), (LIMIT, False), (-LIMIT, False), (0.5, False)],
+)
+def test_integers(checker, entry, whole):
+    weights = {"U": np.float32([[1.0], [2.0]]), "W_Q": np.float32([[3.0, entry]])}
+    assert checker.integers.are_integers(weights) == whole
 
 
-class TestJudgeOfIntegers:
-    """Margins and shares of given outputs."""
+def test_heads_a_few_at_a_time(checker, as_if, made):
+    found = in_checker(checker, *made)
+    as_if("integers", ENTRIES=1)
+    assert in_checker(checker, *made) == found
 
-    def judged(self, checker, name, outputs, unembedding, right, moved=2.0**-160):
-        model = model_of(checker, name)
-        moved = np.full(len(unembedding), moved)
-        outputs, unembedding = np.array(outputs), np.array(unembedding)
-        return checker.integers.judge(model, outputs, unembedding, np.array(right), moved)
 
-    @pytest.mark.parametrize(
-        ("outputs", "unembedding", "right", "margin"),
-        [
-            ([[3, -2]], [[1, 0], [0, -1], [5, 7]], [0], 1.0),
-            ([[3, 3]], [[1, 0], [0, 1]], [0], 0.0),
-            ([[4], [-9], [2]], [[1], [-1], [0]], [0, 1, 0], 2.0),
-            ([[4], [-9], [2]], [[1], [-1], [0]], [0, 1, 1], -4.0),
-        ],
-    )
-    def test_integers_lose_nothing(self, checker, outputs, unembedding, right, margin):
-        """The least margin of several counts, and one of zero is lost."""
-        least, share = self.judged(checker, PLAIN, outputs, unembedding, right)
-        assert margin - 1e-9 < least < margin
-        assert share < 2.0**-900 if margin > 0.0 else share == math.inf
+@pytest.mark.parametrize("name", [TWICE, HALF])
+@pytest.mark.parametrize(("wide", "narrow"), [("W_Q", "W_K"), ("W_K", "W_Q")])
+def test_queries_and_keys_are_held(checker, name, wide, narrow):
+    """One of two may be wide, whichever it is: up to 2,047, which has 11 bits."""
+    models = checker.float_model
+    x, model = np.array([[1, 1]]), (models.MODELS | models.INTEGER_MODELS)[name]
+    for entry, fits in ((2046, True), (2048, False)):
+        weights = layer(U=np.zeros((4, 1)), **{wide: [[[entry], [1]]], narrow: [[[1], [0]]]})
+        with refused(None if fits else "queries or keys"):
+            checker.integers.read_out(weights, x, None, model)
 
-    def test_what_averages_move_counts_on_both_sides(self, checker):
-        least, _ = self.judged(checker, PLAIN, [[8]], [[1], [0]], [0], moved=2.0**-10)
-        assert 8.0 - 2.0**-9 - 1e-9 < least <= 8.0 - 2.0**-9
 
-    @pytest.mark.parametrize(
-        ("outputs", "unembedding", "held"),
-        [
-            ([[32000]], [[1], [0]], True),
-            ([[65480]], [[1], [0]], False),  # 2^-11 more is beyond 65,504
-            ([[40000]], [[2], [0]], False),
-            ([[32740]], [[2], [0]], False),  # 65,480, and rounding
-            ([[65480, 1]], [[0, 1], [0, 0]], False),
-            ([[32000, 32000]], [[1, -1], [2, -2]], False),  # products, though their sum is 0
-        ],
-    )
-    def test_range_of_storage(self, checker, outputs, unembedding, held):
-        share = self.judged(checker, "float16, pairwise", outputs, unembedding, [0])[1]
-        assert (share < math.inf) == held
+@pytest.mark.parametrize(("lead", "proved"), [(128, True), (127, False)])
+def test_leads(checker, lead, proved):
+    weights = layer(W_Q=[[[lead], [0]]], W_K=[[[0], [1]]], U=np.arange(1, 5)[:, None])
+    x = np.array([[1, 0], [1, 1]])  # logits: 0; then 0 and the lead
+    with refused(None if proved else "lead"):
+        outputs = checker.integers.read_out(weights, x, None, checker.float_model.MODELS[PLAIN])
+        assert outputs.tolist() == [[1 + 3], [1 + 2 + 3 + 4]]
 
-    def test_logits_of_52_bits(self, checker):
-        self.judged(checker, PLAIN, [[1 << 28]], [[(1 << 24) - 1], [0]], [0])
-        with refused("too large"):
-            self.judged(checker, PLAIN, [[1 << 28]], [[1 << 24], [0]], [0])
+
+@pytest.mark.parametrize(("length", "word"), [(1 << 20, "signs"), ((1 << 20) + 1, "too many")])
+def test_tokens_that_a_position_sees(checker, length, word):
+    weights, model = layer(embedding=[[2]]), checker.float_model.MODELS[PLAIN]
+    on = SimpleNamespace(model=model, weights=weights, window=None, period=1, prompt=1)
+    on.texts = [np.zeros(length, np.int64)]
+    with refused(word):
+        checker.integers.integer_margins(on)
+
+
+# Margins and shares of given outputs.
+
+
+def judged(checker, name, outputs, unembedding, right, moved=2.0**-160):
+    moved = np.full(len(unembedding), moved)
+    given = map(np.array, (outputs, unembedding, right))
+    return checker.integers.judge(checker.float_model.MODELS[name], *given, moved)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "unembedding", "right", "margin"),
+    [
+        ([[3, -2]], [[1, 0], [0, -1], [5, 7]], [0], 1.0),
+        ([[3, 3]], [[1, 0], [0, 1]], [0], 0.0),
+        ([[4], [-9], [2]], [[1], [-1], [0]], [0, 1, 0], 2.0),
+        ([[4], [-9], [2]], [[1], [-1], [0]], [0, 1, 1], -4.0),
+    ],
+)
+def test_integers_lose_nothing(checker, outputs, unembedding, right, margin):
+    """The least margin of several counts, and one of zero is lost."""
+    least, share = judged(checker, PLAIN, outputs, unembedding, right)
+    assert margin - 1e-9 < least < margin
+    assert share < 2.0**-900 if margin > 0.0 else share == math.inf
+
+
+def test_what_averages_move_counts_on_both_sides(checker):
+    least, _ = judged(checker, PLAIN, [[8]], [[1], [0]], [0], moved=2.0**-10)
+    assert 8.0 - 2.0**-9 - 1e-9 < least <= 8.0 - 2.0**-9
+
+
+@pytest.mark.parametrize(
+    ("outputs", "unembedding", "held"),
+    [
+        ([[32000]], [[1], [0]], True),
+        ([[65480]], [[1], [0]], False),  # 2^-11 more is beyond 65,504
+        ([[40000]], [[2], [0]], False),
+        ([[32740]], [[2], [0]], False),  # 65,480, and rounding
+        ([[65480, 1]], [[0, 1], [0, 0]], False),
+        ([[32000, 32000]], [[1, -1], [2, -2]], False),  # products, though their sum is 0
+    ],
+)
+def test_range_of_storage(checker, outputs, unembedding, held):
+    share = judged(checker, HALF, outputs, unembedding, [0])[1]
+    assert (share < math.inf) == held
+
+
+def test_logits_of_52_bits(checker):
+    judged(checker, PLAIN, [[1 << 28]], [[(1 << 24) - 1], [0]], [0])
+    with refused("too large"):
+        judged(checker, PLAIN, [[1 << 28]], [[1 << 24], [0]], [0])

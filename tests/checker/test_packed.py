@@ -331,80 +331,41 @@ def floats(*numbers):
 
 
 C = "constant"
-KNOWN = [1, "fields", 0, 1, 0]
-"""A column of the line, which has an order."""
 REFUSED = {
     "a row that is not there": (([1, C, 1, 2, 5],), {}, "out of bounds|row"),
-    "a row before the first": (([1, C, 1, -1, 5],), {}, "row"),
     "a mask below zero": (([1, "parity", -1, 1],), {}, "mask"),
     "one row beyond 2^24": (([1, C, 1, 0, 1 << 25],), {}, "beyond"),
     "another sign": (([1, "paired drawn", 0, 1],), {}, "sign"),
-    "a sign of two": (([1, "paired drawn", 2, 1],), {}, "sign"),
-    "no parameter": (([1, C],), {}, "rule"),
-    "one parameter more": (([1, "drawn", 1, 1],), {}, "rule"),
     "two parameters of one or three": (([1, C, 1, 1],), {}, "rule"),
-    "four parameters of one or three": (([1, C, 1, 1, 1, 1],), {}, "rule"),
     "floats have none": (([1, "floats", 1],), {}, "rule"),
-    "a fraction": (([1, C, 0.5],), {}, "rule"),
     "a Boolean": (([1, C, True],), {}, "rule"),
-    "a string": (([1, C, "1"],), {}, "rule|abs"),
     "32 bits": (([1, "parity", 1 << 31, 1],), {}, "rule"),
-    "minus 32 bits": (([1, "drawn", -(1 << 31)],), {}, "rule"),
     "a name that is no rule": (([1, "formula", 1],), {}, "formula"),
     "no order": (([1, "order", 1, 1],), {"name": "unembedding", "shape": [2, 1]}, "order"),
-    "no line": (([1, "parabola", 1, 1],), {"name": "unembedding", "shape": [2, 1]}, "order"),
     "an order of fewer": (([1, "order", 1, 1],), {"shape": [3, 1]}, "order"),
-    "a line of fewer": (([1, "parabola", 1, 1],), {"shape": [3, 1]}, "order"),
     "a line of one": (([1, "parabola", 1, 1],), {"shape": [1, 1]}, "order"),
     "4097 columns": (([4097, C, 1],), {}, "wide"),
     "a column too few": (([1, C, 1],), {"shape": [2, 2]}, "columns"),
     "a column too many": (([3, C, 1],), {"shape": [2, 2]}, "wide|columns"),
-    "less than none": (([3, C, 1], [-1, C, 1]), {"shape": [2, 2]}, "wide|columns"),
     "none": (([2, C, 1], [0, C, 1]), {"shape": [2, 2]}, "wide|columns"),
     "a Boolean number": (([True, C, 1], [1, C, 1]), {"shape": [2, 2]}, "wide|columns"),
-    "a float": (([2.0, C, 1],), {"shape": [2, 2]}, "wide|columns"),
-    "infinite": (([1, "floats"],), {"bits": floats(np.inf, 1)}, "finite"),
     "not a number": (([1, "floats"],), {"bits": floats(np.nan, 1)}, "finite"),
     "no bits": (([1, "fields", 0, 1, 1],), {}, "cut off"),
     "numbers without an end": (([1, "integers", 1],), {"bits": [1, 1, 1, 1]}, "cut off"),
     "fields of 26 bits": (([1, "fields", 0, 1, 26],), {"bits": [0] * 56}, "too many bits"),
     "a byte is left": (([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 14}, "more bits"),
-    "a bit is left": (([1, "fields", 0, 1, 1],), {"bits": [1, 1, 0, 1] + [0] * 6}, "more bits"),
     "the last bit": (([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 7 + [1]}, "more bits"),
     **{f"the seed {x!r}": (([1, C, 1],), {"seed": x}, "seed") for x in (True, 0.0, "0", None)},
 }
-LINE = {"name": "unembedding", "shape": [2, 2]}
 READ = {
-    "one row": (([1, C, 3],), {"shape": [1, 1]}, [[3]]),
-    "a constant": (([1, C, 3],), {"shape": [4, 1]}, [[3, 3, 3, 3]]),
-    "but one": (([1, C, 3, 3, -2],), {"shape": [4, 1]}, [[3, 3, 3, -2]]),
-    "the parity of a bit": (([1, "parity", 1, 5],), {"shape": [4, 1]}, [[5, -5, 5, -5]]),
-    "of two": (([1, "parity", 3, -5],), {"shape": [4, 1]}, [[-5, 5, 5, -5]]),
     "the largest mask": (([1, "parity", 2**31 - 1, 1],), {"shape": [4, 1]}, [[1, -1, -1, 1]]),
-    "fields of a step": (([1, "fields", 1, 2, 2],), {"bits": [1, 0, 0, 1]}, [[3, 5]]),
     "fields of 25 bits": (([1, "fields", 0, 1, 25],), {"bits": [0] * 56}, [[0, 0]]),
-    "places of classes 1, 0, 1": (
-        ([1, "places", 9, -2, 1],), {"shape": [3, 1], "bits": [1, 0, 1, 1, 1, 1]}, [[9, 5, 7]],
-    ),
-    "integers: signs, low bits, what is above": (
-        ([1, "integers", 1],), {"shape": [3, 1], "bits": [1,0,1, 1,1,0, 0,0,1, 1, 0,1]},
-        [[-5, 1, -2]],
-    ),
-    "an order": ((KNOWN, [1, "order", 1, 1]), LINE, None),
-    "a line": ((KNOWN, [1, "parabola", 1, 1]), LINE, None),
-    "the order 1, 2, 0 of the line, and its parabola": (
-        ([1, "fields", 0, 3, 2], [1, "parabola", 1, 2], [1, "order", 1, 4]),
-        {"name": "unembedding", "shape": [3, 3], "bits": [0, 1, 1, 0, 1, 1]},
-        [[6, 3, 9], [0, -2, -2], [-4, 4, 4]],
-    ),
     "4096 columns": (([4096, C, 1],), {}, [[1] * 2] * 4096),
-    "two columns": (([2, C, 1],), {"shape": [2, 2]}, [[1, 1]] * 2),
-    "floats": (([1, "floats"],), {"bits": floats(0.5, 2.0**30)}, [[0.5, 2**30]]),
     "zeros to the end of a byte": (
         ([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 6}, [[1, 1]]
     ),
 }  # fmt: skip
-"""Rules of columns, and the columns by their definition."""
+"""What is at a limit of those, and the columns by their definition."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -418,7 +379,7 @@ def test_rules_that_are_refused(checker, case):
 def test_rules_that_are_read(checker, case):
     runs, options, made = READ[case]
     found = checked_read(checker, *runs, **options)
-    assert made is None or found.T.tolist() == made
+    assert found.T.tolist() == made
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from checker_parts import evaluated, said, saved, small_pairs
+from checker_parts import evaluated, said, saved, signed, small_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,13 +31,6 @@ from constructive.support.verdict import pack
 def with_weights(memorizer, **weights):
     layer = dataclasses.replace(memorizer.layer, **weights)
     return Memorizer(layer, memorizer.record)
-
-
-def signed_anew(folder, certificate, data, memorizer):
-    """The certificate with hashes of other data and weights, as a forger would make it."""
-    fresh = certify(memorizer, data, claims=["error"])
-    forged = dataclasses.replace(certificate, data=fresh.data, weights=fresh.weights)
-    return saved(folder, memorizer, data, forged)
 
 
 # What is true is proved by both.
@@ -143,7 +136,7 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
 # What is false, or not shown, is not proved.
 
 
-def test_repeated_examples_prove_nothing(checker, paired, tmp_path, capsys):
+def test_repeated_examples_prove_nothing(checker, paired, tmp_path):
     data, memorizer, certificate, _ = paired
     index = np.arange(61)
     for other in (int(memorizer.record.order[1]), int(memorizer.record.order[40])):
@@ -153,9 +146,10 @@ def test_repeated_examples_prove_nothing(checker, paired, tmp_path, capsys):
         claim = certify(memorizer, twice, claims=["rank"])["rank"]
         assert claim.verdict is Verdict.REFUTED
         assert sorted(claim.witness) == sorted([int(memorizer.record.order[0]), other])
-        files = signed_anew(tmp_path, certificate, twice, memorizer)
-        assert checker.main([*files, "--claims", "rank"]) == 1
-        assert "NOT PROVED" in capsys.readouterr().out
+        forged = signed(certificate, memorizer, twice)
+        files = saved(tmp_path, memorizer, twice, forged)
+        status, printed = said(checker, files, "--claims", "rank")
+        assert (status, printed[:10]) == (1, "NOT PROVED")
 
 
 def at(head, factor):
@@ -199,7 +193,8 @@ def test_other_layers_are_refused(checker, paired, tmp_path, name):
         assert claim.verdict is Verdict.UNDECIDED
         reasons = "do not cancel|do more than copy|leaves the range", "singular|more than 4 entries"
         assert re.search(reasons[not words], claim.detail)
-    status, printed = said(checker, signed_anew(tmp_path, certificate, data, other))
+    files = saved(tmp_path, other, data, signed(certificate, other, data))
+    status, printed = said(checker, files)
     assert status == 1
     assert words in printed
 

@@ -9,53 +9,30 @@ import copy
 import dataclasses
 import itertools
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import mpmath
 import numpy as np
 import pytest
 from checker_parts import small_pairs, strongly_coupled
 
-from constructive import Memorizer
 from constructive.certificates.claims import paired
 
 SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """Entries of X, at size one, for T examples in the order of P pairs.
+FIELDS = (
+    "raw memorizer owner own own_error at pairs coupled coupled_error extra largest tail scores "
+    "score_error key exponent first both second"
+)
+Steps = dataclasses.make_dataclass("Steps", FIELDS.split(), eq=False)
+"""Entries of X, at size one, for T examples in the order of P pairs.
 
-    owner: (T',);  own (T', d), own_error (T',);  extra: tokens (n, d) of the last example
-    at, pairs: (m,), coupled (m, d), coupled_error (m,)
-    largest, tail, scores, score_error: by example;  key (d,);  first, both: readouts (P, d)
-    exponent: contexts are divided by two to this power
-    second: what the second head of pair 0 adds, its size and what its errors add (3, T)
-    """
-
-    raw: object
-    memorizer: Memorizer
-    owner: np.ndarray
-    own: np.ndarray
-    own_error: np.ndarray
-    at: np.ndarray
-    pairs: np.ndarray
-    coupled: np.ndarray
-    coupled_error: np.ndarray
-    extra: np.ndarray
-    largest: np.ndarray
-    tail: np.ndarray
-    scores: np.ndarray
-    score_error: np.ndarray
-    key: np.ndarray
-    exponent: int
-    first: np.ndarray
-    both: np.ndarray
-    second: np.ndarray
-
-    @property
-    def total(self):
-        return len(self.largest)
+owner: (T',);  own (T', d), own_error (T',);  extra: tokens (n, d) of the last example
+at, pairs: (m,), coupled (m, d), coupled_error (m,)
+largest, tail, scores, score_error: by example;  key (d,);  first, both: readouts (P, d)
+exponent: contexts are divided by two to this power
+second: what the second head of pair 0 adds, its size and what its errors add (3, T)
+"""
 
 
 def joined(blocks, direction, sizes):
@@ -377,14 +354,14 @@ def test_coupling_is_strong(steps):
 
 @pytest.mark.parametrize("chunk", [1, 40, 100])
 def test_pieces_are_put_together(who, steps, as_if, chunk):
-    bound = matrix_of(who.bound(steps), steps.total)
+    bound = matrix_of(who.bound(steps), len(steps.largest))
     distances = who.distances(steps)
     as_if(CHUNK=chunk)
     other = who.steps(*strongly_coupled())
     near = {"rtol": 1e-9, "atol": 1e-14}
-    for field in dataclasses.fields(steps)[2:]:
-        assert np.allclose(getattr(other, field.name), getattr(steps, field.name), **near)
-    assert np.allclose(matrix_of(who.bound(other), steps.total), bound, **near)
+    for name in FIELDS.split()[2:]:
+        assert np.allclose(getattr(other, name), getattr(steps, name), **near)
+    assert np.allclose(matrix_of(who.bound(other), len(steps.largest)), bound, **near)
     assert np.allclose(who.distances(other), distances, rtol=1e-9, atol=0)
 
 
@@ -408,7 +385,7 @@ def test_blocks_bound_what_is_left_of_the_identity(who, steps, spoilt, turned):
     steps = dataclasses.replace(
         steps, own_error=steps.own_error + spoilt, coupled_error=steps.coupled_error + spoilt
     )
-    total, r = steps.total, who.right_inverse(steps)
+    total, r = len(steps.largest), who.right_inverse(steps)
     x, off = np.zeros((total, *r.shape[:2])), np.zeros((total, len(r)))
     off[:, :-1] = steps.tail[:, None]
     mine = np.arange(len(steps.owner)), steps.owner
@@ -452,7 +429,7 @@ def test_pair_0_has_to_be_sure_of_the_extra_example(who, certify, at, pair, sure
 def test_no_more_may_couple_for_certify_than_the_limit(monkeypatch, more, fits):
     made = strongly_coupled()
     found = OfCertify().steps(*made)
-    monkeypatch.setattr(paired, "_MOST_COUPLED", len(found.at) / found.total + more)
+    monkeypatch.setattr(paired, "_MOST_COUPLED", len(found.at) / len(found.largest) + more)
     with nullcontext() if fits else pytest.raises(paired.UndecidedError, match="more than"):
         OfCertify().steps(*made)
 
@@ -508,7 +485,7 @@ def test_rounding_counts_twice_for_a_margin():
     scan = OfCertify().scan(steps)
     less, more = paired.Coupling(scan), paired.Coupling(scan, paired.ROUNDINGS)
     for seed in range(3):
-        w = np.random.default_rng(seed).uniform(1, 9, steps.total)
+        w = np.random.default_rng(seed).uniform(1, 9, len(steps.largest))
         assert (more(w) >= less(w) * (1 + 2.0**-17)).all()
         assert (more(w) <= 2 * (1 + 2.0**-15) * less(w)).all()
     scan.own_error = scan.own_error + 1e-6
@@ -566,7 +543,7 @@ def test_certify_bounds_what_the_checker_bounds(who, as_if, monkeypatch, turned,
 
 def sums_by_example(steps, own, coupled):
     """Own and coupled terms (T',), (m,) summed by example."""
-    sums = np.append(own, np.zeros(steps.total - len(own)))
+    sums = np.append(own, np.zeros(len(steps.largest) - len(own)))
     np.add.at(sums, steps.at, coupled)
     return sums
 
@@ -593,8 +570,6 @@ def test_distances_cover_rounding(who, steps, as_if):
         assert (grown >= 0.9999e-6 * least * (size + before)).all()
         assert (grown <= 1.2e-6 * least * (size + before)).all()
 
-
-# Numbers, layers and claims of paired heads in the checker; its steps are test_paired_steps.py.
 
 # Numbers.
 

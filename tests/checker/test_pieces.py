@@ -5,8 +5,9 @@ import threading
 import mpmath
 import numpy as np
 import pytest
+from checker_parts import saved
 
-from constructive import build_memorizer, certify, generators
+from constructive import build_memorizer, generators
 
 PRIME = 4194287
 
@@ -20,15 +21,8 @@ def jobs(checker):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("files")
     data = generators.uniform(num_examples=91, context_size=4, width=8)
-    memorizer = build_memorizer(data, num_heads=30)
-    certificate = certify(memorizer, data)
-    assert certificate.proved
-    paths = [str(folder / name) for name in ("certificate.json", "m.safetensors", "data.npz")]
-    for thing, path in zip((certificate, memorizer, data), paths, strict=True):
-        thing.save(path)
-    return paths
+    return saved(tmp_path_factory.mktemp("files"), build_memorizer(data, num_heads=30), data)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])

@@ -440,9 +440,6 @@ def proved(tmp_path_factory):
     return folder
 
 
-# What holds is proved.
-
-
 # What does not hold is refuted.
 
 

@@ -4,7 +4,6 @@ Each was a false statement which somebody called PROVED, or a true one which nob
 """
 
 import dataclasses
-import json
 import re
 from fractions import Fraction
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 import mpmath
 import numpy as np
 import pytest
-from checker_parts import TWO, by_hand, saved, two_tokens
+from checker_parts import TWO, altered, by_hand, signed, two_tokens
 from claim_parts import certified
 
 from constructive import (
@@ -25,7 +24,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.certify import DECODERS
+from constructive.certificates.claims.real import READOUT
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 PAIRED = "constructive paired certificate 1"
@@ -83,20 +82,10 @@ def least_distance(memorizer, data):
         return float(mpmath.mpf(float(abs(data.targets).max())) / max(sums))
 
 
-def forged(certificate, name, bound):
-    """The same certificate with a readout within that bound, signed as it is."""
-    statement = (
-        f"some U' with Z U' = Y is within {bound!r} of the stored effective readout U "
-        "(H d, d_out), entry by entry"
-    )
-    claim = dataclasses.replace(
-        certificate[name],
-        statement=statement,
-        verdict=Verdict.PROVED,
-        evidence={"bound": bound.hex()},
-    )
-    claims = tuple(claim if c.name == name else c for c in certificate.claims)
-    return dataclasses.replace(certificate, claims=claims)
+def within(certificate, bound):
+    """The same certificate with a readout within that bound."""
+    statement, evidence = READOUT.statement.format(bound), {"bound": bound.hex()}
+    return altered(certificate, "readout", statement=statement, evidence=evidence)
 
 
 HEADS = np.array([
@@ -141,7 +130,7 @@ def test_distances_which_would_underflow(targets, scale):
         assert certify(memorizer, data, claims=["readout"], delta=bound)["readout"].verdict is not (
             Verdict.PROVED
         )
-        said = check(forged(certificate, "readout", bound), memorizer, data)
+        said = check(within(certificate, bound), memorizer, data)
         assert not said.proved
         assert "no exact one is shown to be so near" in said.report
 
@@ -173,8 +162,7 @@ def test_a_residual_which_no_float_holds_is_not_zero():
     assert "max |f - y| <= 0 " not in certificate["error"].detail
     assert 1e-40 < float.fromhex(certificate["readout"].evidence["bound"]) < 2e-40
     assert check(certificate, memorizer, data).proved
-    said = check(forged(certificate, "readout", 1e-100), memorizer, data)
-    assert not said.proved
+    assert not check(within(certificate, 1e-100), memorizer, data).proved
 
 
 @pytest.mark.parametrize(
@@ -226,7 +214,7 @@ def test_printed_numbers_never_contradict_a_claim(digits):
 
 
 @pytest.mark.usefixtures("own_process")
-def test_wide_tokens_do_not_take_the_square_of_their_width(tmp_path):
+def test_wide_tokens_do_not_take_the_square_of_their_width():
     width = 40_000
     ones = np.ones((1, width, 1))
     layer = AttentionLayer(ones, ones, ones / width, np.ones((1, 1)), np.ones((1, 1)))
@@ -236,12 +224,8 @@ def test_wide_tokens_do_not_take_the_square_of_their_width(tmp_path):
     small = Dataset(np.ones((1, 1)), np.ones((1, 1)), np.ones(1))
     one = AttentionLayer(*(np.ones((1, 1, 1)),) * 3, np.ones((1, 1)), np.ones((1, 1)))
     certificate = certify(Memorizer(one, record), small, claims=["error"])
-    data.save(tmp_path / "d.npz")
     wide = Memorizer(layer, record)
-    wide.save(tmp_path / "w.safetensors")
-    described = certify(wide, data, claims=["rank"])
-    certificate = dataclasses.replace(certificate, data=described.data, weights=described.weights)
-    said = check(certificate, wide, data, max_memory=0.5)
+    said = check(signed(certificate, wide, data), wide, data, max_memory=0.5)
     assert said.proved, said.report
 
 
@@ -276,9 +260,6 @@ def test_certificates_from_many_threads_are_those_of_one():
         together = list(threads.map(lambda memorizer: certify(memorizer, data), memorizers))
     assert together == alone
     assert flint.ctx.prec == before
-
-
-# What a file is, and what it is not.
 
 
 # What the checker has to prove, and what it refuses before it takes long.
@@ -345,14 +326,10 @@ def narrow(gap):
 
 
 @pytest.mark.parametrize(("gap", "proved"), [(2.0**-15, True), (2.0**-16, False)])
-def test_rounding_of_a_little_more_than_a_margin(tmp_path, gap, proved):
+def test_rounding_of_a_little_more_than_a_margin(gap, proved):
     """The certificate of the wider margin, signed for the narrower one."""
-    claims = ["executed"]
-    files = saved(tmp_path, narrow(gap), TWO, certify(narrow(2.0**-15), TWO, claims=claims))
-    content = json.loads((tmp_path / "certificate.json").read_text())
-    content["data"], content["weights"] = DECODERS.describe(narrow(gap), TWO)
-    (tmp_path / "certificate.json").write_text(json.dumps(content))
-    said = check(*files)
+    certificate = certify(narrow(2.0**-15), TWO, claims=["executed"])
+    said = check(signed(certificate, narrow(gap), TWO), narrow(gap), TWO)
     assert said.proved == proved
     if not proved:
         share = re.search("executed: rounding may take ([0-9.]+)", said.report)[1]

@@ -6,7 +6,6 @@ import flint
 import mpmath
 import numpy as np
 import pytest
-import sympy
 from definition import exact_outputs
 from flint import arb
 from hypothesis import given, settings
@@ -120,6 +119,7 @@ def test_overflowing_logits_are_no_reason_to_guess():
     assert row.output[0, 0].overlaps(arb(2))
 
 
+@settings(max_examples=25)
 @given(strategies.memorizable())
 def test_dropped_tokens_are_light(problem):
     layer, data = problem.build().layer, problem.dataset
@@ -346,18 +346,16 @@ def test_auto_stays_with_float64_where_that_suffices():
     assert (memorizer.layer.value_weights == same.layer.value_weights).all()
 
 
-@pytest.mark.parametrize("heads", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_rank_one_heads_on_a_shared_context_of_16_tokens(heads):
-    data = generators.shared_context(num_examples=15 * heads + 1, context_size=16, width=64)
-    options = {"num_heads": heads, "construction": "rank_one"}
+def test_rank_one_heads_on_a_shared_context_of_16_tokens():
+    data = generators.shared_context(num_examples=46, context_size=16, width=64)
+    options = {"num_heads": 3, "construction": "rank_one"}
     with pytest.raises(PrecisionError, match="float64 cannot carry") as caught:
         build_memorizer(data, **options, tolerance=1e-12)
     assert "precision='auto'" in caught.value.suggestion
     memorizer = build_memorizer(data, **options, tolerance=1e-12, precision="auto")
     assert memorizer.record.precision > 53
     assert memorizer.max_error(data) < 1e-15
-    examples = range(0, 15 * heads + 1, 3 * heads)
-    assert worst_by_mpmath(memorizer, data, examples, 60) <= memorizer.max_error(data)
+    assert worst_by_mpmath(memorizer, data, range(0, 46, 9), 60) <= memorizer.max_error(data)
     certificate = certify(memorizer, data, claims=("grouping", "rank", "error"), epsilon=1e-15)
     assert certificate.verdict.name == "PROVED"
 
@@ -436,50 +434,22 @@ def test_refusals():
     assert caught.value.suggestion == "precision=108"
 
 
-# Equality of Fractions, and sympy's opinion of the same networks.
+# Equality of Fractions.
 
 
+@settings(max_examples=25)
 @given(strategies.memorizable())
 def test_every_target_is_reproduced_exactly(problem):
     data = problem.dataset
+    sizes = {"num_heads": problem.num_heads, "head_dim": problem.head_dim}
     memorizer = build_memorizer(
-        data,
-        num_heads=problem.num_heads,
-        head_dim=problem.head_dim,
-        construction=problem.construction,
-        arithmetic="rational",
+        data, **sizes, construction=problem.construction, arithmetic="rational"
     )
     found = memorizer.predict(data.contexts, data.queries)
     assert found.shape == data.targets.shape
     assert all(isinstance(x, Fraction) for x in found.ravel())
     assert (found == data.targets).all()
     assert memorizer.max_error(data) == memorizer.record.max_error == 0.0
-
-
-def sympy_output(layer, context, query):
-    """f by sympy, with W_K = log(2) K and symbolic exponentials."""
-    total = sympy.zeros(1, layer.target_dim)
-    exact = np.vectorize(lambda x: sympy.Rational(x.numerator, x.denominator), otypes=[object])
-    readout = exact(layer.readout).reshape(layer.num_heads, layer.width, -1)
-    for head in range(layer.num_heads):
-        keys = sympy.log(2) * sympy.Matrix(exact(layer.key_weights[head]))
-        weights = sympy.Matrix(exact(layer.query_weights[head]))
-        logits = sympy.Matrix(context) * keys * weights.T * sympy.Matrix(query)
-        powers = [sympy.exp(sympy.expand(x)) for x in logits]
-        attention = sympy.Matrix([[x / sum(powers) for x in powers]])
-        total += attention * sympy.Matrix(context) * sympy.Matrix(readout[head])
-    return [sympy.nsimplify(sympy.simplify(x)) for x in total]
-
-
-@pytest.mark.parametrize("construction", ["saturated", "rank_one"])
-def test_sympy_agrees_symbolically(construction):
-    data = generators.integers(num_examples=5, context_size=3, width=3, target_dim=2)
-    layer = build_memorizer(
-        data, num_heads=2, construction=construction, arithmetic="rational"
-    ).layer
-    for context, query, target in zip(data.contexts, data.queries, data.targets, strict=True):
-        found = sympy_output(layer, context.astype(int), query.astype(int))
-        assert found == [sympy.Integer(int(y)) for y in target]
 
 
 def test_fractions_are_memorized_as_fractions():

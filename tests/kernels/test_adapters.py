@@ -49,7 +49,7 @@ def test_released_libraries_are_exact(name):
     adapter = ADAPTERS[name]
     adapter.require()
     names = list(adapter.models)
-    for dtype in {names[0], names[-1]}:
+    for dtype in {names[-1]} if name in FEW else {names[0], names[-1]}:
         specs = {
             shape: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
             for shape, spec in SMALL.items()
@@ -68,7 +68,7 @@ def test_random_inputs_are_inside_the_interval_of_the_model(name):
     adapter = ADAPTERS[name]
     masks = (TOP,) if name == "onnxruntime-gqa" else (BOTTOM,) if "right" in name else ()
     random = np.random.default_rng(0)
-    for dtype, model in adapter.models.items():
+    for dtype, model in list(adapter.models.items())[: 1 if name in FEW else None]:
         spec = Spec(queries=24, keys=24, head_dim=16, masks=masks, dtype=dtype)
         problem = Problem.build(spec, "last")
         # quarters are numbers of every format here

@@ -32,18 +32,25 @@ def doubled_sink(problem):
     return plain(problem) * (0.5 if problem.spec.sink else 1.0)
 
 
+RANDOM = {"cases": ["random"]}
+
+
 @pytest.mark.parametrize(
     ("kernel", "arguments", "words"),
     [
         (
             lambda problem: Flash(problem, first=np.zeros_like).output(),
-            {},
+            {"cases": ["last", "first", "ties", "low"]},
             ["case low", "none of last, first"],
         ),
-        (heads_modulo, {}, ["all with query heads of a KV head >= 2 and KV heads = 2"]),
-        (last_query, {}, ["all with keys mod 64 not 0"]),
-        (no_keys, {"takes": "lengths"}, ["all with masks right padding", "none of none"]),
-        (doubled_sink, {"takes": "sink"}, ["all with options sink", "all of sink; none of none"]),
+        (heads_modulo, RANDOM, ["all with query heads of a KV head >= 2 and KV heads = 2"]),
+        (last_query, RANDOM, ["all with keys mod 64 not 0"]),
+        (no_keys, RANDOM | {"takes": "lengths"}, ["all with masks right padding", "none of none"]),
+        (
+            doubled_sink,
+            RANDOM | {"takes": "sink"},
+            ["all with options sink", "all of sink; none of none"],
+        ),
     ],
 )
 def test_what_outputs_that_fail_have_in_common_is_said(kernel, arguments, words):

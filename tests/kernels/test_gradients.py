@@ -215,7 +215,11 @@ def test_wrong_backward_passes_are_caught_and_explained(name):
 
 
 def test_backward_passes_are_compared():
-    given = list(Backward.each(battery(queries=20, keys=20, takes=["top-left"])))
+    given = list(
+        Backward.each(
+            battery(queries=20, keys=20, takes=["top-left"], cases=["last", "ties", "uniform"])
+        )
+    )
     right = [each.examine(each.dq, each.dk, each.dv) for each in given]
     assert diagnose(right) == ()
     wrong = [each.examine(each.dq / each.problem.spec.factor, each.dk, each.dv) for each in given]

@@ -161,11 +161,6 @@ def test_one_query_has_one_context(data):
         memorizer.predict(data.contexts, 3.0)
 
 
-def test_an_error_is_measured_on_a_data_set(data):
-    with pytest.raises(ParameterError, match="dataset is a ndarray, not a Dataset"):
-        build_memorizer(data, num_heads=3).max_error(data.contexts)
-
-
 def read_by(make, data):
     return Dataset(make(data.contexts), make(data.queries), make(data.targets))
 

@@ -27,9 +27,15 @@ from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosur
 from constructive.exact.upward import UNIT, up
 from constructive.layers.attend import Chunk, after_attention, examples
 from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
-from constructive.layers.extended import BallLayer, effective_readout, enclose, intermediate
+from constructive.layers.extended import (
+    BallLayer,
+    FloatLayer,
+    effective_readout,
+    enclose,
+    intermediate,
+)
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import FloatLayer, floats_of
+from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import report

@@ -158,13 +158,6 @@ def _of_adapters() -> list[Row]:
 def every_row() -> list[Row]:
     """Return the rows of all libraries, also of those that are not installed."""
     found = []
-    for name in (
-        "of_torch",
-        "of_flash_attention",
-        "of_flashinfer",
-        "of_servers",
-        "of_triton",
-        "of_jax",
-    ):
-        found += import_module(name).rows()
+    for library in ("torch", "flash_attention", "flashinfer", "servers", "triton", "jax"):
+        found += import_module(f"of_{library}").rows()
     return found + _of_adapters()

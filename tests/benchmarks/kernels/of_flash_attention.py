@@ -56,10 +56,10 @@ def _paged(problem, device):
 def _backward(backward, device):
     from flash_attn.cute import flash_attn_varlen_func
 
-    problem = backward.problem
-    q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device))
-    out, _ = flash_attn_varlen_func(q, k, v, **_tokens(problem, device), **_given(problem, device))
-    return packed.gradients(backward, out, (q, k, v), device)
+    given = _tokens(backward.problem, device) | _given(backward.problem, device)
+    return packed.gradients(
+        backward, device, lambda q, k, v: flash_attn_varlen_func(q, k, v, **given)[0]
+    )
 
 
 def rows():

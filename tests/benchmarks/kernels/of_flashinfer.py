@@ -147,11 +147,9 @@ def _quantized(*, decode):
         import flashinfer
         import torch
 
-        from constructive.kernels import Paged
-
         problem, spec = quantized.problem, quantized.problem.spec
         q, _, _ = packed.tensors(problem, device)
-        paged = Paged.of(quantized, page_size=_PAGE, library="torch", device=device, stale=True)
+        paged, _ = packed.quantized(quantized, device)
         starts, pages, last = (
             packed.ints(x, device) for x in packed.pages_of(problem, paged.table, _PAGE)
         )
@@ -214,19 +212,19 @@ def _merged(how):
         import flashinfer
         import torch
 
-        outs, lses = merge.tensors("torch", device=device)
         if how == "states":
-            return flashinfer.merge_states(
-                outs.transpose(0, 1).contiguous(), lses.transpose(0, 1).contiguous()
-            )
-        out, lse = outs[0].clone(), lses[0].clone()
-        for other, its in zip(outs[1:], lses[1:], strict=True):
-            if how == "in place":
-                flashinfer.merge_state_in_place(out, lse, other.contiguous(), its.contiguous())
-            else:
-                out, lse = flashinfer.merge_state(out, lse, other.contiguous(), its.contiguous())
+            states = merge.tensors("torch", device=device)
+            return flashinfer.merge_states(*(x.transpose(0, 1).contiguous() for x in states))
+
+        def in_place(out, lse, other, its):
+            out, lse = out.clone(), lse.clone()
+            flashinfer.merge_state_in_place(out, lse, other, its)
+            return out, lse
+
+        pair = in_place if how == "in place" else flashinfer.merge_state
+        found = packed.merged(merge, device, pair)
         torch.cuda.synchronize()
-        return out, lse
+        return found
 
     return run
 

@@ -44,12 +44,8 @@ def _vllm(_):
 
 def _sglang(device):
     modules = [
-        "decode_attention",
-        "extend_attention",
-        "prefill_attention",
-        "merge_state",
-        "score_mod",
-    ]
+        "decode_attention", "extend_attention", "prefill_attention", "merge_state", "score_mod",
+    ]  # fmt: skip
     no, yes = (lambda *_, **__: False), (lambda *_, **__: device == "cuda")
     utils = {
         "is_cuda": yes, "is_hip": no, "is_gfx95_supported": no, "is_gfx1250_supported": no,
@@ -122,11 +118,7 @@ def _of_segments(problem):
 
 
 def _unified_quantized(quantized, device):
-
-    from constructive.kernels import Paged
-
-    paged = Paged.of(quantized, page_size=_PAGE, library="torch", device=device, stale=True)
-    table = paged.table.clamp(min=0)
+    paged, table = packed.quantized(quantized, device)
     given = {"k": paged.k, "v": paged.v, "table": table}
     if quantized.stored_k.kind == "tensor":
         given |= {
@@ -136,11 +128,8 @@ def _unified_quantized(quantized, device):
     else:
         is_int = quantized.form == "int8"
         mode = KVQuantMode.INT8_PER_TOKEN_HEAD if is_int else KVQuantMode.FP8_PER_TOKEN_HEAD
-        given |= {
-            "kv_quant_mode": mode,
-            "k_scale_cache": paged.k_scale,
-            "v_scale_cache": paged.v_scale,
-        }
+        scales = {"k_scale_cache": paged.k_scale, "v_scale_cache": paged.v_scale}
+        given |= {"kv_quant_mode": mode} | scales
     return _unified(0)(quantized.problem, device, **given)
 
 
@@ -148,13 +137,13 @@ def _vllm_merged(merge, device):
     import torch
     from vllm.v1.attention.ops.triton_merge_attn_states import merge_attn_states
 
-    outs, lses = merge.tensors("torch", device=device)
-    out, lse = outs[0].contiguous(), lses[0].T.contiguous()
-    for other, its in zip(outs[1:], lses[1:], strict=True):
+    def pair(out, lse, other, its):
+        lse, its = lse.T.contiguous(), its.T.contiguous()
         new, new_lse = torch.empty_like(out), torch.empty_like(lse)
-        merge_attn_states(new, out, lse, other.contiguous(), its.T.contiguous(), new_lse)
-        out, lse = new, new_lse
-    return out, lse.T
+        merge_attn_states(new, out, lse, other, its, new_lse)
+        return new, new_lse.T
+
+    return packed.merged(merge, device, pair)
 
 
 def _vllm_prefill(problem, device):
@@ -206,11 +195,9 @@ def _vllm_decode(splits):
 
 
 def _vllm_decode_quantized(quantized, device):
-    from constructive.kernels import Paged
-
-    paged = Paged.of(quantized, page_size=_PAGE, library="torch", device=device, stale=True)
+    paged, table = packed.quantized(quantized, device)
     return _vllm_decode(4)(
-        quantized.problem, device, k=paged.k, v=paged.v, table=paged.table.clamp(min=0),
+        quantized.problem, device, k=paged.k, v=paged.v, table=table,
         k_scale=paged.k_scale[0], v_scale=paged.v_scale[0],
     )[0]  # fmt: skip
 
@@ -231,14 +218,12 @@ def _vllm_prefix(problem, device):
     v_cache = values.permute(0, 2, 3, 1).contiguous()
     out = torch.empty_like(q)
     one = torch.ones((), dtype=torch.float32, device=device)
-    window = spec.mask(Window)
-    given = {} if window is None else {"sliding_window": window.left + 1}
     context_attention_fwd(
         q, k[rows].contiguous(), v[rows].contiguous(), out, "auto", k_cache, v_cache, table,
         packed.starts(queries, device), packed.ints(keys, device), int(keys.max()),
         int(queries.max()), one, one, sm_scale=spec.factor,
         alibi_slopes=packed.floats(problem.slopes, device),
-        sinks=packed.floats(problem.sinks, device), **given,
+        sinks=packed.floats(problem.sinks, device), **packed.sliding(problem, "sliding_window"),
     )  # fmt: skip
     return out
 
@@ -288,9 +273,8 @@ def _extend(*, masked):
                 "mask_indptr": packed.starts(queries * keys, device).long(), "is_causal": False,
                 "skip_prefix_custom_mask": False,
             }  # fmt: skip
-        window = spec.mask(Window)
-        if window is not None and not masked:
-            given["sliding_window_size"] = window.left
+        else:
+            given |= packed.sliding(problem, "sliding_window_size", more=0)
         index = torch.tensor(cached, dtype=torch.int64, device=device)
         # Scales are those of the cache alone: powers of two, so that it has the same bits divided
         extend_attention_fwd(
@@ -361,11 +345,7 @@ def _sglang_prefill(problem, device):
 def _sglang_merged(merge, device):
     from sglang.kernels.ops.attention.merge_state import merge_state_triton
 
-    outs, lses = merge.tensors("torch", device=device)
-    out, lse = outs[0].contiguous(), lses[0].contiguous()
-    for other, its in zip(outs[1:], lses[1:], strict=True):
-        out, lse = merge_state_triton(out, lse, other.contiguous(), its.contiguous())
-    return out, lse
+    return packed.merged(merge, device, merge_state_triton)
 
 
 def _lmdeploy_prefill(problem, device):
@@ -402,9 +382,7 @@ def _lmdeploy_quantized(quantized, device):
     import torch
     from lmdeploy.messages import QuantPolicy
 
-    from constructive.kernels import Paged
-
-    paged = Paged.of(quantized, page_size=_PAGE, library="torch", device=device, stale=True)
+    paged, table = packed.quantized(quantized, device)
     scales = paged.k_scale, paged.v_scale
     k, v, policy = paged.k, paged.v, QuantPolicy.FP8
     if quantized.form == "int8":  # unsigned, with the zero point 128
@@ -412,7 +390,7 @@ def _lmdeploy_quantized(quantized, device):
         k, v = ((x.int() + 128).to(torch.uint8) for x in (k, v))
         scales = [torch.stack([x, torch.full_like(x, 128.0)], -1).to(torch.float32) for x in scales]
     return _lmdeploy_decode(
-        quantized.problem, device, k=k, v=v, table=paged.table.clamp(min=0), quant_policy=policy,
+        quantized.problem, device, k=k, v=v, table=table, quant_policy=policy,
         k_scales_zeros=scales[0], v_scales_zeros=scales[1],
     )  # fmt: skip
 

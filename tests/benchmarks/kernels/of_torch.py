@@ -185,9 +185,9 @@ def _varlen(problem, device):
 
 
 def _varlen_backward(backward, device):
-    inputs = tuple(x.requires_grad_() for x in packed.tensors(backward.problem, device))
-    out = _varlen_of(backward.problem, *inputs, device)
-    return packed.gradients(backward, out, inputs, device)
+    return packed.gradients(
+        backward, device, lambda q, k, v: _varlen_of(backward.problem, q, k, v, device)
+    )
 
 
 def _merged(merge, device):

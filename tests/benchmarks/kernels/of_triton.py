@@ -3,7 +3,7 @@
 from libraries import SHORT, Row, as_many_keys, one_query, windows_are_causal
 
 import packed
-from constructive.kernels.masks import Causal, Window
+from constructive.kernels.masks import Causal
 
 _TRITON = ("tf32", *SHORT)
 
@@ -26,32 +26,28 @@ def _fla(problem, device, q=None, k=None, v=None):
 
     if q is None:
         q, k, v = packed.tensors(problem, device)
-        q, k, v = (x[None] for x in (q, k, v))
-    window = problem.spec.mask(Window)
-    given = {} if window is None else {"window_size": window.left + 1}
     sinks = packed.floats(problem.sinks, device)
     return parallel_attn(
-        q, k, v, scale=problem.spec.factor, sink_bias=sinks,
-        cu_seqlens=packed.starts(problem.spec.lengths[0], device).long(), **given,
+        q[None], k[None], v[None], scale=problem.spec.factor, sink_bias=sinks,
+        cu_seqlens=packed.starts(problem.spec.lengths[0], device).long(),
+        **packed.sliding(problem, "window_size"),
     )[0]  # fmt: skip
 
 
 def _fla_backward(backward, device):
-    inputs = [x[None].requires_grad_() for x in packed.tensors(backward.problem, device)]
-    out = _fla(backward.problem, device, *inputs)
-    return packed.gradients(backward, out, inputs, device)
+    return packed.gradients(
+        backward, device, lambda q, k, v: _fla(backward.problem, device, q, k, v)
+    )
 
 
 def _fla_decode(problem, device):
     from fla.ops.attn.decoding import attn_decoding_one_step
 
     q, k, v = packed.tensors(problem, device)
-    window = problem.spec.mask(Window)
-    given = {} if window is None else {"window_size": window.left + 1}
     return attn_decoding_one_step(
         q[None], k[None], v[None], scale=problem.spec.factor,
         cu_seqlens=packed.starts(problem.spec.lengths[1], device).long(),
-        sink_bias=packed.floats(problem.sinks, device), **given,
+        sink_bias=packed.floats(problem.sinks, device), **packed.sliding(problem, "window_size"),
     )[0]  # fmt: skip
 
 

@@ -40,6 +40,20 @@ def tensors(problem, device, layout="packed"):
     return problem.tensors("torch", layout=layout, device=device)
 
 
+def sliding(problem, name, more=1):
+    """Return the left end of a window as an option that counts so many keys more, or {}."""
+    found = problem.spec.mask(Window)
+    return {} if found is None else {name: found.left + more}
+
+
+def quantized(cache, device):
+    """Return its pages, whose scales are beside them, and a table that names a page everywhere."""
+    from constructive.kernels import Paged
+
+    paged = Paged.of(cache, page_size=16, library="torch", device=device, stale=True)
+    return paged, paged.table.clamp(min=0)
+
+
 def pool(problem, device, page_size=16):
     """Return pages of keys and of values (pages, page_size, G, d), and a table; old tokens fill
     what no kernel may read."""
@@ -62,12 +76,24 @@ def pages_of(problem, table, page_size=16):
     return np.concatenate([[0], np.cumsum(counts)]), np.concatenate(pages), last
 
 
-def gradients(backward, out, inputs, device):
+def merged(merge, device, pair):
+    """Return states (T, H, d) and (T, H) that are merged one after the other."""
+    outs, lses = merge.tensors("torch", device=device)
+    out, lse = outs[0].contiguous(), lses[0].contiguous()
+    for other, its in zip(outs[1:], lses[1:], strict=True):
+        out, lse = pair(out, lse, other.contiguous(), its.contiguous())
+    return out, lse
+
+
+def gradients(backward, device, forward):
     """Return dq, dk and dv (B, H, T, d) of packed tensors, 0 where no token is."""
     import numpy as np
     import torch
 
-    spec = backward.problem.spec
+    spec, inputs = backward.problem.spec, tensors(backward.problem, device)
+    for x in inputs:
+        x.requires_grad_()
+    out = forward(*inputs)
     rows, columns = spec.rows(), np.arange(spec.keys) < spec.lengths[1][:, None]
     d_out = torch.from_numpy(backward.d_out.transpose(0, 2, 1, 3)[rows]).to(out.dtype).to(device)
     names = zip(("dq", "dk", "dv"), (rows, columns, columns), strict=True)
