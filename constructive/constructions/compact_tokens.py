@@ -297,8 +297,8 @@ def contexts(plan: CompactPlan, heads: tuple[Array, Array]) -> Contexts:
     for batch in text.batches():
         place = np.arange(batch.ids.shape[1]) % len(positions)
         tokens = embedding[batch.ids] + positions[place]
-        picked = picks(tokens, *heads, plan.layout.window).tokens
-        for sequence, at, places in zip(tokens, picked, batch.places, strict=True):
+        for sequence, places in zip(tokens, batch.places, strict=True):
+            at = picks(sequence, *heads, plan.layout.window).tokens
             report("read", done, len(text))
             inside = places >= 0
             index = number[places[inside]]

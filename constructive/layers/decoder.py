@@ -21,7 +21,6 @@ import numpy.typing as npt
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
-from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
@@ -452,7 +451,7 @@ class Decoder(Rebuilt, Shown):
 
         def made(arrays: dict[str, Array], content: dict[str, Any]) -> "Decoder":
             tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
-            layer = CausalLayer(*head_weights(arrays), arrays["U"], content["window"])
+            layer = CausalLayer(arrays["W_Q"], arrays["W_K"], arrays["U"], content["window"])
             require_only(arrays, {**tokens, **layer.tensors})
             if content.get("longest", 0) is None:
                 raise ValueError("its longest text is null")  # the checker refuses it, too

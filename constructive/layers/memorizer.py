@@ -17,7 +17,6 @@ from constructive.exact.arithmetics import Fractions
 from constructive.layers.attention import (
     AttentionLayer,
     dtype_of,
-    head_weights,
     require_single_target,
 )
 from constructive.layers.extended import ExtendedLayer, FloatLayer
@@ -45,8 +44,7 @@ FORM = FileForm(
 
 
 def _layer(arrays: dict[str, Array], precision: int) -> FloatLayer:
-    after = (arrays[name] for name in ("W_V", "W_O", "W_D"))
-    layer = AttentionLayer(*head_weights(arrays), *after)
+    layer = AttentionLayer(*(arrays[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
     if "W_V_corrections" in arrays:
         return ExtendedLayer(layer, arrays["W_V_corrections"], precision)
     return layer
