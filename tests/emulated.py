@@ -61,22 +61,18 @@ class Machine:
     exp_share: float = 1.0
 
     def directions(self, shape):
-        """Draw a direction of errors for each number: 1 or -1."""
         if self.signs:
             return np.full(shape, float(self.signs))
         return self.rng.choice((-1.0, 1.0), shape)
 
     def load(self, given):
-        """Round numbers as they are given."""
         given = given.astype(np.float64)
         return self._rounded(given, self.directions(given.shape), np.inf)
 
     def add(self, a, b, signs):
-        """Return a + b."""
         return self._rounded(a + b, signs, np.minimum(np.abs(a), np.abs(b)))
 
     def multiply(self, a, b, signs):
-        """Return a b, of factors that the model may round first."""
         a, b = self._factor(a), self._factor(b)
         return self._rounded(a * b, signs, np.inf)
 
@@ -88,7 +84,6 @@ class Machine:
         return self.add(self.multiply(a, b, signs), c, signs)
 
     def divide(self, a, b, signs):
-        """Return a / b."""
         return self._rounded(a / b, signs, np.inf)
 
     def exp(self, x, signs, *, base_two=False):
@@ -163,8 +158,6 @@ ORDERS = (
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a sum."""
-
     name: str = "sequential"  # of `ORDERS`
     seed: int = 0  # of what is shuffled
 
@@ -211,44 +204,37 @@ def summed(machine, factors, order, signs=None, start=None):
 
 
 def _product(machine, left, right, way):
-    """Multiply, unless by ones."""
     if (right == 1.0).all():
         return left
     return machine.multiply(left, right, way[..., np.newaxis])
 
 
 def _tree(machine, left, right, way, order):
-    """Add neighbours and then their sums, or any two that are there."""
+    """Add neighbours and then their sums, or any two; a product may be fused with a sum."""
+
+    def value(which):  # a sum, or the product of that number
+        if isinstance(which, int):
+            return machine.multiply(left[..., which], right[..., which], way)
+        return which
+
+    def added(one, other):
+        one, other = (one, other) if isinstance(one, int) else (other, one)
+        known = value(other)
+        if isinstance(one, int):
+            return machine.multiply_add(left[..., one], right[..., one], known, way)
+        return machine.add(one, known, way)
+
     rng = np.random.default_rng(order.seed)
     waiting = list(range(left.shape[-1]))
     while len(waiting) > 1:
         if order.name == "pairwise":
-            pairs = len(waiting) // 2
-            added = (
-                _node(machine, left, right, way, (waiting[2 * i], waiting[2 * i + 1]))
-                for i in range(pairs)
-            )
-            waiting = [*added, *waiting[2 * pairs :]]
+            pairs = zip(waiting[0::2], waiting[1::2], strict=False)
+            rest = waiting[len(waiting) // 2 * 2 :]
+            waiting = [*(added(*pair) for pair in pairs), *rest]
         else:
             one, other = (waiting.pop(int(rng.integers(len(waiting)))) for _ in range(2))
-            waiting.append(_node(machine, left, right, way, (one, other)))
-    return _value(machine, left, right, way, waiting[0])
-
-
-def _node(machine, left, right, way, pair):
-    """Add two, where a product that was not rounded yet may be fused."""
-    one, other = pair if isinstance(pair[0], int) else (pair[1], pair[0])
-    known = _value(machine, left, right, way, other)
-    if isinstance(one, int):
-        return machine.multiply_add(left[..., one], right[..., one], known, way)
-    return machine.add(one, known, way)
-
-
-def _value(machine, left, right, way, which):
-    """Return a sum that is known, or the product of that number."""
-    if isinstance(which, int):
-        return machine.multiply(left[..., which], right[..., which], way)
-    return which
+            waiting.append(added(one, other))
+    return value(waiting[0])
 
 
 def _greedy(machine, left, right, way, start):
@@ -286,7 +272,6 @@ class Labelled(NamedTuple):
 
 
 def leaves(tree):
-    """Name the arrays of a tree."""
     if isinstance(tree, str):
         yield tree
     else:
@@ -392,8 +377,6 @@ MERGES = "log", "parts", "ratios"
 
 @dataclass(frozen=True)
 class Softmax:
-    """How a program computes averages."""
-
     division: str = "before"  # of `DIVISIONS`, or of `MERGES` where parts are merged
     block: int = 512  # tokens of a block
     first: int = 512  # tokens of the first block, at most as many; so blocks begin anywhere
@@ -438,7 +421,6 @@ def average(machine, logits, values, form, order):
 
 
 def attention(machine, logits, form, order):
-    """Return attention weights (..., n), divided by the sum, or by exp(m + log L)."""
     signs = machine.directions(logits.shape)
     top = logits.max(axis=-1)
     apart = _less(machine, logits, top)
@@ -458,7 +440,6 @@ def _stored(machine, array, form, name):
 
 
 def _less(machine, logits, top):
-    """Return l - m, rounded; minus infinity where l is that."""
     seen = np.where(np.isneginf(top), 0.0, top)[..., np.newaxis]
     hidden = np.isneginf(logits)
     apart = machine.add(np.where(hidden, 0.0, logits), -seen, machine.directions(logits.shape))
@@ -485,7 +466,6 @@ def _parts(machine, logits, columns, form, order):
 
 
 def _block(machine, state, logits, columns, form, order, way):
-    """Add a block to what there is."""
     top = logits.max(axis=-1)
     top = top if state is None else np.maximum(state.top, top)
     exps = machine.exp(
@@ -514,7 +494,6 @@ def _block(machine, state, logits, columns, form, order, way):
 
 
 def _divided(machine, part, form):
-    """Divide a numerator by its denominator."""
     way = machine.directions(part.sums.shape)
     total = np.where(part.total == 0.0, 1.0, part.total)[..., np.newaxis]  # where all is hidden
     if form.division == "reciprocal":
@@ -523,7 +502,6 @@ def _divided(machine, part, form):
 
 
 def _lse(machine, top, total, form):
-    """Return m + log L; minus infinity where all is hidden."""
     hidden = np.isneginf(top)
     ways = machine.directions(total.shape)
     log = machine.log(np.where(hidden, 1.0, total), ways, base_two=form.base_two)
@@ -531,7 +509,6 @@ def _lse(machine, top, total, form):
 
 
 def _merged(machine, parts, form, order):
-    """Merge parts by the logarithms of their sums."""
     averages = np.stack([_divided(machine, part, form) for part in parts], axis=-1)
     each = np.stack([_lse(machine, part.top, part.total, form) for part in parts], axis=-1)
     top = each.max(axis=-1)
@@ -553,8 +530,6 @@ LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True)
 class Scale:
-    """Constants on the way to exponentials."""
-
     weights: float = 1.0  # what W_Q is multiplied by; 1 for nothing
     # which arrays are multiplied by its inverse: "e", "x" or "logits", or two of them, each by a
     # root of it
@@ -563,8 +538,6 @@ class Scale:
 
 @dataclass(frozen=True)
 class Program:
-    """What one program does."""
-
     model: str = "float32, pairwise"  # the name of its model, of `exact.float_model`
     logits: Tree = (("x", "W_K"), ("W_Q", "e"))  # the tree of a logit
     outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")  # the tree of an output
@@ -584,7 +557,6 @@ class Program:
     seed: int = 0  # of directions that are drawn
 
     def machine(self):
-        """Make the machine, with directions from the seed."""
         model = (MODELS | INTEGER_MODELS)[self.model]
         rng = np.random.default_rng(self.seed)
         return Machine(model, rng, self.fused, self.flush, self.edge, self.signs, self.exp_share)
@@ -646,7 +618,6 @@ class Program:
 
     @staticmethod
     def _added(made, sources, wanted):
-        """Evaluate trees, and add their results."""
         results = [turned(made.evaluate(tree, arrays, wanted), wanted) for tree, arrays in sources]
         total = results[0]
         for result in results[1:]:
@@ -713,7 +684,6 @@ class Program:
 
 
 def _times(machine, array, constant):
-    """Multiply by a constant of the format."""
     rounded = machine.load(np.array(constant))
     signs = machine.directions(array.array.shape)
     return Labelled(machine.multiply(array.array, rounded, signs), array.indices)
@@ -752,7 +722,6 @@ _CONSTANTS = (1.0, 2.0**0.5, 0.3, 3.7, 64.0)
 
 
 def choices(seed):
-    """Return a function that takes one of several options, as a seed says."""
     rng = np.random.default_rng(seed)
     return lambda options: options[int(rng.integers(len(options)))]
 
@@ -845,6 +814,5 @@ def brackets(names):
 
 @st.composite
 def programs(draw, model="float32, pairwise", *, decoder=False):
-    """Programs of a model, by Hypothesis."""
     row = model_named(model, model.partition(",")[0], decoder=decoder)
     return drawn(row, lambda options: draw(st.sampled_from(options)), decoder=decoder)

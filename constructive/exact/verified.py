@@ -1,11 +1,8 @@
 """Verified linear algebra in float64: approximate solutions, rigorous bounds, T in thousands.
 
-*Lemma.* Let Z (T, m) and R (m, T) be real matrices with `q = |I - Z R| < 1` in the infinity
-norm. Then for every r there is a c with Z c = r and `|c| <= |R| |r| / (1 - q)`.
-*Proof.* I - (I - Z R) = Z R is invertible by the Neumann series; c = R (Z R)^-1 r. QED
-
-So Z has rank T, and `kappa = |R| / (1 - q)` bounds how far an exact readout is from one with
-residuals r. Any R will do, so it is computed in plain float64; only q and `|R|` are bounded
+Let Z (T, m) and R (m, T) have `q = |I - Z R| < 1` in the infinity norm. Then Z has rank T, and
+`kappa = |R| / (1 - q)` bounds how far an exact readout is from one with residuals r (Theorem 5,
+proofs/11). Any R will do, so it is computed in plain float64; only q and `|R|` are bounded
 rigorously. The computed product Z R is off by at most `gamma_m |Z| |R|` entry by entry, in whatever
 order BLAS adds (Higham, section 3.5), and the row sums of `|Z| |R|` are those of `|Z| (|R| 1)`.
 

@@ -77,13 +77,6 @@ class HeadShapes(Rebuilt):
         return sum(array.size for array in vars(self).values() if isinstance(array, np.ndarray))
 
 
-def head_weights(
-    tensors: dict[str, npt.NDArray[Any]],
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the first two arrays of a layer, from tensors of a file."""
-    return tensors["W_Q"], tensors["W_K"]
-
-
 def check_targets(dataset: ExampleShapes, target_dim: int) -> None:
     """Raise DataError if targets have another number of entries than the outputs of a layer."""
     if dataset.target_dim != target_dim:

@@ -10,10 +10,10 @@ import json
 import lzma
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ import numpy.typing as npt
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
-from constructive.layers.attention import head_weights
 from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
@@ -37,8 +36,6 @@ from constructive.support.tensors import FileForm, load_tensors, require_only, s
 # unit, the window, the record, the longest text where positions are periodic, and the rules of all
 # columns (`layers.packed`). `bits` are the columns themselves, the lowest bit of each byte first.
 
-
-Made = TypeVar("Made")
 
 FORM = FileForm(
     "constructive decoder 1", "decoder", "a decoder", "Decoder.save or `constructive recite`"
@@ -77,30 +74,6 @@ def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> byte
             }
             return serialized(arrays, {"format": PACKED})
     return serialized(tensors, {"format": FORM.name, FORM.key: json.dumps(about)})
-
-
-def read(path: str | Path, make: Callable[..., Made]) -> Made:
-    """Read a file of either kind."""
-
-    def made(arrays: dict[str, Array], content: dict[str, Any]) -> Made:
-        tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
-        layer = CausalLayer(*head_weights(arrays), arrays["U"], content["window"])
-        require_only(arrays, {**tokens, **layer.tensors})
-        if content.get("longest", 0) is None:
-            raise ValueError("its longest text is null")  # the checker refuses it, too
-        return make(
-            tokens["embedding"],
-            tokens["positions"],
-            layer,
-            tokens["unembedding"],
-            tuple(content["vocabulary"]),
-            content["unit"],
-            read_decoder_record(content["record"]),
-            content.get("longest"),
-        )
-
-    others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
-    return load_tensors(path, FORM, made, others)
 
 
 def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -475,7 +448,24 @@ class Decoder(Rebuilt, Shown):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        return read(path, cls)
+
+        def made(arrays: dict[str, Array], content: dict[str, Any]) -> "Decoder":
+            tokens = {name: arrays[name] for name in ("embedding", "positions", "unembedding")}
+            layer = CausalLayer(arrays["W_Q"], arrays["W_K"], arrays["U"], content["window"])
+            require_only(arrays, {**tokens, **layer.tensors})
+            if content.get("longest", 0) is None:
+                raise ValueError("its longest text is null")  # the checker refuses it, too
+            return cls(
+                **tokens,
+                layer=layer,
+                vocabulary=tuple(content["vocabulary"]),
+                unit=content["unit"],
+                record=read_decoder_record(content["record"]),
+                longest=content.get("longest"),
+            )
+
+        others = {PACKED: lambda arrays, _: made(*_unpacked(arrays))}
+        return load_tensors(path, FORM, made, others)
 
     def to_torch(self) -> "torch.nn.Module":
         """The decoder as a PyTorch module: `forward(ids)` of shape (S, N) gives logits.

@@ -311,25 +311,17 @@ def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
 
 # Margins of decoders of integers: what programs compute are integers, and no rounding is left.
 #
-# Let all weights be integers, and the entries of tokens signs. Where the heads are saturated
-# (`layers.causal`) every program of a model computes the same z, the tokens that the
-# heads read, bit for bit. Where the sizes of each column of U add up to less than 2^24, it then
-# computes f = U^T z without error, in any order. So only the last product may round (Proposition
-# 21.3)::
-#
-#     logits   f . o_v, without error where the sum of |f_k o_vk| is less than 2^24; else
-#              off by gamma_k times that sum at most
-#
-# In real arithmetic other tokens have weights, of (n - 1) e^-128 together at most, and an entry of
-# z is off by twice that at most. So f . o_v is off by `2 (n - 1) e^-128 sum |U| |o_v|`.
+# Where the heads are saturated (`layers.causal`) every program of a model computes the same z, and
+# where the sizes of each column of U add up to less than 2^24, f = U^T z without error. Only the
+# last product may round: a logit f . o_v is off by gamma_k sum |f_k o_vk| at most, and not at all
+# where that sum is less than 2^24 (Proposition 21.3, proofs/21). In real arithmetic other tokens
+# have weights, so f . o_v is off by `2 (n - 1) e^-128 sum |U| |o_v|`.
 #
 # This needs a model that rounds to nearest, computes z before the product with U and that before
 # the one with the unembedding, and divides sums of exponentials by nothing but their sum. Where
 # parts are merged by logsumexp, or constants multiply logits, nothing is known here. Where factors
 # of products are rounded to fewer bits, all of them have to be numbers of that format: tokens,
 # W_Q, W_K, queries and keys, which such models compute first, and U or its two parts.
-#
-# Source: Propositions 21.2 and 21.3; the construction is ours.
 
 
 _SMALL_WEIGHT = 2.0**-184  # More than e^-128

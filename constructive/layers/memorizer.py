@@ -2,10 +2,9 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ from constructive.exact.arithmetics import Fractions
 from constructive.layers.attention import (
     AttentionLayer,
     dtype_of,
-    head_weights,
     require_single_target,
 )
 from constructive.layers.extended import ExtendedLayer, FloatLayer
@@ -44,34 +42,9 @@ FORM = FileForm(
     "constructive memorizer 1", "record", "a memorizer", "Memorizer.save or `constructive build`"
 )
 
-Made = TypeVar("Made")
-
-
-def save(path: str | Path, layer: Layer, record: BuildRecord | TrainedRecord) -> None:
-    """Write it, whole or not at all. Raises ParameterError for weights that are not floats."""
-    written = json.dumps(dataclasses.asdict(record))
-    content = serialized(floats_of(layer).tensors, {"format": FORM.name, FORM.key: written})
-    with replacing(path) as file:
-        file.write(content)
-
-
-def load(path: str | Path, make: Callable[[Layer, BuildRecord | TrainedRecord], Made]) -> Made:
-    """Return what `make` makes of the layer and the record in a file."""
-
-    def made(arrays: dict[str, Array], fields: dict[str, Any]) -> Made:
-        record = read_record(fields)
-        layer = _layer(arrays, record.precision)
-        require_only(arrays, layer.tensors)
-        if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
-            raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
-        return make(layer, record)
-
-    return load_tensors(path, FORM, made)
-
 
 def _layer(arrays: dict[str, Array], precision: int) -> FloatLayer:
-    after = (arrays[name] for name in ("W_V", "W_O", "W_D"))
-    layer = AttentionLayer(*head_weights(arrays), *after)
+    layer = AttentionLayer(*(arrays[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
     if "W_V_corrections" in arrays:
         return ExtendedLayer(layer, arrays["W_V_corrections"], precision)
     return layer
@@ -223,7 +196,12 @@ class Memorizer(Shown):
                 seed)
             OutputError: where the file cannot be written
         """
-        save(path, self.layer, self.record)
+        written = json.dumps(dataclasses.asdict(self.record))
+        content = serialized(
+            floats_of(self.layer).tensors, {"format": FORM.name, FORM.key: written}
+        )
+        with replacing(path) as file:
+            file.write(content)
 
     @classmethod
     def load(cls, path: str | Path) -> "Memorizer":
@@ -236,7 +214,16 @@ class Memorizer(Shown):
             FormatError: if it is not one
             OSError: if it cannot be read
         """
-        return load(path, cls)
+
+        def made(arrays: dict[str, Array], fields: dict[str, Any]) -> "Memorizer":
+            record = read_record(fields)
+            layer = _layer(arrays, record.precision)
+            require_only(arrays, layer.tensors)
+            if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
+                raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
+            return cls(layer, record)
+
+        return load_tensors(path, FORM, made)
 
     def to_torch(
         self, dtype: "torch.dtype | None" = None, *, multihead: bool = False

@@ -1,20 +1,9 @@
 """The intermediate representation Z modulo a prime: one such matrix of rank T proves rank Z = T.
 
-*Theorem.* Let data, W_Q and W_K be dyadic rationals, as floats are. Then for every prime p > 2
-and every a != 0 modulo p for which no softmax denominator below vanishes modulo p, ::
-
-    rank Z >= rank of Z(a) over F_p.
-
-*Proof.* All logits are integer multiples k 2^s of one power of two. With x = exp(2^s) the entries
-of Z are sum_i E_i x^(k_i) / sum_i x^(k_i), in Q(x). As x is transcendental (Hermite), Q(x) is the
-field of rational functions. Its elements whose denominators do not vanish at a modulo p form a
-ring, and sending x to a is a ring homomorphism from it to F_p, since 2 is invertible. A minor of Z
-is sent to the same minor of Z(a). If that is not zero, the minor of Z is not the zero function, so
-it is not zero at the transcendental number x. QED
-
-No rounding enters and no conditioning: logits of size 1e30 cost nothing, since a^k depends only on
-k modulo p - 1. There is no converse: at an unlucky point the rank is less, and nothing is proved.
-In practice that happens about once in p points.
+Logits of floats are integer multiples k 2^s of one power of two. Z(a) is Z with a^k modulo p in the
+place of exp(k 2^s), and rank Z >= rank Z(a) where no softmax denominator is 0 modulo p (Theorem 4,
+proofs/10). No rounding enters and no conditioning: a^k depends only on k modulo p - 1. There is no
+converse: at an unlucky point, about one in p, the rank is less, and nothing is proved.
 """
 
 from collections.abc import Callable, Iterator

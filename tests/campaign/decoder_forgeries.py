@@ -9,7 +9,6 @@ import copy
 import dataclasses
 import functools
 import json
-import struct
 from dataclasses import dataclass
 
 import decoder_judge
@@ -77,15 +76,8 @@ class Files:
 
 def tensors(weights, about):
     """A .safetensors file with metadata."""
-    plain = triples.safetensors(weights)
-    (length,) = struct.unpack("<Q", plain[:8])
-    header = json.loads(plain[8 : 8 + length])
-    header["__metadata__"] = {
-        "format": "constructive decoder 1",
-        "decoder": json.dumps(about),
-    }
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + plain[8 + length :]
+    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
+    return triples.safetensors(weights, lambda header: header | {"__metadata__": metadata})
 
 
 def files_of(decoder, text, content):
@@ -473,17 +465,17 @@ def two_tokens(rng):
 JUDGE = judges.of_lines(decoder_judge.statement)
 
 
-def forgery(rng):
+def forgery(rng, ways=WAYS):
     """A case."""
     if rng.random() < 0.15:
         files, words = two_tokens(rng), ["two tokens"]
-        ways = []
+        chosen = []
     else:
         files, words = copy.deepcopy(pick(rng, honest())), []
-        ways = weighed(rng, WAYS, pick(rng, [1, 1, 2]))
+        chosen = weighed(rng, ways, pick(rng, [1, 1, 2]))
     signed = rng.random() < 0.95
     with np.errstate(all="ignore"):
-        for way in ways:
+        for way in chosen:
             try:
                 words.append(way(rng, files))
             except (KeyError, TypeError, ValueError, IndexError, AttributeError):

@@ -27,8 +27,8 @@ STORED = {  # rounding, half of the smallest number, bits, exponent of the small
     "bfloat16": (2.0**-8, 2.0**-126, 8, -126, (2.0 - 2.0**-7) * 2.0**127),
     "float16": (2.0**-11, 2.0**-25, 11, -14, 65504.0),
 }
+# Evaluations in float32 which are tried.
 SPEND = 5
-"""Evaluations in float32 which are tried."""
 _KEPT = (
     "tokens, queries, keys, either exponentials or attention weights, averages, outputs of the "
     "layer and the last logits stored in {}; logits of heads, the product of W_K and W_Q and its "
@@ -76,6 +76,10 @@ class Read:
         rows = np.arange(count)
         positions = self.weights["positions"]
         return positions[rows if self.longest is None else rows % len(positions)]
+
+    def begin(self, place):
+        """The first place that a position sees."""
+        return max(0, place + 1 - (self.window or place + 1))
 
     @property
     def asked(self):
@@ -155,7 +159,7 @@ def representations(on):
         for w_q, w_k in zip(weights["W_Q"], weights["W_K"], strict=True):
             logits = (x * balls(w_q)) * (x * balls(w_k)).transpose()
             for i, row in enumerate(rows):
-                begin = max(0, i + 1 - (on.window or len(ids)))
+                begin = on.begin(i)
                 seen = [logits[i, j] for j in range(begin, i + 1)]
                 top = max(seen, key=lambda ball: ball.mid())
                 largest = max([largest, *(abs(float((ball - top).mid())) for ball in seen)])
@@ -214,8 +218,8 @@ def rank_holds(on, total):
     rows, largest = representations(on)
     met = {}
     for text, place, _ in on.asked:
-        begin = max(0, place + 1 - (on.window or place + 1))
-        met.setdefault((place, *on.texts[text][begin : place + 1]), rows[text][place])
+        seen = on.texts[text][on.begin(place) : place + 1]
+        met.setdefault((place, *seen), rows[text][place])
     z = list(met.values())
     if len(z) != total or total > len(z[0]):
         return False
@@ -254,7 +258,7 @@ def exactly(on):
         return False
     for text, ids in enumerate(on.texts):
         x = integers(weights["embedding"][ids]) + integers(on.placed(len(ids)))
-        seen = saturated(x, weights, on.window) if (np.abs(x) == 1).all() else None
+        seen = saturated(x, weights, on) if (np.abs(x) == 1).all() else None
         if seen is None:
             return False
         z = np.concatenate([x, *(x[tokens] for tokens in seen)], axis=1)
@@ -269,7 +273,7 @@ def integers(array):
     return np.asarray(array).astype(np.int64).astype(object)
 
 
-def saturated(x, weights, window):
+def saturated(x, weights, on):
     """The token that each position reads, for each head; None where one does not lead by 128."""
     found = []
     for w_q, w_k in zip(integers(weights["W_Q"]), integers(weights["W_K"]), strict=True):
@@ -277,8 +281,7 @@ def saturated(x, weights, window):
             return None
         logits, tokens = (x @ w_q) @ (x @ w_k).T, []
         for i, row in enumerate(logits):
-            begin = max(0, i + 1 - (window or len(x)))
-            order = sorted(range(begin, i + 1), key=lambda j, row=row: row[j])
+            order = sorted(range(on.begin(i), i + 1), key=lambda j, row=row: row[j])
             if len(order) > 1 and row[order[-1]] - row[order[-2]] < 128:
                 return None
             tokens.append(order[-1])
@@ -352,15 +355,9 @@ def recited(on, rng):
             else:
                 matrix = product(rng, w_q, w_k.T, flush)
                 logits = product(rng, product(rng, x, matrix, flush), x.T, flush)
-            begins = [max(0, i + 1 - (on.window or len(ids))) for i in range(len(ids))]
-            parts.append(
-                np.array(
-                    [
-                        attended(rng, row[begin : i + 1], x[begin : i + 1], flush, keep)
-                        for i, (begin, row) in enumerate(zip(begins, logits, strict=True))
-                    ]
-                )
-            )
+            seen = [slice(on.begin(i), i + 1) for i in range(len(ids))]
+            rows = zip(logits, seen, strict=True)
+            parts.append(np.array([attended(rng, row[s], x[s], flush, keep) for row, s in rows]))
         outputs = keep(product(rng, np.concatenate(parts, axis=1), weights["U"], flush))
         logits = keep(product(rng, outputs, weights["unembedding"].T, flush))
         for of, place, right in on.asked:
@@ -407,7 +404,7 @@ def averages(on):
     for text, place, _ in on.asked:
         z = np.array([float(ball.mid()) for ball in rows[text][place]])
         ids = on.texts[text]
-        begin = max(0, place + 1 - (on.window or len(ids)))
+        begin = on.begin(place)
         tokens = on.weights["embedding"][ids].astype(float) + on.placed(len(ids))
         most = np.abs(tokens[begin : place + 1]).max(axis=0)  # no average is larger
         sizes = np.concatenate([np.abs(z[:width]), np.tile(most, len(z) // width - 1)])

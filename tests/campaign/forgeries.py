@@ -6,6 +6,7 @@ judge what is accepted.
 
 import contextlib
 import copy
+import functools
 import json
 import struct
 import warnings
@@ -310,15 +311,14 @@ def singular(rng):
 
 def near_the_truth(rng):
     """A bound just below what it bounds (false), or well above it (true)."""
-    pool = (triples.honest_layers if rng.random() < 0.6 else triples.honest_pairs)()
-    place = int(rng.integers(len(pool)))
-    triple = pool[place]
+    pool = triples.honest_layers if rng.random() < 0.6 else triples.honest_pairs
+    place = int(rng.integers(len(pool())))
+    triple = pool()[place].copy()
     names = [name for name in ("error", "readout") if name in triple.content["claims"]]
     if not names:
         return mutation(rng)
     name = pick(rng, names)
-    least, most = TRUTH.setdefault((id(pool), place, name), known_truth(triple, name))
-    triple = triple.copy()
+    least, most = known_truth(pool, place, name)
     below = [1 - 2.0**-40, 0.5, 0.9, 2.0**-10, 2.0 ** -int(rng.integers(11, 900))]
     above = [float(1.5 * most), float(4 * most), float(100 * most)]
     forged = rng.random() < 0.75
@@ -334,12 +334,10 @@ def near_the_truth(rng):
     return of_triple(f"{name} near the truth", triple, true=False if forged else None)
 
 
-TRUTH = {}
-"""What judges found of honest triples, in one process."""
-
-
-def known_truth(triple, name):
-    """Bounds of the least number which may be claimed, as mpf."""
+@functools.cache
+def known_truth(pool, place, name):
+    """Bounds of the least number which may be claimed of an honest triple, as mpf."""
+    triple = pool()[place]
     if name == "error":
         worst, _ = judges.largest_error(triple.weights, triple.data)
         return worst, worst
@@ -698,22 +696,21 @@ def write_fuzzed(folder, triple, edits):
 
 def spoilt_tensors(tensors, edits):
     """The bytes of a .safetensors file, whose header may say something else."""
-    raw = triples.safetensors(tensors)
-    (length,) = struct.unpack("<Q", raw[:8])
-    header, body = json.loads(raw[8 : 8 + length]), raw[8 + length :]
-    told = None
     keys = {"tensor shape": "shape", "tensor type": "dtype", "tensor place": "data_offsets"}
-    for kind, *rest in edits:
-        if kind in keys:
-            entry = header[list(header)[rest[0] % len(header)]]
-            if isinstance(entry, dict):
-                entry[keys[kind]] = rest[1] if kind == "tensor type" else list(rest[1])
-        elif kind == "tensor more":
-            header[rest[0]] = rest[1]
-        elif kind == "header length":
-            told = rest[0]
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text) if told is None else told) + text + body
+
+    def change(header):
+        for kind, *rest in edits:
+            if kind in keys:
+                entry = header[list(header)[rest[0] % len(header)]]
+                if isinstance(entry, dict):
+                    entry[keys[kind]] = rest[1] if kind == "tensor type" else list(rest[1])
+            elif kind == "tensor more":
+                header[rest[0]] = rest[1]
+        return header
+
+    raw = triples.safetensors(tensors, change)
+    told = [rest[0] for kind, *rest in edits if kind == "header length"]
+    return struct.pack("<Q", told[-1]) + raw[8:] if told else raw
 
 
 def write_archive(path, arrays, edits):

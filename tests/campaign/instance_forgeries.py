@@ -547,7 +547,7 @@ FORGERIES = (
 )  # fmt: skip
 
 
-def forgery(rng):
+def forgery(rng, ways=FORGERIES):
     """A case: a folder with one change, or two."""
     words = []
     while not words:
@@ -555,7 +555,7 @@ def forgery(rng):
         folder = copy.deepcopy(base)
         for _ in range(rng.choice([1, 2], p=[0.8, 0.2])):
             try:
-                found = pick(rng, FORGERIES)(rng, folder)
+                found = pick(rng, ways)(rng, folder)
             except (ValueError, KeyError, TypeError, IndexError, AttributeError):
                 continue  # a second change of what the first one spoilt
             words += [found] if found else []

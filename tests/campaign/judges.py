@@ -28,8 +28,8 @@ from scipy.optimize import linprog
 from triples import unpack
 
 PRIME = 2**127 - 1
+# Bits beyond what magnitudes may cancel.
 SPARE = 2000
-"""Bits beyond what magnitudes may cancel."""
 
 
 class DisagreementError(Exception):

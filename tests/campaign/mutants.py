@@ -39,8 +39,8 @@ RECORDS, PAGE = (Path(__file__).parent / f"mutants.{kind}" for kind in ("json", 
 HEAD = ["| module | mutants | survive | run on | why |", "|---|---|---|---|---|"]
 OF_CHECKER = ["tests/checker", "tests/campaign", "tests/instances"]
 OF_CERTIFY = ["tests/checker", "tests/campaign", "tests/layer", "tests/exact", "tests/sequences"]
+# Seconds of a test; the status of a process in which a mutant cannot be put in place.
 LONGEST, UNFIT = 60, 7
-"""Seconds of a test; the status of a process in which a mutant cannot be put in place."""
 
 # Operators.
 
@@ -57,8 +57,8 @@ OPERATED = {
 OPPOSITE = {"min": "max", "any": "all", "minimum": "maximum", "above": "below", "floor": "ceil",
             "argmin": "argmax"}  # fmt: skip
 OPPOSITE |= {other: name for name, other in OPPOSITE.items()}
+# Functions that only make a number larger.
 LEFT_OUT = "up", "abs"
-"""Functions that only make a number larger."""
 
 
 def changes(node):
@@ -256,15 +256,17 @@ def status_of(child, told):
 
     A fork may wait for a lock that a thread of its parent held, where no handler of signals runs.
     """
-    ended, status = os.waitpid(child, os.WNOHANG)
-    while not ended:
-        if time.time() - os.fstat(told.fileno()).st_mtime > LONGEST:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.01)
-        ended, status = os.waitpid(child, os.WNOHANG)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what tests started and left behind
-    return os.waitstatus_to_exitcode(status)
+    try:
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            if time.time() - os.fstat(told.fileno()).st_mtime > LONGEST:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.01)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # also what tests started and left behind
 
 
 def put_in_place(path, codes):

@@ -130,19 +130,11 @@ def many_corrections(rng):
     return certificate(weights, examples(1, 1, 1), {"error": bound("error", 1.0)})
 
 
-def upper(data, vectors=(), pivots=(), zeros=0, *, shown=(1, 1)):
+def upper(data, vectors=(), zeros=0, *, shown=(1, 1)):
     """The claim for one head that all examples are too many."""
     total = len(data["queries"])
-    evidence = {
-        "heads": 1,
-        "count": total,
-        "examples": pack(np.arange(total)),
-        "vectors": vectors,
-        "pivots": pivots,
-        "zeros": zeros,
-    }
-    claims = {"impossible": claim("impossible", evidence, shown[0], shown[1], total)}
-    return certificate(None, data, claims)
+    evidence = triples.spans(total, vectors, zeros=zeros)
+    return certificate(None, data, {"impossible": claim("impossible", evidence, *shown, total)})
 
 
 def units(width, number="1"):
@@ -163,7 +155,7 @@ def long_tokens(rng):
     width = int(rng.integers(20, 120))
     data = last_entries(300, int(rng.integers(100, 3000)), width, shared=True)
     data["contexts"] = np.ldexp(1.0, rng.integers(-1000, 1000, data["contexts"].shape))
-    return upper(data, [["f" * (width * 500)] * width], [0])
+    return upper(data, [["f" * (width * 500)] * width])
 
 
 def long_vectors(rng):
@@ -171,7 +163,7 @@ def long_vectors(rng):
     width = int(rng.integers(2, 12))
     digits = int(rng.integers(10**4, 6 * 10**6 // width))
     vectors = units(width, "f" * min(digits, 700_000))
-    return upper(last_entries(3, int(rng.integers(1, 9)), width), vectors, [*range(width - 1)])
+    return upper(last_entries(3, int(rng.integers(1, 9)), width), vectors)
 
 
 def dense_vectors(rng):
@@ -179,7 +171,7 @@ def dense_vectors(rng):
     width = int(rng.integers(3, 12))
     long = "f" * min(int(rng.integers(10**4, 12 * 10**6 // width**2)), 700_000)
     vectors = [["0"] * j + [long] * (width - j - 1) + ["0"] for j in range(width - 1)]
-    return upper(last_entries(3, 1, width), vectors, [*range(width - 1)], width - 1)
+    return upper(last_entries(3, 1, width), vectors, width - 1)
 
 
 def many_vectors(rng):
@@ -187,14 +179,14 @@ def many_vectors(rng):
     width = int(rng.integers(100, 1200))
     vectors = units(width)
     vectors[-1][width - 2] = "f" * int(rng.integers(1, 10**5))
-    return upper(last_entries(2, 1, width), vectors, [*range(width - 1)], width - 1)
+    return upper(last_entries(2, 1, width), vectors, width - 1)
 
 
 def many_moduli(rng):
     """Tables of the powers of two from 2^-1000 to 2^1000, for each modulus."""
     data = last_entries(3, 2, 2, shared=True)
     data["contexts"][:, 1] = 2.0**1000, 2.0**-1000
-    return upper(data, [["f" * int(rng.integers(10**4, 7 * 10**5)), "0"]], [0], 1)
+    return upper(data, [["f" * int(rng.integers(10**4, 7 * 10**5)), "0"]], 1)
 
 
 def many_queries(rng):
@@ -385,6 +377,7 @@ def case(rng, folder):
     return f"{['', 'containers', 'sequences'][kind]}: {label}", files
 
 
+# A small process which starts the checker: a large one would count as what the checker took.
 LAUNCHER = """
 import json, resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
@@ -392,7 +385,6 @@ used = resource.getrusage(resource.RUSAGE_CHILDREN)
 seconds, size = used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6
 print(json.dumps([done.returncode, done.stdout + done.stderr, seconds, size]))
 """
-"""A small process which starts the checker: a large one would count as what the checker took."""
 
 
 def measured(checker, files):

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import decoder_forgeries
@@ -22,6 +23,7 @@ from constructive import CausalLayer, Decoder, Text
 from constructive.layers.record import DecoderRecord
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
+# Families, seeds and numbers of cases that are always run.
 QUICK = [
     ("mutations", 1, 12),
     ("false claims", 10, 20),
@@ -30,7 +32,7 @@ QUICK = [
     ("decoders", 40, 20),
     ("instances", 50, 20),
 ]
-"""Families, seeds and numbers of cases that are always run."""
+# Some thousand.
 SLOW = [
     *(("mutations", seed, 100) for seed in range(4)),
     *(("false claims", seed, 200) for seed in range(10, 16)),
@@ -39,7 +41,6 @@ SLOW = [
     *(("decoders", seed, 150) for seed in range(40, 44)),
     *(("instances", seed, 200) for seed in range(50, 54)),
 ]
-"""Some thousand."""
 
 
 @pytest.mark.parametrize(
@@ -71,35 +72,6 @@ def believe(command):
     return 0
 
 
-def require_found_out(runner, believing, forge, most=60):
-    """One of so many forgeries that are false is accepted, and counted as that."""
-    rng = np.random.default_rng(0)
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner.checker, "main", believing)
-        warnings.simplefilter("ignore")
-        for _ in range(most):
-            runner.case(forge(rng))
-            if runner.counts["accepted, false"]:
-                break
-    assert runner.counts["accepted, false"] > 0
-    assert list(runner.keep.rglob("why.txt"))
-
-
-@pytest.mark.parametrize("build", [build for build, _ in forgeries.FALSE], ids=lambda f: f.__name__)
-def test_a_checker_which_believes_everything_is_found_out(runner, build):
-    require_found_out(runner, believe, build)
-
-
-TRUE = decoder_forgeries.nothing, decoder_forgeries.fewer_claims
-WAYS = [way for way, _ in decoder_forgeries.WAYS if way not in TRUE]
-
-
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_checker_which_believes_decoders_is_found_out(runner, monkeypatch, way):
-    monkeypatch.setattr(decoder_forgeries, "WAYS", ((way, 1),))
-    require_found_out(runner, believe, decoder_forgeries.forgery)
-
-
 def believe_instances(command):
     """A checker that believes proofs, and margins of expected.csv."""
     root, lines = Path(command[1]), []
@@ -118,18 +90,35 @@ def believe_instances(command):
     return 0
 
 
-HARMLESS = (instance_forgeries.numbers,)
-"""What is forged says nothing false: the judge does not look at models."""
+# What these forge says nothing false: the judge of instances does not look at models.
+HARMLESS = decoder_forgeries.nothing, decoder_forgeries.fewer_claims, instance_forgeries.numbers
+BELIEVED = [
+    *((believe, build) for build, _ in forgeries.FALSE),
+    *((believe, partial(decoder_forgeries.forgery, ways=[(way, 1)]))
+      for way, _ in decoder_forgeries.WAYS if way not in HARMLESS),
+    *((believe_instances, partial(instance_forgeries.forgery, ways=[way]))
+      for way in dict.fromkeys(instance_forgeries.FORGERIES) if way not in HARMLESS),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "way",
-    sorted({*instance_forgeries.FORGERIES} - {*HARMLESS}, key=lambda way: way.__name__),
-    ids=lambda way: way.__name__,
-)
-def test_a_checker_which_believes_instances_is_found_out(runner, monkeypatch, way):
-    monkeypatch.setattr(instance_forgeries, "FORGERIES", (way,))
-    require_found_out(runner, believe_instances, instance_forgeries.forgery)
+def name_of(forge):
+    way = forge.keywords["ways"][0] if isinstance(forge, partial) else forge
+    return way[0].__name__ if isinstance(way, tuple) else way.__name__
+
+
+@pytest.mark.parametrize(("believing", "forge"), BELIEVED, ids=name_of)
+def test_a_checker_which_believes_everything_is_found_out(runner, believing, forge):
+    """One of sixty forgeries of each kind is false and accepted, and counted as that."""
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner.checker, "main", believing)
+        warnings.simplefilter("ignore")
+        for _ in range(60):
+            runner.case(forge(rng))
+            if runner.counts["accepted, false"]:
+                break
+    assert runner.counts["accepted, false"] > 0
+    assert list(runner.keep.rglob("why.txt"))
 
 
 def test_the_judge_of_instances_believes_honest_folders(runner):

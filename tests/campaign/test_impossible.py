@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import triples
 from mutations import EVIL, at, leaves, pick
-from triples import pack, unpack
+from triples import pack, spans, unpack
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 
@@ -155,14 +155,7 @@ def test_products_which_are_multiples_of_many_primes_are_not_zero(checker, count
                 tokens = np.array([[token, 1.0], [0.0, 1.0]])
                 data = {"contexts": tokens[: 1 + differences], "queries": np.eye(5, 2)[:4]}
                 data["queries"] = data["queries"] + np.arange(4)[:, None]
-                evidence = {
-                    "heads": 1,
-                    "count": 4,
-                    "examples": pack(np.arange(4)),
-                    "vectors": [[hex(product), "0"]],
-                    "pivots": [0],
-                    "zeros": int(not differences),
-                }
+                evidence = spans(4, [[hex(product), "0"]], zeros=int(not differences))
                 assert not accepted(checker, evidence, data)
                 data["contexts"] = tokens[1:]
                 assert accepted(checker, evidence, data)
@@ -250,15 +243,7 @@ def demand(width, entries, vectors):
     contexts = np.zeros((len(entries), width))
     contexts[:, -1] = entries
     queries = np.arange(3.0)[:, None] * np.ones((1, width))
-    evidence = {
-        "heads": 1,
-        "count": 3,
-        "examples": pack(np.arange(3)),
-        "vectors": vectors,
-        "pivots": list(range(len(vectors))),
-        "zeros": len(vectors),
-    }
-    return evidence, {"contexts": contexts, "queries": queries}
+    return spans(3, vectors), {"contexts": contexts, "queries": queries}
 
 
 def vectors_of(width, long, *, dense=False):

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 from resources import certificate, examples, layer, rank
-from triples import bound, claim, pack
+from triples import bound, claim, pack, spans
 
 # T, n, d, H, d_h, d_v, d_o, d_out: each large in one way or two
 SHAPES = [
@@ -118,9 +118,7 @@ def test_memory_of_rounding_is_not_above_what_is_announced(checker, shape, share
 
 
 @pytest.mark.parametrize(
-    ("shape", "keep", "count"),
-    cases(lambda *_: True, [False, True], [5, 28]),
-    ids=str,
+    ("shape", "keep", "count"), cases(lambda *_: True, [False, True], [5, 28]), ids=str
 )
 def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, keep, count):
     weights, data = made(shape, shared=False)
@@ -167,14 +165,7 @@ def upper_bound(total, size, width, *, shared, vectors):
     data = examples(total, size, width, shared=shared, rng=rng)
     data["contexts"] = np.zeros_like(data["contexts"]) if vectors else np.rint(data["contexts"])
     rows = np.triu(rng.integers(1 << 20, 1 << 21, (width, width))).tolist() if vectors else []
-    evidence = {
-        "heads": 1,
-        "count": total,
-        "examples": pack(np.arange(total)),
-        "vectors": [list(map(hex, row)) for row in rows],
-        "pivots": list(range(len(rows))),
-        "zeros": len(rows),
-    }
+    evidence = spans(total, [list(map(hex, row)) for row in rows])
     tokens = len(np.unique(data["contexts"].reshape(-1, width), axis=0))
     bound = 0 if vectors else min(tokens, width)
     return {"impossible": claim("impossible", evidence, 1, bound, total)}, data
@@ -195,13 +186,13 @@ UPPER = [
     ((200, 150, 50), True, False),
     ((2000, 20, 10), True, True),
 ]
+# What takes memory beside the rows of tokens.
 BESIDE = {
     "queries of one shared context": ((100_000, 1, 20), True, False),
     "queries times tokens of one shared context": ((1500, 1500, 1), True, False),
     "a data type of many entries": ((2, 1, 60_000), False, False),
     "vectors": ((2, 1, 600), False, True),
 }
-"""What takes memory beside the rows of tokens."""
 
 
 def peak_and_announced(checker, tmp_path, sizes, *, shared, vectors):

@@ -155,7 +155,8 @@ class Triple:
         return triple.signed()
 
 
-def safetensors(tensors):
+def safetensors(tensors, change=dict):
+    """The bytes of a .safetensors file, with a header that may be changed."""
     header, body = {}, b""
     for name, array in tensors.items():
         content = np.ascontiguousarray(array).tobytes()
@@ -165,7 +166,7 @@ def safetensors(tensors):
             "data_offsets": [len(body), len(body) + len(content)],
         }
         body += content
-    text = json.dumps(header).encode()
+    text = json.dumps(change(header)).encode()
     return struct.pack("<Q", len(text)) + text + body
 
 
@@ -175,6 +176,18 @@ def content_of(saved):
         path = Path(folder) / "saved.json"
         saved.save(path)
         return json.loads(path.read_text())
+
+
+def spans(count, vectors=(), pivots=None, zeros=None):
+    """Evidence that so many examples are too many for one head: vectors that tokens lie beside."""
+    return {
+        "heads": 1,
+        "count": count,
+        "examples": pack(np.arange(count)),
+        "vectors": vectors,
+        "pivots": list(range(len(vectors))) if pivots is None else pivots,
+        "zeros": len(vectors) if zeros is None else zeros,
+    }
 
 
 def content_for(claims, form=LAYER):

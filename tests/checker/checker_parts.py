@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import onnx
 import pytest
+from constructive.certificates.families import family_of
 from onnx import numpy_helper
 
 from constructive import (
@@ -24,7 +25,6 @@ from constructive import (
     generators,
 )
 from constructive.certificates.check import CHECKER as FOLDER
-from constructive.certificates.families import family_of
 from constructive.exact.float_model import ANY_CONTRACTION, MODELS, Format
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1

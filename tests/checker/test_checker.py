@@ -34,7 +34,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.certificates.families import fingerprint
+from constructive.support.tensors import fingerprint
 
 FILES = FILES_OF[Dataset]
 

@@ -224,19 +224,9 @@ def test_what_the_proposition_does_not_allow_is_refused(array, place, change, wo
     assert error.value.witness is not None
 
 
-def test_shapes_and_windows_are_looked_at():
-    tokens, queries, keys = drawn()
-    with pytest.raises(ParameterError, match="shapes"):
-        picks(tokens, queries, keys[:2], WINDOW)
-    with pytest.raises(ParameterError, match="window"):
-        picks(tokens, queries, keys, 0)
-
-
 def test_a_small_lead_before_the_first_position_does_not_matter():
     tokens, queries, keys = drawn()
     tokens[1] = tokens[0]  # one key twice
     with pytest.raises(PrecisionError, match="lead"):
         picks(tokens, queries, keys, 2)
     assert picks(tokens, queries, keys, 2, first=3).lead >= LEAD
-    with pytest.raises(ParameterError, match="first"):
-        picks(tokens, queries, keys, 2, first=LENGTH)

@@ -305,6 +305,12 @@ def test_products_are_within_their_bounds(pair):
     require_within_bounds(*pair)
 
 
+def test_errors_of_sums_count():
+    """Factors of 50 bits, of which the first two parts have all."""
+    x, y = np.random.default_rng(0).integers(-(2**50), 2**50, (2, 300)).astype(float)
+    require_within_bounds(x.reshape(-1, 1, 1), y.reshape(-1, 1))
+
+
 @pytest.mark.parametrize("terms", [2, 64, 65, 3000])
 def test_products_of_terms_that_cancel(terms):
     """Rows whose entries differ by up to 2^60 in size, and whose products nearly add to zero."""

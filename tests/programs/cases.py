@@ -22,8 +22,6 @@ KINDS = "normal", "positive", "equal", "short", "cancelling", "tiny", "large log
 
 
 class LayerCase(NamedTuple):
-    """A layer and data."""
-
     layer: AttentionLayer
     dataset: Dataset
 
@@ -83,7 +81,6 @@ def share(case, program, bounds):
 
 
 def entries(rng, shape, kind):
-    """Numbers of a kind."""
     if kind == "positive":
         return rng.uniform(0.5, 1.0, shape)
     if kind == "equal":
@@ -274,17 +271,14 @@ def exponentials():
 
 
 def increasing(size=96):
-    """Each logit is larger than the one before."""
     return one_head(np.arange(size) * 2.0**-10, halves(size))
 
 
 def halves(size):
-    """Ones, and then as many with the other sign."""
     return np.where(np.arange(size) < size / 2, 1.0, -1.0)
 
 
 def large_logits():
-    """Exact logits of a million, all the same."""
     return one_head(np.full(3, 2.0**20), np.ones(3))
 
 
@@ -298,7 +292,6 @@ def opposite_logits():
 
 
 def one_head(logits, values):
-    """Tokens (logit, value), of one head."""
     contexts = np.stack([logits, values], axis=1)
     zeros = np.array([[[1.0], [0.0]]])
     return made_layer(zeros, zeros, [[[0.0], [1.0]]], [[1.0]], [[1.0]], contexts, [[1.0, 0.0]])
@@ -338,7 +331,6 @@ def large_blocks(largest, size=432):
 
 
 def large_tokens():
-    """Exact logits of a million, all the same."""
     return decoder_head(np.stack([np.full(3, 2.0**10), np.ones(3)], axis=1), 1.0)
 
 
@@ -452,7 +444,6 @@ DECODERS = {
 
 
 def shares(production, model, count, seed=0):
-    """The parts of a bound that some programs use, which are rounded to nearest as on machines."""
     case = production.case()
     bounds = case.bounds(MODELS[model])
     for number in range(seed, seed + count):

@@ -24,15 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive.kernels import (
-    Backward,
-    Problem,
-    Quantized,
-    Spec,
-    bounds,
-    examine,
-    merges,
-)
+from constructive.kernels import Backward, Problem, Quantized, Spec, bounds, examine, merges
 from constructive.kernels.adapters.adapter import Refused
 from constructive.kernels.checking import arranged
 from constructive.kernels.inputs import from_layout
@@ -97,8 +89,12 @@ class Result:
                 raise
         return None
 
-    def judged(self, report, repeated):
-        """Count a report."""
+    def judge(self, what, argument, examined, repeated):
+        """Run the kernel of the row, examine what it returns, and count the report."""
+        found = self.run(what, self.row.compute, argument, self.device)
+        report = None if found is None else self.run(what, examined, found)
+        if report is None:
+            return
         self.counts["run"] += 1
         self.counts["exact" if report.passed else "wrong"] += 1
         if not report.passed:
@@ -164,18 +160,15 @@ def _applies(suite, spec):
 def forward(result, part):
     row, says = result.row, dict(result.row.says)
     for problem in _problems(result, part):
-        found = result.run(f"{result.where}/{problem.case}", row.run, problem, result.device)
-        if found is None:
-            continue
-        out, lse = _parted(row, problem, found)
-        has = {"lse": lse, **says} if lse is not None else {}
         judged = row.become(problem)
-        what = f"{result.where}/{problem.case}"
-        report = result.run(what, examine, judged, out, layout=row.layout, **has)
-        if report is not None:
-            result.judged(report, repr(judged))
-            result.counts["lse alone"] += not report.passed and not report.wrong.any()
+
+        def examined(found, problem=problem, judged=judged):
+            out, lse = _parted(row, problem, found)
+            has = {"lse": lse, **says} if lse is not None else {}
             result.counts["with lse"] += lse is not None
+            return examine(judged, out, layout=row.layout, **has)
+
+        result.judge(f"{result.where}/{problem.case}", problem, examined, repr(judged))
     if part[0] == 0:
         inside(result)
 
@@ -191,7 +184,7 @@ def inside(result):
             problem = drawn(replace(spec, dtype=dtype, **row.fixed(spec)), size)
             if not row.applies(problem.spec) or row.refuses(problem):
                 continue
-            found = result.run(f"random {name}", row.run, problem, result.device)
+            found = result.run(f"random {name}", row.compute, problem, result.device)
             if found is None:
                 continue
             out, lse = _parted(row, problem, found)
@@ -248,14 +241,11 @@ def backward(result, part):
     row = result.row
     for problem in _problems(result, part):
         for each in Backward.each([problem], d_lse=row.d_lse):
-            what = f"{result.where}/{problem.case}"
-            found = result.run(what, row.run, each, result.device)
-            if found is None:
-                continue
-            more = found[3] if len(found) > 3 else {}
-            report = result.run(what, each.examine, *found[:3], **more)
-            if report is not None:
-                result.judged(report, repr(each))
+
+            def examined(found, each=each):
+                return each.examine(*found[:3], **(found[3] if len(found) > 3 else {}))
+
+            result.judge(f"{result.where}/{problem.case}", each, examined, repr(each))
 
 
 def merging(result, part):
@@ -266,12 +256,12 @@ def merging(result, part):
                 continue
             given = {"states": row.states, "dtype": result.dtype, "base": row.says.get("base", "e")}
             for merge in merges(seed=seed, **given, **shape):
-                found = result.run(f"seed {seed}", row.run, merge, result.device)
-                if found is None:
-                    continue
-                out, lse = found
-                lse = None if lse is None else as_float64(lse)
-                result.judged(MergeReport(merge, as_float64(out), lse), f"merges(seed={seed})")
+
+                def examined(found, merge=merge):
+                    out, lse = (None if x is None else as_float64(x) for x in found)
+                    return MergeReport(merge, out, lse)
+
+                result.judge(f"seed {seed}", merge, examined, f"merges(seed={seed})")
         result.write("so far")
 
 
@@ -289,14 +279,12 @@ def quantized(result, part):
                 result.refused[str(error).splitlines()[0][:120]] += 1
                 result.counts["no such problem"] += 1
                 continue
-            found = result.run(what, row.run, each, result.device)
-            if found is None:
-                continue
-            out = found[0] if isinstance(found, tuple) else found
-            given = {"layout": row.layout, "memory": each}
-            report = result.run(what, examine, each.problem, out, **given)
-            if report is not None:
-                result.judged(report, repr(each.problem))
+
+            def examined(found, each=each):
+                out = found[0] if isinstance(found, tuple) else found
+                return examine(each.problem, out, layout=row.layout, memory=each)
+
+            result.judge(what, each, examined, repr(each.problem))
 
 
 _KINDS = {

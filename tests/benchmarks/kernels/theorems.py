@@ -25,16 +25,11 @@ STEP = 1000
 def examples():
     """Return (heading, statement) of the page, in order."""
     (page,) = (path for path in pages() if path.name == "19-kernels.md")
-    text = page.read_text("utf-8")
-    headings = [(m.start(), m[1]) for m in re.finditer(r"^## (.*)$", text, re.MULTILINE)]
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    found = []
+    text, found = page.read_text("utf-8"), []
     for example in doctest.DocTestParser().get_examples(text):
-        at = starts[example.lineno]
-        heading = next((name for start, name in reversed(headings) if start < at), "")
-        found.append((heading, example.source))
+        before = "\n".join(text.splitlines()[: example.lineno])
+        headings = re.findall(r"^## (.*)$", before, re.MULTILINE)
+        found.append(((headings or [""])[-1], example.source))
     return found
 
 

@@ -242,6 +242,29 @@ def vibecheck_nn():
     answer_all(f"vibecheck-nn {version('vibecheck-nn')}", answer)
 
 
+def by_program(name, home, *words):
+    """A tool's own program, once for each instance: what it says, and perhaps a counterexample.
+
+    Words of the command may name parts of the problem, and a folder, where the program leaves
+    `results`, and `example` if that is a file of its own.
+    """
+
+    def answer(problem):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, *(word.format(**problem, folder=folder) for word in words)]
+            run = subprocess.run(command, check=False, cwd=home, capture_output=True, text=True)
+            results, example = Path(folder) / "results", Path(folder) / "example"
+            if not results.is_file():
+                lines = run.stderr.strip().splitlines() or ["no result"]
+                return f"error,{lines[-1][:300]}"
+            text = results.read_text() + (example.read_text() if example.is_file() else "")
+        said, values = text.split()[0], re.findall(r"X_\d+\s+\S+\)", text)
+        said = said.replace("early_stop", "unknown")
+        return said + (",(" + " ".join(f"({value}" for value in values) + ")" if values else "")
+
+    answer_all(name, answer)
+
+
 CROWN_OPTIONS = """\
 general: {device: cpu, save_adv_example: true}
 bab: {branching: {method: naive, input_split: {enable: true}}}
@@ -249,54 +272,27 @@ bab: {branching: {method: naive, input_split: {enable: true}}}
 
 
 def alpha_beta_crown():
-    """alpha-beta-CROWN with input split: its program, once for each instance.
-
-    The variable ALPHA_BETA_CROWN is the folder of its abcrown.py.
-    """
+    """alpha-beta-CROWN with input split; the variable ALPHA_BETA_CROWN is its folder."""
     home = Path(os.environ["ALPHA_BETA_CROWN"]).resolve()
-
-    def answer(problem):
-        with tempfile.TemporaryDirectory() as folder:
-            options, results, example = (Path(folder) / n for n in ("o.yaml", "r.txt", "x.txt"))
-            options.write_text(CROWN_OPTIONS)
-            command = [sys.executable, "abcrown.py", f"--config={options}"]
-            command += [f"--onnx_path={problem['onnx']}", f"--vnnlib_path={problem['vnnlib']}"]
-            command += [f"--timeout={problem['timeout']}", f"--results_file={results}"]
-            command += [f"--cex_path={example}"]
-            run = subprocess.run(command, check=False, cwd=home, capture_output=True, text=True)
-            if not results.is_file():
-                lines = run.stderr.strip().splitlines() or ["no result"]
-                return f"error,{lines[-1][:300]}"
-            said = results.read_text().split()[0]
-            values = re.findall(r"X_\d+\s+\S+\)", example.read_text()) if example.is_file() else []
-            return said + (",(" + " ".join(f"({value}" for value in values) + ")" if values else "")
-
     found = re.search(r"version__ = '([^']+)'", (home / "__init__.py").read_text())
-    answer_all(f"alpha-beta-CROWN {found[1] if found else 'of unknown version'}", answer)
+    with tempfile.NamedTemporaryFile("w+", suffix=".yaml") as options:
+        print(CROWN_OPTIONS, file=options, flush=True)
+        by_program(
+            f"alpha-beta-CROWN {found[1] if found else 'of unknown version'}", home, "abcrown.py",
+            f"--config={options.name}", "--onnx_path={onnx}", "--vnnlib_path={vnnlib}",
+            "--timeout={timeout}", "--results_file={folder}/results", "--cex_path={folder}/example",
+        )  # fmt: skip
 
 
 def neural_sat():
-    """NeuralSAT of PyPI with default options, on the CPU: its program, once for each instance."""
+    """NeuralSAT of PyPI with default options, on the CPU."""
     from importlib.util import find_spec
 
     home = Path(next(iter(find_spec("src").submodule_search_locations)))  # as it calls its package
-
-    def answer(problem):
-        with tempfile.TemporaryDirectory() as folder:
-            results = Path(folder) / "results.txt"
-            command = [sys.executable, "main.py", "--device=cpu", "--export_cex"]
-            command += [f"--net={problem['onnx']}", f"--spec={problem['vnnlib']}"]
-            command += [f"--timeout={problem['timeout']}", f"--result_file={results}"]
-            run = subprocess.run(command, check=False, cwd=home, capture_output=True, text=True)
-            if not results.is_file():
-                lines = run.stderr.strip().splitlines() or ["no result"]
-                return f"error,{lines[-1][:300]}"
-            said, _, example = results.read_text().partition("\n")
-        values = re.findall(r"X_\d+ \S+\)", example)
-        said = said.replace("early_stop", "unknown")
-        return said + (",(" + " ".join(f"({value}" for value in values) + ")" if values else "")
-
-    answer_all(f"NeuralSAT {version('neuralsat')}", answer)
+    by_program(
+        f"NeuralSAT {version('neuralsat')}", home, "main.py", "--device=cpu", "--export_cex",
+        "--net={onnx}", "--spec={vnnlib}", "--timeout={timeout}", "--result_file={folder}/results",
+    )  # fmt: skip
 
 
 VERIFIERS = {

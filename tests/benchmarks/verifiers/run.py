@@ -9,12 +9,11 @@ alpha-beta-CROWN is looked for in the folder ALPHA_BETA_CROWN. To add a tool, wr
 
 import argparse
 import json
-import queue
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -40,20 +39,12 @@ class Adapter:
     """A process of an adapter, which is started again if it dies or hangs."""
 
     def __init__(self, command):
-        self.command, self.process, self.lines = command, None, None
+        self.command, self.process = command, None
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.lines = queue.Queue()
-        reader = threading.Thread(target=read, args=(self.process.stdout, self.lines), daemon=True)
-        reader.start()
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(self.command, text=True, **pipes)
         self.version = self.line(START)
         if self.version is None:
             self.stop()
@@ -61,10 +52,8 @@ class Adapter:
 
     def line(self, seconds):
         """The next line, or None if there is none in time."""
-        try:
-            return self.lines.get(timeout=seconds)
-        except queue.Empty:
-            return None
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        return (self.process.stdout.readline().strip() or None) if ready else None
 
     def ask(self, problem):
         """What the tool says, in one line."""
@@ -83,12 +72,6 @@ class Adapter:
     def stop(self):
         self.process.kill()
         self.process.wait()
-
-
-def read(stream, lines):
-    for line in stream:
-        lines.put(line.strip())
-    lines.put(None)
 
 
 def problem_of(folder, instance, timeout):
@@ -139,18 +122,13 @@ def row(name, version, score, seconds):
     total = Counter(row.outcome for row in score.rows)
     false = Counter(row.expected.family for row in score.false)
     kinds = ", ".join(f"{count} {family}" for family, count in sorted(false.items()))
+    errors = total[Outcome.ERROR] + total[Outcome.UNSHOWN] + total[Outcome.MISSING]
     cells = [
-        name,
-        version,
-        f"{outcomes['sat', Outcome.RIGHT]}",
-        f"{outcomes['unsat', Outcome.RIGHT]}",
-        f"{total[Outcome.UNKNOWN]}",
-        f"{len(score.false)}" + f" ({kinds})" * bool(kinds),
-        f"{len(score.false_in_float32)}",
-        f"{total[Outcome.ERROR] + total[Outcome.UNSHOWN] + total[Outcome.MISSING]}",
-        f"{seconds:.2f} s",
-    ]
-    return f"| {' | '.join(cells)} |"
+        name, version, outcomes["sat", Outcome.RIGHT], outcomes["unsat", Outcome.RIGHT],
+        total[Outcome.UNKNOWN], f"{len(score.false)}" + f" ({kinds})" * bool(kinds),
+        len(score.false_in_float32), errors, f"{seconds:.2f} s",
+    ]  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main():
@@ -165,13 +143,8 @@ def main():
     options = parser.parse_args()
     kinds = options.kind or ["needle", "corner", "shadow", "robust", "classes", "token"]
     scaled = any("scale" in instances.FAMILIES[kind].options for kind in kinds)
-    made = instances.make(
-        options.count,
-        kinds=kinds,
-        dims=tuple(options.dim),
-        **({"scale": tuple(options.scale)} if scaled else {}),
-        seed=0,
-    )
+    given = {"scale": tuple(options.scale)} if scaled else {}
+    made = instances.make(options.count, kinds=kinds, dims=tuple(options.dim), seed=0, **given)
     place = Path(tempfile.mkdtemp())
     folder = place / "folder"
     instances.save(folder, made)
@@ -189,12 +162,8 @@ def main():
         except MissingError:
             print(f"| {name} | not found | | | | | | | |")
             continue
-        print(
-            line,
-            *(f"  {count} x {message}" for message, count in errors.items()),
-            sep="\n",
-            flush=True,
-        )
+        said = (f"  {count} x {message}" for message, count in errors.items())
+        print(line, *said, sep="\n", flush=True)
     shutil.rmtree(place)
 
 
