@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import onnx
 import pytest
-from constructive.certificates.families import family_of
+from constructive.certificates.certify import family_of
 from onnx import numpy_helper
 
 from constructive import (
