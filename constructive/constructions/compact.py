@@ -33,12 +33,10 @@ from constructive.support.errors import (
 )
 from constructive.support.work import report
 
-# The margins of an integer readout, exactly, and what float32 may take of them.
+# The margins of an integer readout, exactly, and what float32 may take of them (Proposition 21.3).
 #
-# Proposition 21.3: outputs are sums of integers below 2^24, so float32 gives them exactly. Each of
-# two logits is a sum of k + 1 products, so it is off by at most gamma_{k+1} times the sizes of
-# these. So a spacing S has to leave room, half of what two logits 2 c f - c^2 S may be off by
-# together.
+# Outputs are exact in float32, and logits are off by at most gamma_{k+1} times the sizes of their
+# products. So a spacing S has to leave room, half of what two logits 2 c f - c^2 S may be off by.
 
 
 _UNIT = 2.0**-24  # Of rounding to nearest in float32
@@ -233,11 +231,9 @@ def _with_heads(plan: CompactPlan, heads: int) -> Decoder | None:
 
 # Long texts, block by block: each block of positions has heads and a readout of its own.
 #
-# The heads of a block come in pairs with one key and opposite queries, and U has opposite entries
-# for them. Inside the block they read different tokens. Outside of it both read the same token, so
-# a pair adds exactly zero, as all sums are of integers below 2^24. So each block is a system of
-# its own, and memory is that of a block. The skip connection is part of the first one: at the
-# first position of a text a pair reads one token twice.
+# The heads of a block come in pairs, which add exactly zero outside of it (Proposition 21.6). So
+# each block is a system of its own, and memory is that of a block. The skip connection is part of
+# the first one: at the first position of a text a pair reads one token twice.
 
 
 # Spacings of all blocks that are tried, relative to the least one of the first block.

@@ -1,17 +1,13 @@
 """Random heads, and the shortest readout: as many examples as contexts hold for any weights.
 
-By Theorem 9 almost all weights of any head dimension give Z the rank c(E; H), for almost all
-queries; and by Theorem 8 no weights do better. So heads are drawn, and what they give is looked at.
-No groups are asked for: contexts may be dependent, and queries equal, as long as inputs are
-different. What a theorem about almost all cannot say of these very data, a certificate does.
+By Theorem 9 almost all weights give Z the rank c(E; H), for almost all queries (proofs/17). So
+heads are drawn, and what they give is looked at. No groups are needed: contexts may be dependent,
+and queries equal, as long as inputs are different.
 
 *Conditioning* is chosen by trial. A head of one key and one query direction is scaled so that its
 logits have some standard deviation within contexts; with small ones attention is nearly uniform for
 all heads, and with large ones nearly one-hot, and both make rows of Z alike. Of a few the best
 conditioned Z is taken.
-
-*Exact logits*, where they are asked for: W_Q and W_K are rounded to few bits before Z is formed, so
-that float32 makes no error in logits (`layers.exact_logits`). They are as random as others.
 """
 
 from collections.abc import Callable, Iterator

@@ -182,14 +182,14 @@ def test_what_is_not_a_data_set_is_named(given):
 
 
 def test_arrays_are_not_names(data, memorizer):
-    array = np.zeros(2)
+    array, certificate = np.zeros(2), certify(memorizer, data, claims="rank")
     for function in (
         lambda: build_memorizer(data, construction=array),
         lambda: build_memorizer(data, arithmetic=array),
         lambda: build_memorizer(data, precision=array),
         lambda: certify(memorizer, data, claims=[array]),
-        lambda: check(memorizer, memorizer, data, max_memory=array),
-        lambda: check(memorizer, memorizer, data, max_memory=None),
+        lambda: check(certificate, memorizer, data, max_memory=array),
+        lambda: check(certificate, memorizer, data, max_memory=None),
     ):
         with pytest.raises(ParameterError):
             function()

@@ -1,16 +1,9 @@
-"""Step 2. Every head takes a group of examples.
+"""Step 2. Every head takes a group of examples, which are consecutive (proofs/2).
 
-At the bound T = H(r - 1) + 1 the first head takes r examples and each later head r - 1 fresh ones;
-groups are consecutive examples, in the order given. With each group S come two matrices:
-
-- its *dual basis* B (d, |S|): e_t^T B is the unit vector of t in S. A query projection W_Q = B
-  reads off which example of its group it sees, so that W e_t = v_t is solved by W = [v_1 ...
-  v_|S|] B^T.
-- its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which
-  the saturating vector w is chosen.
-
-Both come from one QR factorization of the queries, and exist because these are independent. Heads
-that need a few vectors of either take them from the factorization (`Factored`).
+With each group S come its *dual basis* B (d, |S|), where e_t^T B is the unit vector of t in S, and
+its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which w
+is chosen. Both come from one QR factorization of the queries, and exist because these are
+independent. Heads that need a few vectors of either take them from the factorization (`Factored`).
 """
 
 from collections.abc import Sequence
