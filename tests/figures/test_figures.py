@@ -11,7 +11,6 @@ import pytest
 from matplotlib import image
 
 from constructive import (
-    MissingExtraError,
     OutputError,
     ParameterError,
     Text,
@@ -151,11 +150,6 @@ def test_figure(name, tmp_path, monkeypatch, texts):
             assert ET.fromstring(content).tag.endswith("svg")  # noqa: S314 - our own file
             assert "prefers-color-scheme: dark" in content
             assert "#ffffff" not in content  # nothing white behind it
-    for module in figure.needs:
-        with monkeypatch.context() as missing:
-            missing.setitem(sys.modules, module, None)
-            with pytest.raises(MissingExtraError, match=f"needs {module}"):
-                figure.require()
 
 
 def test_no_figure_is_left_out():

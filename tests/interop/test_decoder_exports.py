@@ -158,12 +158,6 @@ def test_onnx_recites(case, tmp_path):
     assert len(text) > 100 or recited(decoder, text, logits)
 
 
-def test_numpy_recites(case):
-    decoder, text = case
-    assert decoder.recites(text)
-    assert all(decoder.generate(tokens[: text.prompt]) == tokens for tokens in text.texts)
-
-
 def test_a_wrong_logit_would_be_seen():
     decoder, text = built(Text.words(STORY), None), Text.words(STORY)
     logits = of_torch(decoder)

@@ -414,16 +414,6 @@ def test_onnxruntime_gives_what_numpy_gives(tmp_path, shared, target_dim):
     np.testing.assert_allclose(some, data.targets[:5], atol=1e-9)
 
 
-def test_float32(tmp_path):
-    data = generators.uniform(num_examples=22, context_size=4, width=8)
-    memorizer = build_memorizer(data, num_heads=8).astype(np.float32)
-    memorizer.to_onnx(tmp_path / "m.onnx")
-    narrow = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
-    outputs = run(tmp_path / "m.onnx", narrow)
-    assert outputs.dtype == np.float32
-    assert np.abs(outputs - data.targets).max() < 1e-2
-
-
 def test_what_has_no_onnx_model_leaves_no_file(tmp_path):
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     extended = build_memorizer(data, num_heads=3, precision=80)
