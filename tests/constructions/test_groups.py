@@ -68,6 +68,12 @@ def test_the_bound_of_the_theorems_is_reached(head_dim):
     assert memorizer.record.heads[20].start == memorizer.record.heads[20].stop
 
 
+def test_one_pair_holds_d_examples():
+    data = generators.gaussian(num_examples=6, context_size=3, width=6)
+    memorizer = build_memorizer(data, num_heads=2, construction="paired")
+    assert memorizer.record.heads[-1].stop == 5  # the last one is the extra one
+
+
 def test_what_does_not_apply_says_what_to_use():
     shared = generators.shared_context(num_examples=7, context_size=3, width=5)
     with pytest.raises(ParameterError, match="needs own contexts") as caught:
