@@ -71,7 +71,9 @@ def test_the_bound_of_the_theorems_is_reached(head_dim):
 def test_one_pair_holds_d_examples():
     data = generators.gaussian(num_examples=6, context_size=3, width=6)
     memorizer = build_memorizer(data, num_heads=2, construction="paired")
-    assert memorizer.record.heads[-1].stop == 5  # the last one is the extra one
+    heads = memorizer.record.heads
+    assert [head.stop for head in heads] == [3, 5]  # the last one is the extra one
+    assert [head.rank_reached for head in heads] == [3, 5]
 
 
 def test_what_does_not_apply_says_what_to_use():
