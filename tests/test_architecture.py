@@ -160,7 +160,7 @@ BUDGET = {
     "certificates": (5300, 23),
     "checker": (6560, 27),
     "cli": (2270, 9),
-    "constructions": (6020, 18),
+    "constructions": (5770, 18),
     "data": (2470, 9),
     "exact": (3430, 10),
     "figures": (1550, 9),
