@@ -157,7 +157,7 @@ def test_a_name_of_two_classes_would_be_seen():
 BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),
-    "certificates": (5300, 23),
+    "certificates": (4700, 20),
     "checker": (6560, 27),
     "cli": (2270, 9),
     "constructions": (5770, 18),
