@@ -157,10 +157,10 @@ def test_a_name_of_two_classes_would_be_seen():
 BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),
-    "certificates": (5300, 23),
+    "certificates": (4700, 20),
     "checker": (6560, 27),
     "cli": (2270, 9),
-    "constructions": (6020, 18),
+    "constructions": (5770, 18),
     "data": (2470, 9),
     "exact": (3300, 10),
     "figures": (1550, 9),

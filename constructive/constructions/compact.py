@@ -45,17 +45,12 @@ _ENTRIES = 1 << 21  # Of the logits that are in memory at once
 _SPARE = 1.1  # For outputs that grow when the readout is rounded
 
 
-class IntegerMargins(NamedTuple):
-    """How a readout recites."""
-
-    least: float  # the smallest margin, an integer
-    share: float  # what rounding may take of a margin, at most; 0 where logits are exact
-
-
-def margins(contexts: Contexts, readout: Array, unembedding: Array) -> IntegerMargins:
-    """Return the margins of some positions, where outputs are exact.
+def margins(contexts: Contexts, readout: Array, unembedding: Array) -> tuple[float, float]:
+    """Return the least margin of some positions, where outputs are exact, and its share.
 
     All numbers are integers below 2^53, so that float64 is exact.
+
+    The share is what rounding may take of a margin, at most; 0 where logits are exact.
 
     readout: the rows of U that the positions meet (K, k);  unembedding: O (V + 1, k)
     """
@@ -77,7 +72,7 @@ def margins(contexts: Contexts, readout: Array, unembedding: Array) -> IntegerMa
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(margin > 0.0, error / margin, np.inf)
         share = max(share, float(shares.max()))
-    return IntegerMargins(least, share)
+    return least, share
 
 
 def least_share(plan: CompactPlan) -> float:
@@ -121,8 +116,8 @@ def assembled(
     whole = _moved(readout, plan, spacing)
     least, share = np.inf, 0.0
     for part in parts:
-        found = margins(part.seen, _moved(part.entries, plan, spacing), unembedding)
-        least, share = min(least, found.least), max(share, found.share)
+        margin, taken = margins(part.seen, _moved(part.entries, plan, spacing), unembedding)
+        least, share = min(least, margin), max(share, taken)
     if np.abs(whole).sum(axis=0).max() >= EXACT:
         share = np.inf  # sums are not exact
     number = sum(len(part.seen.following) for part in parts)

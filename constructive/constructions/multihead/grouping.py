@@ -81,14 +81,7 @@ class Factored:
         return dual_basis / self.lengths, orthogonal[:, size:]
 
     def solve(self, values: Array) -> Array:
-        """Return the shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values.
-
-        >>> queries = np.array([[2.0, 0.0], [0.0, 4.0]])
-        >>> factored = factor(np.array([2.0, 4.0]), np.eye(2))
-        >>> (queries @ factored.solve(np.array([[6.0], [8.0]]))).round(12)
-        array([[6.],
-               [8.]])
-        """
+        """Return the shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values."""
         size = len(self.lengths)
         inner = np.zeros((len(self.reflectors), values.shape[1]), order="F")
         if size:
@@ -118,13 +111,6 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...] | Ass
 
     Returns an AssumptionError if the queries of a group are dependent; the witness names examples
     whose queries are. (Numerically: see `assumptions`.)
-
-    >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4], [1, 1]], [1, 2, 3])
-    >>> [group.size for group in partition(data, [2, 1])]
-    [2, 1]
-    >>> data.queries[:2] @ partition(data, [2, 1])[0].dual_basis
-    array([[1., 0.],
-           [0., 1.]])
     """
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
 
