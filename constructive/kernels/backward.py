@@ -34,7 +34,7 @@ from constructive.kernels.formula import LARGEST
 from constructive.kernels.gradients import NAMES, ONE, Matrices, names
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
-from constructive.support.arrays import Array, Booleans
+from constructive.support.arrays import Array, Booleans, first_place
 from constructive.support.errors import ParameterError
 
 _FAINT = 4.0  # Of a weight that is nearly 0, with the roundings of all that is made from it
@@ -394,8 +394,7 @@ def _steepness(matrices: Matrices) -> Array | float:
         1.0 - np.tanh(matrices.raw * (scale / cap * (1.0 + sign * LOGIT_ERROR))) ** 2
         for sign in (-1.0, 1.0)
     ]
-    found: Array = np.maximum(*(np.abs(end - matrices.slope) for end in ends)) + _TANH
-    return found
+    return np.asarray(np.maximum(*(np.abs(end - matrices.slope) for end in ends)) + _TANH)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -431,7 +430,7 @@ class BackwardReport:
         """The first wrong row: gradient, sequence, head, token."""
         for name, rows in self.wrong.items():
             if rows.any():
-                return name, *(int(index) for index in np.argwhere(rows)[0])
+                return name, *first_place(rows)
         return None
 
     @property
@@ -459,7 +458,7 @@ class BackwardReport:
         known |= {f"{token} mod {n}": known[token] % n for n in SIZES if n <= 0.6 * wrong.shape[-1]}
         conditions, share = separate(known, wrong, np.ones_like(wrong))
         where = f", {share:.0%} of those with {conditions}" if conditions else ""
-        at = tuple(int(x) for x in np.argwhere(wrong)[0])
+        at = first_place(wrong)
         with np.errstate(all="ignore"):
             away = np.abs(found - wanted)[at] - self.slack[name][at]
             column = int(np.nan_to_num(away, nan=np.inf).argmax())

@@ -69,8 +69,7 @@ class Intervals:
             )
         inside = (self.lower <= found) & (found <= self.upper)
         inside |= np.isnan(self.lower) & np.isnan(found)
-        wrong: Booleans = ~inside & self.judged[..., None]
-        return wrong
+        return np.asarray(~inside & self.judged[..., None])
 
     def contains(self, out: object) -> bool:
         """Return whether an output is inside in all rows that are judged.
@@ -120,8 +119,7 @@ class Intervals:
         inside = (lower - rounding <= natural) & (natural <= upper + rounding)
         agreed = (found == fully_masked_lse) | (np.isnan(found) & math.isnan(fully_masked_lse))
         agreed |= self.given.sinks is not None
-        wrong: Booleans = ~np.where(self.empty, agreed, inside) & self.judged
-        return wrong
+        return np.asarray(~np.where(self.empty, agreed, inside) & self.judged)
 
     def check(
         self, out: object = None, *, lse: object = None, base: str = "e",
