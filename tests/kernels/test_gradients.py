@@ -4,7 +4,6 @@ import logging
 
 import numpy as np
 import pytest
-import torch
 from kernels_of_tests import logits_of, values_of
 
 from constructive.exact.float_model import FORMATS, TF32, nearest
@@ -106,15 +105,17 @@ MASKS = {
 
 
 @pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("sink", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "sink"),
+    [("float32", True), ("bfloat16", False), ("bfloat16", True), ("float64", False)],
+)
 def test_right_gradients_pass_at_all_levels(masks, dtype, sink):
     shape = {"queries": 17, "keys": 33, "head_dim": 64, "heads": (4, 2)}
     given = list(battery(**shape, masks=MASKS[masks], dtype=dtype, sink=sink))
     found = set()
     for d_lse, keep in ((False, None), (True, None), (True, 0.5)):
         for backward in Backward.each(given, d_lse=d_lse, keep=keep):
-            report = Steps(backward, SINGLE).report()
+            report = Steps(backward, np.float64 if dtype == "float64" else SINGLE).report()
             assert report.passed, str(report)
             found.add(backward.problem.case)
             exact = backward.slack["dq"].max() < 2.0**-20
@@ -228,21 +229,6 @@ def test_backward_passes_are_compared():
     assert "LIKE: dq is not multiplied by the scale (leads to every row of" in said[-1]
     other = [each.examine(each.dq, each.dk, each.dv + 5.0) for each in given]
     assert any("HOW: dv of sequence 0" in line for line in diagnose(other))
-
-
-@pytest.mark.parametrize("case", ["last", "first", "random", "ties", "uniform", "scale"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-def test_gradients_of_torch_are_right(case, dtype):
-    spec = Spec(batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal(),), dtype=dtype)
-    problem = Problem.build(spec, case)
-    backward = Backward.of(problem)
-    q, k, v = (tensor.requires_grad_() for tensor in problem.tensors("torch"))
-    scores = q @ k.repeat_interleave(2, 1).mT * spec.factor
-    weights = scores.masked_fill(~problem.mask_tensor("torch"), -torch.inf).softmax(-1)
-    (weights @ v.repeat_interleave(2, 1)).backward(torch.tensor(backward.d_out).to(q.dtype))
-    backward.check(q.grad, k.grad, v.grad)
-    assert backward.dv.any()
-    assert backward.dq.any() == (case in {"ties", "uniform", "scale"})
 
 
 class Operands(Steps):
