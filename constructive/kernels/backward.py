@@ -1,15 +1,7 @@
 """Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
-A backward pass computes P = exp(S - lse) again. Where a row has one winner, P is 1 there at any
-level of logits, and dP = D, so dS is the gradient of the log-sum-exp, a natural number: dq, dk and
-dv are sums of known numbers, and zero without that gradient (Proposition 19.2, Theorem 24).
-
-Where keys share a row, weights are 1 / 2^m or so, and gradients are within an interval that
-Proposition 19.5 proves. P, O, dP and dS may be stored with errors of u, and sums have any order. dP
-and D = sum dO O are sums of positive numbers, so dS_j = P_j (dP_j - D) is off by at most
-theta P_j (dP_j + D). A near key, whose weight depends on the scale, adds how far that may be off,
-and a soft cap how far its slope may be. An error that all weights of a row share, such as that of
-its log-sum-exp, is a part of dS itself.
+Propositions 19.2 and 19.5 and Theorem 24 (proofs/19-kernels.md) say what gradients are, and how far
+those of an admissible backward pass may be away; `_Steps` has their numbers.
 """
 
 import logging

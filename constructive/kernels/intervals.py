@@ -1,11 +1,8 @@
 """Intervals that contain the output of every admissible evaluation of attention.
 
-Theorem 17 (proofs/19-kernels.md). Let o be the exact output. What a kernel of a model
-(`exact.kernel_model`) computes before its last rounding is within a distance of o, which follows
-from the numbers of the model. So its output, rounded to nearest, is between the roundings of both
-ends, as rounding is monotone. The page proves all that `kernels.enclosure` computes: logits and
-their errors, weights, storage, sums in any order or of a stated depth, splits, underflow, and what
-float64 adds.
+Theorem 17 (proofs/19-kernels.md) says how far an output may be from the exact one before its last
+rounding, by the numbers of a model (`exact.kernel_model`); rounding is monotone, so both ends are
+rounded. `kernels.enclosure` computes them.
 """
 
 import math

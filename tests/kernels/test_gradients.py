@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import torch
 from kernels_of_tests import logits_of, values_of
 
 from constructive.exact.float_model import FORMATS, TF32, nearest
@@ -229,6 +230,21 @@ def test_backward_passes_are_compared():
     assert "LIKE: dq is not multiplied by the scale (leads to every row of" in said[-1]
     other = [each.examine(each.dq, each.dk, each.dv + 5.0) for each in given]
     assert any("HOW: dv of sequence 0" in line for line in diagnose(other))
+
+
+@pytest.mark.parametrize("case", ["last", "ties", "uniform", "scale"])
+def test_gradients_of_torch_are_right(case):
+    """Each step is rounded to 16 bits."""
+    spec = Spec(batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal(),), dtype="bfloat16")
+    problem = Problem.build(spec, case)
+    backward = Backward.of(problem)
+    q, k, v = (tensor.requires_grad_() for tensor in problem.tensors("torch"))
+    scores = q @ k.repeat_interleave(2, 1).mT * spec.factor
+    weights = scores.masked_fill(~problem.mask_tensor("torch"), -torch.inf).softmax(-1)
+    (weights @ v.repeat_interleave(2, 1)).backward(torch.tensor(backward.d_out).to(q.dtype))
+    backward.check(q.grad, k.grad, v.grad)
+    assert backward.dv.any()
+    assert backward.dq.any() == (case != "last")
 
 
 class Operands(Steps):
