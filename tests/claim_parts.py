@@ -1,7 +1,7 @@
 """Certificates of layers with all claims of a default certificate, and *readout*."""
 
 from constructive import certify
-from constructive.certificates.families import family_of
+from constructive.certificates.certify import family_of
 
 
 def certified(memorizer, data, **options):

@@ -38,64 +38,9 @@ from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
 from constructive.exact.verified import EXPONENTIAL_ERROR, exponential, products
 from constructive.support.arrays import Array, Integers, row_chunks
 
-# Softmax in float64 of logits that are off by known bounds, with bounds of what that does.
-#
-# Let b_i be the logits less that of one token, the reference, and e_i bounds of their errors.
-# There are two bounds of the sum over i of `|a_i - alpha_i|`, for the shares a_i that are returned
-# and those of the true logits, alpha_i:
-#
-# - *Small errors.* If weights w_i are off by d_i w_i with `d_i < 1`, shares are off by `2 delta /
-#   (1 - delta)` in all, for `delta = sum_i a_i d_i`.
-# - *One token alone.* The others have at most `r = sum exp(b_i + e_i)` of the weight of the
-#   reference, so that true shares are within 2 r of giving all to it. That is what is returned
-#   then: 1 and zeros, with which products are exact.
-
-
-_FIRST_ORDER = 0.01  # Errors up to which first-order bounds hold with a few percent to spare
-
-
-def differences(high: Array, low: Array, errors: Array, top: Integers) -> tuple[Array, Array]:
-    """Return logits (..., n) less that of a reference (..., 1), and bounds of their errors.
-
-    Logits are sums high + low that are off by `errors` at most. The bound is 0 for the reference.
-    """
-    low_top = np.take_along_axis(low, top, axis=-1)
-    below = (high - np.take_along_axis(high, top, axis=-1)) + (low - low_top)
-    # Both differences are rounded, and their sum; the first one is that less the second.
-    sizes = np.abs(below) + np.abs(low) + np.abs(low_top)
-    spread = up(errors + np.take_along_axis(errors, top, axis=-1) + 4.0 * UNIT * sizes)
-    np.put_along_axis(spread, top, 0.0, axis=-1)
-    return below, spread
-
-
-def shares(below: Array, spread: Array, top: Integers) -> tuple[Array, Array]:
-    """Return attention (..., n), and bounds (...) of the sum of all its errors.
-
-    Arguments are those that `differences` returns and takes; the logit of the reference is among
-    the largest. Bounds are infinite or NaN where nothing is known.
-    """
-    others = below.shape[-1] - 1
-    weights = exponential(below)
-    attention: Array = weights / weights.sum(axis=-1, keepdims=True)
-    each = up(1.01 * (EXPONENTIAL_ERROR + spread))
-    delta = up((attention * each).sum(axis=-1))
-    small = (each.max(axis=-1) < _FIRST_ORDER) & (delta < _FIRST_ORDER)
-    # What is taken for 0 is below exp(-700) of the largest weight: far less than gamma.
-    error = np.where(small, 2.1 * delta + gamma(others + 5), np.inf)
-
-    most = below + spread
-    np.put_along_axis(most, top, -np.inf, axis=-1)
-    rest = exponential(most) * (1.0 + 2.0**-40)  # NaN beyond exp(700), and less than it is at 0
-    alone = 2.0 * up(up(rest).sum(axis=-1) + others * TINY)
-    better = alone < error
-    one_hot = np.zeros_like(attention)
-    np.put_along_axis(one_hot, top, 1.0, axis=-1)
-    attention = np.where(better[..., np.newaxis], one_hot, attention)
-    return attention, up(np.where(better, alone, error))
-
-
 # Error of attention above which logits are computed anew, in twice the precision.
 _GOOD_ENOUGH = 2.0**-44
+_FIRST_ORDER = 0.01  # Errors up to which first-order bounds hold with a few percent to spare
 _NOTHING = -1e4  # A logit, less the largest, whose exponential is nothing: that of a hidden token
 
 
@@ -125,6 +70,56 @@ class Enclosure(NamedTuple):
     # (..., H); of the sum of all errors in a row of attention, and of each entry of a row of
     # averages. What is not known to be bounded is infinite, or not a number
     errors: Array
+
+
+# Softmax in float64 of logits that are off by known bounds, with bounds of what that does.
+#
+# Let b_i be the logits less the largest one, the reference, and e_i bounds of their errors.
+# There are two bounds of the sum over i of `|a_i - alpha_i|`, for the shares a_i that are returned
+# and those of the true logits, alpha_i:
+#
+# - *Small errors.* If weights w_i are off by d_i w_i with `d_i < 1`, shares are off by `2 delta /
+#   (1 - delta)` in all, for `delta = sum_i a_i d_i`.
+# - *One token alone.* The others have at most `r = sum exp(b_i + e_i)` of the weight of the
+#   reference, so that true shares are within 2 r of giving all to it. That is what is returned
+#   then: 1 and zeros, with which products are exact.
+
+
+def bounded_softmax(high: Array, low: Array, errors: Array, hidden: Hidden | None) -> Enclosure:
+    """Return attention (..., n), and bounds (...) of the sum of all its errors.
+
+    Logits are sums high + low that are off by `errors` at most. Bounds are infinite or NaN where
+    nothing is known.
+    """
+    visible = high if hidden is None else np.where(hidden, -np.inf, high)
+    top = visible.argmax(axis=-1)[..., np.newaxis]
+    low_top = np.take_along_axis(low, top, axis=-1)
+    below = (high - np.take_along_axis(high, top, axis=-1)) + (low - low_top)
+    # Both differences are rounded, and their sum; the first one is that less the second.
+    sizes = np.abs(below) + np.abs(low) + np.abs(low_top)
+    spread = up(errors + np.take_along_axis(errors, top, axis=-1) + 4.0 * UNIT * sizes)
+    np.put_along_axis(spread, top, 0.0, axis=-1)
+    if hidden is not None:
+        below, spread = np.where(hidden, _NOTHING, below), np.where(hidden, 0.0, spread)
+
+    others = below.shape[-1] - 1
+    weights = exponential(below)
+    attention: Array = weights / weights.sum(axis=-1, keepdims=True)
+    each = up(1.01 * (EXPONENTIAL_ERROR + spread))
+    delta = up((attention * each).sum(axis=-1))
+    small = (each.max(axis=-1) < _FIRST_ORDER) & (delta < _FIRST_ORDER)
+    # What is taken for 0 is below exp(-700) of the largest weight: far less than gamma.
+    error = np.where(small, 2.1 * delta + gamma(others + 5), np.inf)
+
+    most = below + spread
+    np.put_along_axis(most, top, -np.inf, axis=-1)
+    rest = exponential(most) * (1.0 + 2.0**-40)  # NaN beyond exp(700), and less than it is at 0
+    alone = 2.0 * up(up(rest).sum(axis=-1) + others * TINY)
+    better = alone < error
+    one_hot = np.zeros_like(attention)
+    np.put_along_axis(one_hot, top, 1.0, axis=-1)
+    attention = np.where(better[..., np.newaxis], one_hot, attention)
+    return Enclosure(attention, up(np.where(better, alone, error)))
 
 
 class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
@@ -183,7 +178,7 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
             shape = logits.numbers.shape
             numbers, bounds = logits.numbers, logits.bounds
             out = None if hidden is None else np.broadcast_to(hidden[:, np.newaxis], shape)
-            found = _softmax(numbers, np.zeros_like(numbers), bounds, out)
+            found = bounded_softmax(numbers, np.zeros_like(numbers), bounds, out)
             attention = found.numbers.reshape(-1, *shape[-2:])
             errors = found.errors.reshape(-1, shape[-2])
             queries, heads = np.nonzero(~(errors <= _GOOD_ENOUGH))
@@ -191,7 +186,7 @@ class Bounded(Arithmetic[HeadFactors, BoundedLogits, Enclosure]):
             for part in row_chunks(len(queries), 8 * largest):
                 query, head = queries[part], heads[part]
                 out = None if hidden is None else hidden[query % len(hidden)]
-                better = _softmax(*self.refine(logits, query, head), out)
+                better = bounded_softmax(*self.refine(logits, query, head), out)
                 attention[query, head], errors[query, head] = better
         return found
 
@@ -224,16 +219,6 @@ class BoundedReadout(NamedTuple):
                 off = np.full_like(off, np.inf)
             terms = width + heads.bit_length() + 2
             return Enclosure(outputs, up(gamma(terms) * sizes + up(z.errors @ per_head) + off))
-
-
-def _softmax(high: Array, low: Array, bounds: Array, hidden: Hidden | None) -> Enclosure:
-    """Return attention of logits (..., n) that are a sum of two."""
-    visible = high if hidden is None else np.where(hidden, -np.inf, high)
-    top = visible.argmax(axis=-1)[..., np.newaxis]
-    below, spread = differences(high, low, bounds, top)
-    if hidden is not None:
-        below, spread = np.where(hidden, _NOTHING, below), np.where(hidden, 0.0, spread)
-    return Enclosure(*shares(below, spread, top))
 
 
 def _times(matrices: Array, high: Array, low: Array, off: Array) -> tuple[Array, Array, Array]:

@@ -256,15 +256,17 @@ def status_of(child, told):
 
     A fork may wait for a lock that a thread of its parent held, where no handler of signals runs.
     """
-    ended, status = os.waitpid(child, os.WNOHANG)
-    while not ended:
-        if time.time() - os.fstat(told.fileno()).st_mtime > LONGEST:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.01)
-        ended, status = os.waitpid(child, os.WNOHANG)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what tests started and left behind
-    return os.waitstatus_to_exitcode(status)
+    try:
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            if time.time() - os.fstat(told.fileno()).st_mtime > LONGEST:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.01)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # also what tests started and left behind
 
 
 def put_in_place(path, codes):

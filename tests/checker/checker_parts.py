@@ -23,8 +23,8 @@ from constructive import (
     certify,
     generators,
 )
+from constructive.certificates.certify import family_of
 from constructive.certificates.check import CHECKER as FOLDER
-from constructive.certificates.families import family_of
 from constructive.exact.float_model import ANY_CONTRACTION, MODELS, Format
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1

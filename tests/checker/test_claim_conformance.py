@@ -36,9 +36,9 @@ from constructive import (
     padded,
 )
 from constructive.certificates import check as checking
+from constructive.certificates.certify import ALL_WEIGHTS, CLAIMS, family_of
 from constructive.certificates.claims.impossible import AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind
-from constructive.certificates.families import ALL_WEIGHTS, CLAIMS, family_of
 from constructive.support.work import report
 
 UNREAD = {"retries"}

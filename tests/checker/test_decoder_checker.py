@@ -28,7 +28,7 @@ from safetensors.numpy import save as serialize
 from constructive import Text, certify
 from constructive.certificates import claims as claim_rooms
 from constructive.certificates.certificate import DECODER_FORMAT
-from constructive.certificates.families import describe_arrays
+from constructive.certificates.certify import describe_arrays
 from constructive.exact import float_model
 from constructive.exact.float_enclosure import ENOUGH, exponentials
 from constructive.layers import exact_logits

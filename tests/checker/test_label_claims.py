@@ -19,9 +19,9 @@ from constructive import (
     certify,
     generators,
 )
+from constructive.certificates.certify import LAYERS, made_by
 from constructive.certificates.claims import labels as of_labels
 from constructive.certificates.claims import real
-from constructive.certificates.families import LAYERS, made_by
 from constructive.constructions.separation import separate
 from constructive.support.verdict import pack
 from constructive.theory.labelings import cover

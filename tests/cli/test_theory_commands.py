@@ -21,8 +21,8 @@ from constructive import (
     build_sequence_memorizer,
     generators,
 )
+from constructive.certificates.certify import CLAIMS
 from constructive.certificates.check import CHECKER
-from constructive.certificates.families import CLAIMS
 from constructive.cli import program as entry
 from constructive.figures.gallery import figures
 

@@ -219,11 +219,6 @@ def test_averages_in_float32_are_bounds(scale, count):
             assert bounds[0, row, column] <= float(true) * (1 + count * 2.0**-22 + 1e-5) + 2e-30
 
 
-def test_averages_beyond_float32_have_infinite_bounds():
-    sizes = np.array([[[np.inf], [1.0]]], np.float32)
-    assert not average_sizes(np.array([[[0.5, 0.5]]]), sizes) < np.inf
-
-
 def test_share_is_the_largest_part_of_a_margin():
     rng = np.random.default_rng(0)
     layer, tokens = dyadic_layer(rng), dyadic_tokens(rng)

@@ -327,7 +327,7 @@ INTERRUPTED = """
 
     data = generators.uniform(num_examples=621, context_size=32, width=64)
     memorizer = build_memorizer(data, num_heads=20)
-    work = {
+    tasks = {
         "build": lambda: build_memorizer(data, num_heads=20),
         "certify": lambda: certify(memorizer, data),
         "check": lambda: check(certify(memorizer, data), memorizer, data),
@@ -335,7 +335,7 @@ INTERRUPTED = """
     work.ThreadPoolExecutor = Pool
     try:
         with progress_to(interrupt):
-            work[sys.argv[1]]()
+            tasks[sys.argv[1]]()
     except KeyboardInterrupt:
         (step, before), = steps
         assert len(submitted) == before, submitted

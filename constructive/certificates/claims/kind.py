@@ -1,6 +1,6 @@
 """`ClaimKind`: what a kind of claim says of itself, the `Subject` it is judged on, and options.
 
-A new kind is a file with a subclass, a line in `families`, and its check in the checker.
+A new kind is a file with a subclass, a line in `certify`, and its check in the checker.
 """
 
 import dataclasses

@@ -11,6 +11,7 @@ from constructive.kernels.batteries import Battery, shapes
 from constructive.kernels.cases import CASES
 from constructive.kernels.masks import Causal, VariableLengths, Window
 from constructive.kernels.spec import needs
+from packed import Packed
 
 SHORT = ("bfloat16", "float16")
 OF_FLASH = ("bottom-right", "window", "lengths", "variable lengths", "scale")
@@ -22,7 +23,8 @@ class Row:
 
     name: str
     package: str  # the distribution that has the version
-    run: Callable[..., Any]  # of a problem (or backward, merge, quantized) and a device
+    # of a backward pass, merge, cache or problem and a device; of `Packed` if that is its layout
+    run: Callable[..., Any]
     modules: tuple[str, ...] = ("torch",)  # that have to be there
     kind: str = "forward"
     on_cuda: tuple[str, ...] = SHORT  # formats
@@ -67,6 +69,12 @@ class Row:
         """Import what is needed, in the process that runs the row."""
         if self.prepare_with is not None:
             self.prepare_with(device)
+
+    def compute(self, given: Any, device: str) -> Any:
+        """Return what the kernel does."""
+        if self.layout == "packed" and self.kind == "forward":
+            return self.run(Packed(given, device))
+        return self.run(given, device)
 
     def battery(self, dtype: str) -> Battery:
         given = {"dtype": dtype} | self.given

@@ -5,61 +5,40 @@ from libraries import OF_FLASH, Row
 import packed
 
 
-def _given(problem, device):
-    left, right = (None if end < 0 else end for end in packed.window(problem))
+def _given(p):
+    left, right = (None if end < 0 else end for end in p.window)
     given = {
-        "softmax_scale": problem.spec.factor,
-        "softcap": problem.spec.soft_cap or 0.0,
-        "learnable_sink": packed.floats(problem.sinks, device),
-        "return_lse": True,
-    }
-    if packed.is_causal(problem):
+        "softmax_scale": p.scale, "softcap": p.cap, "learnable_sink": p.sinks, "return_lse": True,
+        "cu_seqlens_q": p.starts(p.queries), "max_seqlen_q": p.most_queries,
+        "max_seqlen_k": p.most_keys,
+    }  # fmt: skip
+    if p.is_causal:
         return given | {"causal": left is None, "window_size": (left, None if left is None else 0)}
     return given | {"window_size": (left, right)}
 
 
-def _tokens(problem, device):
-    queries, keys = problem.spec.lengths
-    return {
-        "cu_seqlens_q": packed.starts(queries, device),
-        "cu_seqlens_k": packed.starts(keys, device),
-        "max_seqlen_q": int(queries.max()),
-        "max_seqlen_k": int(keys.max()),
-    }
-
-
-def _forward(problem, device):
-    import torch
+def _varlen(p):
     from flash_attn.cute import flash_attn_varlen_func
 
-    q, k, v = packed.tensors(problem, device)
+    return flash_attn_varlen_func(p.q, p.k, p.v, cu_seqlens_k=p.starts(p.keys), **_given(p))
+
+
+def _forward(p):
+    import torch
+
     with torch.no_grad():
-        return flash_attn_varlen_func(
-            q, k, v, **_tokens(problem, device), **_given(problem, device)
-        )
+        return _varlen(p)
 
 
-def _paged(problem, device):
+def _paged(p):
     """Keys in pages."""
     import torch
     from flash_attn.cute import flash_attn_varlen_func
 
-    q, _, _ = packed.tensors(problem, device)
-    k, v, table = packed.pool(problem, device)
-    tokens = _tokens(problem, device)
-    del tokens["cu_seqlens_k"]
-    tokens |= {"page_table": table, "seqused_k": packed.ints(problem.spec.lengths[1], device)}
+    k, v, table = p.pool
+    pages = {"page_table": table, "seqused_k": p.ints(p.keys)}
     with torch.no_grad():
-        return flash_attn_varlen_func(q, k, v, **tokens, **_given(problem, device))
-
-
-def _backward(backward, device):
-    from flash_attn.cute import flash_attn_varlen_func
-
-    given = _tokens(backward.problem, device) | _given(backward.problem, device)
-    return packed.gradients(
-        backward, device, lambda q, k, v: flash_attn_varlen_func(q, k, v, **given)[0]
-    )
+        return flash_attn_varlen_func(p.q, k, v, **pages, **_given(p))
 
 
 def rows():
@@ -73,6 +52,6 @@ def rows():
     return [
         Row("flash_attn_varlen_func, lse", package, _forward, **common),
         Row("flash_attn_varlen_func, pages, lse", package, _paged, **common),
-        Row("flash_attn_varlen_func, gradients", package, _backward, kind="backward",
-            **common | {"takes": OF_FLASH}),
+        Row("flash_attn_varlen_func, gradients", package, packed.gradients(_varlen),
+            kind="backward", **common | {"takes": OF_FLASH}),
     ]  # fmt: skip

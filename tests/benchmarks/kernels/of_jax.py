@@ -3,7 +3,6 @@
 import numpy as np
 from libraries import SHORT, Row
 
-import packed
 from constructive.kernels.masks import Causal, RightPadding, Window
 
 # What JAX puts in the place of hidden logits, and so the log-sum-exp of a row without keys
@@ -23,7 +22,7 @@ def _attention(problem, implementation, *, residual=False):
         for m in masks
     )
     if problem.mask is not None and plain and aligned:
-        given["is_causal"] = packed.is_causal(problem)
+        given["is_causal"] = spec.mask(Causal) is not None
         if window is not None and None not in (window.left, window.right):
             given["local_window_size"] = (window.left, window.right)
         elif window is not None:

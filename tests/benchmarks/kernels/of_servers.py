@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 from alone import KVQuantMode, Platform, alone
 from libraries import OF_FLASH, SHORT, Row, as_many_keys, has_keys, one_query, windows_are_causal
 
@@ -11,7 +12,6 @@ from constructive.kernels.masks import Causal, Window
 _OPS = "vllm.v1.attention.ops."
 _SGLANG = "sglang.kernels.ops.attention."
 _LMDEPLOY = "lmdeploy.pytorch.kernels.cuda."
-_PAGE = 16
 _TRITON = ("tf32", *SHORT)  # float32 on GPUs is multiplied as TF32
 
 
@@ -69,21 +69,17 @@ def _lmdeploy(_):
 def _unified(segments):
     """Return vLLM's attention over pages; with segments decoding is split."""
 
-    def run(problem, device, k=None, v=None, table=None, **scales):
+    def run(p, **scales):
         import torch
         from vllm.v1.attention.ops.triton_unified_attention import unified_attention
 
-        spec = problem.spec
-        q, _, _ = packed.tensors(problem, device)
-        if k is None:
-            k, v, table = packed.pool(problem, device, _PAGE)
-        queries, keys = spec.lengths
-        out = torch.empty(*q.shape[:2], spec.d_v, dtype=q.dtype, device=device)
+        k, v, table = p.pool
+        out = torch.empty(*p.q.shape[:2], p.spec.d_v, dtype=p.q.dtype, device=p.device)
         given = {"q_descale": None, "k_descale": None, "v_descale": None} | scales
         if segments:
-            shape = (q.shape[0], q.shape[1], segments)
-            wide = 2 ** math.ceil(math.log2(spec.head_dim))
-            like = {"dtype": torch.float32, "device": device}
+            shape = (p.q.shape[0], p.q.shape[1], segments)
+            wide = 2 ** math.ceil(math.log2(p.spec.head_dim))
+            like = {"dtype": torch.float32, "device": p.device}
             given |= {
                 "seq_threshold_3D": 128, "num_par_softmax_segments": segments,
                 "softmax_segm_output": torch.empty(*shape, wide, **like),
@@ -91,13 +87,10 @@ def _unified(segments):
                 "softmax_segm_expsum": torch.empty(shape, **like),
             }  # fmt: skip
         unified_attention(
-            q=q, k=k, v=v, out=out, cu_seqlens_q=packed.starts(queries, device),
-            max_seqlen_q=int(queries.max()), seqused_k=packed.ints(keys, device),
-            max_seqlen_k=int(keys.max()), softmax_scale=spec.factor,
-            causal=packed.is_causal(problem), window_size=packed.window(problem),
-            block_table=table, softcap=spec.soft_cap or 0.0,
-            alibi_slopes=packed.floats(problem.slopes, device),
-            sinks=packed.floats(problem.sinks, device), **given,
+            q=p.q, k=k, v=v, out=out, cu_seqlens_q=p.starts(p.queries),
+            max_seqlen_q=p.most_queries, seqused_k=p.ints(p.keys), max_seqlen_k=p.most_keys,
+            softmax_scale=p.scale, causal=p.is_causal, window_size=p.window, block_table=table,
+            softcap=p.cap, alibi_slopes=p.slopes, sinks=p.sinks, **given,
         )  # fmt: skip
         return out
 
@@ -108,7 +101,7 @@ def _of_unified(problem):
     queries, keys = problem.spec.lengths
     if (queries > keys).any():
         return "queries are the last tokens of each sequence"
-    if problem.spec.alibi and not packed.is_causal(problem):
+    if problem.spec.alibi and problem.spec.mask(Causal) is None:
         return "its slopes are for causal masks"
     return windows_are_causal(problem)
 
@@ -117,50 +110,40 @@ def _of_segments(problem):
     return has_keys(problem) or _of_unified(problem)
 
 
-def _unified_quantized(quantized, device):
-    paged, table = packed.quantized(quantized, device)
-    given = {"k": paged.k, "v": paged.v, "table": table}
-    if quantized.stored_k.kind == "tensor":
-        given |= {
-            "kv_quant_mode": KVQuantMode.FP8_PER_TENSOR,
-            "k_descale": paged.k_scale, "v_descale": paged.v_scale,
-        }  # fmt: skip
-    else:
-        is_int = quantized.form == "int8"
-        mode = KVQuantMode.INT8_PER_TOKEN_HEAD if is_int else KVQuantMode.FP8_PER_TOKEN_HEAD
-        scales = {"k_scale_cache": paged.k_scale, "v_scale_cache": paged.v_scale}
-        given |= {"kv_quant_mode": mode} | scales
-    return _unified(0)(quantized.problem, device, **given)
+def _unified_scales(cache, paged):
+    if cache.stored_k.kind == "tensor":
+        scales = {"k_descale": paged.k_scale, "v_descale": paged.v_scale}
+        return {"kv_quant_mode": KVQuantMode.FP8_PER_TENSOR} | scales
+    is_int = cache.form == "int8"
+    mode = KVQuantMode.INT8_PER_TOKEN_HEAD if is_int else KVQuantMode.FP8_PER_TOKEN_HEAD
+    scales = {"k_scale_cache": paged.k_scale, "v_scale_cache": paged.v_scale}
+    return {"kv_quant_mode": mode} | scales
 
 
-def _vllm_merged(merge, device):
+def _decode_scales(_, paged):
+    return {"k_scale": paged.k_scale[0], "v_scale": paged.v_scale[0]}
+
+
+def _vllm_merged(out, lse, other, its):
     import torch
     from vllm.v1.attention.ops.triton_merge_attn_states import merge_attn_states
 
-    def pair(out, lse, other, its):
-        lse, its = lse.T.contiguous(), its.T.contiguous()
-        new, new_lse = torch.empty_like(out), torch.empty_like(lse)
-        merge_attn_states(new, out, lse, other, its, new_lse)
-        return new, new_lse.T
-
-    return packed.merged(merge, device, pair)
+    lse, its = lse.T.contiguous(), its.T.contiguous()
+    new, new_lse = torch.empty_like(out), torch.empty_like(lse)
+    merge_attn_states(new, out, lse, other, its, new_lse)
+    return new, new_lse.T
 
 
-def _vllm_prefill(problem, device):
+def _vllm_prefill(p):
     import torch
     from vllm.v1.attention.ops.triton_prefill_attention import context_attention_fwd
 
-    spec = problem.spec
-    q, k, v = packed.tensors(problem, device)
-    out = torch.empty_like(q)
-    window, causal = spec.mask(Window), packed.is_causal(problem)
-    given = {}
+    out, window, given = torch.empty_like(p.q), p.spec.mask(Window), {}
     if window is not None:  # its numbers count the keys before and after, 0 or None for all
         given = {"sliding_window_q": window.left, "sliding_window_k": window.right}
     context_attention_fwd(
-        q, k, v, out, packed.starts(spec.lengths[0], device)[:-1].contiguous(),
-        packed.ints(spec.lengths[0], device), int(spec.lengths[0].max()), is_causal=causal,
-        softmax_scale=spec.factor, sinks=packed.floats(problem.sinks, device), **given,
+        p.q, p.k, p.v, out, p.starts(p.queries)[:-1].contiguous(), p.ints(p.queries),
+        p.most_queries, is_causal=p.is_causal, softmax_scale=p.scale, sinks=p.sinks, **given,
     )  # fmt: skip
     return out
 
@@ -173,67 +156,49 @@ def _of_prefill(problem):
 
 
 def _vllm_decode(splits):
-    def run(problem, device, k=None, v=None, table=None, **scales):
+    def run(p, **scales):
         import torch
         from vllm.v1.attention.ops.triton_decode_attention import decode_attention_fwd
 
-        spec = problem.spec
-        q, _, _ = packed.tensors(problem, device)
-        if k is None:
-            k, v, table = packed.pool(problem, device, _PAGE)
-        like = {"dtype": torch.float32, "device": device}
-        out = torch.zeros(*q.shape[:2], spec.d_v, dtype=q.dtype, device=device)
-        lse = torch.zeros(q.shape[:2], **like)
-        logits = torch.empty(*q.shape[:2], splits, spec.d_v + 1, **like)
+        k, v, table = p.pool
+        like = {"dtype": torch.float32, "device": p.device}
+        out = torch.zeros(*p.q.shape[:2], p.spec.d_v, dtype=p.q.dtype, device=p.device)
+        lse = torch.zeros(p.q.shape[:2], **like)
+        logits = torch.empty(*p.q.shape[:2], splits, p.spec.d_v + 1, **like)
         decode_attention_fwd(
-            q, k, v, out, lse, table, packed.ints(spec.lengths[1], device), logits, splits,
-            spec.factor, _PAGE, spec.soft_cap or 0.0, **scales,
+            p.q, k, v, out, lse, table, p.ints(p.keys), logits, splits, p.scale, packed.PAGE,
+            p.cap, **scales,
         )  # fmt: skip
         return out, lse
 
     return run
 
 
-def _vllm_decode_quantized(quantized, device):
-    paged, table = packed.quantized(quantized, device)
-    return _vllm_decode(4)(
-        quantized.problem, device, k=paged.k, v=paged.v, table=table,
-        k_scale=paged.k_scale[0], v_scale=paged.v_scale[0],
-    )[0]  # fmt: skip
-
-
-def _vllm_prefix(problem, device):
+def _vllm_prefix(p):
     """Return vLLM's prefill of queries that are the last tokens, with earlier ones in pages."""
     import torch
     from vllm.v1.attention.ops.prefix_prefill import context_attention_fwd
 
-    spec = problem.spec
-    q, k, v = packed.tensors(problem, device)
-    queries, keys = spec.lengths
-    pages, values, table = packed.pool(problem, device, _PAGE)
-    rows = _last(queries, keys)
-    ten = 16 // q.element_size()
-    k_cache = pages.reshape(len(pages), _PAGE, spec.heads[1], spec.head_dim // ten, ten)
+    pages, values, table = p.pool
+    rows = _last(p)
+    ten = 16 // p.q.element_size()
+    k_cache = pages.reshape(len(pages), packed.PAGE, p.spec.heads[1], p.spec.head_dim // ten, ten)
     k_cache = k_cache.permute(0, 2, 3, 1, 4).contiguous()
     v_cache = values.permute(0, 2, 3, 1).contiguous()
-    out = torch.empty_like(q)
-    one = torch.ones((), dtype=torch.float32, device=device)
+    out = torch.empty_like(p.q)
+    one = torch.ones((), dtype=torch.float32, device=p.device)
     context_attention_fwd(
-        q, k[rows].contiguous(), v[rows].contiguous(), out, "auto", k_cache, v_cache, table,
-        packed.starts(queries, device), packed.ints(keys, device), int(keys.max()),
-        int(queries.max()), one, one, sm_scale=spec.factor,
-        alibi_slopes=packed.floats(problem.slopes, device),
-        sinks=packed.floats(problem.sinks, device), **packed.sliding(problem, "sliding_window"),
+        p.q, p.k[rows].contiguous(), p.v[rows].contiguous(), out, "auto", k_cache, v_cache, table,
+        p.starts(p.queries), p.ints(p.keys), p.most_keys, p.most_queries, one, one,
+        sm_scale=p.scale, alibi_slopes=p.slopes, sinks=p.sinks, **p.sliding("sliding_window"),
     )  # fmt: skip
     return out
 
 
-def _last(queries, keys):
+def _last(p):
     """Return where in memory the last tokens of each sequence are, as many as it has queries."""
-    import numpy as np
-
-    ends = keys.cumsum()
-    return np.concatenate([np.arange(e - n, e) for n, e in zip(queries, ends, strict=True)])
+    ends = zip(p.queries, p.keys.cumsum(), strict=True)
+    return np.concatenate([np.arange(end - count, end) for count, end in ends])
 
 
 def _of_prefix(problem):
@@ -252,37 +217,31 @@ def _of_prefix(problem):
 def _extend(*, masked):
     """Return SGLang's attention of queries that are the last tokens; with any mask if asked."""
 
-    def run(problem, device):
-        import numpy as np
+    def run(p):
         import torch
         from sglang.kernels.ops.attention.extend_attention import extend_attention_fwd
 
-        spec = problem.spec
-        q, k, v = packed.tensors(problem, device)
-        queries, keys = spec.lengths
-        past = keys - queries
-        rows = _last(queries, keys)
-        cached = np.setdiff1d(np.arange(len(k)), rows)
-        out = q.new_empty(*q.shape[:2], spec.d_v)
-        lse = torch.full(q.shape[:2], -7.0, dtype=torch.float32, device=device)
-        given = {"custom_mask": None, "mask_indptr": None, "is_causal": packed.is_causal(problem)}
+        rows = _last(p)
+        cached = torch.from_numpy(np.setdiff1d(np.arange(len(p.k)), rows)).to(p.device)
+        out = p.q.new_empty(*p.q.shape[:2], p.spec.d_v)
+        lse = torch.full(p.q.shape[:2], -7.0, dtype=torch.float32, device=p.device)
+        given = {"custom_mask": None, "mask_indptr": None, "is_causal": p.is_causal}
         if masked:
-            parts = [problem.visible[b, 0, : queries[b], : keys[b]] for b in range(spec.batch)]
+            visible = zip(p.problem.visible[:, 0], p.queries, p.keys, strict=True)
+            parts = np.concatenate([x[:queries, :keys].ravel() for x, queries, keys in visible])
             given = {
-                "custom_mask": torch.tensor(np.concatenate([x.ravel() for x in parts])).to(device),
-                "mask_indptr": packed.starts(queries * keys, device).long(), "is_causal": False,
+                "custom_mask": torch.tensor(parts).to(p.device),
+                "mask_indptr": p.starts(p.queries * p.keys).long(), "is_causal": False,
                 "skip_prefix_custom_mask": False,
             }  # fmt: skip
         else:
-            given |= packed.sliding(problem, "sliding_window_size", more=0)
-        index = torch.tensor(cached, dtype=torch.int64, device=device)
+            given |= p.sliding("sliding_window_size", more=0)
         # Scales are those of the cache alone: powers of two, so that it has the same bits divided
         extend_attention_fwd(
-            q, k[rows].contiguous(), v[rows].contiguous(), out, k / 16.0, v / 4.0,
-            packed.starts(queries, device), packed.starts(past, device), index,
-            max_len_extend=int(queries.max()), k_scale=16.0, v_scale=4.0, sm_scale=spec.factor,
-            logit_cap=spec.soft_cap or 0.0, sinks=packed.floats(problem.sinks, device),
-            lse_extend=lse, **given,
+            p.q, p.k[rows].contiguous(), p.v[rows].contiguous(), out, p.k / 16.0, p.v / 4.0,
+            p.starts(p.queries), p.starts(p.keys - p.queries), cached,
+            max_len_extend=p.most_queries, k_scale=16.0, v_scale=4.0, sm_scale=p.scale,
+            logit_cap=p.cap, sinks=p.sinks, lse_extend=lse, **given,
         )  # fmt: skip
         return out, lse
 
@@ -303,96 +262,86 @@ def _of_extend_flags(problem):
 
 
 def _sglang_decode(splits):
-    def run(problem, device):
+    def run(p):
         import torch
         from sglang.kernels.ops.attention.decode_attention import decode_attention_fwd
 
-        spec = problem.spec
-        q, k, v = packed.tensors(problem, device)
-        like = {"dtype": torch.float32, "device": device}
-        out = torch.zeros(*q.shape[:2], spec.d_v, dtype=q.dtype, device=device)
-        logits = torch.empty(*q.shape[:2], splits, spec.d_v, **like)
-        lse = torch.empty(*q.shape[:2], splits, **like)
-        order = torch.randperm(len(k), generator=torch.Generator().manual_seed(0))
+        like = {"dtype": torch.float32, "device": p.device}
+        out = torch.zeros(*p.q.shape[:2], p.spec.d_v, dtype=p.q.dtype, device=p.device)
+        logits = torch.empty(*p.q.shape[:2], splits, p.spec.d_v, **like)
+        lse = torch.empty(*p.q.shape[:2], splits, **like)
+        order = torch.randperm(len(p.k), generator=torch.Generator().manual_seed(0))
         where = torch.empty_like(order)
-        where[order] = torch.arange(len(k))
+        where[order] = torch.arange(len(p.k))
         decode_attention_fwd(
-            q, k[order.to(device)] / 16.0, v[order.to(device)] / 4.0, out,
-            packed.starts(spec.lengths[1], device), where.to(device), logits, lse,
-            torch.full((spec.batch,), splits, dtype=torch.int32, device=device), splits,
-            spec.factor, 16.0, 4.0, logit_cap=spec.soft_cap or 0.0,
-            sinks=packed.floats(problem.sinks, device),
+            p.q, p.k[order.to(p.device)] / 16.0, p.v[order.to(p.device)] / 4.0, out,
+            p.starts(p.keys), where.to(p.device), logits, lse,
+            torch.full((p.spec.batch,), splits, dtype=torch.int32, device=p.device), splits,
+            p.scale, 16.0, 4.0, logit_cap=p.cap, sinks=p.sinks,
         )  # fmt: skip
         return out
 
     return run
 
 
-def _sglang_prefill(problem, device):
+def _sglang_prefill(p):
     import torch
     from sglang.kernels.ops.attention.prefill_attention import context_attention_fwd
 
-    q, k, v = packed.tensors(problem, device)
-    lengths = packed.ints(problem.spec.lengths[0], device)
-    out = torch.empty_like(q)
+    out = torch.empty_like(p.q)
     context_attention_fwd(
-        q, k, v, out, packed.starts(problem.spec.lengths[0], device)[:-1].contiguous(), lengths,
-        int(lengths.max()), is_causal=packed.is_causal(problem), sm_scale=problem.spec.factor,
+        p.q, p.k, p.v, out, p.starts(p.queries)[:-1].contiguous(), p.ints(p.queries),
+        p.most_queries, is_causal=p.is_causal, sm_scale=p.scale,
     )  # fmt: skip
     return out
 
 
-def _sglang_merged(merge, device):
+def _sglang_merged(*states):
     from sglang.kernels.ops.attention.merge_state import merge_state_triton
 
-    return packed.merged(merge, device, merge_state_triton)
+    return merge_state_triton(*states)
 
 
-def _lmdeploy_prefill(problem, device):
+def _lmdeploy_options(p):
+    return {
+        "softmax_scale": p.scale, "window_size": p.window, "softcap": p.spec.soft_cap,
+        "alibi_slopes": p.slopes, "sinks": p.sinks,
+    }  # fmt: skip
+
+
+def _lmdeploy_prefill(p):
     from lmdeploy.pytorch.kernels.cuda.flashattention import flash_attn_varlen_func
 
-    spec = problem.spec
-    q, k, v = packed.tensors(problem, device)
-    queries, keys = spec.lengths
     return flash_attn_varlen_func(
-        q, k, v, packed.starts(queries, device), packed.starts(keys, device), int(queries.max()),
-        int(keys.max()), softmax_scale=spec.factor, causal=packed.is_causal(problem),
-        window_size=packed.window(problem), softcap=spec.soft_cap,
-        alibi_slopes=packed.floats(problem.slopes, device),
-        sinks=packed.floats(problem.sinks, device), kv_layout="shd",
+        p.q, p.k, p.v, p.starts(p.queries), p.starts(p.keys), p.most_queries, p.most_keys,
+        causal=p.is_causal, kv_layout="shd", **_lmdeploy_options(p),
     )  # fmt: skip
 
 
-def _lmdeploy_decode(problem, device, k=None, v=None, table=None, **scales):
+def _lmdeploy_decode(p, **scales):
     from lmdeploy.pytorch.kernels.cuda.pagedattention import flash_attn_with_kvcache
 
-    spec = problem.spec
-    q, _, _ = packed.tensors(problem, device)
-    if k is None:
-        k, v, table = packed.pool(problem, device, _PAGE)
+    k, v, table = p.pool
     return flash_attn_with_kvcache(
-        q, k, v, packed.ints(spec.lengths[1], device), table, softmax_scale=spec.factor,
-        window_size=packed.window(problem), softcap=spec.soft_cap,
-        alibi_slopes=packed.floats(problem.slopes, device),
-        sinks=packed.floats(problem.sinks, device), **scales,
-    )  # fmt: skip
+        p.q, k, v, p.ints(p.keys), table, **_lmdeploy_options(p), **scales
+    )
 
 
-def _lmdeploy_quantized(quantized, device):
+def _lmdeploy_quantized(cache, device):
     import torch
     from lmdeploy.messages import QuantPolicy
 
-    paged, table = packed.quantized(quantized, device)
-    scales = paged.k_scale, paged.v_scale
-    k, v, policy = paged.k, paged.v, QuantPolicy.FP8
-    if quantized.form == "int8":  # unsigned, with the zero point 128
+    p = packed.Packed(cache.problem, device)
+    paged = p.take(cache)
+    scales, policy = (paged.k_scale, paged.v_scale), QuantPolicy.FP8
+    if cache.form == "int8":  # unsigned, with the zero point 128
         policy = QuantPolicy.INT8
-        k, v = ((x.int() + 128).to(torch.uint8) for x in (k, v))
+        k, v = ((x.int() + 128).to(torch.uint8) for x in (paged.k, paged.v))
+        p.pool = k, v, p.pool[2]
         scales = [torch.stack([x, torch.full_like(x, 128.0)], -1).to(torch.float32) for x in scales]
     return _lmdeploy_decode(
-        quantized.problem, device, k=k, v=v, table=table, quant_policy=policy,
-        k_scales_zeros=scales[0], v_scales_zeros=scales[1],
-    )  # fmt: skip
+        p, quant_policy=policy, k_scales_zeros=scales[0], v_scales_zeros=scales[1]
+    )
 
 
 def rows():
@@ -412,6 +361,8 @@ def rows():
         "why_not": _of_unified, "parts": 2,
     }  # fmt: skip
     of_cache = {"kind": "quantized", "on_cuda": SHORT, "on_cpu": ("float16",), "models": None}
+    of_unified = packed.quantized(_unified(0), _unified_scales)
+    of_decode = packed.quantized(_vllm_decode(4), _decode_scales)
     tensor = (("float8_e4m3fn", "tensor", "tensor"),)
     tokens = (("int8", "token", "token"), ("float8_e4m3fn", "token", "token"))
     merges = {"kind": "merge", "on_cuda": ("float32", *SHORT), "on_cpu": ("float32", *SHORT)}
@@ -421,14 +372,14 @@ def rows():
         Row("vllm unified_attention", "vllm", _unified(0), **vllm | unified),
         Row("vllm unified_attention, segments", "vllm", _unified(16),
             **vllm | unified | {"why_not": _of_segments}),
-        Row("vllm unified_attention, cache by tensor", "vllm", _unified_quantized,
+        Row("vllm unified_attention, cache by tensor", "vllm", of_unified,
             **vllm | unified | of_cache | {"forms": tensor}),
-        Row("vllm unified_attention, cache by token", "vllm", _unified_quantized,
+        Row("vllm unified_attention, cache by token", "vllm", of_unified,
             **vllm | unified | of_cache | {"forms": tokens}),
-        Row("vllm merge_attn_states", "vllm", _vllm_merged, **vllm | merges),
+        Row("vllm merge_attn_states", "vllm", packed.merged(_vllm_merged), **vllm | merges),
         Row("vllm decode_attention, 1 split, lse", "vllm", _vllm_decode(1), **vllm | decode),
         Row("vllm decode_attention, 8 splits, lse", "vllm", _vllm_decode(8), **vllm | decode),
-        Row("vllm decode_attention, float8 cache", "vllm", _vllm_decode_quantized,
+        Row("vllm decode_attention, float8 cache", "vllm", of_decode,
             **vllm | decode | of_cache | {"forms": tensor}),
         Row("vllm prefill_attention", "vllm", _vllm_prefill,
             **vllm | prefill | {"takes": (*prefill["takes"], "window", "sink")}),
@@ -443,7 +394,7 @@ def rows():
         Row("sglang decode_attention, 8 splits", "sglang", _sglang_decode(8),
             **sglang | decode | {"takes": (*decode["takes"], "sink")}),
         Row("sglang prefill_attention", "sglang", _sglang_prefill, **sglang | prefill),
-        Row("sglang merge_state", "sglang", _sglang_merged, **sglang | merges),
+        Row("sglang merge_state", "sglang", packed.merged(_sglang_merged), **sglang | merges),
         Row("lmdeploy flash_attn_varlen", "lmdeploy", _lmdeploy_prefill, **lmdeploy | {
             "takes": (*OF_FLASH, "soft cap", "sink", "ALiBi"), "why_not": windows_are_causal}),
         Row("lmdeploy paged decoding", "lmdeploy", _lmdeploy_decode, **lmdeploy | {

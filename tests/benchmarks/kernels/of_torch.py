@@ -38,9 +38,9 @@ def _is_flag(problem):
 def _flash(problem, device):
     import torch
 
-    q, k, v = packed.tensors(problem, device, "BHTd")
+    q, k, v = problem.tensors("torch", device=device)
     given = {"scale": problem.spec.factor}
-    causal = packed.is_causal(problem)
+    causal = problem.spec.mask(Causal) is not None
     if device == "cpu":
         causal = _is_flag(problem)
         function = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -70,7 +70,7 @@ def _bias(problem, device):
 def _efficient(problem, device):
     import torch
 
-    q, k, v = packed.tensors(problem, device, "BHTd")
+    q, k, v = problem.tensors("torch", device=device)
     found = torch.ops.aten._scaled_dot_product_efficient_attention(
         q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
         scale=problem.spec.factor,
@@ -81,7 +81,7 @@ def _efficient(problem, device):
 def _cudnn(problem, device):
     import torch
 
-    q, k, v = packed.tensors(problem, device, "BHTd")
+    q, k, v = problem.tensors("torch", device=device)
     found = torch.ops.aten._scaled_dot_product_cudnn_attention(
         q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
         scale=problem.spec.factor,
@@ -97,7 +97,7 @@ def _backward(backend):
         import torch
 
         problem = backward.problem
-        q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device, "BHTd"))
+        q, k, v = (x.requires_grad_() for x in problem.tensors("torch", device=device))
         options = problem.options("torch")
         options = {n: x.to(device) if hasattr(x, "to") else x for n, x in options.items()}
         d_out = torch.from_numpy(backward.d_out).to(q.dtype).to(device)
@@ -121,9 +121,9 @@ def _flex(problem, device, q, k, v):
             lambda b, h, i, j: seen[b, h if per_head else 0, i, j], spec.batch,
             spec.heads[0] if per_head else None, spec.queries, spec.keys, device=device,
         )  # fmt: skip
-    cap, slopes = spec.soft_cap, packed.floats(problem.slopes, device)
+    cap = spec.soft_cap
     bias = None if problem.bias is None else torch.from_numpy(problem.bias).float().to(device)
-    if cap is not None or slopes is not None:
+    if cap is not None or problem.slopes is not None:
 
         def changed(score, b, h, i, j):
             if cap is not None:
@@ -139,13 +139,13 @@ def _flex_forward(problem, device):
     import torch
 
     with torch.no_grad():
-        return _flex(problem, device, *packed.tensors(problem, device, "BHTd"))
+        return _flex(problem, device, *problem.tensors("torch", device=device))
 
 
 def _flex_backward(backward, device):
     import torch
 
-    q, k, v = (x.requires_grad_() for x in packed.tensors(backward.problem, device, "BHTd"))
+    q, k, v = (x.requires_grad_() for x in backward.problem.tensors("torch", device=device))
     out, lse = _flex(backward.problem, device, q, k, v)
     d_out = torch.from_numpy(backward.d_out).to(q.dtype).to(device)
     d_lse = torch.from_numpy(backward.d_lse).float().to(device)
@@ -161,33 +161,22 @@ def _compiling(_):
     torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
-def _varlen_of(problem, q, k, v, device, **more):
+def _varlen_of(p, **more):
     from torch.nn.attention.varlen import varlen_attn
 
-    queries, keys = problem.spec.lengths
-    window = packed.window(problem)
-    if packed.is_causal(problem):
-        window = (window[0], 0)
+    window = (p.window[0], 0) if p.is_causal else p.window
     return varlen_attn(
-        q, k, v, packed.starts(queries, device), packed.starts(keys, device), int(queries.max()),
-        int(keys.max()), scale=problem.spec.factor, window_size=window, **more,
+        p.q, p.k, p.v, p.starts(p.queries), p.starts(p.keys), p.most_queries, p.most_keys,
+        scale=p.scale, window_size=window, **more,
     )  # fmt: skip
 
 
-def _varlen(problem, device):
+def _varlen(p):
     import torch
     from torch.nn.attention.varlen import AuxRequest
 
     with torch.no_grad():
-        return _varlen_of(
-            problem, *packed.tensors(problem, device), device, return_aux=AuxRequest(lse=True)
-        )
-
-
-def _varlen_backward(backward, device):
-    return packed.gradients(
-        backward, device, lambda q, k, v: _varlen_of(backward.problem, q, k, v, device)
-    )
+        return _varlen_of(p, return_aux=AuxRequest(lse=True))
 
 
 def _merged(merge, device):
@@ -235,7 +224,7 @@ def rows():
             **flex | {"takes": ("mask", "bias", "scale", "soft cap")}),
         Row("torch varlen_attn, lse", "torch", _varlen, says={"fully_masked_lse": float("inf")},
             **of_varlen),
-        Row("torch varlen_attn, gradients", "torch", _varlen_backward, kind="backward",
+        Row("torch varlen_attn, gradients", "torch", packed.gradients(_varlen_of), kind="backward",
             **of_varlen),
         Row("torch _SDPAMerger", "torch", _merged, kind="merge",
             modules=("torch.distributed.tensor.experimental",), on_cuda=_ALL, on_cpu=_ALL),

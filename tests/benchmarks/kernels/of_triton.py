@@ -21,33 +21,21 @@ def _first_configuration(_):
     Autotuner.run = first
 
 
-def _fla(problem, device, q=None, k=None, v=None):
+def _fla(p):
     from fla.ops.attn import parallel_attn
 
-    if q is None:
-        q, k, v = packed.tensors(problem, device)
-    sinks = packed.floats(problem.sinks, device)
     return parallel_attn(
-        q[None], k[None], v[None], scale=problem.spec.factor, sink_bias=sinks,
-        cu_seqlens=packed.starts(problem.spec.lengths[0], device).long(),
-        **packed.sliding(problem, "window_size"),
+        p.q[None], p.k[None], p.v[None], scale=p.scale, sink_bias=p.sinks,
+        cu_seqlens=p.starts(p.queries).long(), **p.sliding("window_size"),
     )[0]  # fmt: skip
 
 
-def _fla_backward(backward, device):
-    return packed.gradients(
-        backward, device, lambda q, k, v: _fla(backward.problem, device, q, k, v)
-    )
-
-
-def _fla_decode(problem, device):
+def _fla_decode(p):
     from fla.ops.attn.decoding import attn_decoding_one_step
 
-    q, k, v = packed.tensors(problem, device)
     return attn_decoding_one_step(
-        q[None], k[None], v[None], scale=problem.spec.factor,
-        cu_seqlens=packed.starts(problem.spec.lengths[1], device).long(),
-        sink_bias=packed.floats(problem.sinks, device), **packed.sliding(problem, "window_size"),
+        p.q[None], p.k[None], p.v[None], scale=p.scale, cu_seqlens=p.starts(p.keys).long(),
+        sink_bias=p.sinks, **p.sliding("window_size"),
     )[0]  # fmt: skip
 
 
@@ -63,7 +51,7 @@ def _gems(problem, device):
     import torch
 
     spec = problem.spec
-    q, k, v = packed.tensors(problem, device, "BHTd")
+    q, k, v = problem.tensors("torch", device=device)
     given = {"scale": spec.factor, "enable_gqa": spec.group > 1}
     if problem.mask is not None and spec.masks == (Causal("top-left"),):
         given["is_causal"] = True
@@ -79,7 +67,7 @@ def _gems_backward(backward, device):
     import torch
 
     problem, spec = backward.problem, backward.problem.spec
-    q, k, v = (x.requires_grad_() for x in packed.tensors(problem, device, "BHTd"))
+    q, k, v = (x.requires_grad_() for x in problem.tensors("torch", device=device))
     given = {"scale": spec.factor, "enable_gqa": spec.group > 1}
     if problem.mask is not None:
         given["is_causal"] = True
@@ -98,32 +86,25 @@ def _top_left(problem):
 def _gems_flash(problem, device):
     import flag_gems
 
-    spec = problem.spec
-    q, k, v = packed.tensors(problem, device, "BTHd")
-    left, right = packed.window(problem)
+    q, k, v = problem.tensors("torch", layout="BTHd", device=device)
+    p = packed.Packed(problem, device)
+    left, right = (None if end < 0 else end for end in p.window)
     out, lse, *_ = flag_gems.ops.flash_attention_forward(
-        q, k, v, None, None, spec.queries, spec.keys, 0.0, packed.is_causal(problem),
-        return_debug_mask=False, scale=spec.factor, softcap=spec.soft_cap or 0.0,
-        window_size_left=None if left < 0 else left, window_size_right=None if right < 0 else right,
-        alibi_slopes=packed.floats(problem.slopes, device),
+        q, k, v, None, None, p.spec.queries, p.spec.keys, 0.0, p.is_causal,
+        return_debug_mask=False, scale=p.scale, softcap=p.cap, window_size_left=left,
+        window_size_right=right, alibi_slopes=p.slopes,
     )  # fmt: skip
     return out, lse
 
 
-def _gems_varlen(problem, device):
+def _gems_varlen(p):
     import flag_gems
 
-    spec = problem.spec
-    q, _, _ = packed.tensors(problem, device)
-    k, v, table = packed.pool(problem, device)
-    queries, keys = spec.lengths
-    window = packed.window(problem)
+    k, v, table = p.pool
     out, lse = flag_gems.ops.flash_attn_varlen_func(
-        q, k, v, int(queries.max()), packed.starts(queries, device), int(keys.max()),
-        seqused_k=packed.ints(keys, device), softmax_scale=spec.factor,
-        causal=packed.is_causal(problem), window_size=list(window), softcap=spec.soft_cap or 0.0,
-        alibi_slopes=packed.floats(problem.slopes, device), block_table=table,
-        return_softmax_lse=True,
+        p.q, k, v, p.most_queries, p.starts(p.queries), p.most_keys, seqused_k=p.ints(p.keys),
+        softmax_scale=p.scale, causal=p.is_causal, window_size=list(p.window), softcap=p.cap,
+        alibi_slopes=p.slopes, block_table=table, return_softmax_lse=True,
     )  # fmt: skip
     return out, lse
 
@@ -155,8 +136,8 @@ def rows():
     of_flash = ("bottom-right", "window", "scale", "soft cap", "ALiBi")
     return [
         Row("fla parallel_attn", "fla-core", _fla, **fla | square),
-        Row("fla parallel_attn, gradients", "fla-core", _fla_backward, kind="backward",
-            **fla | square),
+        Row("fla parallel_attn, gradients", "fla-core", packed.gradients(_fla),
+            kind="backward", **fla | square),
         Row("fla decoding", "fla-core", _fla_decode, **fla | {
             "takes": ("bottom-right", "window", "lengths", "scale", "sink"), "only": one_query,
             "why_not": windows_are_causal}),

@@ -91,7 +91,7 @@ class Result:
 
     def judge(self, what, argument, examined, repeated):
         """Run the kernel of the row, examine what it returns, and count the report."""
-        found = self.run(what, self.row.run, argument, self.device)
+        found = self.run(what, self.row.compute, argument, self.device)
         report = None if found is None else self.run(what, examined, found)
         if report is None:
             return
@@ -184,7 +184,7 @@ def inside(result):
             problem = drawn(replace(spec, dtype=dtype, **row.fixed(spec)), size)
             if not row.applies(problem.spec) or row.refuses(problem):
                 continue
-            found = result.run(f"random {name}", row.run, problem, result.device)
+            found = result.run(f"random {name}", row.compute, problem, result.device)
             if found is None:
                 continue
             out, lse = _parted(row, problem, found)
