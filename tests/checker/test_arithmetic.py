@@ -211,6 +211,21 @@ def bounds(request, checker):
     return checker.bounds if request.param == "checker" else upward
 
 
+def test_sums_of_so_many_products_are_covered_and_not_by_much_more(bounds):
+    """(1 - u)^k of a sum of k terms is left at worst, and two more roundings are in `up` itself."""
+    assert bounds.LONGEST == 2**22
+    factor = Fraction(float(bounds.up(np.float64(1.0)))) - Fraction(2) ** -1000
+    left = 1 - (bounds.LONGEST + 4) * UNIT  # at most (1 - u)^(k + 4)
+    assert factor * left > 1
+    assert factor < 1 + Fraction(1, 2**29)
+
+
+def test_products_which_underflow_are_covered_and_by_little(bounds):
+    lost = bounds.LONGEST**2 * Fraction(1, 2**1075)  # of a row of sums
+    least = Fraction(float(bounds.up(np.float64(0.0))))
+    assert lost < least <= Fraction(1, 2**999)
+
+
 @pytest.mark.parametrize("terms", [1, 2, 7, 1000, 2**22, 2**39])
 def test_gamma_is_rounded_up_and_by_little(bounds, terms):
     exact = terms * UNIT / (1 - terms * UNIT)
@@ -229,6 +244,22 @@ def test_lengths_are_rounded_up_at_every_scale(bounds):
         ) + Fraction(1, 2**499)
     with np.errstate(over="ignore"):
         assert bounds.lengths(np.array([1e200, 1.0])) == math.inf
+
+
+def test_lengths_of_so_many_entries_are_covered(bounds):
+    """Squares lose a part of k + 2 roundings at worst, and what is taken of them two more."""
+    factor = Fraction(float(bounds.lengths(np.array([1.0])))) - Fraction(2) ** -500
+    assert factor**2 * (1 - (bounds.LONGEST + 8) * UNIT) > 1
+    assert factor < 1 + Fraction(1, 2**29)
+
+
+def test_underflowing_squares_are_covered(bounds):
+    """2^22 squares just below the least number that is not rounded to zero."""
+    entry = Fraction(math.sqrt(2.0**-1075))
+    true = bounds.LONGEST * entry**2
+    found = Fraction(float(bounds.lengths(np.array([0.0]))))
+    assert found > 0
+    assert found**2 > true
 
 
 @pytest.mark.parametrize(
