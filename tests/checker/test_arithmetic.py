@@ -157,6 +157,27 @@ def test_fixed_point_products_stay_within_their_bounds(checker, left, right, cou
         assert x.error == y.error == 0
 
 
+@pytest.mark.parametrize("count", [2, 3, 5, 28])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_so_many_digits_leave_no_more_than_their_error(checker, count, parts):
+    rng = np.random.default_rng(count)
+    numbers = [rng.uniform(-1, 1, (3, 4)) * 2.0 ** (-53 * k) for k in range(parts)]
+    found = checker.bounds.fixed(numbers, count)
+    values, error = exactly(found)
+    truth = sum(map(AS_FRACTIONS, numbers))
+    assert (np.abs(values - truth) <= error).all()
+    assert found.error <= parts
+    assert error <= parts * Fraction(2) ** (20 - 20 * count + parts.bit_length())
+    if 20 * (count - 1) > 53 * parts + 20:
+        assert error == 0
+        assert (values == truth).all()
+        assert len(found.digits) <= (53 * parts + 10) // 20 + 2  # zeros at the end are left out
+    product = checker.bounds.multiply(found, checker.bounds.fixed([np.eye(4)], count), count)
+    values, error = exactly(product)
+    assert (np.abs(values - truth) <= error).all()
+    assert error <= (4 * (parts + 2) + 1) * Fraction(2) ** (20 * (3 - count))
+
+
 @pytest.mark.parametrize("inner", [1, 600, 2048, 5000])
 @pytest.mark.parametrize("count", [2, 5, 28])
 @pytest.mark.parametrize("fewer", [0, 1])
@@ -179,6 +200,41 @@ def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fe
         more = 20 * (inner > 256)  # sums of so many take another digit
         assert error <= biggest * count * Fraction(2) ** (more - 20 * (count - 1))
         assert np.abs(product.digits[1:]).max(initial=0) <= 2**19
+
+
+@settings(max_examples=50)
+@given(
+    arrays.arrays(float, (2, 2, 4), elements=st.floats(-30, 30)),
+    st.sampled_from([0.0, 1e3, 1e14, -1e25]),
+    st.integers(7, 12),
+)
+def test_softmax_stays_within_its_bound(checker, small, offset, count):
+    """Also where logits are so large that floats cannot tell them apart."""
+    logits = checker.bounds.fixed([small, np.full(small.shape, offset)], count)
+    found = checker.floating.softmax(logits, count, checker.real.Work(1e18))
+    shares, error = exactly(found)
+    with mpmath.workdps(80):
+        for place in np.ndindex(2, 2):
+            terms = [mpmath.exp(mpmath.mpf(float(x))) for x in small[place]]
+            for k, term in enumerate(terms):
+                share = mpmath.mpf(shares[(*place, k)].numerator) / shares[(*place, k)].denominator
+                assert abs(share - term / mpmath.fsum(terms)) <= float(error)
+    assert error < 1e-9
+
+
+def test_the_bound_of_a_right_inverse_is_above_the_truth(checker):
+    rng = np.random.default_rng(0)
+    for size, spoil in ((3, 0.0), (20, 0.0), (20, 1e-11), (20, 1e-18)):
+        z = rng.standard_normal((size, 30))
+        z[-1] = z[0] + spoil * z[-1] if spoil else z[-1]
+        parts = checker.bounds.fixed([z[:, :]], 12)
+        found = checker.real.right_inverse_bound([parts], 12)
+        exact = flint.fmpq_mat(size, 30, [flint.fmpq(*v.as_integer_ratio()) for v in z.ravel()])
+        inverse = exact.transpose() * (exact * exact.transpose()).inv()
+        rows = [[abs(Fraction(int(v.p), int(v.q))) for v in row] for row in inverse.tolist()]
+        truth = max(sum(row) for row in rows)
+        # A right inverse of less than full accuracy may have a slightly smaller norm.
+        assert truth * Fraction(999, 1000) <= found <= truth * Fraction(112, 100)
 
 
 @settings(max_examples=60)
@@ -419,3 +475,31 @@ def test_a_token_and_its_position_that_do_not_add_exactly(checker, one, other):
     with pytest.raises(ValueError, match="exactly"):
         checker.attend.exact_sum([np.array([one]), np.array([other])])
     assert checker.attend.exact_sum([np.array([one]), np.array([one / 2])]) == one * 1.5
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_averages_modulo_a_prime_are_those_of_integers(checker, kind):
+    """exp(x) stands for a^(x times a power of two), which is found from the smallest entries."""
+    weights, view, rows = problem(checker, kind)
+    a, own = 12345, view.queries is view.tokens
+    total = HEADS * WIDTH + own * WIDTH
+    columns = np.random.default_rng(0).permutation(total)[: total - 2]
+    every = np.arange(len(rows)), (PRIME, a), columns
+    z = checker.modular.representation(weights, view, *every)
+    units = [unit_of(x) for x in (view.tokens, view.queries, weights["W_Q"], weights["W_K"])]
+    for found, (query, tokens) in zip(z, rows, strict=True):
+        expected = [Fraction(x) / units[0] for x in query] if own else []
+        for logits in logits_of(weights, query, tokens):
+            exponents = [Fraction(x) / (units[0] * units[1] * units[2] * units[3]) for x in logits]
+            powers = [pow(a, int(x) % (PRIME - 1), PRIME) for x in exponents]
+            inverse = pow(sum(powers), -1, PRIME)
+            for column in tokens.T:
+                whole = [int(Fraction(x) / units[0]) for x in column]
+                expected.append(sum(map(int.__mul__, powers, whole)) * inverse)
+        wanted = [int(expected[k]) % PRIME for k in columns]
+        assert [int(x) % PRIME for x in found] == wanted
+
+
+def unit_of(x):
+    """2^e, for which the smallest entry is between 2^52 and 2^53 in size."""
+    return Fraction(2) ** (int(np.frexp(np.abs(x[x != 0]).min())[1]) - 53)
