@@ -33,12 +33,10 @@ from constructive.support.errors import (
 )
 from constructive.support.work import report
 
-# The margins of an integer readout, exactly, and what float32 may take of them.
+# The margins of an integer readout, exactly, and what float32 may take of them (Proposition 21.3).
 #
-# Proposition 21.3: outputs are sums of integers below 2^24, so float32 gives them exactly. Each of
-# two logits is a sum of k + 1 products, so it is off by at most gamma_{k+1} times the sizes of
-# these. So a spacing S has to leave room, half of what two logits 2 c f - c^2 S may be off by
-# together.
+# Outputs are exact in float32, and logits are off by at most gamma_{k+1} times the sizes of their
+# products. So a spacing S has to leave room, half of what two logits 2 c f - c^2 S may be off by.
 
 
 _UNIT = 2.0**-24  # Of rounding to nearest in float32
@@ -47,17 +45,12 @@ _ENTRIES = 1 << 21  # Of the logits that are in memory at once
 _SPARE = 1.1  # For outputs that grow when the readout is rounded
 
 
-class IntegerMargins(NamedTuple):
-    """How a readout recites."""
-
-    least: float  # the smallest margin, an integer
-    share: float  # what rounding may take of a margin, at most; 0 where logits are exact
-
-
-def margins(contexts: Contexts, readout: Array, unembedding: Array) -> IntegerMargins:
-    """Return the margins of some positions, where outputs are exact.
+def margins(contexts: Contexts, readout: Array, unembedding: Array) -> tuple[float, float]:
+    """Return the least margin of some positions, where outputs are exact, and its share.
 
     All numbers are integers below 2^53, so that float64 is exact.
+
+    The share is what rounding may take of a margin, at most; 0 where logits are exact.
 
     readout: the rows of U that the positions meet (K, k);  unembedding: O (V + 1, k)
     """
@@ -79,7 +72,7 @@ def margins(contexts: Contexts, readout: Array, unembedding: Array) -> IntegerMa
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(margin > 0.0, error / margin, np.inf)
         share = max(share, float(shares.max()))
-    return IntegerMargins(least, share)
+    return least, share
 
 
 def least_share(plan: CompactPlan) -> float:
@@ -123,8 +116,8 @@ def assembled(
     whole = _moved(readout, plan, spacing)
     least, share = np.inf, 0.0
     for part in parts:
-        found = margins(part.seen, _moved(part.entries, plan, spacing), unembedding)
-        least, share = min(least, found.least), max(share, found.share)
+        margin, taken = margins(part.seen, _moved(part.entries, plan, spacing), unembedding)
+        least, share = min(least, margin), max(share, taken)
     if np.abs(whole).sum(axis=0).max() >= EXACT:
         share = np.inf  # sums are not exact
     number = sum(len(part.seen.following) for part in parts)
@@ -233,11 +226,9 @@ def _with_heads(plan: CompactPlan, heads: int) -> Decoder | None:
 
 # Long texts, block by block: each block of positions has heads and a readout of its own.
 #
-# The heads of a block come in pairs with one key and opposite queries, and U has opposite entries
-# for them. Inside the block they read different tokens. Outside of it both read the same token, so
-# a pair adds exactly zero, as all sums are of integers below 2^24. So each block is a system of
-# its own, and memory is that of a block. The skip connection is part of the first one: at the
-# first position of a text a pair reads one token twice.
+# The heads of a block come in pairs, which add exactly zero outside of it (Proposition 21.6). So
+# each block is a system of its own, and memory is that of a block. The skip connection is part of
+# the first one: at the first position of a text a pair reads one token twice.
 
 
 # Spacings of all blocks that are tried, relative to the least one of the first block.

@@ -1,4 +1,4 @@
-"""Tokens of signs, and heads that read one token each, all of them by formulas.
+"""Tokens of signs, and heads that read one token each, all of them by formulas (Proposition 21.2).
 
 x_i = (1 | code of the token | parities of i), every entry +1 or -1, and d is odd. The code is one
 sign, "not the most frequent token", and the binary digits of the token's place in the order of
@@ -6,14 +6,8 @@ frequency. A parity of i is the sign of the number of common binary digits of i 
 lowest log2 w digits of i themselves, and then those of masks that the seed gives. All of these
 repeat with a power of two as their period.
 
-A head has d_h = 1: query a_i = q . x_i, key b_j = k . x_j, logits 64 a_i b_j. q and k are signs
-that the seed gives, times sizes: in k they are 0 for the constant, 1, 2, .., w/2 for the lowest
-digits of j, and 2 w for all others. So a_i and b_j are odd, no two keys of a window are equal, and
-the largest logit leads by 128 (Proposition 21.2).
-
-Gated heads belong to one block of a long text. Binary digits of the block's number are signs of
-the token, too. Queries subtract, for each of these digits that is not that of the head's block,
-more than q . x can be: so outside its block a head reads the token with the smallest key.
+Gated heads belong to one block of a long text (Proposition 21.6). Binary digits of the block's
+number are signs of the token, too; outside its block a head reads the token with the smallest key.
 """
 
 import math
@@ -135,13 +129,10 @@ def layout_of(text: Text, window: int, seed: int, *, block: int | None) -> Layou
 # Tokens as points of a lattice, and the cells in which an output gives a token.
 #
 # The place of a token in the order of frequency is written with k digits in base b, k outputs.
-# Token v is the point c_v of its digits with a minus, and o_v = (2 S c_v, -|S c_v|^2) / S: so
-#
-#     f . o_v = |f|^2 / S - |f - S c_v|^2 / S
-#
-# and the largest logit is that of the nearest point. A digit is right where the output lies within
-# S / 2 of its point; and the first digit and the last one have half-lines for cells. So a position
-# that the most frequent token follows has inequalities, and no equation.
+# Token v is the point c_v of its digits with a minus, and the largest logit is that of the nearest
+# point (Proposition 21.4). A digit is right where the output lies within S / 2 of its point; and
+# the first digit and the last one have half-lines for cells. So a position that the most frequent
+# token follows has inequalities, and no equation.
 
 
 class Cells(NamedTuple):

@@ -1,17 +1,13 @@
 """Random heads, and the shortest readout: as many examples as contexts hold for any weights.
 
-By Theorem 9 almost all weights of any head dimension give Z the rank c(E; H), for almost all
-queries; and by Theorem 8 no weights do better. So heads are drawn, and what they give is looked at.
-No groups are asked for: contexts may be dependent, and queries equal, as long as inputs are
-different. What a theorem about almost all cannot say of these very data, a certificate does.
+By Theorem 9 almost all weights give Z the rank c(E; H), for almost all queries (proofs/17). So
+heads are drawn, and what they give is looked at. No groups are needed: contexts may be dependent,
+and queries equal, as long as inputs are different.
 
 *Conditioning* is chosen by trial. A head of one key and one query direction is scaled so that its
 logits have some standard deviation within contexts; with small ones attention is nearly uniform for
 all heads, and with large ones nearly one-hot, and both make rows of Z alike. Of a few the best
 conditioned Z is taken.
-
-*Exact logits*, where they are asked for: W_Q and W_K are rounded to few bits before Z is formed, so
-that float32 makes no error in logits (`layers.exact_logits`). They are as random as others.
 """
 
 from collections.abc import Callable, Iterator
@@ -183,34 +179,22 @@ Shape = Whole | RandomValues | Slots
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """A shape with the solutions of its systems for one Z."""
+    """A shape with the solutions of its systems for one Z, and the worst condition of these."""
 
     z: Intermediate
     shape: Shape
     solutions: list[SolvedReadout]
+    condition: float
 
     @classmethod
     def of(cls, z: Intermediate, shape: Shape, targets: Array) -> "Solved":
         """Solve the systems of a shape for targets (T, d_out)."""
         systems = shape.systems(z.representation, np.matmul)
-        return cls(
-            z,
-            shape,
-            [
-                readout.solve(system, part, z.group_ends)
-                for system, part in zip(systems, shape.targets(targets), strict=True)
-            ],
-        )
-
-    @property
-    def condition(self) -> float:
-        """The worst of all systems."""
-        return max(solution.condition for solution in self.solutions)
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """What all systems reach on the examples of the first heads, and so does Z."""
-        return tuple(min(ranks) for ranks in zip(*(x.ranks for x in self.solutions), strict=True))
+        solutions = [
+            readout.solve(system, part, z.group_ends)
+            for system, part in zip(systems, shape.targets(targets), strict=True)
+        ]
+        return cls(z, shape, solutions, max(found.condition for found in solutions))
 
 
 # Standard deviations of logits that are tried, the likely best first.
@@ -257,9 +241,11 @@ class Generic(Construction):
             shapes = self._readout_shapes(dataset, plan, options, rng)
             solved += [Solved.of(z, shape, dataset.target_matrix) for shape in shapes]
             solved = [min(solved, key=lambda found: found.condition)]
-        best = solved[0]
+        (best,) = solved
+        # What all systems reach on the examples of the first heads, and so does Z.
+        ranks = [min(each) for each in zip(*(x.ranks for x in best.solutions), strict=True)]
         layer = best.shape.layer(best.z, [solution.effective for solution in best.solutions])
-        if best.ranks[-1] < dataset.num_examples or not best.condition < DOUBTFUL:
+        if ranks[-1] < dataset.num_examples or not best.condition < DOUBTFUL:
             require_rank(survey, layer, rng)
             if not isinstance(best.shape, Whole):
                 require_ranks(dataset, layer, best.shape, rng)
@@ -269,7 +255,7 @@ class Generic(Construction):
             layer,
             largest(missed),
             best.condition,
-            unsaturated_heads(best.z.group_ends.tolist(), best.ranks),
+            unsaturated_heads(best.z.group_ends.tolist(), ranks),
             options.shared_keys,
         )
 

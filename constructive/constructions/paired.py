@@ -1,18 +1,16 @@
 """Heads in pairs, for contexts of their own, whose readout does not cost T^3.
 
 Most of Z is never formed, because heads saturate there. The steps of `PairedHeads.build`:
-`look` and `arrange` order the examples, `build_all` builds the pairs, `assemble` puts them into one
-system, and `solve` finds the readout.
+`arrange` orders the examples, `build_all` builds the pairs, and `solve` finds the readout.
 """
 
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from constructive.constructions import paired_heads, paired_search
 from constructive.constructions.construction import (
     FLOAT,
     USUAL,
@@ -25,15 +23,8 @@ from constructive.constructions.construction import (
 )
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.readout import largest
-from constructive.constructions.paired_heads import (
-    TOGETHER,
-    BuiltPairs,
-    CoupledSystem,
-    Reader,
-    Recipe,
-    build,
-)
-from constructive.constructions.paired_search import SWEEP, Ordered
+from constructive.constructions.paired_heads import BuiltPairs, Reader, build_all
+from constructive.constructions.paired_search import SWEEP, Ordered, arrange
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.attention import AttentionLayer
@@ -48,16 +39,18 @@ from constructive.support.errors import (
 from constructive.support.work import report
 from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 # The readout of paired heads: one small system a pair, and an iteration for what couples them.
 #
 # *Blocks.* The equations of pair p are D_p U_p = y_p with |S| + |S'| <= d - 1 rows; the shortest
 # solution is R_p y_p with R_p = D_p^T (D_p D_p^T)^-1, from a QR factorization of D_p^T. All blocks
 # together cost O(T d^2).
 #
-# *The extra example* t* belongs to no pair. The second head of pair 0 reads from it one token x*
-# (it is saturated there), and gets the readout -U_0 + gamma x* / |x*|^2. Then f(t*) = gamma, and
-# every other example t gets gamma kappa_t with kappa_t = z_t.x* / |x*|^2 for what that head reads
-# there: gamma = y* is known first.
+# *The extra example* t* belongs to no pair. The second head of pair 0 reads from it one token x*,
+# and gets the readout -U_0 + gamma x* / |x*|^2. Then f(t*) = gamma = y*, and every other example t
+# gets gamma kappa_t with kappa_t = z_t.x* / |x*|^2 for what that head reads there.
 #
 # *Leftover coupling.* With M the few entries x_{t,p} off the blocks, (D + M) U = Y is solved by
 # GMRES for y in (D + M) R y = Y, so U = R y. As (D + M) R is I + M R with M R nilpotent where
@@ -91,21 +84,26 @@ class PairedReadout:
 class _PairSystem:
     """(D + M) and R, with the extra example as one more unknown gamma where there is one.
 
+    own:      (T', d), x_{t,p} at the pair p of t; T' positions belong to a pair
+    leftover: (T, P d), sparse: x_{t,p} elsewhere, where the pair p is not saturated on t
+    extra:    (T,), kappa_t of the reader
     inverses: R_p by runs of pairs with equally many rows, [(pairs, positions, R)]
     """
 
-    coupling: CoupledSystem
+    own: Array
+    leftover: "csr_array"
+    extra: Array
     inverses: tuple[tuple[slice, slice, Array], ...]
-    num_pairs: int
+    ordered: Ordered
 
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return R y: readouts (P, d, d_out) and gamma (d_out,); right: (T, d_out)."""
-        width, outputs = self.coupling.own.shape[1], right.shape[1]
-        readouts = np.zeros((self.num_pairs, width, outputs))
+        outputs = right.shape[1]
+        readouts = np.zeros((self.ordered.num_pairs, self.own.shape[1], outputs))
         gamma = np.zeros(outputs)
-        if self.coupling.reader is not None:
+        if self.ordered.has_extra:
             gamma = right[-1]
-            right = right - self.coupling.extra[:, np.newaxis] * gamma
+            right = right - self.extra[:, np.newaxis] * gamma
         for pairs, rows, inverse in self.inverses:
             blocks = right[rows].reshape(len(inverse), inverse.shape[2], outputs)
             readouts[pairs] = np.matmul(inverse, blocks)
@@ -114,23 +112,34 @@ class _PairSystem:
     def apply(self, unknown: tuple[Array, Array]) -> Array:
         """Return (D + M) U: (T, d_out)."""
         readouts, gamma = unknown
-        own, outputs = self.coupling.own, readouts.shape[2]
-        result: Array = self.coupling.leftover @ readouts.reshape(-1, outputs)
+        own, outputs = self.own, readouts.shape[2]
+        result: Array = self.leftover @ readouts.reshape(-1, outputs)
         for pairs, rows, inverse in self.inverses:
             blocks = own[rows].reshape(len(inverse), inverse.shape[2], own.shape[1])
             result[rows] += np.matmul(blocks, readouts[pairs]).reshape(-1, outputs)
-        result += self.coupling.extra[:, np.newaxis] * gamma
+        result += self.extra[:, np.newaxis] * gamma
         return result
 
 
-def solve(ordered: Ordered, coupling: CoupledSystem, targets: Array) -> PairedReadout:
+def solve(
+    ordered: Ordered, built: BuiltPairs, reader: Reader | None, targets: Array
+) -> PairedReadout:
     """Solve for the readouts of all pairs; targets: (T, d_out), by position.
 
     Raises PrecisionError if a block is singular, or if the coupling does not let the iteration
     converge.
     """
-    inverses, condition, ranks = _invert(ordered, coupling)
-    system = _PairSystem(coupling, inverses, ordered.num_pairs)
+    from scipy.sparse import csr_array  # noqa: PLC0415 - long to import
+
+    width = built.own.shape[1]
+    columns = built.pairs[:, np.newaxis] * width + np.arange(width)
+    leftover = csr_array(
+        (built.coupled.ravel(), (np.repeat(built.positions, width), columns.ravel())),
+        shape=(len(targets), ordered.num_pairs * width),
+    )
+    extra = built.extra if reader is None else np.append(built.extra, 1.0)  # x* is read as x*
+    inverses, condition, ranks = _invert(ordered, built.own)
+    system = _PairSystem(built.own, leftover, extra, inverses, ordered)
     scale: Array = np.ldexp(1.0, np.frexp(np.abs(targets).max(axis=0))[1])  # norms stay in range
     (readouts, gamma), residual = _iterate(system, targets / scale)
     if not np.isfinite(residual).all():
@@ -142,11 +151,9 @@ def solve(ordered: Ordered, coupling: CoupledSystem, targets: Array) -> PairedRe
         )
     readouts, gamma = readouts * scale, gamma * scale
     effective = np.stack([readouts, -readouts], axis=1)
-    if coupling.reader is not None:
-        effective[0, 1] += coupling.reader.dual[:, np.newaxis] * gamma
-    forward = _PairSystem(
-        dataclasses.replace(coupling, own=coupling.again), inverses, len(readouts)
-    )
+    if reader is not None:
+        effective[0, 1] += reader.dual[:, np.newaxis] * gamma
+    forward = dataclasses.replace(system, own=built.again)
     return PairedReadout(effective, targets - forward.apply((readouts, gamma)), condition, ranks)
 
 
@@ -169,14 +176,14 @@ def _iterate(system: _PairSystem, targets: Array) -> tuple[tuple[Array, Array], 
 
 
 def _invert(
-    ordered: Ordered, coupling: CoupledSystem
+    ordered: Ordered, own: Array
 ) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
     """R_p for all pairs, the largest condition number, and the ranks."""
     parts, condition, ranks = [], 1.0, []
-    for pairs, size in _runs(ordered):
+    for pairs, size in _runs(ordered.stops, own.shape[1]):
         rows = slice(ordered.start(pairs.start), int(ordered.stops[pairs.stop - 1]))
         count = pairs.stop - pairs.start
-        blocks = coupling.own[rows].reshape(count, size, ordered.width)
+        blocks = own[rows].reshape(count, size, own.shape[1])
         basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
         distances = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
         least = np.finfo(float).eps * blocks.shape[2] * distances.max(axis=1, initial=0.0)
@@ -191,45 +198,22 @@ def _invert(
                     condition, float((norms * np.abs(inverse).sum(axis=2).max(axis=1)).max())
                 )
         else:
-            inverse = np.full((count, ordered.width, size), np.nan)
+            inverse = np.full((count, own.shape[1], size), np.nan)
             condition = float("inf")
         parts.append((pairs, rows, inverse))
     return tuple(parts), condition, np.concatenate(ranks)
 
 
-def _runs(ordered: Ordered) -> Iterator[tuple[slice, int]]:
+def _runs(stops: Integers, width: int) -> Iterator[tuple[slice, int]]:
     """Consecutive pairs with equally many examples, a bounded number at a time, and how many."""
-    sizes = np.diff(ordered.stops, prepend=0)
-    step = max(1, CHUNK_BYTES // (8 * ordered.width**2))
+    sizes = np.diff(stops, prepend=0)
+    step = max(1, CHUNK_BYTES // (8 * width**2))
     start = 0
     while start < len(sizes):
         others = np.flatnonzero(sizes[start : start + step] != sizes[start])
         stop = start + int(others[0]) if len(others) else min(start + step, len(sizes))
         yield slice(start, stop), int(sizes[start])
         start = stop
-
-
-_FIELDS = tuple(field.name for field in dataclasses.fields(BuiltPairs))
-
-
-def build_all(ordered: Ordered, recipe: Recipe) -> BuiltPairs:
-    """Build all pairs, some at a time; on two threads this took longer than on one."""
-    blocks: list[dict[str, Any]] = []
-    reader, starts = None, range(0, ordered.num_pairs, TOGETHER)
-    for first in starts:
-        report("build pairs of heads", len(blocks), len(starts))
-        block = build(ordered, recipe, first, min(first + TOGETHER, ordered.num_pairs), reader)
-        reader = reader or reader_of(ordered, block)
-        blocks.append(dict(vars(block)))
-    # Their arrays are given up one by one, as together they are large.
-    return BuiltPairs(*(np.concatenate([each.pop(name) for each in blocks]) for name in _FIELDS))
-
-
-def reader_of(ordered: Ordered, block: BuiltPairs) -> Reader | None:
-    """Return the head that reads the extra example, if there is one, in the first block."""
-    if not ordered.has_extra:
-        return None
-    return Reader.of(ordered, block.query_weights[0], block.key_weights[0])
 
 
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
@@ -290,20 +274,13 @@ class PairedHeads(Construction):
         if obstacle is not None:
             return obstacle
         half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
-        full_rank = plan.head_dim > half
-        seen = paired_search.look(dataset, rng, full_rank=full_rank)
-        if isinstance(seen, AssumptionError):
-            return seen
-        ordered = paired_search.arrange(dataset, seen, plan.num_heads)
-        recipe = paired_heads.Recipe(
-            plan.head_dim, full_rank, seen.assumed, int(rng.integers(2**63))
-        )
-        built = build_all(ordered, recipe)
+        ordered = arrange(dataset, plan.num_heads, rng, full_rank=plan.head_dim > half)
+        if isinstance(ordered, AssumptionError):
+            return ordered
+        built, reader = build_all(ordered, plan.head_dim, int(rng.integers(2**63)))
         report("solve for the readout", 0, 1)
         targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
-        reader = reader_of(ordered, built)
-        entries = paired_heads.assemble(ordered, built, reader)
-        solution = solve(ordered, entries, targets)
+        solution = solve(ordered, built, reader, targets)
 
         idle = plan.num_heads % 2  # a head without a partner does nothing
         shape = (plan.num_heads - idle, dataset.width, -1)
@@ -328,11 +305,7 @@ class PairedHeads(Construction):
 
 
 def _pair_records(
-    ordered: paired_search.Ordered,
-    sharpness: Array,
-    missed: Integers,
-    ranks: Integers,
-    idle: int,
+    ordered: Ordered, sharpness: Array, missed: Integers, ranks: Integers, idle: int
 ) -> tuple[HeadRecord, ...]:
     records = []
     stops, reached = [0, *ordered.stops.tolist()], [0, *np.cumsum(ranks).tolist()]

@@ -1,20 +1,24 @@
 """Heads in pairs, and their entries x_{t,p} that are not zero: blocks, and leftover coupling.
 
-Only these entries are ever evaluated: T rows in the diagonal blocks, and a few beside them. Z, of
-T x H d entries, is not formed.
+The heads 2p and 2p + 1 share the saturating part c u w^T and take different groups S and S'. On S'
+the first head's own part W* is zero, on S the second's: there they attend uniformly. So with
+readouts U_p and -U_p
+
+    x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}),        f(E_t, e_t) = sum_p U_p^T x_{t,p},
+
+where x_{t,p} = 0 up to exp(-45) unless t belongs to the pair p (Theorem 6, proofs/12). Only the
+entries that are not zero are ever evaluated: T rows in the diagonal blocks, and a few beside them.
+Z, of T x H d entries, is not formed.
 """
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
 from constructive.constructions.multihead.heads import Needed, attended_vectors
 from constructive.constructions.paired_search import (
@@ -30,10 +34,8 @@ from constructive.exact.arithmetics import Floats, softmax_in_place
 from constructive.layers.attend import attend, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks, unit_rows
 from constructive.support.errors import AssumptionError
+from constructive.support.work import report
 from constructive.theory.kruskal import dependency, describe_dependency
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Weights = tuple[Array, Array]  # W_Q and W_K of some heads
 
@@ -84,37 +86,6 @@ class Reader:
         return along
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledSystem:
-    """The system for the readouts of all pairs, by position.
-
-    own:      (T', d), x_{t,p} at the pair p of t; T' positions belong to a pair
-    again:    (T', d), the same as a forward pass has it, which rounds elsewhere
-    leftover: (T, P d), sparse: x_{t,p} elsewhere, where the pair p is not saturated on t
-    extra:    (T,), kappa_t of the reader;  reader: of the extra example, or None without one
-    """
-
-    own: Array
-    again: Array
-    leftover: "csr_array"
-    extra: Array
-    reader: Reader | None
-
-
-def assemble(ordered: Ordered, block: BuiltPairs, reader: Reader | None) -> CoupledSystem:
-    """Return the system of all pairs, which are in the block."""
-    total, width = ordered.queries.shape
-    index = block.pairs[:, np.newaxis] * width + np.arange(width)
-    from scipy.sparse import csr_array  # noqa: PLC0415 - long to import
-
-    matrix = csr_array(
-        (block.coupled.ravel(), (np.repeat(block.positions, width), index.ravel())),
-        shape=(total, ordered.num_pairs * width),
-    )
-    extra = block.extra if reader is None else np.append(block.extra, 1.0)  # x* is read as x*
-    return CoupledSystem(block.own, block.again, matrix, extra, reader)
-
-
 def differences(
     ordered: Ordered, weights: Weights, positions: Integers, columns: Integers
 ) -> Array:
@@ -122,10 +93,16 @@ def differences(
 
     weights: of all pairs p, both (P', 2, d, d_h)
     """
-    out = np.empty((len(positions), ordered.width))
-    for part in ordered.chunks(positions):
-        contexts = ordered.contexts(positions[part])
-        attention = _attention(ordered, weights, positions[part], columns[part], contexts)
+    out = np.empty((len(positions), ordered.queries.shape[1]))
+    # As the data lie, so that contexts on disk are read from the first to the last.
+    by_example = np.argsort(ordered.order[positions], kind="stable")
+    for rows in row_chunks(len(positions), 8 * ordered.dataset.context_size * out.shape[1]):
+        part = by_example[rows]
+        contexts, pairs = ordered.contexts(positions[part]), columns[part]
+        queries = ordered.queries[positions[part], np.newaxis, np.newaxis]
+        inner = np.matmul(queries, weights[0][pairs])  # (k, 2, 1, d_h)
+        keys = np.matmul(inner, weights[1][pairs].transpose(0, 1, 3, 2))[:, :, 0]
+        attention = softmax_in_place(np.matmul(keys, contexts.transpose(0, 2, 1)))
         difference = attention[:, 0] - attention[:, 1]
         out[part] = np.matmul(difference[:, np.newaxis], contexts)[:, 0]
     return out
@@ -153,16 +130,6 @@ def _read(weights: Weights, contexts: Array, queries: Array) -> Array:
     for chunk in attend(Floats(np.float64), weights, examples(contexts, queries)):
         out[chunk.rows] = chunk.representation
     return out
-
-
-def _attention(
-    ordered: Ordered, weights: Weights, positions: Integers, columns: Integers, contexts: Array
-) -> Array:
-    """Return softmax attention of both heads of a pair: (k, 2, n)."""
-    queries = ordered.queries[positions, np.newaxis, np.newaxis]
-    inner = np.matmul(queries, weights[0][columns])  # (k, 2, 1, d_h)
-    keys = np.matmul(inner, weights[1][columns].transpose(0, 1, 3, 2))[:, :, 0]
-    return softmax_in_place(np.matmul(keys, contexts.transpose(0, 2, 1)))
 
 
 # How the two heads of a pair attend to their own examples: with rank one, or with full rank.
@@ -200,71 +167,20 @@ class Pair(Taken):
 
 
 @dataclass(frozen=True, eq=False)
-class PairKind(ABC):
-    """How the heads of a pair attend to their own examples."""
-
-    ordered: Ordered
-    assumed: Assumptions
-
-    @abstractmethod
-    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield any number of draws of key vectors v_t (k, d), with the logits E_t v_t (k, n).
-
-        An example's own head has these logits.
-        """
-
-    @abstractmethod
-    def write(self, pair: Pair, vectors: Array) -> Array:
-        """Set the part W* of both heads; returns columns (d, m) whose products are watched."""
-
-    @property
-    @abstractmethod
-    def exponent(self) -> int:
-        """Watched columns are of size one times 2^-exponent."""
-
-    @abstractmethod
-    def roughly_needed(
-        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
-    ) -> Single:
-        """Bound what saturates unit queries (C,), in the units of `Coarse`.
-
-        products: (m, C), of the watched columns times 2^exponent and unit queries, each off by
-            slack at most; may be overwritten
-        alone: (C,), what would saturate them without W*
-        """
-
-    @abstractmethod
-    def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
-        """Return what saturates on some positions, from products (m, k) of the watched columns."""
-
-    @abstractmethod
-    def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
-        """Add c u w^T to both heads."""
-
-    def own_part(self, pair: Pair, rng: np.random.Generator) -> Array:
-        """Of a few draws, write the first one whose block is well-conditioned, or the best."""
-        contexts = self.ordered.contexts(pair.rows)
-        least = np.inf
-        for vectors, logits in islice(self.draws(contexts, rng), _DRAWS):
-            attention = softmax_in_place(logits)
-            attention -= 1.0 / contexts.shape[1]
-            condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
-            if condition <= least:
-                best, least = vectors, condition
-            if least <= _AMPLE * (pair.size + 1):
-                break
-        return self.write(pair, best)
-
-
-class RankOnePairs(PairKind):
+class RankOnePairs:
     """W = a b^T with b = b_1 + c w: b_1 sets s_t on the own half of the pair, and 0 on the other.
 
     |s_t| is such that the extreme token gets `_ATTENDED`, were the others of mean score; its sign
     is random. Every example has its own context, so rows need no distinct s_t.
     """
 
+    ordered: Ordered
+
     def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield v_t = s_t u, for the top or the bottom token at random."""
+        """Yield any number of draws of key vectors v_t (k, d), with the logits E_t v_t (k, n).
+
+        v_t = s_t u, for the top or the bottom token at random.
+        """
         scores = contexts @ self.ordered.direction.vector
         scores -= scores.mean(axis=1, keepdims=True)
         nats = np.log((contexts.shape[1] - 1) * _ATTENDED / (1.0 - _ATTENDED))
@@ -275,7 +191,10 @@ class RankOnePairs(PairKind):
             yield scales * self.ordered.direction.vector, scales * scores
 
     def write(self, pair: Pair, vectors: Array) -> Array:
-        """Write b_1 on the two halves; both are watched."""
+        """Set the part W* of both heads; returns columns (d, m) whose products are watched.
+
+        These are b_1 on the two halves.
+        """
         vector = self.ordered.direction.vector
         scales = vectors @ vector / (vector @ vector)
         values = np.zeros((pair.size, 2))
@@ -286,14 +205,19 @@ class RankOnePairs(PairKind):
 
     @property
     def exponent(self) -> int:
-        """A score times a gap is a logit, of size one."""
+        """Watched columns are of size one times 2^-exponent: a score times a gap is a logit."""
         return self.ordered.coarse.query_exponent + self.ordered.coarse.gap_exponent
 
     def roughly_needed(
         self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
     ) -> Single:
-        """Count |b_1.e_t| against the saturating part."""
-        del pair, rows  # what is watched says all
+        """Bound what saturates unit queries (C,), in the units of `Coarse`.
+
+        products: (m, C), of the watched columns times 2^exponent and unit queries, each off by
+            slack at most; may be overwritten
+        alone: (C,), what would saturate them without W*
+        """
+        del pair, rows  # |b_1.e_t| counts against the saturating part: what is watched says all
         np.abs(products, out=products)
         scale: Single = np.maximum(products[0], products[1], out=products[0])
         scale += np.float32(slack)
@@ -301,21 +225,23 @@ class RankOnePairs(PairKind):
         return scale
 
     def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
-        """Count |b_1.e_t| against the saturating part."""
+        """Return what saturates on some positions, from products (m, k) of the watched columns."""
         del pair
         return self.ordered.gaps(positions).needed(NATS, scale=np.abs(watched).max(axis=0))
 
     def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
-        """Write the head b = b_1 + c w."""
+        """Add c u w^T to both heads."""
         pair.query_weights[:, :, 0] += sharpness * vector
 
 
 @dataclass(frozen=True, eq=False)
-class FullRankPairs(PairKind):
+class FullRankPairs:
     """W = W* + c u w^T, where W* e_t = v_t gives each example of the own half its logits E_t v_t.
 
-    Each example attends to a random token of its context.
+    Each example attends to a random token of its context. The methods are those of `RankOnePairs`.
     """
+
+    ordered: Ordered
 
     def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
         """Yield v_t with E_t v_t large at a random token."""
@@ -324,7 +250,7 @@ class FullRankPairs(PairKind):
         flat = np.zeros((total, tokens))
         while True:
             chosen: Integers = rng.integers(tokens, size=(total,))
-            vectors = attended_vectors(contexts, directions, chosen, flat, self.assumed)
+            vectors = attended_vectors(contexts, directions, chosen, flat, self.ordered.assumed)
             yield vectors, np.matmul(contexts, vectors[:, :, np.newaxis])[:, :, 0]
 
     def write(self, pair: Pair, vectors: Array) -> Array:
@@ -377,6 +303,24 @@ class FullRankPairs(PairKind):
         pair.key_weights[:, :, pair.half] = root * self.ordered.direction.vector
 
 
+PairKind = RankOnePairs | FullRankPairs
+
+
+def _own_part(kind: PairKind, pair: Pair, rng: np.random.Generator) -> Array:
+    """Of a few draws, write the first one whose block is well-conditioned, or the best."""
+    contexts = kind.ordered.contexts(pair.rows)
+    least = np.inf
+    for vectors, logits in islice(kind.draws(contexts, rng), _DRAWS):
+        attention = softmax_in_place(logits)
+        attention -= 1.0 / contexts.shape[1]
+        condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
+        if condition <= least:
+            best, least = vectors, condition
+        if least <= _AMPLE * (pair.size + 1):
+            break
+    return kind.write(pair, best)
+
+
 def _condition(block: Array) -> float:
     """Return how near a block D (k, d) is to singular: |D| |D^+| / sqrt(k), Frobenius norms.
 
@@ -393,27 +337,8 @@ def _condition(block: Array) -> float:
     return float(condition) if condition < np.inf else np.inf  # also if it is not a number
 
 
-# Paired heads: two heads that agree on every example but their own.
-#
-# *Pairs.* The heads 2p and 2p + 1 share the saturating part c u w^T and take different groups S
-# and S'. On S' the first head's own part W* is zero, on S the second's: there they attend
-# uniformly. Off S and S' both saturate on one token, the same for both. So with readouts U_p and
-# -U_p
-#
-#     x_{t,p} = E_t^T (alpha_{2p,t} - alpha_{2p+1,t}),        f(E_t, e_t) = sum_p U_p^T x_{t,p},
-#
-# where x_{t,p} = 0 up to exp(-45) unless t belongs to the pair p. The T equations fall apart into
-# one block of |S| + |S'| equations in d unknowns for each pair.
-#
-# *How many examples.* w is orthogonal to the |S| + |S'| queries of the pair, which have to be
-# independent, so |S| + |S'| <= d - 1. The blocks have rows in general position if contexts do: H
-# (d - 1) / 2 examples, and one more (`paired`), which for 2(n - 1) <= d - 1 includes the H(n - 1)
-# + 1 examples of Theorems 1 and 2. Contexts that are shared are not in general position: then all
-# x_{t,p} lie in one space of dimension n - 1.
-#
-# The order in which pairs take examples is in `paired_search`. A `PairKind` says how a head attends
-# to its own. Pairs are built some at a time, which share one look at all queries; each has random
-# numbers of its own. So it does not matter where and in which order that is done.
+# Building pairs: some at a time, which share one look at all queries. Each pair has random numbers
+# of its own.
 
 
 TOGETHER = 64  # Pairs that are built together
@@ -421,19 +346,6 @@ TOGETHER = 64  # Pairs that are built together
 _PRODUCT_BYTES = 4 * CHUNK_BYTES  # Size of the products of several pairs with some queries
 
 _SINGLE = 1 << 19  # Examples up to which gaps are wide enough to be seen in float32
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What all pairs are built by, beside the examples.
-
-    entropy: of all random choices;  full_rank: whether heads are of full rank
-    """
-
-    head_dim: int
-    full_rank: bool
-    assumed: Assumptions
-    entropy: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,47 +356,60 @@ class _Sought:
     axes: Array
     watched: Array
 
-    def columns(self, exponent: int) -> Array:
-        """Return all of these, the watched ones times 2^exponent."""
-        return np.concatenate([self.axes, np.ldexp(self.watched, exponent)], axis=1)
+
+def build_all(ordered: Ordered, head_dim: int, entropy: int) -> tuple[BuiltPairs, Reader | None]:
+    """Build all pairs, and the reader where there is an extra example, from this entropy.
+
+    Some pairs at a time; on two threads this took longer than on one.
+    """
+    blocks: list[dict[str, Array]] = []
+    reader, starts = None, range(0, ordered.num_pairs, TOGETHER)
+    for first in starts:
+        report("build pairs of heads", len(blocks), len(starts))
+        pairs = range(first, min(first + TOGETHER, ordered.num_pairs))
+        block, reader = _build(ordered, head_dim, entropy, pairs, reader)
+        blocks.append(dict(vars(block)))
+    # Their arrays are given up one by one, as together they are large.
+    names = [field.name for field in dataclasses.fields(BuiltPairs)]
+    built = BuiltPairs(*(np.concatenate([each.pop(name) for each in blocks]) for name in names))
+    return built, reader
 
 
-def build(
-    ordered: Ordered, recipe: Recipe, first: int, stop: int, reader: Reader | None = None
-) -> BuiltPairs:
-    """Build the pairs from `first` to before `stop`.
-
-    If there is an extra example, a reader is needed but for those from pair 0, which has it.
+def _build(
+    ordered: Ordered, head_dim: int, entropy: int, pairs: range, reader: Reader | None
+) -> tuple[BuiltPairs, Reader | None]:
+    """Build some pairs, and the reader with pair 0, whose second head it is.
 
     Raises AssumptionError if the queries of a pair are dependent.
     """
-    kind = (FullRankPairs if recipe.full_rank else RankOnePairs)(ordered, recipe.assumed)
-    count = stop - first
-    query_weights, key_weights = np.zeros((2, count, 2, ordered.width, recipe.head_dim))
+    kind = FullRankPairs(ordered) if ordered.full_rank else RankOnePairs(ordered)
+    count, width = len(pairs), ordered.queries.shape[1]
+    query_weights, key_weights = np.zeros((2, count, 2, width, head_dim))
     sought = []
-    for index in range(count):
-        start, end = ordered.start(first + index), int(ordered.stops[first + index])
+    for index, number in enumerate(pairs):
+        start, end = ordered.start(number), int(ordered.stops[number])
         queries = factor(*unit_rows(ordered.queries[start:end]))
         if queries is None:
             raise _dependent(ordered, start, end)
         pair = Pair(start, end, queries, query_weights[index], key_weights[index])
-        rng = np.random.default_rng((recipe.entropy, first + index))
-        sought.append(_Sought(pair, queries.axes(2), kind.own_part(pair, rng)))
+        rng = np.random.default_rng((entropy, number))
+        sought.append(_Sought(pair, queries.axes(2), _own_part(kind, pair, rng)))
     sharpness, leftover = np.zeros(count), []
     for index, (each, chosen) in enumerate(zip(sought, _chosen(kind, sought), strict=True)):
         kind.saturate(each.pair, each.axes @ chosen.unit, chosen.sharpness)
         sharpness[index] = chosen.sharpness
         leftover.append(chosen.leftover)
     positions = np.concatenate(leftover)
-    pairs = np.repeat(np.arange(count), [len(each) for each in leftover])
-    if first == 0 and ordered.has_extra:
+    columns = np.repeat(np.arange(count), [len(each) for each in leftover])
+    if pairs.start == 0 and ordered.has_extra:
         reader = Reader.of(ordered, query_weights[0], key_weights[0])
     read = [
         read_own(ordered, each.pair.rows, (each.pair.query_weights, each.pair.key_weights), reader)
         for each in sought
     ]
     own, again, extra = map(np.concatenate, zip(*read, strict=True))
-    return BuiltPairs(
+    coupled = differences(ordered, (query_weights, key_weights), positions, columns)
+    built = BuiltPairs(
         query_weights,
         key_weights,
         sharpness,
@@ -492,9 +417,10 @@ def build(
         again,
         extra,
         positions,
-        pairs + first,
-        differences(ordered, (query_weights, key_weights), positions, pairs),
+        columns + pairs.start,
+        coupled,
     )
+    return built, reader
 
 
 class _Look:
@@ -502,7 +428,11 @@ class _Look:
 
     def __init__(self, kind: PairKind, sought: Sequence[_Sought]) -> None:
         with np.errstate(over="ignore"):  # such a pair is refused by its condition
-            columns = [each.columns(kind.exponent).astype(np.float32) for each in sought]
+            columns = [
+                np.concatenate([each.axes, np.ldexp(each.watched, kind.exponent)], axis=1)
+                for each in sought
+            ]
+            columns = [part.astype(np.float32) for part in columns]
             lengths = [float(np.linalg.norm(part)) for part in columns]
         self.kind, self.sought = kind, sought
         self.weights = np.ascontiguousarray(np.concatenate(columns, axis=1).T)

@@ -7,9 +7,8 @@ block triangular. What is left over above the diagonal (an example that a later 
 saturate for free) is the *leftover coupling*: a few entries, which `paired_heads` evaluates.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,20 +25,6 @@ from constructive.support.arrays import Array, Booleans, Integers, Single, row_c
 from constructive.support.errors import AssumptionError
 from constructive.support.work import report
 from constructive.theory.bounds import group_sizes
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What one pass over all contexts tells.
-
-    assumed: that they have rank n, and how well they have it
-    direction: one key direction u for all heads, with the gaps of all examples
-    radius: (T,), of each context around its mean token; (0,) where heads are of rank one
-    """
-
-    assumed: Assumptions
-    direction: KeyDirection
-    radius: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +54,7 @@ class Coarse:
 class Ordered:
     """The examples in the order in which pairs take them: positions, not indices of the data.
 
-    read: gives the contexts of some examples (k, n, d) in float64
-    context_size: n
+    assumed: that contexts have rank n, and how well they have it
     order: (T,), the example at each position;  queries: (T, d) in float64
     direction: one key direction u for all heads, with the gaps by position
     radius: (T,), of each context around its mean token; (0,) where heads are of rank one
@@ -78,8 +62,8 @@ class Ordered:
     stops: (P,), the position after the last one of each pair; a position beyond is the extra one
     """
 
-    read: Callable[[Any], Array]
-    context_size: int
+    dataset: Dataset
+    assumed: Assumptions
     order: Integers
     queries: Array
     direction: KeyDirection
@@ -88,9 +72,9 @@ class Ordered:
     stops: Integers
 
     @property
-    def width(self) -> int:
-        """The width d of queries and tokens."""
-        return int(self.queries.shape[1])
+    def full_rank(self) -> bool:
+        """Whether heads are of full rank."""
+        return len(self.radius) > 0
 
     @property
     def num_pairs(self) -> int:
@@ -108,16 +92,7 @@ class Ordered:
 
     def contexts(self, positions: Integers | slice) -> Array:
         """Return contexts in float64: (k, n, d)."""
-        return self.read(self.order[positions])
-
-    def chunks(self, positions: Integers) -> Iterator[Integers]:
-        """Walk through indices of `positions`, a chunk of contexts at a time, as the data lie.
-
-        So contexts on disk are read from the first to the last.
-        """
-        sorted_by_example = np.argsort(self.order[positions], kind="stable")
-        for part in row_chunks(len(positions), 8 * self.context_size * self.width):
-            yield sorted_by_example[part]
+        return self.dataset.contexts_of(self.order[positions])
 
     def gaps(self, positions: Integers) -> KeyDirection:
         """Return the key direction with the gaps of some positions."""
@@ -125,10 +100,13 @@ class Ordered:
         return KeyDirection(self.direction.vector, top[positions], bottom[positions])
 
 
-def look(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Seen | AssumptionError:
-    """Check the ranks of contexts and find a key direction, in one pass over the contexts.
+def arrange(
+    dataset: Dataset, num_heads: int, rng: np.random.Generator, *, full_rank: bool
+) -> Ordered | AssumptionError:
+    """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
-    Returns an AssumptionError for a context of rank below n.
+    Where one example is left over, it is the extra one that the readout absorbs: that with the
+    widest gap. Returns an AssumptionError for a context of rank below n.
     """
     vectors = candidates_for_all(dataset, rng)
     total, least = dataset.num_examples, np.inf
@@ -143,30 +121,21 @@ def look(dataset: Dataset, rng: np.random.Generator, *, full_rank: bool) -> Seen
         if full_rank:
             radius[rows] = token_radius(contexts)
         report("check the contexts", rows.stop, total)
-    return Seen(Assumptions(least), best_for_all(vectors, top, bottom), radius)
-
-
-def arrange(dataset: Dataset, seen: Seen, num_heads: int) -> Ordered:
-    """Sort the examples, and share them among H // 2 pairs as evenly as possible.
-
-    Where one example is left over, it is the extra one that the readout absorbs: that with the
-    widest gap.
-    """
-    direction = seen.direction
-    order = np.argsort(np.minimum(direction.top_gap, direction.bottom_gap), kind="stable")
+    found = best_for_all(vectors, top, bottom)
+    order = np.argsort(np.minimum(found.top_gap, found.bottom_gap), kind="stable")
     queries = dataset.queries[order].astype(np.float64, copy=False)
-    # Contiguous, as other processes read it from a file: BLAS rounds otherwise where it is not.
-    vector = np.ascontiguousarray(direction.vector)
-    sorted_direction = KeyDirection(vector, direction.top_gap[order], direction.bottom_gap[order])
-    radius = seen.radius[order] if len(seen.radius) else seen.radius
+    # Contiguous: BLAS rounds otherwise where it is not.
+    vector = np.ascontiguousarray(found.vector)
+    direction = KeyDirection(vector, found.top_gap[order], found.bottom_gap[order])
+    radius = radius[order] if full_rank else radius
     return Ordered(
-        dataset.contexts_of,
-        dataset.context_size,
+        dataset,
+        Assumptions(least),
         order,
         queries,
-        sorted_direction,
+        direction,
         radius,
-        coarse_of(queries, sorted_direction, radius),
+        coarse_of(queries, direction, radius),
         _stops(dataset, num_heads // 2),
     )
 

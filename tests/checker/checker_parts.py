@@ -11,7 +11,6 @@ import mpmath
 import numpy as np
 import onnx
 import pytest
-from constructive.certificates.families import family_of
 from onnx import numpy_helper
 
 from constructive import (
@@ -24,6 +23,7 @@ from constructive import (
     certify,
     generators,
 )
+from constructive.certificates.certify import family_of
 from constructive.certificates.check import CHECKER as FOLDER
 from constructive.exact.float_model import ANY_CONTRACTION, MODELS, Format
 from constructive.instances import Atom, Box, Head, Network, Property

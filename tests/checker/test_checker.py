@@ -13,6 +13,7 @@ from checker_parts import (
     foreign_imports,
     modules_loaded_by,
     paths,
+    refused,
     said,
 )
 from hypothesis import given, settings
@@ -186,6 +187,13 @@ def test_certificates_of_other_lengths_are_refused(checker, data, memorizer, nam
     status, printed = checked(checker, certificate, memorizer, FORGED[name](stored(data)), tmp_path)
     assert status == 1
     assert printed.startswith("NOT PROVED")
+
+
+def test_lengths_are_of_contexts_of_their_own(checker):
+    """Else a square context that all share would be one for each query."""
+    for shape, lengths in (((3, 3), [3, 1, 2]), ((3, 2, 3), [[2], [1], [2]])):
+        with refused("lengths do not fit"):
+            checker.attend.of_lengths({"contexts": np.ones(shape), "lengths": np.array(lengths)})
 
 
 def test_a_checker_does_not_read_what_fills_up(checker, data, memorizer, tmp_path):

@@ -255,6 +255,7 @@ MISFITS = {
     "values of one axis": (wired("head1", 1, "b1"), "not constant"),
     "values of other tokens": (wired("head1", 1, "A1"), "weights and values"),
     "a sum with logits": (wired("Y", 1, "logits1"), "summands"),
+    "a sum with a constant": (wired("Y", 1, "V1"), "summands"),
     "Y of no heads": (attention_as_output, "Y is not of heads"),
     "relu of heads": (lambda m: relu_of(m, "head0"), "anything but units"),
     "offsets of a matrix": (wired("logits1", 2, "A1"), "misfit"),

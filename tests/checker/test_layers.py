@@ -150,6 +150,8 @@ def test_groups_are_those_which_the_theorem_takes(checker):
         evidence = grouping(groups, first[: len(groups)]) | {"heads": 2}
         with refused("partition"):
             grouped(checker, contexts, queries, evidence)
+    with refused("not integers"):
+        grouped(checker, two, queries, grouping([[0, 2], [2, 3.0]], other))
 
 
 def test_what_groups_have_to_be(checker):

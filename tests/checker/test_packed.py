@@ -308,7 +308,8 @@ def checked_read(checker, *runs, name="positions", bits=(), shape=None, seed=0):
 def test_all_bits_are_announced_before_they_are_read(checker, tmp_path):
     """Whatever the file holds is there before anything is known to be left."""
     path, bits = tmp_path / "weights", np.zeros(10**6, np.uint8)
-    about = {"weights": ONE, "record": {"seed": 0}}
+    more = np.random.default_rng(0).bytes(10**4).hex()  # longer than the header of the file
+    about = {"weights": ONE, "record": {"seed": 0}, "more": more}
     written(path, about, bits)
     _, _, announced, read = checker.decoders.read_about(path, 1e9)
     raised = []
@@ -322,7 +323,7 @@ def test_all_bits_are_announced_before_they_are_read(checker, tmp_path):
     assert "more bits" in str(raised)
     assert 9 * len(bits) < peak <= announced <= 11 * len(bits)
     size = len(zlib.compress(json.dumps(about).encode()))
-    with refused("too large"):
+    with refused("what the weights say is too large"):
         checker.decoders.read_about(path, 64 * (size - 1))
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from checker_parts import evaluated, said, saved, signed, small_pairs
+from checker_parts import altered, evaluated, said, saved, signed, small_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +150,19 @@ def test_repeated_examples_prove_nothing(checker, paired, tmp_path):
         files = saved(tmp_path, memorizer, twice, forged)
         status, printed = said(checker, files, "--claims", "rank")
         assert (status, printed[:10]) == (1, "NOT PROVED")
+
+
+@pytest.mark.parametrize(("first", "words"), [(12, "Singular"), (13, "more than d examples")])
+def test_pairs_with_as_many_examples_as_dimensions_and_one_more(
+    checker, paired, tmp_path, first, words
+):
+    """Which pairs are wrong, so that their numbers are refused if their sizes are not."""
+    data, memorizer, certificate, _ = paired
+    evidence = {"order": pack(memorizer.record.order), "stops": pack([first, 22, 32, 42, 52, 60])}
+    forged = altered(certificate, "rank", evidence=evidence)
+    status, printed = said(checker, saved(tmp_path, memorizer, data, forged), "--claims", "rank")
+    assert status == 1
+    assert words in printed
 
 
 def at(head, factor):

@@ -40,27 +40,6 @@ def tree_sum(rng, terms):
     return terms[0]
 
 
-@settings(max_examples=30)
-@given(SEEDS, st.sampled_from([1, 2, 3, 10, 100, 1000]), st.sampled_from(["tree", "line"]))
-def test_sums_of_products(seed, count, order):
-    rng = np.random.default_rng(seed)
-    a, b = (np.exp(4 * rng.standard_normal(count)).astype(np.float32) for _ in range(2))
-    terms = a * b * rng.choice(np.float32([-1, 1]), count)
-    computed = tree_sum(rng, terms) if order == "tree" else np.cumsum(terms)[-1]
-    exact = np.sum(np.sign(terms).astype(float) * a.astype(float) * b.astype(float))
-    size = np.sum(a.astype(float) * b.astype(float))
-    assert abs(float(computed) - exact) <= float(FLOAT32.gamma(count)) * size
-
-
-def test_sums_which_are_as_bad_as_the_bound_says():
-    """One after the other, each addition rounding down: half of gamma is really lost."""
-    count = 4096
-    terms = np.full(count, 2.0**-24, np.float32)
-    terms[0] = 1.0
-    lost = (1.0 + (count - 1) * 2.0**-24) - float(np.cumsum(terms)[-1])
-    assert 0.5 * float(FLOAT32.gamma(count)) < lost <= float(FLOAT32.gamma(count)) * 1.001
-
-
 def inexact_exp(rng, numbers, model):
     """exp in float32, as wrong as is assumed; anything small where it is not a normal number."""
     exact = np.exp(numbers.astype(float))
@@ -105,21 +84,6 @@ def test_averages(seed, count, spread, storage, in_blocks, divided_first):
     exact /= exact.sum()
     bound = float(model.average(count)) * (exact @ np.abs(tokens)) + float(model.flushed(count))
     assert abs(average - exact @ tokens) <= bound + 1e-15
-
-
-def test_what_underflows():
-    """Halves of the smallest normal number, all lost; and doubles of it, all gained."""
-    count = 1000
-    tiny = np.full(count, 0.5 * FLOAT32.smallest)
-    assert tiny.sum() < float(FLOAT32.flushed(count))
-    assert 4 * tiny.sum() < float(FLOAT32.flushed(count))
-    a = np.full(count, np.float32(2.0**-64))
-    assert float((a * a).sum()) + FLOAT32.lost(count) >= count * 2.0**-128
-    assert count * 2.0**-128 < FLOAT32.lost(count)
-    half = model_named(None, "float16")
-    weights = np.full(count, 2.0**-25)
-    assert (weights.astype(np.float16) == 0).all()  # ties to even
-    assert weights.sum() < float(half.flushed(count))
 
 
 def test_no_bound_where_a_relative_error_is_none():
@@ -262,14 +226,6 @@ def test_numbers_that_a_format_holds(name):
         assert not form.holds(np.array([1.0, other]))
     # Arrays of the format itself are not looked at, nor copied.
     assert FORMATS["float32"].holds(np.array([np.nan], np.float32))
-
-
-@given(st.lists(st.floats(-60000, 60000, width=32), min_size=1), st.sampled_from(STORAGES))
-def test_storing(numbers, name):
-    model, exact = model_named(None, name), np.array(numbers, np.float32)
-    found = rounded(exact, name).astype(float)
-    bound = model.stored_unit * np.abs(exact).astype(float) + model.stored_tiny
-    assert (np.abs(found - exact) <= bound).all()
 
 
 # Models of kernels: rows of numbers, and sentences from them.

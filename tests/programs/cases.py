@@ -225,7 +225,7 @@ class Production(NamedTuple):
 
     models: tuple[str, ...]
     case: Callable
-    changes: Callable
+    changes: dict  # of fields of a program
 
 
 def made_layer(w_q, w_k, w_v, w_o, w_d, contexts, queries):
@@ -352,21 +352,10 @@ def decoder(tokens, readout, rows):
     return DecoderCase(made, rows, tokens.astype(np.float32)[None])
 
 
-def _blocks_of_one(program):
-    return replace(program, form=Softmax("after", block=1, first=1, onto=True), signs=1)
-
-
-def _layer_in_blocks_of_one(program):
-    return replace(_blocks_of_one(program), outputs=Program().outputs, apart="h")
-
-
-def _decoder_in_blocks_of_one(program):
-    return replace(_blocks_of_one(program), outputs=READOUTS[0])
-
-
-def _stored_again(program):
-    return replace(program, form=Softmax("after", 16, 16, again=1))
-
+BLOCKS_OF_ONE = {"form": Softmax("after", block=1, first=1, onto=True), "signs": 1}
+LESS_EXACT = {"exp_share": HALF, "form": Softmax(), "signs": 1}
+STORED_AGAIN = {"form": Softmax("after", 16, 16, again=1)}
+BY_LOGARITHM = {"form": Softmax("log")}
 
 PAIRWISE = "float32, pairwise", f"float32, pairwise, {SMALL}"
 UNSCALED = (*PAIRWISE, "float32, any contraction")
@@ -381,66 +370,52 @@ IN_ORDER = Order("sequential")
 # Of layers, by name.
 LAYERS = {
     "one sum for a logit": Production(
-        PAIRWISE, one_logit,
-        lambda program: replace(program, logits=("x", "W_K", "W_Q", "e"), logit_order=IN_ORDER),
+        PAIRWISE, one_logit, {"logits": ("x", "W_K", "W_Q", "e"), "logit_order": IN_ORDER}
     ),
     "heads and tokens in one sum": Production(
-        PAIRWISE, many_values,
-        lambda program: replace(
-            program, outputs=(("a", (("x", "W_V"), "W_O")), "W_D"), average_order=IN_ORDER, apart=""
-        ),
+        PAIRWISE,
+        many_values,
+        {"outputs": (("a", (("x", "W_V"), "W_O")), "W_D"), "average_order": IN_ORDER, "apart": ""},
     ),
     "heads and columns of W_O in one sum": Production(
-        PAIRWISE, many_columns,
-        lambda program: replace(
-            program, outputs=(("a", ("x", "W_V")), "W_O", "W_D"), output_order=IN_ORDER, apart=""
-        ),
+        PAIRWISE,
+        many_columns,
+        {"outputs": (("a", ("x", "W_V")), "W_O", "W_D"), "output_order": IN_ORDER, "apart": ""},
     ),
-    "exponentials of 11 bits": Production(
-        FLOAT32, exponentials,
-        lambda program: replace(program, exp_share=HALF, form=Softmax(), signs=1),
-    ),
+    "exponentials of 11 bits": Production(FLOAT32, exponentials, LESS_EXACT),
     "blocks of one token": Production(
-        UNSCALED, increasing, _layer_in_blocks_of_one
+        UNSCALED, increasing, BLOCKS_OF_ONE | {"outputs": Program().outputs, "apart": "h"}
     ),
-    "divided by exp(m + log L)": Production(
-        UNSCALED, large_logits,
-        lambda program: replace(program, form=Softmax("log")),
-    ),
+    "divided by exp(m + log L)": Production(UNSCALED, large_logits, BY_LOGARITHM),
     "a constant that is not a power of two": Production(
-        UNSCALED, opposite_logits,
-        lambda program: replace(program, scale=Scale(2.0**0.5, ("e",))),
+        UNSCALED, opposite_logits, {"scale": Scale(2.0**0.5, ("e",))}
     ),
-}  # fmt: skip
+}
 
 # Of decoders.
 DECODERS = {
     "readout and unembedding in one sum": Production(
-        PAIRWISE, folded,
-        lambda program: replace(program, outputs=("z", "U", "O"), output_order=IN_ORDER),
+        PAIRWISE, folded, {"outputs": ("z", "U", "O"), "output_order": IN_ORDER}
     ),
     "readout folded with unembedding": Production(
-        PAIRWISE, cancelling,
-        lambda program: replace(program, outputs=("z", ("U", "O")), output_order=IN_ORDER),
+        PAIRWISE, cancelling, {"outputs": ("z", ("U", "O")), "output_order": IN_ORDER}
     ),
     "blocks of one token": Production(
-        UNSCALED, increasing_tokens, _decoder_in_blocks_of_one
+        UNSCALED, increasing_tokens, BLOCKS_OF_ONE | {"outputs": READOUTS[0]}
     ),
     "numerators stored after each block": Production(
-        STORED[:2], lambda: large_blocks(128.0), _stored_again
+        STORED[:2], lambda: large_blocks(128.0), STORED_AGAIN
     ),
     "numerators in float16 after each block": Production(
-        STORED[2:], lambda: large_blocks(1024.0), _stored_again
+        STORED[2:], lambda: large_blocks(1024.0), STORED_AGAIN
     ),
     "exponentials of 11 bits": Production(
-        FLOAT32, lambda: decoder_head(np.array([[1.0, -1.0], [0.0, 1.0], [1.0, -1.0]]), 2.0**-8),
-        lambda program: replace(program, exp_share=HALF, form=Softmax(), signs=1),
+        FLOAT32,
+        lambda: decoder_head(np.array([[1.0, -1.0], [0.0, 1.0], [1.0, -1.0]]), 2.0**-8),
+        LESS_EXACT,
     ),
-    "divided by exp(m + log L)": Production(
-        UNSCALED, large_tokens,
-        lambda program: replace(program, form=Softmax("log")),
-    ),
-}  # fmt: skip
+    "divided by exp(m + log L)": Production(UNSCALED, large_tokens, BY_LOGARITHM),
+}
 
 
 def shares(production, model, count, seed=0):
@@ -448,4 +423,4 @@ def shares(production, model, count, seed=0):
     bounds = case.bounds(MODELS[model])
     for number in range(seed, seed + count):
         program = drawn(MODELS[model], choices(number), decoder=isinstance(case, DecoderCase))
-        yield share(case, replace(production.changes(program), edge=False), bounds)
+        yield share(case, replace(program, **production.changes, edge=False), bounds)

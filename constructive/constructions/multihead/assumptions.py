@@ -1,12 +1,9 @@
-"""Step 1. What the theorem asks of the data, checked in floating point.
+"""Step 1. What the theorem asks of the data, checked in floating point (proofs/1).
 
-Assumption 1: every n of the T queries are linearly independent (all of them if T < n).
-Assumption 2: every context has rank n; in particular n <= d.
-
-The construction needs less of the queries than Assumption 1, group by group; `grouping` and `heads`
-check that. This step checks the contexts, and that no input occurs twice: equal inputs have equal
-rows in Z, so that rank Z < T for all weights. Contexts are compared as multisets of tokens, because
-attention does not see their order.
+Of the queries the construction needs less than Assumption 1, group by group; `grouping` and `heads`
+check that. This step checks the contexts (Assumption 2: every one has rank n), and that no input
+occurs twice. Contexts are compared as multisets of tokens, because attention does not see their
+order.
 
 Ranks are numerical here: a context counts as rank-deficient when, after its tokens are scaled to
 length one, its smallest singular value is below `RANK_TOLERANCE` times its largest.

@@ -1,16 +1,9 @@
-"""Step 2. Every head takes a group of examples.
+"""Step 2. Every head takes a group of examples, which are consecutive (proofs/2).
 
-At the bound T = H(r - 1) + 1 the first head takes r examples and each later head r - 1 fresh ones;
-groups are consecutive examples, in the order given. With each group S come two matrices:
-
-- its *dual basis* B (d, |S|): e_t^T B is the unit vector of t in S. A query projection W_Q = B
-  reads off which example of its group it sees, so that W e_t = v_t is solved by W = [v_1 ...
-  v_|S|] B^T.
-- its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which
-  the saturating vector w is chosen.
-
-Both come from one QR factorization of the queries, and exist because these are independent. Heads
-that need a few vectors of either take them from the factorization (`Factored`).
+With each group S come its *dual basis* B (d, |S|), where e_t^T B is the unit vector of t in S, and
+its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which w
+is chosen. Both come from one QR factorization of the queries, and exist because these are
+independent. Heads that need a few vectors of either take them from the factorization (`Factored`).
 """
 
 from collections.abc import Sequence
@@ -88,14 +81,7 @@ class Factored:
         return dual_basis / self.lengths, orthogonal[:, size:]
 
     def solve(self, values: Array) -> Array:
-        """Return the shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values.
-
-        >>> queries = np.array([[2.0, 0.0], [0.0, 4.0]])
-        >>> factored = factor(np.array([2.0, 4.0]), np.eye(2))
-        >>> (queries @ factored.solve(np.array([[6.0], [8.0]]))).round(12)
-        array([[6.],
-               [8.]])
-        """
+        """Return the shortest b_j (d, m) with e_t.b_j = values_tj: the dual basis times values."""
         size = len(self.lengths)
         inner = np.zeros((len(self.reflectors), values.shape[1]), order="F")
         if size:
@@ -125,13 +111,6 @@ def partition(dataset: Dataset, sizes: Sequence[int]) -> tuple[Group, ...] | Ass
 
     Returns an AssumptionError if the queries of a group are dependent; the witness names examples
     whose queries are. (Numerically: see `assumptions`.)
-
-    >>> data = Dataset([[1, 0], [1, 1]], [[2, 0], [0, 4], [1, 1]], [1, 2, 3])
-    >>> [group.size for group in partition(data, [2, 1])]
-    [2, 1]
-    >>> data.queries[:2] @ partition(data, [2, 1])[0].dual_basis
-    array([[1., 0.],
-           [0., 1.]])
     """
     lengths, unit = unit_rows(dataset.queries.astype(np.float64, copy=False))
 

@@ -1,28 +1,12 @@
-"""Step 3. One head fits its group, and saturates on all other examples.
+"""Step 3. One head fits its group, and saturates on all other examples (proofs/3, proofs/7).
 
-*Saturated heads* (Theorem 1). W = W* + c u w^T, written as W_K W_Q^T of inner dimension d_h.
+*Saturated heads* (Theorem 1). W = W* + c u w^T, written as W_K W_Q^T: W_Q holds the dual basis of
+the group and W_K the vectors v_t with E_t v_t = l_t, so that W* e_t = v_t gives the head any logits
+l_t on its group. These attend to tokens of different rank in the order of E_t u, the extreme ones
+last: those are where the other examples go. w is orthogonal to the group, and needs one more rank.
 
-- W* e_t = v_t on the group, of rank |S|: W_Q holds the dual basis of the group, W_K the vectors
-  v_t. As E_t has independent rows, v_t = E_t^T (E_t E_t^T)^-1 l_t gives the head any logits l_t.
-  They are chosen so that the examples of a group attend to tokens of different rank in the order
-  of E_t u, the extreme ones last: those are where the other examples go.
-- w is orthogonal to the group, and to no other query (but perhaps to later ones, on which the
-  induction of step 4 asks nothing of this head); so the second term vanishes on the group,
-  and off it, as c grows, softmax tends to one-hot at the largest or smallest score, by the sign of
-  w.e_t.
-- Rank budget: |S| + 1 <= (r - 1) + 1 <= d_h. (The first head, of r examples, may have no rank left
-  for w, and needs none: there is no earlier example to saturate on.)
-
-*Rank-one heads* (Theorem 2). W = a b^T, so the logits are s_t E_t a with s_t = b.e_t.
-
-*Lemma.* If the entries of v are distinct, the curve s -> softmax(s v) lies in no proper linear
-subspace.
-*Proof.* Let sum_i c_i exp(s v_i) = 0 for all s. Divide by the term of largest v_i with c_i != 0
-and let s -> infinity: that c_i is 0. So c = 0. QED
-
-Hence its affine hull is the whole plane sum = 1, and generic numbers s_t do on the group what
-generic attention does for Theorem 1. b = b_1 + c b_0, where b_1 sets s_t on the group and b_0 is
-orthogonal to it. Saturation costs no rank, and d_h = 1 is enough.
+*Rank-one heads* (Theorem 2). W = a b^T, so the logits are s_t E_t a with s_t = b.e_t. b = b_1 +
+c b_0, where b_1 sets s_t on the group and b_0 is orthogonal to it: saturation costs no rank.
 
 *Sharpness.* softmax leaves at most eps off its top entry when the gap between its two largest
 logits is at least log((n - 1) / eps). So c is the smallest number for which that holds, after what
@@ -31,15 +15,10 @@ of them would let the one query nearly orthogonal to w decide, and with a huge c
 c w.e_t disturbs the logits on the group itself. Of several random w, that with the smallest c is
 kept.
 
-*Key directions.* One vector u scores the tokens of every context with distinct numbers. As s ->
-+-infinity, softmax(s E_t u + anything bounded) tends to the one-hot vector at the largest
-(smallest) score. How fast depends on the *gap* between the two largest (smallest) scores, so of
-several random directions those with the largest gaps are kept. A generic u has distinct scores for
-different tokens. Equal tokens share the attention, which makes no difference to their average, so
-they count as one.
-
-A head is built from its group, and knows nothing of the other heads.
-Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1; rank-one heads are ours.
+*Key directions.* One vector u scores the tokens of every context with distinct numbers. How fast
+softmax(s E_t u) tends to one-hot depends on the *gap* between the two largest (smallest) scores, so
+of several random directions those with the largest gaps are kept. Equal tokens share the attention,
+which makes no difference to their average, so they count as one.
 """
 
 import math

@@ -1,19 +1,4 @@
-"""Step 4. All heads together: the intermediate representation Z, of rank T.
-
-*Induction.* Let P be the examples of the heads 1, ..., h - 1, with Z_P of rank |P|, and let S be
-the group of head h. In the limit of large c the new head's output on P is a set of fixed rows B_P,
-one token each, whatever the head does on S. Row operations with Z_P turn the new block into
-A_S - C B_P, with C fixed by the earlier heads. Row i of it ranges over a shifted affine space of
-dimension n - 1, and has to avoid the span of the i - 1 <= r - 2 rows before it: as n - 1 > r - 2,
-almost every choice does. So r - 1 more rows are independent.
-
-For the first head nothing is shifted: the affine space misses the origin and spans n dimensions,
-so r <= n independent rows exist. Rows of rank-one heads range over a curve that affinely spans
-that space, and almost every point of it does. Full rank is an open condition, so a finite c is
-enough. QED
-
-Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), proof of Theorem 1.
-"""
+"""Step 4. All heads together: the intermediate representation Z, of rank T (proofs/4)."""
 
 from dataclasses import dataclass
 
