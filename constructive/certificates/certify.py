@@ -1,8 +1,4 @@
-"""`certify`: claims about stored weights on stored data, each proved, refuted or left undecided.
-
-All claims by name, `ClaimFamily` (one type of weights, and how it is certified), and what users
-call.
-"""
+"""`certify`: claims about stored weights on stored data, each proved, refuted or left undecided."""
 
 import math
 import operator

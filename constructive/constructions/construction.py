@@ -108,9 +108,6 @@ class Survey:
     """Facts about T examples."""
 
     dataset: Any  # a `Dataset`; a `RationalDataset` or mere shapes, of which it knows nothing else
-    _capacities: dict[int, ContextCapacity] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @cached_property
     def repeated(self) -> AssumptionError | None:
@@ -139,10 +136,7 @@ class Survey:
 
     def capacity(self, num_heads: int) -> ContextCapacity:
         """Return bounds of c(E; H) for H heads."""
-        if num_heads not in self._capacities:
-            rng = np.random.default_rng(_SEED)
-            self._capacities[num_heads] = context_capacity(self.dataset, num_heads, rng)
-        return self._capacities[num_heads]
+        return context_capacity(self.dataset, num_heads, np.random.default_rng(_SEED))
 
 
 class Cost(NamedTuple):

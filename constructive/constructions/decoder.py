@@ -212,7 +212,9 @@ def _of_width(
             witness=total,
             suggestion=f"num_heads={-(-total // width)}, or None",
         )
-    tried = [num_heads] if num_heads is not None else _tried(total, width)
+    tried = [max(1, math.ceil(room * total / width)) + more for room, more in _ROOM]
+    if num_heads is not None:
+        tried = [num_heads]
     for heads in tried:
         found = _built(text, wanted, seed, (width, heads, head_dim), window, code_width)
         record = found.record
@@ -229,11 +231,6 @@ def _of_width(
             suggestion="a larger width=, more heads, or head_dim=None",
         )
     return found
-
-
-def _tried(total: int, width: int) -> list[int]:
-    """Numbers of heads, the fewest first."""
-    return [max(1, math.ceil(room * total / width)) + more for room, more in _ROOM]
 
 
 def _built(

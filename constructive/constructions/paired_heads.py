@@ -65,7 +65,8 @@ class BuiltPairs:
 class Reader:
     """The second head of pair 0, which reads one token x* from the extra example.
 
-    weights: both (1, d, d_h);  dual: (d,), x* / |x*|^2
+    weights: both (1, d, d_h);  dual: (d,), x* / |x*|^2, whose products with what the head reads
+        from other examples are kappa_t
     """
 
     weights: Weights
@@ -78,12 +79,6 @@ class Reader:
         weights = query_weights[1:], key_weights[1:]
         token = _read(weights, ordered.contexts(last), ordered.queries[last])[0, 0]
         return cls(weights, token / (token @ token))
-
-    def along(self, contexts: Array, queries: Array) -> Array:
-        """Return kappa_t = z_t.x* / |x*|^2 for what the head reads there: (k,)."""
-        read = _read(self.weights, contexts, queries)
-        along: Array = read[:, 0] @ self.dual
-        return along
 
 
 def differences(
@@ -117,10 +112,13 @@ def read_own(
     attention = softmax_in_place(np.matmul(keys.transpose(1, 0, 2), contexts.transpose(0, 2, 1)))
     difference = attention[:, 0] - attention[:, 1]
     first, second = _read(weights, contexts, queries).transpose(1, 0, 2)
+    kappa = np.zeros(len(queries))
+    if reader is not None:
+        kappa = _read(reader.weights, contexts, queries)[:, 0] @ reader.dual
     return (
         np.matmul(difference[:, np.newaxis], contexts)[:, 0],
         first - second,
-        np.zeros(len(queries)) if reader is None else reader.along(contexts, queries),
+        kappa,
     )
 
 

@@ -105,12 +105,6 @@ class Explanation:
     chosen: Candidate
 
     @property
-    def data(self) -> ExampleShapes:
-        """The examples, or their shapes."""
-        data: ExampleShapes = self.survey.dataset
-        return data
-
-    @property
     def plan(self) -> Plan:
         """What is built. Raises CapacityError or ParameterError where nothing can be."""
         return _accepted(self.chosen)
@@ -142,7 +136,7 @@ class Explanation:
 
     def _most(self) -> list[str]:
         """What the contexts of a data set allow, whatever the weights are."""
-        data = self.data
+        data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
         total, columns = data.num_examples, self.num_heads * data.width

@@ -76,6 +76,7 @@ def test_options(run, folder):
     assert "<svg" in (folder / "p.svg").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_few_parameters(run, folder):
     printed = run("recite", "cat.txt", "--parameters", "few")
     decoder, text = Decoder.load(folder / "decoder.safetensors"), Text.load(folder / "text.json")
@@ -90,13 +91,6 @@ def test_few_parameters(run, folder):
         "recites   PROVED", "executed  PROVED", "recited from its first token",
     ):  # fmt: skip
         assert words in printed
-    assert names(folder) == ["cat.txt", *FILES]
-
-
-@pytest.mark.parametrize("options", [("--width", 64), ("--heads", 3), ("--window", 5)])
-def test_few_parameters_have_options_of_their_own(run, folder, options):
-    run("recite", "cat.txt", "--parameters", "few", *options, status=2)
-    assert names(folder) == ["cat.txt"]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -121,7 +115,6 @@ def test_one_token_and_any_bytes(run, folder):
         (["cat.txt", "--output", "cat.txt"], "--output and FILE are one file"),
         (["cat.txt", "--text", "a", "--certificate", "./a"], "--certificate and --text are one"),
         (["cat.txt", "--picture", "none/p.png"], "no such folder"),
-        (["cat.txt", "--picture", "p.json"], "pictures are PNG or SVG"),
         (["cat.txt", "--picture", "p.pdf"], "pictures are PNG or SVG"),
         (["cat.txt", "--text", "t.npz"], ".npz is the ending of an archive"),
         (["cat.txt", "--certificate", "c.safetensors"], "this is a JSON file"),
@@ -141,20 +134,22 @@ def test_bad_input(run, folder, arguments, words):
     assert names(folder) == before
 
 
+def of_another_text(text, **options):
+    """A decoder for other words in the same places."""
+    ids = text.ids.copy()
+    ids[[2, 4]] = ids[[4, 2]]
+    return build_decoder(dataclasses.replace(text, ids=ids), **options)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_what_is_not_recited(run, folder, monkeypatch):
-    """A decoder for other words in the same places: seen by the comparison, and by each proof."""
-
-    def another(text, **options):
-        ids = text.ids.copy()
-        ids[[2, 4]] = ids[[4, 2]]
-        return build_decoder(dataclasses.replace(text, ids=ids), **options)
-
-    monkeypatch.setattr(constructive, "build_decoder", another)
+    """Seen by the comparison, and by each proof; files are there all the same."""
+    monkeypatch.setattr(constructive, "build_decoder", of_another_text)
     printed = run("recite", "cat.txt", "--width", 64, status=1)
     assert "NOT RECITED: byte 4 of 49 is the first which differs" in printed
     assert "recites   REFUTED" in printed
     assert "NOT PROVED" in printed
-    assert names(folder) == ["cat.txt", *FILES]
+    assert {*names(folder)} > {*FILES} - {"decoder.png"}
 
 
 @pytest.mark.usefixtures("folder", "undrawn")
@@ -162,9 +157,7 @@ def test_margins_of_another_text(run, monkeypatch):
     """Margins that a decoder remembers wrongly are believed by nobody but those who made them."""
 
     def another(text, **options):
-        ids = text.ids.copy()
-        ids[[2, 4]] = ids[[4, 2]]
-        built = build_decoder(dataclasses.replace(text, ids=ids), **options)
+        built = of_another_text(text, **options)
         (_, model), margins = built.remembered["margins"]
         built.remembered["margins"] = (text, model), margins
         return built

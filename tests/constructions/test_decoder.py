@@ -133,7 +133,7 @@ def texts(draw):
     return Text.of(*several)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(texts(), st.sampled_from([None, 1, 2, 7]), st.integers(0, 3))
 def test_what_is_built_recites(text, window, seed):
     if window is not None and text.num_texts > 1:
@@ -159,8 +159,8 @@ def test_texts_which_a_prompt_tells_apart():
 # --- refusals
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_more_positions_than_columns(heads):
+def test_more_positions_than_columns():
+    heads = 2
     text = Text.of(list(range((heads + 1) * 8 + 1)))
     with pytest.raises(
         CapacityError, match=rf"{len(text)} positions are too many for {heads} heads"
@@ -289,11 +289,14 @@ def test_weights_beyond_a_format(cat):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [Text.words(CAT), Text.bytes(b"\x00\xff\n"), Text.of([10**20, -3, 7, 10**20]),
-     Text.words("\ud800 ä", "b b", prompt=2)],
-)  # fmt: skip
-@pytest.mark.parametrize("window", [None, 2])
+    ("text", "window"),
+    [
+        (Text.words(CAT), 2),
+        (Text.bytes(b"\x00\xff\n"), None),
+        (Text.of([10**20, -3, 7, 10**20]), None),
+        (Text.words("\ud800 ä", "b b", prompt=2), None),
+    ],
+)
 def test_files_keep_every_bit(tmp_path, text, window):
     decoder = build_decoder(text, width=WIDTH, window=window).stored_as("bfloat16")
     decoder.save(tmp_path / "decoder.safetensors")

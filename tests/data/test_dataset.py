@@ -11,9 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
+from hypothesis import given, settings
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
@@ -40,20 +38,13 @@ from constructive.support.arrays import as_array
 # What a data set accepts, refuses, and keeps in a file.
 
 
-def test_shapes_and_sizes():
-    data = Dataset(np.ones((4, 3, 5)), np.ones((4, 5)), np.ones((4, 2)))
-    assert (data.num_examples, data.context_size, data.width, data.target_dim) == (4, 3, 5, 2)
-    assert not data.shared_context
-    assert data.target_matrix.shape == (4, 2)
-
-
 def test_one_shared_context_is_kept_once():
     data = Dataset(np.ones((3, 5)), np.ones((1000, 5)), np.ones(1000))
     assert data.shared_context
     assert data.contexts.shape == (3, 5)
     assert np.shares_memory(data.take([1, 2]).contexts, data.contexts)
     assert [contexts.shape for _, contexts in data.context_chunks()] == [(1, 3, 5)]
-    assert data.target_matrix.shape == (1000, 1)
+    assert (data.width, data.target_dim, data.target_matrix.shape) == (5, 1, (1000, 1))
 
 
 def test_chunks_cover_all_examples_once():
@@ -62,43 +53,36 @@ def test_chunks_cover_all_examples_once():
     assert rows == [slice(0, 2), slice(2, 4), slice(4, 5)]
 
 
-@pytest.mark.parametrize(
-    "examples",
-    [[3, 0, -1], range(3), np.array([1], np.uint8), [False, True, True, False], np.array([2] * 9)],
-)
-def test_take_is_what_numpy_takes(examples):
-    data = generators.uniform(num_examples=4, context_size=2, width=3)
-    taken = data.take(examples)
-    for name in ("contexts", "queries", "targets"):
-        assert (getattr(taken, name) == getattr(data, name)[np.asarray(examples)]).all()
+@pytest.fixture(params=[generators.uniform, generators.shared_context])
+def data(request):
+    return request.param(num_examples=4, context_size=2, width=3, target_dim=2)
 
 
 @pytest.mark.parametrize(
     ("examples", "witness", "words"),
     [
         ([], (0,), "no examples to take"),
+        (slice(9, None), (0,), "no examples to take"),
         ([False] * 4, (4,), "no examples to take: all Booleans are False"),
         ([True] * 3, (3,), "3 Booleans are not one for each of 4 examples"),
         ([0, 4, 9], 4, "no example with index 4"),
-        ([0, -5], -5, "no example with index -5"),
+        (-5, -5, "no example with index -5"),
         ([2**63], 2**63, "no example with index 9223372036854775808"),
-        ([2**70], "object", "dtype object"),
-        ([0.0, 1.0], "float64", "dtype float64"),
         (["0"], "<U1", "dtype <U1"),
-        (1, (), "0 axes, not one"),
-        (None, (), "0 axes, not one"),
+        ("targets", (), "0 axes, not one"),
+        (True, (), "0 axes, not one"),
         ([[0, 1]], (1, 2), "2 axes, not one"),
         ([[0], [1, 2]], None, "as an array"),
     ],
 )
-@pytest.mark.parametrize("make", [generators.uniform, generators.shared_context])
-def test_examples_which_cannot_be_taken(make, examples, witness, words):
-    data = make(num_examples=4, context_size=2, width=3)
+def test_examples_which_cannot_be_taken(data, examples, witness, words):
     with pytest.raises(DataError) as caught:
-        data.take(examples)
+        data[examples]
     assert words in caught.value.problem
     assert caught.value.witness == witness
     assert "indices from 0 to 3, or 4 Booleans" in caught.value.suggestion
+    with pytest.raises(DataError, match="examples have one axis, and 2 indices are given"):
+        data[1, 2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -211,6 +195,7 @@ def test_any_memory_layout_and_byte_order_will_do():
         assert again.contexts.dtype.isnative
 
 
+@settings(max_examples=20)
 @given(datasets())
 def test_files_keep_every_bit(data):
     with tempfile.TemporaryDirectory() as folder:
@@ -264,10 +249,10 @@ def test_files_which_are_not_data_sets(tmp_path, kind, words):
 
 
 def test_what_a_short_archive_unpacks_to_has_to_fit_into_memory(tmp_path, monkeypatch):
-    path, zeros = tmp_path / "data.npz", np.zeros((100_000, 10, 10))
+    path, zeros = tmp_path / "data.npz", np.zeros((10_000, 10, 10))
     np.savez_compressed(path, contexts=zeros, queries=np.eye(2), targets=[1, 2], others=zeros)
-    assert path.stat().st_size < 200_000
-    for memory, words in ((1e8, "queries"), (7e7, "do not fit into memory")):
+    assert path.stat().st_size < 20_000
+    for memory, words in ((1e7, "queries"), (7e6, "do not fit into memory")):
         monkeypatch.setattr("constructive.data.stored.physical_memory", lambda most=memory: most)
         with pytest.raises((DataError, FormatError), match=words):
             Dataset.load(path)
@@ -283,7 +268,7 @@ def test_every_flipped_byte_is_data_or_an_error(tmp_path):
     path = tmp_path / "data.npz"
     Dataset(np.eye(2), np.eye(2), [1, 2]).save(path)
     content = path.read_bytes()
-    for position in range(0, len(content), 3):
+    for position in range(0, len(content), 7):
         broken = bytearray(content)
         broken[position] ^= 0x55
         path.write_bytes(broken)
@@ -297,64 +282,38 @@ def test_every_flipped_byte_is_data_or_an_error(tmp_path):
 # A data set is a sequence of examples, with equality by content.
 
 
-@pytest.fixture(params=[generators.uniform, generators.shared_context])
-def data(request):
-    return request.param(num_examples=4, context_size=2, width=3, target_dim=2)
-
-
-def test_length_and_iteration(data):
-    assert len(data) == 4
-    examples = list(data)
-    assert len(examples) == 4
-    for index, (context, query, target) in enumerate(data):
-        assert (context == (data.contexts if data.shared_context else data.contexts[index])).all()
-        assert (query == data.queries[index]).all()
-        assert (target == data.targets[index]).all()
-    assert len(RationalDataset(data.contexts, data.queries, data.targets)) == 4
-
-
 @pytest.mark.parametrize("index", [0, 3, -1, -4, np.int64(2), np.uint8(1)])
 def test_one_example(data, index):
     example = data[index]
-    assert example.context.shape == (2, 3)
+    assert (
+        example.context == (data.contexts if data.shared_context else data.contexts[index])
+    ).all()
     assert (example.query == data.queries[index]).all()
     assert (example.target == data.targets[index]).all()
     with pytest.raises(ValueError, match="read-only"):
         example.query[0] = 1.0
-
-
-def test_targets_without_an_axis_are_numbers():
-    assert Dataset([[1, 0]], [[1, 2], [3, 4]], [5, 6])[1].target == 6
+    assert len(data) == len(list(data)) == 4
+    assert (list(data)[index].context == example.context).all()
 
 
 @pytest.mark.parametrize(
     "index",
-    [slice(3), slice(1, None, 2), slice(None, None, -1), [2, 0], np.array([1]), [True] * 4],
-)
+    [slice(3), slice(1, None, 2), slice(None, None, -1), [3, 0, -1], range(3), np.array([2] * 9),
+     np.array([1], np.uint8), [False, True, True, False]],
+)  # fmt: skip
 def test_some_examples(data, index):
-    some = data[index]
+    """Those that numpy takes."""
+    some, chosen = data[index], index if isinstance(index, slice) else np.asarray(index)
     assert isinstance(some, Dataset)
-    assert (some.queries == data.queries[index]).all()
     assert some.shared_context == data.shared_context
+    assert (
+        some.contexts == (data.contexts if data.shared_context else data.contexts[chosen])
+    ).all()
+    assert (some.queries == data.queries[chosen]).all()
+    assert (some.targets == data.targets[chosen]).all()
 
 
-@pytest.mark.parametrize(
-    ("index", "words"),
-    [
-        (4, "no example with index 4"),
-        (-5, "no example with index -5"),
-        (slice(9, None), "no examples to take"),
-        ((1, 2), "examples have one axis, and 2 indices are given"),
-        ("targets", "0 axes, not one"),
-        (None, "0 axes, not one"),
-        (True, "0 axes, not one"),
-    ],
-)
-def test_no_examples(data, index, words):
-    with pytest.raises(DataError, match=words):
-        data[index]
-
-
+@settings(max_examples=20)
 @given(datasets(max_examples=4))
 def test_equality_is_of_content(data):
     for same in (
@@ -422,9 +381,9 @@ def test_every_number_of_a_short_dtype_is_exact_in_float32(dtype):
     assert np.array_equal(found[finite], numbers.double().numpy()[finite])
 
 
-@given(arrays.arrays(np.float32, (2, 3, 4), elements=st.floats(-8, 8, width=16)), st.booleans())
-def test_bfloat16_is_taken_everywhere(values, grad):
-    tensor = torch.tensor(values).bfloat16().requires_grad_(grad)
+@pytest.mark.parametrize("grad", [False, True])
+def test_bfloat16_is_taken_everywhere(grad):
+    tensor = torch.linspace(-8, 8, 24).reshape(2, 3, 4).bfloat16().requires_grad_(grad)
     exact = tensor.detach().float().numpy()
     data = Dataset(tensor, tensor[:, 0], tensor[:, 0, 1])
     assert data.contexts.dtype == data.queries.dtype == data.targets.dtype == np.float32
@@ -432,9 +391,10 @@ def test_bfloat16_is_taken_everywhere(values, grad):
     assert data == Dataset(list(tensor), list(tensor[:, 0]), list(tensor[:, 0, 1]))
     rational = RationalDataset(tensor, tensor[:, 0], tensor[:, 0, 1])
     assert np.array_equal(rational.contexts.astype(float), exact)
+    assert len(rational) == 2
     layer = AttentionLayer(*[tensor[:, :, :1]] * 3, tensor[:, 0, :1], tensor[:1, 0, :1])
     assert layer.query_weights.dtype == np.float32
-    outputs = layer(tensor.repeat(1, 1, 1)[:, :, :3], tensor[:, 0, :3])
+    outputs = layer(tensor[:, :, :3], tensor[:, 0, :3])
     assert np.array_equal(outputs, layer(exact[:, :, :3], exact[:, 0, :3]))
 
 
@@ -485,13 +445,9 @@ def test_distinct_keeps_what_differs():
         build_memorizer(again)
     assert "distinct()" in caught.value.suggestion
     shared = Dataset(data.contexts[0], again.queries, again.targets)
-    assert shared.distinct() == Dataset(data.contexts[0], *(x[[3, 1, 0]] for x in arrays_of(data)))
+    assert shared.distinct() == shared[[0, 1, 3]]
     labels = Dataset.of_classes(again.contexts, again.queries, list("abacb"))
     assert labels.distinct().classes == ("a", "b", "c")
-
-
-def arrays_of(data):
-    return data.queries, data.targets
 
 
 @pytest.mark.parametrize("targets", [[1, -1, 1], [1.0, 2.0, 1.0]])
@@ -553,12 +509,6 @@ def labelled(inputs):
     return Dataset.of_classes(*inputs, LABELS)
 
 
-def test_targets_are_one_hot(labelled):
-    assert labelled.classes == ("cat", "cow", "dog", "ox")
-    assert (labelled.targets.sum(axis=1) == 1.0).all()
-    assert [labelled.classes[column] for column in labelled.targets.argmax(axis=1)] == LABELS
-
-
 @pytest.mark.parametrize(
     ("labels", "classes"),
     [
@@ -607,23 +557,17 @@ def test_what_are_no_labels(labels, words, witness):
     assert caught.value.witness in (witness, repr(witness))
 
 
-COLUMNS = {
-    "strings": lambda pandas: pandas.Series(["b", "a"]),
-    "string type": lambda pandas: pandas.Series(["b", "a"], dtype="string"),
-    "categories": lambda pandas: pandas.Series(["b", "a"], dtype="category"),
-    "categorical": lambda pandas: pandas.Categorical(["b", "a"], categories=["c", "b", "a"]),
-    "index": lambda pandas: pandas.Index(["b", "a"]),
-    "table": lambda pandas: pandas.DataFrame({"label": ["b", "a"]}),
-    "one of a table": lambda pandas: pandas.DataFrame({"x": [1, 2], "y": ["b", "a"]})["y"],
-}
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-def test_columns_of_pandas_are_labels(name):
+def test_columns_of_pandas_are_labels():
     pandas = pytest.importorskip("pandas")
-    targets, classes = one_hot(COLUMNS[name](pandas))
-    assert classes == ("a", "b")
-    assert targets.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    for column in (
+        pandas.Series(["b", "a"]),
+        pandas.Series(["b", "a"], dtype="string"),
+        pandas.Categorical(["b", "a"], categories=["c", "b", "a"]),
+        pandas.DataFrame({"label": ["b", "a"]}),
+    ):
+        targets, classes = one_hot(column)
+        assert classes == ("a", "b")
+        assert targets.tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
 
 def test_integers_of_pandas_are_labels_and_missing_ones_are_not():
@@ -632,7 +576,6 @@ def test_integers_of_pandas_are_labels_and_missing_ones_are_not():
     assert one_hot(pandas.Series([True, False], dtype="boolean"))[1] == (False, True)
     for column in (
         pandas.Series([3, None], dtype="Int64"),
-        pandas.Series(["a", None]),
         pandas.Series(["a", None], dtype="category"),
         pandas.Series([pandas.Timestamp(0), pandas.NaT])[1:],
     ):
@@ -727,10 +670,6 @@ def test_an_error_below_one_half_proves_the_labels(labelled):
     certificate = certify(memorizer, labelled, claims=["error"], epsilon=0.49)
     assert certificate.proved
     assert check(certificate, memorizer, labelled).proved  # which reads files with a fourth array
-    outputs = memorizer.predict(labelled.contexts, labelled.queries)
-    right = outputs[labelled.targets == 1.0]
-    others = np.where(labelled.targets == 1.0, -np.inf, outputs).max(axis=1)
-    assert (right - others >= 1 - 2 * 0.49).all()
 
 
 def test_an_error_of_one_half_proves_no_label(labelled):

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +36,7 @@ from constructive import (
 )
 from constructive.constructions.multihead import readout
 from constructive.support import errors
-from constructive.support.errors import as_ours, as_path, require, require_packages
+from constructive.support.errors import as_ours, require, require_packages
 
 # Errors of Python and numpy that a user can cause come in three parts, with one cause each.
 
@@ -59,39 +58,26 @@ READERS = (
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__qualname__)
-@pytest.mark.parametrize("path", [None, 5, b"x", 2.5, "a\0b", ["data.npz"]], ids=repr)
-def test_what_is_not_a_path_is_not_read(read, path):
-    with pytest.raises(ParameterError, match="not the path of a file"):
-        read(path)
-
-
-@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__qualname__)
-def test_folders_are_not_read_and_missing_files_are_pythons(read, tmp_path):
+def test_what_is_not_a_path_is_not_read(read, tmp_path):
+    for path in (None, 5, b"x", "a\0b", ["data.npz"]):
+        with pytest.raises(ParameterError, match="not the path of a file"):
+            read(path)
     with pytest.raises(ConstructiveError):
         read(tmp_path)
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "none")
 
 
-@pytest.mark.parametrize("path", [None, 5, b"x", "a\0b"], ids=repr)
-def test_what_is_not_a_path_is_not_written(data, memorizer, path):
-    text = Text.words("a rat sat")
+def test_what_is_not_a_path_is_not_written(data, memorizer, tmp_path):
+    text, name = Text.words("a rat sat"), tmp_path / ("x" * 5000)
     for write in (data.save, data.save_folder, memorizer.save, memorizer.to_onnx, text.save):
-        with pytest.raises(ParameterError, match="not the path of a file"):
-            write(path)
-
-
-def test_names_that_are_too_long_are_refused(data, memorizer, tmp_path):
-    name = tmp_path / ("x" * 5000)
-    for write in (data.save, data.save_folder, memorizer.save):
+        for path in (None, b"x", "a\0b"):
+            with pytest.raises(ParameterError, match="not the path of a file"):
+                write(path)
         with pytest.raises(OutputError, match="too long"):
             write(name)
     with pytest.raises(ConstructiveError, match="not there"):
         check(name, name, name)
-
-
-def test_paths_are_strings_or_paths():
-    assert as_path("a/b") == as_path(Path("a/b")) == Path("a/b")
 
 
 # --- memory and linear algebra

@@ -65,19 +65,15 @@ def test_counts_and_seeds_which_make_no_sense(name, value):
     assert caught.value.witness == value
 
 
-@pytest.mark.parametrize("largest", [-1, 1.5, 2**63, None])
-def test_largest_entries_which_make_no_sense(largest):
-    with pytest.raises(ParameterError, match=f"largest={largest} is not an integer from 0") as it:
-        generators.integers(num_examples=2, context_size=3, width=5, largest=largest)
-    assert it.value.witness == largest
-
-
-@pytest.mark.parametrize("largest", [0, 2**63 - 1, np.uint8(7)])
-def test_largest_entries_of_any_integer(largest):
-    data = generators.integers(num_examples=9, context_size=3, width=5, largest=largest)
-    same = generators.integers(num_examples=9, context_size=3, width=5, largest=int(largest))
-    assert (data.contexts == same.contexts).all()
-    assert np.abs(data.contexts).max() <= largest
+def test_largest_entries_are_integers_of_an_int64():
+    sizes = {"num_examples": 9, "context_size": 3, "width": 5}
+    for largest in (-1, 1.5, 2**63, None):
+        with pytest.raises(ParameterError, match=f"largest={largest} is not an integer from 0"):
+            generators.integers(**sizes, largest=largest)
+    for largest in (0, 2**63 - 1, np.uint8(7)):
+        data = generators.integers(**sizes, largest=largest)
+        assert data == generators.integers(**sizes, largest=int(largest))
+        assert np.abs(data.contexts).max() <= largest
 
 
 @pytest.mark.parametrize("nodes", [[], [-1, 0], [3, 1, 3]])
@@ -126,10 +122,7 @@ def test_moment_curve_has_its_kruskal_rank_exactly(count, width):
         assert matrix.rank() == size
 
 
-# Sample data: windows of a text, positions, random layers, and what they refuse.
-
-
-# Windows of a text: every one of them, what follows, and those which no function fits.
+# Windows of a text, positions and random layers, and what they refuse.
 
 
 def test_what_follows_in_a_text_is_memorized_and_proved():
@@ -146,25 +139,16 @@ def test_what_follows_in_a_text_is_memorized_and_proved():
     assert certify(memorizer, data).proved
 
 
-# Windows of a text, positions and random layers refuse what they cannot make.
-
-
 @pytest.mark.parametrize("size", [1, 16])
 def test_all_windows_differ_and_there_are_no_more(size):
-    with pytest.raises(
-        DataError, match=f"different windows of {size} bytes, not 1000000"
-    ) as caught:
+    with pytest.raises(DataError, match=f"windows of {size} bytes, not 1000000") as caught:
         text_windows(10**6, size)
     every = caught.value.witness
     assert len(np.unique(text_windows(every, size), axis=0)) == every
     with pytest.raises(DataError):
         text_windows(every + 1, size)
-
-
-def test_windows_longer_than_the_text():
-    with pytest.raises(DataError, match="has 0 different windows of 1000000 bytes") as caught:
+    with pytest.raises(DataError, match="has 0 different windows of 1000000 bytes"):
         text_windows(1, 10**6)
-    assert caught.value.witness == 0
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0])
@@ -221,18 +205,17 @@ def test_datasets_keep_to_their_bounds(data):
     assert 1 <= data.target_dim <= 3
 
 
+@settings(max_examples=10)
 @given(strategies.datasets(shared_context=True), strategies.memorizable(construction="rank_one"))
 def test_what_is_asked_for_is_drawn(data, problem):
     assert data.shared_context
     assert problem.construction == "rank_one"
 
 
-def test_an_unknown_construction_is_refused():
+def test_shrinking_ends_at_something_small():
     with pytest.raises(ParameterError, match="unknown construction='rank'"):
         find(strategies.memorizable(construction="rank"), lambda _: True)
 
-
-def test_shrinking_ends_at_something_small():
     def two_heads(problem):
         return problem.num_heads >= 2 and problem.dataset.num_examples >= 3
 
@@ -244,9 +227,7 @@ def test_shrinking_ends_at_something_small():
     assert isinstance(smallest.dataset, Dataset)
 
 
-@pytest.mark.parametrize(
-    ("size", "heads", "many"), [(8, 3, 15), (16, 3, 15), (20, 8, 31), (40, 3, 31)]
-)
+@pytest.mark.parametrize(("size", "heads", "many"), [(8, 3, 15), (40, 3, 31)])
 def test_problems_of_any_size_are_built(size, heads, many):
     @settings(max_examples=25, deadline=None, database=None)
     @given(strategies.memorizable(min_context_size=size, max_context_size=size, max_heads=heads))

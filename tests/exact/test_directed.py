@@ -98,17 +98,6 @@ def test_text_of_balls_is_rounded_to_its_side(found):
         assert short_bound(ball) >= largest
 
 
-@given(fractions(sign=1), st.floats(1e-300, 1e300))
-def test_limits_which_hold_are_seen_to_hold_in_the_text(value, limit):
-    """A bound which passes has text which passes, if 17 digits can tell; both are true."""
-    above, below = at_most(value, limit), at_least(value, limit)
-    assert Fraction(above) >= value >= Fraction(below)
-    if value * (1 + Fraction(1, 10**16)) < Fraction(limit):
-        assert float(above) <= limit
-    if value * (1 - Fraction(1, 10**15)) > Fraction(limit):
-        assert float(below) >= limit
-
-
 @given(st.floats(0, LARGEST))
 def test_exponents_are_least(value):
     found = exponent_of(np.array([value, -value / 2]))
@@ -249,30 +238,12 @@ def test_generic_rows_are_proved_at_any_scale(shape):
         assert proved((matrix * 2.0**30).round() * 5e-324)
 
 
-def test_what_is_too_near_to_be_told_is_not_proved():
-    for bits, found in ((10, True), (20, True), (30, False), (52, False)):
-        assert proved(np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-bits]])) is found
-
-
 @pytest.mark.parametrize(
     "matrix",
     [np.zeros((1, 3)), np.array([[1.0, 2.0], [0.0, 0.0]]), np.ones((2, 1)), np.ones((1, 2**21))],
 )
 def test_zero_rows_too_many_and_too_long_ones(matrix):
     assert not proved(matrix)
-
-
-@given(st.integers(0, 2**32))
-def test_rows_are_scaled_by_powers_of_two(seed):
-    rng = np.random.default_rng(seed)
-    matrix = np.ldexp(rng.uniform(-9.0, 9.0, size=(3, 4)), rng.integers(-30, 30, size=(3, 4)))
-    found = verified.scaled(matrix)
-    largest = np.abs(found).max(axis=1)
-    assert ((largest >= 0.5) & (largest < 1)).all()
-    powers = np.frexp(found)[1] - np.frexp(matrix)[1]
-    assert (found == np.ldexp(matrix, powers)).all()
-    apart = powers - powers[:, :1]  # a power for each row and one for each column
-    assert (apart == apart[0]).all()
 
 
 # Products and exponentials stay within their bounds, against exact arithmetic.

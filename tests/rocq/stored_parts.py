@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 
-from constructive import Dataset, Text
-from constructive.certificates.rocq.confirm import confirm_instances
+from constructive import Dataset, FormatError, Text
+from constructive.certificates.rocq.confirm import confirm_instances, read, require_same
+from constructive.certificates.rocq.definitions import write
 
 needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
 
@@ -47,9 +48,33 @@ def saved(folder, certificate, *things):
     return files
 
 
+def require_compared(made, known, arrays, sizes):
+    """The files are of the stored numbers; another number in one place, or another size, is found.
+
+    Returns the values that are read.
+    """
+    found = read(made.theory, write(made))
+    assert require_same(found, known) == sum(x.size for x in known.arrays.values())
+    for name in arrays:
+        array = known.arrays[name] * 1
+        array.flat[-1] = 3 * array.flat[-1] + 1
+        with pytest.raises(FormatError, match=rf"{name}\[.*\] is .* is stored"):
+            require_same(found, dataclasses.replace(known, arrays={**known.arrays, name: array}))
+    for name in sizes:
+        other = {**known.sizes, name: known.sizes[name] + 1}
+        with pytest.raises(FormatError, match=f"{name} is .* is stored"):
+            require_same(found, dataclasses.replace(known, sizes=other))
+    return found.values
+
+
 def require_refused(made, known):
-    """Rocq refuses this instance; its report."""
-    done = confirm_instances([(made, known)])
+    """Rocq refuses this instance, whose numbers are taken for the stored ones; its report."""
+    believed = dataclasses.replace(
+        known,
+        arrays={name: made.values[name] for name in known.arrays},
+        sizes={name: made.values[name] for name in known.sizes},
+    )
+    done = confirm_instances([(made, believed)])
     assert not done.proved
     assert done.report.endswith("NOT PROVED: Rocq refuses")
     return done.report

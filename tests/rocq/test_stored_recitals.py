@@ -10,6 +10,7 @@ from stored_parts import (
     by_rocq,
     one_changed,
     replaced,
+    require_compared,
     require_refused,
     saved,
     with_evidence,
@@ -17,8 +18,8 @@ from stored_parts import (
 
 from constructive import DataError, FormatError, Text, build_decoder, certify
 from constructive.certificates.rocq import recites
-from constructive.certificates.rocq.confirm import confirm, read, require_same
-from constructive.certificates.rocq.definitions import NotConfirmableError, StoredNumbers, write
+from constructive.certificates.rocq.confirm import confirm, read
+from constructive.certificates.rocq.definitions import NotConfirmableError, write
 from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
 
 RHYME = "one for the cook, one for the crook, and one for the boy with the broken hook"
@@ -61,19 +62,15 @@ def made_of(name):
     return instance_of(certificate_of(name), *CASES[name])
 
 
-def stored_of(made):
-    """What a file is compared with, where it is about these very numbers."""
-    sizes = {name: made.values[name] for name in ("d", "dh", "H", "k", "V", "window", "prompt")}
-    return StoredNumbers({name: made.values[name] for name in ARRAYS}, sizes)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_is_read_back(name):
     certificate, (decoder, text) = certificate_of(name), CASES[name]
     known = known_of(certificate, decoder, text)
-    found = read(THEORY, write(made_of(name)))
-    assert require_same(found, known) == decoder.num_parameters + len(text) + text.num_texts + 1
-    values = {name: np.asarray(value) for name, value in found.values.items()}
+    assert sum(x.size for x in known.arrays.values()) == (
+        decoder.num_parameters + len(text) + text.num_texts + 1
+    )
+    found = require_compared(made_of(name), known, ARRAYS, ["window", "prompt", "V", "margin_bits"])
+    values = {name: np.asarray(value) for name, value in found.items()}
     assert np.array_equal(values["embedding"], decoder.embedding)
     readout = np.concatenate([values["skip"][np.newaxis], values["readouts"]])
     assert np.array_equal(readout.reshape(-1, values["k"]), decoder.layer.readout_weights)
@@ -81,27 +78,6 @@ def test_what_is_written_is_read_back(name):
     margin = Fraction(int(values["margin"][0, 0]), 2 ** int(values["margin_bits"]))
     assert margin == Fraction(float.fromhex(certificate["recites"].evidence["bound"]))
     assert values["window"] == (decoder.layer.window or text.longest)
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_one_number_that_is_not_the_stored_one_is_found(name):
-    known = known_of(certificate_of("texts"), *CASES["texts"])
-    arrays = dict(known.arrays)
-    arrays[name] = arrays[name].copy()
-    arrays[name].flat[-1] += 1
-    with pytest.raises(FormatError, match=f"{name}.* is stored"):
-        require_same(
-            read(THEORY, write(made_of("texts"))), dataclasses.replace(known, arrays=arrays)
-        )
-
-
-@pytest.mark.parametrize("name", ["window", "prompt", "V", "margin_bits"])
-def test_a_size_that_is_not_the_stored_one_is_found(name):
-    made = made_of("texts")
-    known = known_of(certificate_of("texts"), *CASES["texts"])
-    other = replaced(made, **{name: made.values[name] + 1})
-    with pytest.raises(FormatError, match=f"{name} is .* is stored"):
-        require_same(read(THEORY, write(other)), known)
 
 
 @pytest.mark.parametrize("value", ["Zpos 0x0g", "Zplus 0x1", "0x1", "Zneg"])
@@ -201,5 +177,5 @@ FORGED = {
 @by_rocq
 @pytest.mark.parametrize("forged", FORGED)
 def test_rocq_refuses_what_does_not_hold(forged):
-    made = FORGED[forged](made_of("two outputs"))
-    require_refused(made, stored_of(made))
+    known = known_of(certificate_of("two outputs"), *CASES["two outputs"])
+    require_refused(FORGED[forged](made_of("two outputs")), known)

@@ -1,7 +1,6 @@
 """The claims *grouping* and *wide_grouping*: what a construction requires of the data, exactly.
 
-The first is about the groups of Theorems 1 and 2 (`theory.grouping`), the second about those of
-Theorem 10 (`theory.grouping`).
+The first is about the groups of Theorems 1 and 2, the second about those of Theorem 10.
 """
 
 import numpy as np
@@ -67,5 +66,4 @@ def _groups(memorizer: Memorizer) -> tuple[tuple[int, int], ...]:
     return tuple((head.start, head.stop) for head in memorizer.record.heads)
 
 
-GROUPING = Grouping()
-WIDE_GROUPING = WideGrouping()
+GROUPING, WIDE_GROUPING = Grouping(), WideGrouping()

@@ -107,7 +107,8 @@ def least_distance(rows: slice, contexts: Array) -> float | AssumptionError:
             factor = np.linalg.cholesky(gram)
             distances = (np.diagonal(factor, axis1=1, axis2=2) / lengths).min(axis=1)
         except np.linalg.LinAlgError:
-            distances = np.array([_least_singular_value(context) for context in contexts])
+            values = [np.linalg.svd(unit_rows(each)[1], compute_uv=False) for each in contexts]
+            distances = np.array([each[-1] for each in values])  # the smallest singular values
     distances[~((lengths.min(axis=1) > _TINY) & (distances > 0.0))] = (
         0.0  # also what is not a number
     )
@@ -127,10 +128,6 @@ def least_distance(rows: slice, contexts: Array) -> float | AssumptionError:
                 suggestion="add a positional encoding, drop repeated tokens, or drop the example",
             )
     return float(distances.min())
-
-
-def _least_singular_value(vectors: Array) -> float:
-    return float(np.linalg.svd(unit_rows(vectors)[1], compute_uv=False)[-1])
 
 
 def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError:
