@@ -351,6 +351,24 @@ def test_files_are_read_by_who_has_no_such_construction(tmp_path, monkeypatch):
         build_memorizer(data, num_heads=3, construction="toy")
 
 
+class Greedy(Toy):
+    """Promises more examples than any weights hold."""
+
+    def plan(self, shapes, num_heads, options):  # noqa: ARG002
+        holds = num_heads * shapes.width + 1
+        if shapes.num_examples > holds:
+            raise CapacityError("too many", suggestion="fewer examples")
+        return Plan(self.name, num_heads, 1, holds, rank_one=True)
+
+
+class Short(Toy):
+    """Plans for one example more than its capacity."""
+
+    def plan(self, shapes, num_heads, options):
+        plan = super().plan(shapes, num_heads, options)
+        return dataclasses.replace(plan, capacity=plan.capacity - 1)
+
+
 class Flattering(Toy):
     """Has an error, and says it has none."""
 
@@ -370,6 +388,15 @@ class Careless(Toy):
         return super().build(survey, plan, options, rng=np.random.default_rng())
 
 
+class Blind(Toy):
+    """Does not look for repeated inputs."""
+
+    def build(self, survey, plan, options, *, rng):
+        blind = dataclasses.replace(survey)
+        vars(blind)["repeated"] = None
+        return super().build(blind, plan, options, rng=rng)
+
+
 def toy(kind=Toy, **changes):
     known = kind("toy", "H(n - 1) + 1", "no theorem", options=TAKES)
     return dataclasses.replace(known, **changes)
@@ -380,10 +407,17 @@ def taking(option):
 
 
 LIES = [
+    ("check_build", toy(Greedy)),
+    ("refused", toy(Short)),
     ("check_build", toy(Flattering)),
     ("check_seed", toy(Careless)),
+    ("check_refusals", toy(Blind)),
+    ("refused", toy(name="other")),
+    ("check_facts", toy(theorem="")),
     ("check_facts", taking("magic=")),
     ("check_options", taking("shared_keys=")),
+    ("check_options", taking(EXACT_LOGITS)),
+    ("of", taking(NARROW)),
     ("check_rational", toy(options={**TAKES, "rational": TAKES[FLOAT]})),
 ]
 

@@ -145,11 +145,6 @@ def test_files_which_are_not_memorizers(saved, damage):
     assert "Memorizer.save" in caught.value.suggestion
 
 
-def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        Memorizer.load(tmp_path / "nothing")
-
-
 def test_a_single_example_has_no_others_to_saturate_on():
     memorizer = build_memorizer(Dataset([[1, 2]], [[3, 4]], [5]), num_heads=1)
     assert str(memorizer).splitlines()[-1].split() == ["0", "0..0", "-", "-", "1", "of", "1"]

@@ -198,22 +198,16 @@ def test_blas_has_one_thread_in_pieces_for_any_number_of_workers(count, monkeypa
 
 def test_pieces_see_the_error_state_of_the_caller_and_one_thread_alone(monkeypatch):
     monkeypatch.setenv(work.JOBS, "2")
+    seen = []
 
     def piece(_):
-        return np.geterr()["divide"], list(in_pieces(lambda _: threading.get_ident(), range(3)))
+        np.ones(1) / 0.0
+        return list(in_pieces(lambda _: threading.get_ident(), range(3)))
 
-    with np.errstate(divide="raise"):
-        found = list(in_pieces(piece, range(4)))
-    assert {state for state, _ in found} == {"raise"}
-    assert all(len(set(inner)) == 1 for _, inner in found)
-
-
-def test_what_the_caller_has_called_for_errors_is_called(monkeypatch):
-    monkeypatch.setenv(work.JOBS, "2")
-    seen = []
     with np.errstate(divide="call", call=lambda *error: seen.append(error[0])):
-        list(in_pieces(lambda _: np.ones(1) / 0.0, range(3)))
-    assert seen == ["divide by zero"] * 3
+        found = list(in_pieces(piece, range(4)))
+    assert seen == ["divide by zero"] * 4
+    assert all(len(set(inner)) == 1 for inner in found)
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt])
@@ -268,19 +262,18 @@ def test_the_number_of_cores_is_that_of_the_process_and_its_container(monkeypatc
     assert (workers(), cores()) == (4, 12)
     (tmp_path / "cgroup").write_text("4:memory:/x\n0::/outer/inner\n")
     (tmp_path / "outer" / "inner").mkdir(parents=True)
-    (tmp_path / "outer" / "inner" / "cpu.max").write_text("max 100000\n")
-    assert cores() == 12
-    (tmp_path / "outer" / "cpu.max").write_text("350000 100000\n")
-    assert cores() == 4
-    (tmp_path / "outer" / "inner" / "cpu.max").write_text("50000 100000\n")
-    assert cores() == 1
-    (tmp_path / "outer" / "inner" / "cpu.max").write_text("max 100000\n")
     (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("200000\n")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert cores() == 2
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-    assert cores() == 4
+    for file, words, allowed in (
+        ("outer/inner/cpu.max", "max 100000", 12),
+        ("outer/cpu.max", "350000 100000", 4),
+        ("outer/inner/cpu.max", "50000 100000", 1),
+        ("outer/inner/cpu.max", "max 100000", 4),
+        ("cpu/cpu.cfs_quota_us", "200000", 2),
+        ("cpu/cpu.cfs_quota_us", "-1", 4),
+    ):
+        (tmp_path / file).write_text(f"{words}\n")
+        assert cores() == allowed
     monkeypatch.setenv(work.JOBS, "7")
     assert workers() == 7
 
@@ -351,7 +344,6 @@ INTERRUPTED = """
     ("what", "step"),
     [
         ("build", "evaluate heads"),
-        ("certify", "eliminate modulo a prime"),
         ("certify", "enclose the layer"),
         ("check", "check: rank"),
     ],

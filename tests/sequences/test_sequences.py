@@ -54,13 +54,7 @@ def test_inconsistent_labels(task, sequences, labels, witness):
         ([[(1, float("nan"))]], [1], {}, DataError, r"entry 1 of the token \(1, nan\)"),
         (["a"], [float("nan")], {}, DataError, "a label is nan, which is not equal to itself"),
         (["ab"], None, {}, ParameterError, "sequences without labels"),
-        (
-            [[float("inf")]],
-            [1],
-            {},
-            DataError,
-            r"entry 0 of the token \(inf,\) is not a finite number",
-        ),
+        ([[float("inf")]], [1], {}, DataError, r"entry 0 of the token \(inf,\) is not a finite"),
         (["ab"], [1], {"task": "first"}, ParameterError, "unknown task='first'"),
         (["ab"], [1], {"construction": "hash"}, ParameterError, "unknown construction='hash'"),
         (["ab"], [1], {"max_word_bits": 0}, ParameterError, "max_word_bits=0 is not a positive"),
@@ -218,9 +212,10 @@ def files(tmp_path):
 
 
 def changes(content):
-    """A few ways to spoil each entry of JSON."""
-    items = content.items() if isinstance(content, dict) else enumerate(content)
-    for key, value in list(items):
+    """A few ways to spoil each entry of JSON, and of a list the first and the last."""
+    of_list = range(len(content))
+    for key in content.copy() if isinstance(content, dict) else {*of_list[:1], *of_list[-1:]}:
+        value = content[key]
         for other in (None, "zz", [[1, 2]], 10**4000):
             content[key] = other
             yield
@@ -243,7 +238,7 @@ def test_spoilt_files_are_refused_or_are_files_of_something_else(files, name, ki
             assert digest(kind.load(path).content()) == digest(content)
         except FormatError:
             refused += 1
-    assert refused > 100
+    assert refused > 40
 
 
 @pytest.mark.parametrize(
