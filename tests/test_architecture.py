@@ -166,7 +166,7 @@ BUDGET = {
     "figures": (1550, 9),
     "instances": (4230, 14),
     "interop": (990, 3),
-    "kernels": (10130, 25),
+    "kernels": (10010, 25),
     "layers": (4700, 12),
     "pytest_plugin": (150, 2),
     "sequences": (2450, 8),

@@ -20,7 +20,7 @@ from constructive.kernels.cases import (
     fine_error,
 )
 from constructive.kernels.spec import Spec, format_of, holds
-from constructive.support.arrays import Array, Booleans
+from constructive.support.arrays import Array, Booleans, first_place
 from constructive.support.errors import AssumptionError
 
 EXP0_ERROR = 2.0**-14  # How far exp(0) may be from 1 in kernels of 16 bits
@@ -76,16 +76,14 @@ def grouped(spec: Spec, q: Array, k: Array) -> Array:
     """Return products of queries (B, H, T_q, d) with keys (B, G, T_k, d) of their KV head."""
     batch, group = spec.batch, spec.group
     rows = q.reshape(batch, spec.heads[1], group * q.shape[2], q.shape[3])
-    found: Array = (rows @ k.swapaxes(-1, -2)).reshape(batch, spec.heads[0], q.shape[2], -1)
-    return found
+    return np.asarray((rows @ k.swapaxes(-1, -2)).reshape(batch, spec.heads[0], q.shape[2], -1))
 
 
 def averaged(weights: Array, v: Array) -> Array:
     """Return weighted sums (B, H, T_q, d_v) of values (B, G, T_k, d_v)."""
     batch, heads, queries, keys = weights.shape
     rows = weights.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
-    found: Array = (rows @ v).reshape(batch, heads, queries, -1)
-    return found
+    return np.asarray((rows @ v).reshape(batch, heads, queries, -1))
 
 
 def answer(
@@ -531,7 +529,7 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) ->
 
 def _require(problem: str, rows: Booleans) -> None:
     if rows.any():
-        where = tuple(int(index) for index in np.argwhere(rows)[0])
+        where = first_place(rows)
         raise AssumptionError(problem, witness=where, suggestion="Problem.build")
 
 

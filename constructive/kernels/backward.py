@@ -1,15 +1,7 @@
 """Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
-A backward pass computes P = exp(S - lse) again. Where a row has one winner, P is 1 there at any
-level of logits, and dP = D, so dS is the gradient of the log-sum-exp, a natural number: dq, dk and
-dv are sums of known numbers, and zero without that gradient (Proposition 19.2, Theorem 24).
-
-Where keys share a row, weights are 1 / 2^m or so, and gradients are within an interval that
-Proposition 19.5 proves. P, O, dP and dS may be stored with errors of u, and sums have any order. dP
-and D = sum dO O are sums of positive numbers, so dS_j = P_j (dP_j - D) is off by at most
-theta P_j (dP_j + D). A near key, whose weight depends on the scale, adds how far that may be off,
-and a soft cap how far its slope may be. An error that all weights of a row share, such as that of
-its log-sum-exp, is a part of dS itself.
+Propositions 19.2 and 19.5 and Theorem 24 (proofs/19-kernels.md) say what gradients are, and how far
+those of an admissible backward pass may be away; `_Steps` has their numbers.
 """
 
 import logging
@@ -34,7 +26,7 @@ from constructive.kernels.formula import LARGEST
 from constructive.kernels.gradients import NAMES, ONE, Matrices, names
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
-from constructive.support.arrays import Array, Booleans
+from constructive.support.arrays import Array, Booleans, first_place
 from constructive.support.errors import ParameterError
 
 _FAINT = 4.0  # Of a weight that is nearly 0, with the roundings of all that is made from it
@@ -394,8 +386,7 @@ def _steepness(matrices: Matrices) -> Array | float:
         1.0 - np.tanh(matrices.raw * (scale / cap * (1.0 + sign * LOGIT_ERROR))) ** 2
         for sign in (-1.0, 1.0)
     ]
-    found: Array = np.maximum(*(np.abs(end - matrices.slope) for end in ends)) + _TANH
-    return found
+    return np.asarray(np.maximum(*(np.abs(end - matrices.slope) for end in ends)) + _TANH)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -431,7 +422,7 @@ class BackwardReport:
         """The first wrong row: gradient, sequence, head, token."""
         for name, rows in self.wrong.items():
             if rows.any():
-                return name, *(int(index) for index in np.argwhere(rows)[0])
+                return name, *first_place(rows)
         return None
 
     @property
@@ -459,7 +450,7 @@ class BackwardReport:
         known |= {f"{token} mod {n}": known[token] % n for n in SIZES if n <= 0.6 * wrong.shape[-1]}
         conditions, share = separate(known, wrong, np.ones_like(wrong))
         where = f", {share:.0%} of those with {conditions}" if conditions else ""
-        at = tuple(int(x) for x in np.argwhere(wrong)[0])
+        at = first_place(wrong)
         with np.errstate(all="ignore"):
             away = np.abs(found - wanted)[at] - self.slack[name][at]
             column = int(np.nan_to_num(away, nan=np.inf).argmax())

@@ -19,7 +19,7 @@ from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import ConstructiveError, ParameterError, require_known
 
 _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
@@ -92,14 +92,13 @@ class Report:
     @property
     def first(self) -> tuple[int, ...] | None:
         """The first wrong row: sequence, head, query."""
-        is_lse = self.lse is not None and not self.wrong.any()
-        found = np.argwhere(self.lse.wrong if self.lse is not None and is_lse else self.wrong)
-        return tuple(int(index) for index in found[0]) if len(found) else None
+        if self.lse is not None and not self.wrong.any():
+            return None if self.lse.passed else self.lse.first
+        return first_place(self.wrong) if self.wrong.any() else None
 
     @property
     def _described(self) -> Description | LseReport:
-        is_lse = self.lse is not None and not self.wrong.any()
-        return self.lse if self.lse is not None and is_lse else self.description
+        return self.description if self.lse is None or self.wrong.any() else self.lse
 
     @property
     def suggestion(self) -> str:

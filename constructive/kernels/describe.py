@@ -11,7 +11,7 @@ from constructive.kernels.answer import BASES, LN2, Lse, expected_lse
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
 from constructive.kernels.formula import LARGEST, Rows
 from constructive.kernels.problem import Problem
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, first_place
 
 _ALL, _MANY, _FEW = 0.995, 0.1, 0.01  # shares: all but for chance, of a kind, of keys that are told
 _SAME = 2.0**-7  # of factors that are one
@@ -508,7 +508,7 @@ class LseReport:
     @property
     def first(self) -> tuple[int, ...]:
         """The first wrong row: sequence, head, query."""
-        return tuple(int(index) for index in np.argwhere(self.wrong)[0])
+        return first_place(self.wrong)
 
     @property
     def lines(self) -> list[str]:

@@ -135,7 +135,7 @@ def _read_only_where_seen(
 def _require_numbers(name: str, array: Array, form: Format) -> None:
     if not np.isfinite(array).all() or not np.array_equal(nearest(array, form), array):
         wrong = ~(np.isfinite(array) & (nearest(array, form) == array))
-        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        index = first_place(wrong)
         raise DataError(
             f"{name}{list(index)} is {array[index]}, which is not a number of {form.name}",
             witness=index,

@@ -74,8 +74,7 @@ class Scaled:
     def real(self, scale: Array | None = None) -> Array:
         """Return the numbers times their scales, or times others."""
         scale = self.scale if scale is None else scale
-        found: Array = self.numbers * scale.ravel()[self.place]
-        return found
+        return np.asarray(self.numbers * scale.ravel()[self.place])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

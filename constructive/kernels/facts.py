@@ -156,14 +156,12 @@ class Facts:
     @cached_property
     def rows(self) -> Array:
         """Outputs of these rows, (W, d_v)."""
-        found: Array = self.out[tuple(self.index.T)]
-        return found
+        return np.asarray(self.out[tuple(self.index.T)])
 
     @cached_property
     def wanted(self) -> Array:
         """What they should be, (W, d_v)."""
-        found: Array = self.problem.expected[tuple(self.index.T)]
-        return found
+        return np.asarray(self.problem.expected[tuple(self.index.T)])
 
     @cached_property
     def ratio(self) -> Array:

@@ -95,8 +95,7 @@ class Rows:
 
     def address(self, b: Any, g: Any, j: Any) -> Integers:  # noqa: ANN401
         """Return where a key is among those of all sequences and KV heads."""
-        found: Integers = (b * self.problem.spec.heads[1] + g) * self.problem.spec.keys + j
-        return found
+        return np.asarray((b * self.problem.spec.heads[1] + g) * self.problem.spec.keys + j)
 
     @cached_property
     def own(self) -> Integers:
@@ -106,8 +105,7 @@ class Rows:
     def products(self, k: Array | None = None) -> Array:
         """Return products of the queries with all keys, or with those in their place."""
         k = self.problem.k if k is None else k
-        found: Array = self.of(self.problem.q) @ k.reshape(-1, k.shape[-1]).T
-        return found
+        return np.asarray(self.of(self.problem.q) @ k.reshape(-1, k.shape[-1]).T)
 
     @cached_property
     def raw(self) -> Array:
@@ -132,8 +130,7 @@ class Rows:
     @cached_property
     def values(self) -> Array:
         """The values of the keys of each row, (R, T_k, d_v)."""
-        found: Array = self.problem.v.reshape(-1, self.problem.v.shape[-1])[self.own]
-        return found
+        return np.asarray(self.problem.v.reshape(-1, self.problem.v.shape[-1])[self.own])
 
     def scored(self, raw: Array, factor: float = 1.0, *, capped: bool = True) -> Array:
         """Return logits of products; `factor` is beside the scale."""

@@ -55,8 +55,7 @@ class Matrices:
     @cached_property
     def raw(self) -> Array:
         """Products of queries and keys, (B, H, T_q, T_k)."""
-        found: Array = self.problem.q @ self.keys.swapaxes(-1, -2)
-        return found
+        return np.asarray(self.problem.q @ self.keys.swapaxes(-1, -2))
 
     @cached_property
     def slope(self) -> Array:
@@ -64,15 +63,13 @@ class Matrices:
         cap = self.problem.spec.soft_cap
         if cap is None:
             return ONE
-        found: Array = 1.0 - np.tanh(self.raw * self.problem.spec.factor / cap) ** 2
-        return found
+        return np.asarray(1.0 - np.tanh(self.raw * self.problem.spec.factor / cap) ** 2)
 
     def summed(self, heads: Array) -> Array:
         """Return the sum over the query heads of a KV head."""
         spec = self.problem.spec
         split = heads.reshape(spec.batch, spec.heads[1], spec.group, *heads.shape[2:])
-        found: Array = split.sum(2)
-        return found
+        return np.asarray(split.sum(2))
 
     def whole(self, rows: Array) -> Array:
         """Return numbers of all rows by sequence, head and query."""
@@ -106,14 +103,12 @@ class Matrices:
     @cached_property
     def rest(self) -> Array:
         """dP, (B, H, T_q, T_k)."""
-        found: Array = (self.d_out @ self.values.swapaxes(-1, -2)) * self.z
-        return found
+        return np.asarray((self.d_out @ self.values.swapaxes(-1, -2)) * self.z)
 
     @cached_property
     def alone(self) -> Array:
         """D, (B, H, T_q, 1)."""
-        found: Array = (self.weights * self.rest).sum(-1, keepdims=True)
-        return found
+        return np.asarray((self.weights * self.rest).sum(-1, keepdims=True))
 
     @cached_property
     def scores(self) -> Array:

@@ -53,9 +53,13 @@ class Inputs:
         boolean = self.spec.mask(Boolean)
         if self.bias is None and (boolean is None or not boolean.additive):
             return None
+        return self._numbers
+
+    @property
+    def _numbers(self) -> Array:
+        """What is added to logits, -inf at hidden keys, in a shape that broadcasts."""
         bias = np.zeros(()) if self.bias is None else self.bias
-        found: Array = np.where(self.visible, bias, -np.inf)
-        return found
+        return np.asarray(np.where(self.visible, bias, -np.inf))
 
     def tensors(
         self,
@@ -123,16 +127,13 @@ class Inputs:
         """
         if not additive:
             return converted(np.ascontiguousarray(self.visible), library, "cpu", "bool")
-        bias = np.zeros(()) if self.bias is None else self.bias
-        numbers = np.where(self.visible, bias, -np.inf)
-        return converted(numbers, library, "cpu", self.spec.output.name)
+        return converted(self._numbers, library, "cpu", self.spec.output.name)
 
 
 def alibi(spec: Spec, slopes: Array) -> Array:
     """Return -slope |distance| of a key from the diagonal, (B, H, T_q, T_k)."""
     distance = np.abs(spec.diagonal - np.arange(spec.keys))
-    found: Array = -slopes[:, None, None] * distance
-    return found
+    return np.asarray(-slopes[:, None, None] * distance)
 
 
 # Arrays as kernels get them: library, layout and format, and how they lie in memory.

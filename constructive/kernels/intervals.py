@@ -1,11 +1,8 @@
 """Intervals that contain the output of every admissible evaluation of attention.
 
-Theorem 17 (proofs/19-kernels.md). Let o be the exact output. What a kernel of a model
-(`exact.kernel_model`) computes before its last rounding is within a distance of o, which follows
-from the numbers of the model. So its output, rounded to nearest, is between the roundings of both
-ends, as rounding is monotone. The page proves all that `kernels.enclosure` computes: logits and
-their errors, weights, storage, sums in any order or of a stated depth, splits, underflow, and what
-float64 adds.
+Theorem 17 (proofs/19-kernels.md) says how far an output may be from the exact one before its last
+rounding, by the numbers of a model (`exact.kernel_model`); rounding is monotone, so both ends are
+rounded. `kernels.enclosure` computes them.
 """
 
 import math
@@ -69,8 +66,7 @@ class Intervals:
             )
         inside = (self.lower <= found) & (found <= self.upper)
         inside |= np.isnan(self.lower) & np.isnan(found)
-        wrong: Booleans = ~inside & self.judged[..., None]
-        return wrong
+        return np.asarray(~inside & self.judged[..., None])
 
     def contains(self, out: object) -> bool:
         """Return whether an output is inside in all rows that are judged.
@@ -120,8 +116,7 @@ class Intervals:
         inside = (lower - rounding <= natural) & (natural <= upper + rounding)
         agreed = (found == fully_masked_lse) | (np.isnan(found) & math.isnan(fully_masked_lse))
         agreed |= self.given.sinks is not None
-        wrong: Booleans = ~np.where(self.empty, agreed, inside) & self.judged
-        return wrong
+        return np.asarray(~np.where(self.empty, agreed, inside) & self.judged)
 
     def check(
         self, out: object = None, *, lse: object = None, base: str = "e",

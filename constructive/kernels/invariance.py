@@ -13,7 +13,7 @@ import numpy.typing as npt
 from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, numpy_dtype
-from constructive.support.arrays import Array, Integers
+from constructive.support.arrays import Array, Integers, first_place
 from constructive.support.errors import require, require_known
 
 Given = dict[str, npt.NDArray[Any]]  # q, k, v and mask
@@ -153,7 +153,7 @@ def invariance(
                 same = (rows(one) == other) | (np.isnan(rows(one)) & np.isnan(other))
                 wrong |= rows(these) & ~same.reshape(*wrong.shape, -1).all(-1)
             if wrong.any():
-                at = tuple(int(index) for index in np.argwhere(wrong)[0])
+                at = first_place(wrong)
                 found.append(Difference(claim, int(wrong.sum()), at))
     return tuple(found)
 

@@ -18,7 +18,7 @@ from constructive.kernels.answer import BASES, LN2, LOG_ERROR, UNIT
 from constructive.kernels.checking import KernelError
 from constructive.kernels.inputs import converted
 from constructive.kernels.spec import as_float64, output_of
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import (
     ParameterError,
     require_known,
@@ -268,7 +268,7 @@ class MergeReport:
     @property
     def first(self) -> tuple[int, ...]:
         """The first wrong row: token and head."""
-        return tuple(int(index) for index in np.argwhere(self.rows)[0])
+        return first_place(self.rows)
 
     @property
     def suggestion(self) -> str:

@@ -283,8 +283,7 @@ class Spec:
             >>> bool(Spec().rows().all())
             True
         """
-        exists: Booleans = np.arange(self.queries) < self.lengths[0][:, None]
-        return exists
+        return np.asarray(np.arange(self.queries) < self.lengths[0][:, None])
 
     def __str__(self) -> str:
         words = [

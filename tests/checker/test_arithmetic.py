@@ -60,29 +60,6 @@ ANY_FLOATS = st.one_of(
 )
 
 
-@settings(max_examples=60)
-@given(arrays.arrays(float, (2, 3), elements=ANY_FLOATS))
-def test_residues_are_those_of_integers_times_one_power_of_two(checker, x):
-    units = [math.frexp(v)[1] - 53 for v in x.ravel().tolist() if v]
-    unit = Fraction(2) ** min(units, default=0)
-    of = checker.modular.residues(x, PRIME, PRIME - 1)
-    for rows in (slice(0, 2), slice(1, 2)):
-        for m, found in zip((PRIME, PRIME - 1), of(x[rows]), strict=True):
-            assert found.shape == x[rows].shape
-            for value, residue in zip(x[rows].ravel().tolist(), found.ravel(), strict=True):
-                whole = Fraction(value) / unit
-                assert whole.denominator == 1
-                assert (int(residue) - int(whole)) % m == 0
-
-
-@pytest.mark.parametrize("p", [PRIME, 2097169, 4194301])
-def test_inverses(checker, p):
-    x = np.array([1.0, -1.0, 2.0, p // 2, -(p // 2), 12345.0])
-    found = checker.modular.inverses(x, p)
-    assert [(int(a) * int(b)) % p for a, b in zip(x, found, strict=True)] == [1] * len(x)
-    assert x[2] == 2.0  # what is given stays
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 20, 63, 64, 65, 130])
 def test_its_elimination_agrees_with_flint(checker, size):
     rng = np.random.default_rng(size)
@@ -290,10 +267,6 @@ def bounds(request, checker):
     return checker.bounds if request.param == "checker" else upward
 
 
-def test_the_unit_roundoff_is_that_of_float64(bounds):
-    assert np.float64(1) + bounds.UNIT == 1 < 1 + bounds.UNIT * (1 + 2.0**-52)
-
-
 def test_sums_of_so_many_products_are_covered_and_not_by_much_more(bounds):
     """(1 - u)^k of a sum of k terms is left at worst, and two more roundings are in `up` itself."""
     assert bounds.LONGEST == 2**22
@@ -307,14 +280,6 @@ def test_products_which_underflow_are_covered_and_by_little(bounds):
     lost = bounds.LONGEST**2 * Fraction(1, 2**1075)  # of a row of sums
     least = Fraction(float(bounds.up(np.float64(0.0))))
     assert lost < least <= Fraction(1, 2**999)
-
-
-def test_a_bound_is_never_below_what_it_bounds(bounds):
-    for x in (5e-324, 2.0**-1022, 1e-300, 1.0, 1e300):
-        assert bounds.up(np.float64(x)) > x
-    with np.errstate(over="ignore"):
-        assert bounds.up(np.float64(1.7976931348623157e308)) == math.inf
-    assert math.isnan(bounds.up(np.float64(np.nan)))
 
 
 @pytest.mark.parametrize("terms", [1, 2, 7, 1000, 2**22, 2**39])

@@ -106,15 +106,17 @@ MASKS = {
 
 
 @pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("sink", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "sink"),
+    [("float32", True), ("bfloat16", False), ("bfloat16", True), ("float64", False)],
+)
 def test_right_gradients_pass_at_all_levels(masks, dtype, sink):
     shape = {"queries": 17, "keys": 33, "head_dim": 64, "heads": (4, 2)}
     given = list(battery(**shape, masks=MASKS[masks], dtype=dtype, sink=sink))
     found = set()
     for d_lse, keep in ((False, None), (True, None), (True, 0.5)):
         for backward in Backward.each(given, d_lse=d_lse, keep=keep):
-            report = Steps(backward, SINGLE).report()
+            report = Steps(backward, np.float64 if dtype == "float64" else SINGLE).report()
             assert report.passed, str(report)
             found.add(backward.problem.case)
             exact = backward.slack["dq"].max() < 2.0**-20
@@ -230,10 +232,10 @@ def test_backward_passes_are_compared():
     assert any("HOW: dv of sequence 0" in line for line in diagnose(other))
 
 
-@pytest.mark.parametrize("case", ["last", "first", "random", "ties", "uniform", "scale"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-def test_gradients_of_torch_are_right(case, dtype):
-    spec = Spec(batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal(),), dtype=dtype)
+@pytest.mark.parametrize("case", ["last", "ties", "uniform", "scale"])
+def test_gradients_of_torch_are_right(case):
+    """Each step is rounded to 16 bits."""
+    spec = Spec(batch=2, heads=(4, 2), queries=30, keys=45, masks=(Causal(),), dtype="bfloat16")
     problem = Problem.build(spec, case)
     backward = Backward.of(problem)
     q, k, v = (tensor.requires_grad_() for tensor in problem.tensors("torch"))
@@ -242,7 +244,7 @@ def test_gradients_of_torch_are_right(case, dtype):
     (weights @ v.repeat_interleave(2, 1)).backward(torch.tensor(backward.d_out).to(q.dtype))
     backward.check(q.grad, k.grad, v.grad)
     assert backward.dv.any()
-    assert backward.dq.any() == (case in {"ties", "uniform", "scale"})
+    assert backward.dq.any() == (case != "last")
 
 
 class Operands(Steps):

@@ -23,6 +23,7 @@ from constructive.strategies import problems, specs
 from constructive.support.errors import ParameterError
 
 SPEC = Spec(batch=2, heads=(4, 2), queries=9, keys=21)
+PROBLEM = Problem.build(SPEC, "random")
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -37,7 +38,7 @@ def test_tensors_hold_the_numbers(library, dtype):
 
 
 def test_layouts_and_outputs_in_them():
-    problem = Problem.build(SPEC, "random")
+    problem = PROBLEM
     q, k, _ = problem.tensors(layout="BTHd")
     assert np.array_equal(q, problem.q.swapaxes(1, 2))
     assert k.shape == (2, 21, 2, 64)
@@ -127,9 +128,13 @@ def test_only_numpy_is_imported():
         (lambda: next(iter(battery(causal=True))), "bottom-right"),
         (lambda: check(next(iter(battery())), (np.zeros(3), None)), "lse=out[1]"),
         (lambda: check(next(iter(battery())), None), "an array"),
+        (lambda: check("last", np.zeros(3)), "not a problem"),
+        (lambda: check(PROBLEM, PROBLEM.expected.astype(complex)), "complex"),
+        (lambda: examine(PROBLEM, PROBLEM.expected, memory="nowhere"), "nowhere"),
+        (lambda: examine(PROBLEM, PROBLEM.expected, model="fast"), "fast"),
     ],
 )
 def test_what_users_pass_in_place_of_names_and_outputs(wrong, words):
     with pytest.raises(ParameterError) as caught:
         wrong()
-    assert words in caught.value.suggestion
+    assert words in f"{caught.value} {caught.value.suggestion}"

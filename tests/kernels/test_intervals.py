@@ -69,10 +69,14 @@ def test_many_programs_of_a_model_are_inside(seed):
 
 @pytest.fixture
 def coarse(monkeypatch):
-    """A model whose rescaling is worse than the rest."""
-    model = replace(kernel_model_named("flash float32"), name="coarse", rescale_error=2.0**-16)
-    monkeypatch.setitem(KERNEL_MODELS, "coarse", model)
-    return model
+    """Make the model "coarse": flash in float32 with other errors."""
+
+    def made(**errors):
+        model = replace(kernel_model_named("flash float32"), name="coarse", **errors)
+        monkeypatch.setitem(KERNEL_MODELS, "coarse", model)
+        return model
+
+    return made
 
 
 def test_one_visible_key_in_each_block(coarse):
@@ -86,7 +90,7 @@ def test_one_visible_key_in_each_block(coarse):
     visible = np.zeros((1, keys), dtype=bool)
     visible[0, ::16] = True
     blocks = tuple((j, j + 16) for j in range(0, keys, 16))
-    program = Program(coarse, blocks=blocks, rescaling=1.0)
+    program = Program(coarse(rescale_error=2.0**-16), blocks=blocks, rescaling=1.0)
     out = evaluate(program, q, k, v, scale=1.0, visible=visible)[None, None]
     assert intervals(q, k, v, "coarse", visible=visible, scale=1.0).contains(out)
     # As if 64 visible keys were in 4 blocks and one more.
@@ -179,23 +183,21 @@ def test_a_soft_cap_whose_constant_is_stored():
 
 
 @pytest.mark.parametrize("size", [0.25, 0.5, 1.0])
-def test_tanh_is_off_by_a_part_of_what_is_computed(size, monkeypatch):
+def test_tanh_is_off_by_a_part_of_what_is_computed(size, coarse):
     """Logits that cancel are not 0, and tanh is off by a part of what they are."""
     unit, cap = 2.0**-6, 2.0**14
-    model = replace(KERNEL_MODELS["flash float32"], operand_unit=unit, tanh_error=0.25)
-    monkeypatch.setitem(KERNEL_MODELS, "rough", model)
+    coarse(operand_unit=unit, tanh_error=0.25)
     k, v = np.array([[size, -size]] * 2), np.array([[1.0], [-1.0]])
-    inside = intervals(np.ones((1, 2)), k, v, "rough", scale=1.0, softcap=cap)
+    inside = intervals(np.ones((1, 2)), k, v, "coarse", scale=1.0, softcap=cap)
     found = 1.25 * cap * np.tanh(size * ((1.0 + unit) ** 2 - (1.0 - unit) ** 2) / cap)
     weights = np.exp([found, -found])
     out = weights @ [(1.0 + unit) ** 2, -((1.0 - unit) ** 2)] / weights.sum()
     inside.check(np.float32(out).reshape(1, 1, 1, 1))
 
 
-def test_a_sink_may_be_a_block(monkeypatch):
+def test_a_sink_may_be_a_block(coarse):
     """With one block of keys there is a rescaling then; and with none before."""
-    model = replace(kernel_model_named("flash float32"), rescale_error=2.0**-10)
-    monkeypatch.setitem(KERNEL_MODELS, "coarse", model)
+    coarse(rescale_error=2.0**-10)
     q, k, v = (
         np.ones((1, 4)),
         *(kernel_programs.inputs(np.random.default_rng(0), "coarse", (16, 4)) for _ in "kv"),
@@ -204,9 +206,8 @@ def test_a_sink_may_be_a_block(monkeypatch):
     assert ((sink.upper - sink.lower) > 1.5 * (plain.upper - plain.lower)).all()
 
 
-def test_the_size_of_a_sink_below_all_logits_counts(monkeypatch):
-    model = replace(kernel_model_named("flash float32"), constants=8000)
-    monkeypatch.setitem(KERNEL_MODELS, "coarse", model)
+def test_the_size_of_a_sink_below_all_logits_counts(coarse):
+    model = coarse(constants=8000)
     zero, one = np.zeros((1, 1, 1, 4)), np.ones((1, 1, 1, 1))
     found = bounds(zero, zero, one, model="coarse", sinks=[-3.0])
     kappa = 2.0 * 3.0 * 8000 * model.unit  # g B and gamma X of Theorem 17
@@ -293,14 +294,14 @@ def test_mistakes_are_outside(name):
     "field",
     ["matrix_unit", "operand_unit", "exp_error", "rescale_error", "unit", "constants", "lag"],
 )
-def test_larger_errors_give_wider_intervals(field, monkeypatch):
+def test_larger_errors_give_wider_intervals(field, coarse):
     q, k, v = (array[None, None] for array in large_inputs("flash float32"))
     plain = kernel_model_named("flash float32")
     more = {"operand_unit": 1e-3, "lag": 5.0, "constants": 800}.get(
         field, getattr(plain, field) * 64
     )
-    monkeypatch.setitem(KERNEL_MODELS, "more", replace(plain, name="more", **{field: more}))
-    narrow, wide = bounds(q, k, v, model="flash float32"), bounds(q, k, v, model="more")
+    coarse(**{field: more})
+    narrow, wide = bounds(q, k, v, model="flash float32"), bounds(q, k, v, model="coarse")
     assert ((wide.upper - wide.lower) > (narrow.upper - narrow.lower)).mean() > 0.9
 
 

@@ -485,7 +485,8 @@ def test_intervals_refuse_what_is_no_lse():
     inside = bounds(problem.q, problem.k, problem.v, model="flash float32")
     with pytest.raises(DataError, match="nothing to check"):
         inside.check()
-    with pytest.raises(DataError, match="shape"):
-        inside.check(lse=np.zeros(3))
+    for given in ({"lse": np.zeros(3)}, {"out": np.zeros(3)}):
+        with pytest.raises(DataError, match="shape"):
+            inside.check(**given)
     with pytest.raises(ParameterError, match="base"):
         inside.check(lse=np.zeros((2, 4, 21)), base="10")

@@ -14,7 +14,6 @@ from kernels_of_tests import (
     softmax_average,
 )
 
-from constructive import ParameterError
 from constructive.kernels import (
     KernelError,
     Paged,
@@ -117,14 +116,6 @@ def test_one_key_more_than_many_is_told():
     said = examine(problem, np.einsum("k,bhkd->bhd", weights, problem.v)[:, :, None]).how[0]
     assert "read keys that they should not, with 1 of the usual weight" in said
     assert "lack" not in said
-
-
-def test_memory_is_a_place_or_pages():
-    problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
-    with pytest.raises(ParameterError, match="nowhere"):
-        examine(problem, problem.expected, memory="nowhere")
-    with pytest.raises(ParameterError, match="fast"):
-        examine(problem, problem.expected, model="fast")
 
 
 def test_nothing_is_named_from_nan_alone():
@@ -288,15 +279,6 @@ def test_right_outputs_have_nothing_to_explain():
     assert report.how == ()
     assert diagnose([report]) == ()
     assert "rows are right" in str(report)
-
-
-def test_arguments_that_are_something_else():
-    problem = next(iter(battery(queries=4, keys=4, causal="top-left", cases="last")))
-    assert problem.case == "last"
-    with pytest.raises(ParameterError, match="not a problem"):
-        check("last", problem.expected)
-    with pytest.raises(ParameterError, match="complex"):
-        check(problem, problem.expected.astype(complex))
 
 
 def test_rows_without_keys_have_a_convention():

@@ -67,27 +67,21 @@ def _bias(problem, device):
     return wide.expand(spec.batch, spec.heads[0], spec.queries, spec.keys)
 
 
-def _efficient(problem, device):
-    import torch
+def _with_bias(name):
+    """Return one of the implementations that take an additive mask."""
 
-    q, k, v = problem.tensors("torch", device=device)
-    found = torch.ops.aten._scaled_dot_product_efficient_attention(
-        q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
-        scale=problem.spec.factor,
-    )  # fmt: skip
-    return found[0], found[1][..., : problem.spec.queries]
+    def run(problem, device):
+        import torch
 
+        function = getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention")
+        out, lse, *_ = function(
+            *problem.tensors("torch", device=device), _bias(problem, device),
+            compute_log_sumexp=True, is_causal=_is_flag(problem), scale=problem.spec.factor,
+        )  # fmt: skip
+        lse = lse[..., 0] if lse.ndim == 4 else lse
+        return out, lse[..., : problem.spec.queries]
 
-def _cudnn(problem, device):
-    import torch
-
-    q, k, v = problem.tensors("torch", device=device)
-    found = torch.ops.aten._scaled_dot_product_cudnn_attention(
-        q, k, v, _bias(problem, device), compute_log_sumexp=True, is_causal=_is_flag(problem),
-        scale=problem.spec.factor,
-    )  # fmt: skip
-    lse = found[1]
-    return found[0], lse[..., 0] if lse.ndim == 4 else lse
+    return run
 
 
 def _backward(backend):
@@ -208,9 +202,9 @@ def rows():
             has_groups=False, says={"fully_masked_lse": float("inf")}, **on_gpu),
         Row("torch flash on CPUs, lse", "torch", _flash, on_cuda=(), on_cpu=_ALL,
             says={"fully_masked_lse": 0.0}, has_width=False, **lse),
-        Row("torch efficient, lse", "torch", _efficient, on_cuda=_ALL,
+        Row("torch efficient, lse", "torch", _with_bias("efficient"), on_cuda=_ALL,
             says={"fully_masked_lse": 0.0}, **lse),
-        Row("torch cudnn, lse", "torch", _cudnn, **lse, **on_gpu),
+        Row("torch cudnn, lse", "torch", _with_bias("cudnn"), **lse, **on_gpu),
         Row("torch flash, gradients", "torch", _backward("FLASH_ATTENTION"), on_cpu=_ALL,
             **gradients | {"has_groups": True}),
         Row("torch efficient, gradients", "torch", _backward("EFFICIENT_ATTENTION"),

@@ -68,11 +68,8 @@ def _gems_backward(backward, device):
 
     problem, spec = backward.problem, backward.problem.spec
     q, k, v = (x.requires_grad_() for x in problem.tensors("torch", device=device))
-    given = {"scale": spec.factor, "enable_gqa": spec.group > 1}
-    if problem.mask is not None:
-        given["is_causal"] = True
     out = flag_gems.ops.ScaleDotProductAttention.apply(
-        q, k, v, None, 0.0, given.get("is_causal", False), spec.factor, spec.group > 1
+        q, k, v, None, 0.0, problem.mask is not None, spec.factor, spec.group > 1
     )
     d_out = torch.from_numpy(backward.d_out).to(q.dtype).to(device)
     return torch.autograd.grad(out, (q, k, v), d_out)
