@@ -120,6 +120,7 @@ def test_equal_prefixes_with_different_continuations(texts, words, suggestion):
     with pytest.raises(DataError, match=words) as refused:
         Text.words(*texts).different()
     assert suggestion in refused.value.suggestion
+    assert len(Text.of([1, 1], [2]).different()) == 3  # each token follows another context
 
 
 @pytest.mark.parametrize(

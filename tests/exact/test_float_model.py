@@ -228,6 +228,14 @@ def test_numbers_that_a_format_holds(name):
     assert FORMATS["float32"].holds(np.array([np.nan], np.float32))
 
 
+@given(st.lists(st.floats(-60000, 60000, width=32), min_size=1), st.sampled_from(STORAGES))
+def test_storing(numbers, name):
+    model, exact = model_named(None, name), np.array(numbers, np.float32)
+    found = rounded(exact, name).astype(float)
+    bound = model.stored_unit * np.abs(exact).astype(float) + model.stored_tiny
+    assert (np.abs(found - exact) <= bound).all()
+
+
 # Models of kernels: rows of numbers, and sentences from them.
 
 
