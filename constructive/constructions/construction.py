@@ -1,8 +1,9 @@
 """What is known of a construction: when it applies, what it holds and costs, and how it is built.
 
 One class a construction, one line in `planning.CONSTRUCTIONS`, through which `explain` and "auto"
-walk. A record keeps what a reader of the file asks for: its name, the formula, the theorem, and
-whether its groups are those of the theorems.
+walk, and one name in `constructions.NAMES` (docs/contributing.md has the steps). A record keeps
+what a reader of the file asks for: its name, the formula, the theorem, and whether its groups are
+those of the theorems.
 """
 
 from abc import ABC, abstractmethod

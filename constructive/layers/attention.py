@@ -7,9 +7,11 @@ output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o
     z       = [E^T alpha_1; ...; E^T alpha_H]                intermediate representation, (H d,)
     f(E, e) = W_D^T W_O^T [W_V1^T E^T alpha_1; ...; W_VH^T E^T alpha_H]            output, (d_out,)
 
-The logits carry no factor 1/sqrt(d_h). f is linear in z: f = U^T z, with an *effective readout* U
-of shape (H d, d_out), and any U can be written in these weights as soon as d_v >= d_out.
-Below that each head's part of U has rank d_v at most (proofs/18-narrow-values.md).
+All of it is evaluated by `attend`, which has one loop for all layers and masks, with the softmax of
+an arithmetic (`exact.arithmetics`). The logits carry no factor 1/sqrt(d_h). f is linear in z:
+f = U^T z, with an *effective readout* U of shape (H d, d_out), and any U can be written in these
+weights as soon as d_v >= d_out. Below that each head's part of U has rank d_v at most
+(proofs/18-narrow-values.md).
 
 Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 """

@@ -1,5 +1,8 @@
 """Step 2. Every head takes a group of examples, which are consecutive (proofs/2).
 
+How many each takes says `theory.bounds.group_sizes`, and `theory.regrouping` looks for another
+order.
+
 With each group S come its *dual basis* B (d, |S|), where e_t^T B is the unit vector of t in S, and
 its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which w
 is chosen. Both come from one QR factorization of the queries, and exist because these are
