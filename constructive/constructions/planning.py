@@ -10,8 +10,9 @@ operations.
 """
 
 import bisect
+import functools
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from constructive.constructions.construction import (
@@ -195,9 +196,9 @@ def explain(
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
         f"d = {dataset.width}, {kind}{why}"
     )
-    found = _candidates(dataset, heads, options)
-    chosen = _choice(construction, found)
-    return Explanation(survey, heads, shapes, construction, tuple(found.values()), chosen)
+    look = _looking_at(dataset, heads, options)
+    found = tuple(map(look, CONSTRUCTIONS.values()))
+    return Explanation(survey, heads, shapes, construction, found, _choice(construction, look))
 
 
 def plans(survey: Survey, num_heads: int, construction: str, options: Options) -> Iterator[Plan]:
@@ -206,14 +207,14 @@ def plans(survey: Survey, num_heads: int, construction: str, options: Options) -
     Raises CapacityError or ParameterError where nothing can be built. After a named construction
     there is nothing else; "auto" goes on with the later ones whose readout is the shortest.
     """
-    found = _candidates(survey.dataset, num_heads, options)
-    chosen = _choice(construction, found)
+    look = _looking_at(survey.dataset, num_heads, options)
+    chosen = _choice(construction, look)
     yield _accepted(chosen)
     names = list(CONSTRUCTIONS)
     later = names[names.index(chosen.construction) + 1 :] if construction == AUTO else []
-    for name in later:
-        plan = found[name].plan
-        if plan is not None and CONSTRUCTIONS[name].has_min_norm_readout:
+    for known in (CONSTRUCTIONS[name] for name in later):
+        plan = look(known).plan if known.has_min_norm_readout else None
+        if plan is not None:
             yield plan
 
 
@@ -271,26 +272,33 @@ def _fewest_of(
     return least + bisect.bisect_left(held, 1, key=lambda count: option(count).plan is not None)
 
 
-def _candidates(shapes: ExampleShapes, num_heads: int, options: Options) -> dict[str, Candidate]:
-    return {
-        name: _option(known, shapes, num_heads, options) for name, known in CONSTRUCTIONS.items()
-    }
+# One construction, by its name: looked at when it is first asked for, and then kept.
+_Look = Callable[[Construction], Candidate]
 
 
-def _choice(asked: str, found: dict[str, Candidate]) -> Candidate:
+def _looking_at(shapes: ExampleShapes, num_heads: int, options: Options) -> _Look:
+    return functools.cache(lambda known: _option(known, shapes, num_heads, options))
+
+
+def _choice(asked: str, look: _Look) -> Candidate:
     """Return the construction that is asked for, or the choice of "auto" (see above)."""
     if asked != AUTO:
-        return found[asked]
-    shortest = [
-        option for name, option in found.items() if CONSTRUCTIONS[name].has_min_norm_readout
-    ]
-    applicable = [option for option in shortest if option.plan is not None]
-    full = [option for option in shortest if isinstance(option.refusal, CapacityError)]
-    first = applicable[0] if applicable else (full or shortest)[-1]
+        return look(CONSTRUCTIONS[asked])
+    refused = []
+    for known in CONSTRUCTIONS.values():
+        if known.has_min_norm_readout:
+            first = look(known)
+            if first.plan is not None:
+                break
+            refused.append(first)
+    else:
+        full = [option for option in refused if isinstance(option.refusal, CapacityError)]
+        first = (full or refused)[-1]
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
-    others = [option for option in found.values() if option.plan and option not in shortest]
-    return min([first, *others], key=lambda option: option.operations)
+    others = [look(known) for known in CONSTRUCTIONS.values() if not known.has_min_norm_readout]
+    applicable = [option for option in others if option.plan is not None]
+    return min([first, *applicable], key=lambda option: option.operations)
 
 
 def _accepted(option: Candidate) -> Plan:
