@@ -19,7 +19,8 @@ from constructive import (
     generators,
     paired_capacity,
 )
-from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS
+from constructive.constructions.construction import Options, Survey
+from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS, plans
 from constructive.theory.grouping import RefutedError, check_widths
 
 # Own contexts: heads in pairs, and a small system for each.
@@ -257,6 +258,14 @@ def test_dense_where_that_is_cheap(total, heads, shared, chosen):
     cheap = dense.operations <= CHEAP_OPERATIONS and dense.memory <= CHEAP_BYTES
     assert cheap == (chosen == "saturated")
     assert f"->  {chosen}" in str(found)
+
+
+def test_what_auto_goes_on_to():
+    """The later constructions with the shortest readout; after a named one nothing."""
+    survey, tried = Survey(shapes(8, 3, 9)), ["saturated", "rank_one", "generic"]
+    for asked, names in (("auto", tried), *((name, [name]) for name in tried)):
+        found = plans(survey, 4, asked, Options())
+        assert [plan.construction for plan in found] == names
 
 
 def test_what_no_theorem_of_groups_holds_random_heads_do():
