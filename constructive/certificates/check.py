@@ -115,6 +115,7 @@ def check(
           witness: none.json
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
+    require_gigabytes(max_memory)
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
     given = {role: thing for role, thing in given.items() if thing is not None}
     with tempfile.TemporaryDirectory() as folder:

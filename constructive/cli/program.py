@@ -74,7 +74,7 @@ _NAMES = {"as_json": "--json", "file_format": "--format", "option": "--set"}
 _SAID = {"num_heads": "heads", "num_examples": "examples"}
 # Of what the library does not check, or after it has looked at files. The most jobs are far above
 # the cores of one machine.
-_RANGES = {"count": (1, 1_000_000), "heads": (1, None), "jobs": (1, 1024), "limit": (1, None)}
+_RANGES = {"count": (1, 1_000_000), "jobs": (1, 1024), "limit": (1, None)}
 
 
 def command(

@@ -106,6 +106,12 @@ class Explanation:
     chosen: Candidate
 
     @property
+    def data(self) -> ExampleShapes:
+        """The examples, or their shapes."""
+        data: ExampleShapes = self.survey.dataset
+        return data
+
+    @property
     def plan(self) -> Plan:
         """What is built. Raises CapacityError or ParameterError where nothing can be."""
         return _accepted(self.chosen)

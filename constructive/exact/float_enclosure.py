@@ -74,7 +74,7 @@ class Enclosure(NamedTuple):
 
 # Softmax in float64 of logits that are off by known bounds, with bounds of what that does.
 #
-# Let b_i be the logits less the largest one, the reference, and e_i bounds of their errors.
+# Let b_i be the logits less that of one token, the reference, and e_i bounds of their errors.
 # There are two bounds of the sum over i of `|a_i - alpha_i|`, for the shares a_i that are returned
 # and those of the true logits, alpha_i:
 #

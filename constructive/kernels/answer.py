@@ -76,25 +76,40 @@ def grouped(spec: Spec, q: Array, k: Array) -> Array:
     """Return products of queries (B, H, T_q, d) with keys (B, G, T_k, d) of their KV head."""
     batch, group = spec.batch, spec.group
     rows = q.reshape(batch, spec.heads[1], group * q.shape[2], q.shape[3])
-    return np.asarray((rows @ k.swapaxes(-1, -2)).reshape(batch, spec.heads[0], q.shape[2], -1))
+    found: Array = (rows @ k.swapaxes(-1, -2)).reshape(batch, spec.heads[0], q.shape[2], -1)
+    return found
 
 
 def averaged(weights: Array, v: Array) -> Array:
     """Return weighted sums (B, H, T_q, d_v) of values (B, G, T_k, d_v)."""
     batch, heads, queries, keys = weights.shape
     rows = weights.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
-    return np.asarray((rows @ v).reshape(batch, heads, queries, -1))
+    found: Array = (rows @ v).reshape(batch, heads, queries, -1)
+    return found
 
 
 def answer(
     spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None, sinks: Array | None
 ) -> ExactAnswer:
     """Return the answer of a draft."""
-    weights, checked, high = _weighed(spec, draft, visible, bias)
-    visible = np.broadcast_to(visible, weights.shape)
-    winners, near = weights == 1.0, (weights > 0.0) & (weights < 1.0)
+    raw, size = products(spec, draft)
+    visible = np.broadcast_to(visible, raw.shape)
+    zero: Booleans = size == 0.0
+    below: Booleans = far_below(spec, draft, raw, size, bias)
+    high = raw >= 0.0
+    if bias is not None:
+        zero = zero & (bias == 0.0)
+        high = raw * spec.factor + bias >= 0.0
+    winners = visible & zero
+    weights = winners.astype(np.float64)
+    near = np.zeros_like(winners)
     part, ends = near_weight(spec, draft)
-    empty = ~visible.any(-1) & spec.rows()[:, None]
+    if draft.near is not None:
+        near = visible & _is_near(draft, raw, size, bias)
+        weights[near] = part
+    exists = spec.rows()[:, None]
+    empty = ~visible.any(-1) & exists
+    checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
     total = weights.sum(-1) + beside(draft, sinks)
     expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, v, total, visible.sum(-1))
@@ -125,24 +140,9 @@ def answer(
     )
 
 
-def _weighed(
-    spec: Spec, draft: Draft, visible: Booleans, bias: Array | None
-) -> tuple[Array, Booleans, Booleans]:
-    """Return weights of keys, rows for which the hypotheses hold, and keys that are not below."""
-    raw, size = products(spec, draft)
-    visible = np.broadcast_to(visible, raw.shape)
-    zero: Booleans = size == 0.0
-    high: Booleans = raw >= 0.0
-    near: Booleans = (raw == draft.near) & (size == -(draft.near or 0.0))
-    if bias is not None:
-        zero, near = zero & (bias == 0.0), near & (bias == draft.near_bias)
-        high = raw * spec.factor + bias >= 0.0
-    weights = (visible & zero).astype(np.float64)
-    if draft.near is not None:
-        weights[visible & near] = near_weight(spec, draft)[0]
-    others = far_below(spec, draft, raw, size, bias) | ~visible
-    known = (weights == 1.0).any(-1) & (others | (weights > 0.0)).all(-1)
-    return weights, known & spec.rows()[:, None], high
+def _is_near(draft: Draft, raw: Array, size: Array, bias: Array | None) -> Booleans:
+    found = (raw == draft.near) & (size == -(draft.near or 0.0))
+    return np.asarray(found if bias is None else found & (bias == draft.near_bias))
 
 
 def beside(draft: Draft, sinks: Array | None) -> Array | float:
@@ -451,11 +451,23 @@ def require_hypotheses(
     """Return how many rows follow from the theorems, however the numbers were made, or raise."""
     _require_numbers(spec, draft, v, is_encoded=is_encoded)
     _require("q k overflows", overflows(spec, draft, visible))
+    raw, size = products(spec, draft)
+    visible = np.broadcast_to(visible, raw.shape)
     rows = answer.checked & ~answer.empty
-    weights, known, _ = _weighed(spec, draft, visible, bias)
-    visible = np.broadcast_to(visible, weights.shape)
-    _require("weights are not those of visible keys", rows & (answer.weights != weights).any(-1))
-    _require("no key wins, or another one is not far below", rows & ~known)
+    winners = (answer.weights == 1.0) & visible
+    near = (answer.weights > 0.0) & (answer.weights < 1.0)
+    rest = visible & ~winners & ~near
+    below = far_below(spec, draft, raw, size, bias)
+    zero = size == 0.0
+    if bias is not None:
+        zero &= bias == 0.0
+    _require("a winner has a product that is not 0", rows & (winners & ~zero).any(-1))
+    _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
+    _require("there is no winner", rows & ~winners.any(-1))
+    _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
+    if draft.near is not None:
+        elsewhere = near & ~_is_near(draft, raw, size, bias)
+        _require("a near key is elsewhere", rows & elsewhere.any(-1))
     raised = draft.levels != 0.0
     for head in range(spec.heads[0]):
         kept = (draft.q[:, head] != 0.0).astype(np.float32)

@@ -5,6 +5,7 @@ Several masks of a `Spec` hide a key if one of them does. A mask with a diagonal
 as decoding needs it; "top-left" pairs the first query with the first key.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
@@ -65,8 +66,8 @@ class Grid:
         return self.i + shift[:, None, None, None]
 
 
-class Mask:
-    """A rule that hides keys from queries: by default those behind the end of a sequence."""
+class Mask(ABC):
+    """A rule that hides keys from queries; a frozen dataclass, whose text names its fields."""
 
     name: ClassVar[str]
     has_sizes: ClassVar[bool] = False  # whether it says lengths or a shape, of one number of keys
@@ -80,9 +81,9 @@ class Mask:
         if hasattr(self, "alignment"):
             require_known("alignment", self.alignment, get_args(Alignment))
 
+    @abstractmethod
     def visible(self, grid: Grid) -> Booleans:
         """Return True where a key may be seen, of a shape that broadcasts to (B, H, T_q, T_k)."""
-        return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
         """Return how many keys each sequence has in memory, (B,)."""
@@ -154,8 +155,17 @@ class Window(Mask):
         return f"window ({self.left}, {self.right}) {self.alignment}"
 
 
+class Ends(Mask):
+    """Sequences of unequal length: keys behind the end of theirs are hidden."""
+
+    has_sizes: ClassVar[bool] = True
+
+    def visible(self, grid: Grid) -> Booleans:
+        return np.asarray(grid.j < self.key_lengths(grid.batch, grid.keys)[:, None, None, None])
+
+
 @dataclass(frozen=True)
-class RightPadding(Mask):
+class RightPadding(Ends):
     """Sequences of unequal length: keys from a length on are padding, or free places of a cache.
 
     Attributes:
@@ -163,7 +173,6 @@ class RightPadding(Mask):
     """
 
     name: ClassVar[str] = "right padding"
-    has_sizes: ClassVar[bool] = True
     lengths: tuple[int, ...]
 
     def key_lengths(self, batch: int, keys: int) -> Integers:
@@ -188,7 +197,7 @@ class LeftPadding(Mask):
 
 
 @dataclass(frozen=True)
-class VariableLengths(Mask):
+class VariableLengths(Ends):
     """Sequences of unequal length packed one after the other (cu_seqlens).
 
     Rows of queries beyond the length of their sequence do not exist; nothing is checked there.
@@ -199,7 +208,6 @@ class VariableLengths(Mask):
     """
 
     name: ClassVar[str] = "variable lengths"
-    has_sizes: ClassVar[bool] = True
     queries: tuple[int, ...]
     keys: tuple[int, ...]
 

@@ -412,8 +412,11 @@ def _without_tail(rows: Rows, n: int) -> Array:
 def _products(rows: Rows) -> Array:
     """Return products of all queries and keys of a problem, (B, H, T_q, T_k)."""
     problem = rows.problem
-    keys = np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2)
-    return rows.once("products", lambda: problem.q @ keys)
+
+    def found() -> Array:
+        return np.asarray(problem.q @ np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2))
+
+    return rows.once("products", found)
 
 
 def _over_queries(rows: Rows, logits: Array) -> tuple[Array, float]:

@@ -216,7 +216,8 @@ def picks(
 ) -> Picks:
     """Return the token that each head reads at each position, from integer arithmetic alone.
 
-    Of one sequence (N, d), and positions from `first` on.
+    Of one sequence (N, d), and positions from `first` on. Callers have checked shapes, window and
+    `first`.
     """
     x, w_q, w_k = (np.asarray(array) for array in (tokens, w_q, w_k))
     wrong = ~((x == 1) | (x == -1))

@@ -195,7 +195,7 @@ def cancelling_far_key(problem):
         ("last", {"sink": True}, lambda p: replace(p, sinks=np.array([0.0, -1.0])), "sink"),
         ("last", {"sink": True}, lambda p: replace(p, sinks=np.array([0.0, 100.0])), "sink"),
         ("last", {"sink": True}, lambda p: replace(p, sinks=np.array([0.0, np.nan])), "sink"),
-        ("scale", {"heads": (1, 1), "queries": 1, "keys": 2}, cancelling_near_key, "weights"),
+        ("scale", {"heads": (1, 1), "queries": 1, "keys": 2}, cancelling_near_key, "near key"),
         (
             "uniform", {"queries": 8, "keys": 200, "head_dim": 32, "alibi": True},
             cancelling_far_key, "far below",

@@ -26,7 +26,7 @@ from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import report
 
-# Of a margin is left, or may be taken, so that other ways to bound it find no less.
+# The share of a margin that is stated, so that other ways to bound it reach it.
 _ROOM = 1.0 - 2.0**-20
 
 

@@ -142,7 +142,9 @@ def read(theory: Theory, files: Mapping[str, str]) -> FilledTheory:
             values[name] = entries
         instance = FilledTheory(theory, values)
         same = write(instance) == files
-    except (ValueError, TypeError, OverflowError, LookupError) as error:
+    except (
+        ValueError, TypeError, OverflowError, LookupError, AttributeError, RecursionError,
+    ) as error:  # fmt: skip
         raise _wrong(f"its numbers ({error!s:.100})") from error
     if not same:
         raise _wrong("other lines, or how its numbers are written")
@@ -268,7 +270,8 @@ def confirm(
             pairs.append((claims[name].instance_of(*subject), known))
             others.pop(name)
         except NotConfirmableError as reason:
-            refused, others[name] = reason, f"{reason.problem}; here: {reason.witness}"
+            refused = refused or reason
+            others[name] = f"{reason.problem}; here: {reason.witness}"
     if refused is not None and not pairs:
         raise refused
     return confirm_instances(pairs, folder, others)
