@@ -32,7 +32,7 @@ _HOMES = {
     "Padded": "data.padded",
     "padded": "data.padded",
     "RationalDataset": "data.rational",
-    "AttentionLayer": "layers.attention",
+    "AttentionLayer": "layers.layer",
     "CausalLayer": "layers.causal",
     "Decoder": "layers.decoder",
     "ExtendedLayer": "layers.extended",
@@ -96,10 +96,10 @@ if TYPE_CHECKING:
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
     from constructive.data.rational import RationalDataset as RationalDataset
-    from constructive.layers.attention import AttentionLayer as AttentionLayer
     from constructive.layers.causal import CausalLayer as CausalLayer
     from constructive.layers.decoder import Decoder as Decoder
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
+    from constructive.layers.layer import AttentionLayer as AttentionLayer
     from constructive.layers.memorizer import Memorizer as Memorizer
     from constructive.layers.rational import RationalLayer as RationalLayer
     from constructive.layers.record import BuildRecord as BuildRecord

@@ -26,7 +26,7 @@ from constructive.exact.float_model import (
     model_named,
     nearest,
 )
-from constructive.layers.attend import CausalView, examples
+from constructive.layers.attention import CausalView, examples
 from constructive.layers.margins import readout_parts
 from constructive.support.arrays import Array
 

@@ -88,7 +88,7 @@ def test_a_wrong_import_would_be_seen():
     }
     later = "def f():\n    from constructive.interop import pytorch"
     assert not wrong_imports("layers.memorizer", later)
-    assert wrong_imports("layers.attention", later) == {"interop", "interop.pytorch"}
+    assert wrong_imports("layers.layer", later) == {"interop", "interop.pytorch"}
     assert wrong_imports("layers.memorizer", "from constructive.interop import pytorch")
     assert not wrong_imports("data.dataset", "from constructive.support.errors import DataError")
 
@@ -122,12 +122,12 @@ def test_no_import_goes_in_a_circle():
 def test_a_circle_for_types_would_be_seen():
     down = "from constructive.data.dataset import Dataset"
     up = (
-        "if TYPE_CHECKING:\n    from constructive.layers.attention import AttentionLayer\n"
-        "def f():\n    from constructive.layers.attention import AttentionLayer"
+        "if TYPE_CHECKING:\n    from constructive.layers.layer import AttentionLayer\n"
+        "def f():\n    from constructive.layers.layer import AttentionLayer"
     )
-    assert circle({"layers.attention": down, "data.dataset": ""}) == ()
-    assert set(circle({"layers.attention": down, "data.dataset": up})) == {
-        "layers.attention", "data.dataset",
+    assert circle({"layers.layer": down, "data.dataset": ""}) == ()
+    assert set(circle({"layers.layer": down, "data.dataset": up})) == {
+        "layers.layer", "data.dataset",
     }  # fmt: skip
 
 

@@ -32,9 +32,9 @@ from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import LENGTHS, require_examples
-from constructive.layers.attention import AttentionLayer
 from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
 from constructive.layers.record import floats_of

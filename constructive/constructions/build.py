@@ -24,8 +24,8 @@ from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.layers import extended, residues
-from constructive.layers.attention import FLOAT64_BITS
 from constructive.layers.extended import MOST_BITS, ExtendedLayer
+from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
 from constructive.layers.record import BuildRecord, Layer, require_float_layer

@@ -18,7 +18,7 @@ import numpy as np
 from constructive.constructions.multihead import assumptions
 from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.shapes import ExampleShapes
-from constructive.layers.attention import FLOAT64_BITS
+from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.record import HeadRecord, Layer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError

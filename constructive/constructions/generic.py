@@ -42,9 +42,9 @@ from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
 from constructive.exact.arithmetics import Floats
 from constructive.layers import residues
-from constructive.layers.attend import Chunk, Own, Shared, after_attention, examples
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.attention import Chunk, Own, Shared, after_attention, examples
 from constructive.layers.exact_logits import shortened
+from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError
 from constructive.support.work import report

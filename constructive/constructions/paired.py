@@ -27,7 +27,7 @@ from constructive.constructions.paired_heads import BuiltPairs, Reader, build_al
 from constructive.constructions.paired_search import SWEEP, Ordered, arrange
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.layers.record import HeadRecord
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 from constructive.support.errors import (

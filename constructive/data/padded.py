@@ -2,7 +2,7 @@
 
 A shorter context is filled up with copies of its own first token. So spans, units and largest
 entries of the array are those of the tokens themselves, and only attention has to know the lengths:
-it gives the copies no weight (`layers.attend.OfLengths`).
+it gives the copies no weight (`layers.attention.OfLengths`).
 """
 
 from collections.abc import Iterator

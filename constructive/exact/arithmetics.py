@@ -10,8 +10,8 @@ Attention of all heads is the same few steps in every arithmetic, with queries e
 A block of queries has the shape (k, d), and sees groups of n tokens, (k, n, d) or one group for
 all, (1, n, d); or each of k groups has b queries, (k, b, d).
 
-`layers.attend` takes them one after the other for the blocks of a view. An arithmetic knows arrays
-alone: neither layers nor data sets.
+`layers.attention` takes them one after the other for the blocks of a view. An arithmetic knows
+arrays alone: neither layers nor data sets.
 """
 
 import math

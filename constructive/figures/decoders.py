@@ -26,7 +26,7 @@ from constructive.data.samples import english_text
 from constructive.exact.arithmetics import Floats
 from constructive.exact.directed import percent
 from constructive.figures import drawing
-from constructive.layers.attend import CausalView, attend
+from constructive.layers.attention import CausalView, attend
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import Margins, recital
 from constructive.support import tables

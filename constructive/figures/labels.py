@@ -16,7 +16,7 @@ from constructive.certificates.certify import certify
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.figures import drawing
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import Verdict

@@ -16,7 +16,7 @@ from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.exact.arithmetics import Floats
 from constructive.figures import drawing
-from constructive.layers.attend import attend, examples
+from constructive.layers.attention import attend, examples
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import require

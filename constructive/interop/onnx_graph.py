@@ -8,7 +8,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.sequences.attention import RoundedNetwork, UniformAttention, require_exact
 from constructive.sequences.network import ReluNetwork
 from constructive.support.arrays import Array, float_type

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad, relu, scaled_dot_product_attention
 
 from constructive.exact.float_model import FLOAT32, MODELS
-from constructive.layers.attention import AttentionLayer, require_single_target
+from constructive.layers.layer import AttentionLayer, require_single_target
 from constructive.sequences.attention import (
     WEIGHTS,
     RoundedNetwork,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from constructive.data.dataset import Dataset
 from constructive.interop.pytorch import AttentionModule
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, row_chunks, with_one
 from constructive.support.errors import DataError, ParameterError
 

@@ -1,536 +1,261 @@
-"""The layer: its weights, its forward pass, and the intermediate representation.
+"""Attention, once: in any arithmetic, and for any view of which tokens a query sees."""
 
-Notation: E a context (n, d), e a query (d,), H heads with W_Q, W_K (d, d_h), W_V (d, d_v), an
-output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o = d_v. ::
-
-    alpha_h = softmax(E W_K W_Q^T e)                                   attention of head h, (n,)
-    z       = [E^T alpha_1; ...; E^T alpha_H]                intermediate representation, (H d,)
-    f(E, e) = W_D^T W_O^T [W_V1^T E^T alpha_1; ...; W_VH^T E^T alpha_H]            output, (d_out,)
-
-All of it is evaluated by `attend`, which has one loop for all layers and masks, with the softmax of
-an arithmetic (`exact.arithmetics`). The logits carry no factor 1/sqrt(d_h). f is linear in z:
-f = U^T z, with an *effective readout* U of shape (H d, d_out), and any U can be written in these
-weights as soon as d_v >= d_out. Below that each head's part of U has rank d_v at most
-(proofs/18-narrow-values.md).
-
-Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.data.dataset import Dataset
-from constructive.data.padded import Padded, as_padded
-from constructive.data.shapes import ExampleShapes
-from constructive.exact.arithmetics import FactoredFloats
-from constructive.exact.float_model import FLOAT32
-from constructive.layers.attend import Chunk, View, after_attention, examples, flat
-from constructive.support.arrays import (
-    CHUNK_BYTES,
-    Array,
-    Integers,
-    Rebuilt,
-    as_array,
-    finite_array,
-    first_place,
-    private,
-)
-from constructive.support.errors import DataError, ParameterError, shown
+from constructive.data.padded import Padded
+from constructive.exact.arithmetics import Arithmetic, Logits, Matrices, Numbers, Weights
+from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
+from constructive.support.work import in_pieces
 
-# What the shapes of weights say, in any arithmetic.
+Result = TypeVar("Result")
+
+# Which tokens each query sees: own contexts, one shared context, or what came before.
+#
+# Tokens come in groups, and each query sees tokens of one group: own contexts are T groups, a
+# shared context is the only one, and sequences are groups whose tokens are the queries. A view
+# cuts the queries into blocks, so that memory is bounded, and says which tokens of a block are
+# hidden from which query.
 
 
-FLOAT64_BITS = 53  # Bits of a float64, and so of a readout that is not a sum of several
+Rows = slice | tuple[slice, slice]
+
+# About the size of the logits of a block of positions, in bytes: large, so that products are.
+BLOCK_BYTES = 1 << 25
+_MOST_ROWS = 256  # Beyond this a block computes more of what it does not see than it gains
 
 
-class HeadShapes(Rebuilt):
-    """The shapes of the weights of a layer, whatever their entries are."""
+class Block(NamedTuple):
+    """Queries that are computed together, and the tokens that they see."""
 
-    query_weights: npt.NDArray[Any]
-    key_weights: npt.NDArray[Any]
+    # where the queries are, in an array that has the axes of the queries of the view first
+    rows: Rows
+    groups: slice  # which groups of tokens they see
+    keys: slice  # which tokens of each group any of them sees: n
+    # (b, n), which of these a query does not see, for the b queries of each group, or for all b
+    # queries where each group has one; None if all see all
+    hidden: Booleans | None
 
     @property
-    def num_heads(self) -> int:
-        """H, the number of heads."""
-        return len(self.query_weights)
+    def counts(self) -> Integers:
+        """How many tokens each of the b queries sees: (b,), or (1,) where all see all."""
+        if self.hidden is None:
+            return np.array([self.keys.stop - self.keys.start])
+        counts: Integers = (~self.hidden).sum(axis=1)
+        return counts
+
+
+class View(ABC):
+    """Which tokens each query sees."""
+
+    queries: Numbers  # (T, d), or (S, N, d) where each group has several queries
+    # (G, n, d), G groups: one for each along the first axis of queries, or one for all
+    tokens: Numbers
+    # about the size of temporary arrays, in bytes, unless another is given
+    chunk_bytes: ClassVar[int] = CHUNK_BYTES
+    # whether all queries see the same tokens, so that these can be part of the weights
+    is_shared: ClassVar[bool] = False
+    # whether each block sees tokens that no other block sees
+    is_own: ClassVar[bool] = False
 
     @property
-    def width(self) -> int:
-        """d, the number of entries of a token or a query."""
-        return int(self.query_weights.shape[1])
+    def shape(self) -> tuple[int, ...]:
+        """The axes of the queries: (T,) or (S, N)."""
+        return self.queries.shape[:-1]
 
     @property
-    def head_tensors(self) -> dict[str, npt.NDArray[Any]]:
-        """What attention is made of, by the names which files give it."""
-        return {"W_Q": self.query_weights, "W_K": self.key_weights}
+    @abstractmethod
+    def hidden(self) -> Booleans | None:
+        """Which tokens each query does not see, or None if all see all.
+
+        (T, n), or (N, n) for the N queries of each group, where groups have several.
+        """
+
+    @abstractmethod
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        """Cover all queries once. All blocks of some groups come one after the other."""
+
+
+class Own(View):
+    """Each query sees a context of its own."""
+
+    is_own = True
+
+    def __init__(self, contexts: Numbers, queries: Numbers) -> None:
+        self.tokens, self.queries = contexts, queries
 
     @property
-    def head_dim(self) -> int:
-        """d_h, the inner dimension of W_K W_Q^T."""
-        return int(self.query_weights.shape[2])
+    def hidden(self) -> Booleans | None:
+        return None
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        for rows in _examples(self, num_heads, chunk_bytes, itemsize):
+            yield Block(rows, rows, slice(0, self.tokens.shape[1]), None)
+
+
+class OfLengths(Own):
+    """Each query sees the first tokens of a context of its own, as many as that has."""
+
+    def __init__(self, contexts: Padded, queries: Numbers) -> None:
+        super().__init__(contexts.tokens, queries)
+        self._hidden: Booleans = ~contexts.mask
 
     @property
-    def num_parameters(self) -> int:
-        """The number of entries of the weights."""
-        return sum(array.size for array in vars(self).values() if isinstance(array, np.ndarray))
+    def hidden(self) -> Booleans:
+        """The tokens beyond the length of each context: (T, n)."""
+        return self._hidden
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        for block in super().blocks(num_heads, chunk_bytes, itemsize):
+            yield block._replace(hidden=self.hidden[block.rows])
 
 
-def check_targets(dataset: ExampleShapes, target_dim: int) -> None:
-    """Raise DataError if targets have another number of entries than the outputs of a layer."""
-    if dataset.target_dim != target_dim:
-        raise DataError(
-            f"targets have d_out={dataset.target_dim}, the layer {target_dim}",
-            witness=dataset.target_dim,
-            suggestion=f"targets with d_out={target_dim}",
-        )
+class Shared(View):
+    """All queries see one context."""
+
+    is_shared = True
+
+    def __init__(self, context: Numbers, queries: Numbers) -> None:
+        self.tokens, self.queries = context[np.newaxis], queries
+
+    @property
+    def hidden(self) -> None:
+        """None: all tokens are seen."""
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        for rows in _examples(self, num_heads, chunk_bytes, itemsize):
+            yield Block(rows, slice(0, 1), slice(0, self.tokens.shape[1]), None)
 
 
-def require_floats(tensors: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Raise ParameterError for dtypes but float32 or float64 alone, and what is not finite."""
-    kinds = sorted({str(array.dtype) for array in tensors.values()})
-    if kinds not in (["float32"], ["float64"]):
-        raise ParameterError(
-            f"the weights have dtypes {kinds}",
-            witness=tuple(kinds),
-            suggestion="all float64, or all float32",
-        )
-    for name, array in tensors.items():
-        wrong = ~np.isfinite(array)
-        if wrong.any():
-            place = first_place(wrong)
-            raise ParameterError(
-                f"{name}{list(place)} is {array[place]}",
-                witness=(name, place),
-                suggestion="finite weights only",
-            )
+class CausalView(View):
+    """Each token of a sequence is a query, which sees the tokens up to itself.
 
-
-# W_O and W_D that differ from head to head, and leave the outputs of a layer as they are.
-#
-# Identities for W_O and W_D give every effective readout
-# (`AttentionLayer.from_effective_readout`). But then all heads have the same block of W_O, and an
-# attention kernel that concatenates heads in a wrong order, transposes W_O or W_D, or leaves them
-# out has the right outputs. So `drawn` replaces ::
-#
-#     W_V,h by W_V,h P_h^-1,     W_O,h by P_h W_O,h Q^-1,     W_D by Q W_D
-#
-# with P_h = R_h Q where d_v = d_o, and P_h = R_h elsewhere. Every R_h, and Q, is a *signed cycle*:
-# a permutation matrix of one cycle, with signs, times a power of two. So identities become R_h and
-# Q.
-#
-# *Proposition.* (1) In floats every product is exact, so W_V W_O W_D and |W_V| |W_O| |W_D| of each
-# head keep their bits. (2) A signed cycle is not symmetric where its size is 2 or more, and never
-# the identity. (3) R_h and R_g differ for 0 < |h - g| < 6. (4) R_h and R_(H-1-h) differ for some h
-# if H >= 2. *Proof.* (1) Sums have one term that is not zero, and a power of two changes an
-# exponent only, as `_in_range` makes sure. (2) The inverse of a cycle of 3 or more is another
-# cycle; for 2 the signs differ; the power of two is not 1. (3) Six powers take turns. (4) By (3),
-# for h = 0 unless H - 1 is a multiple of 6, and else for h = 1. QED
-#
-# Weights within 2^10 of either end of the range of floats get signed cycles without powers of two,
-# of which (1) holds too, and (2) but for size 1.
-
-
-_POWERS = 0.125, 0.25, 0.5, 2.0, 4.0, 8.0
-_MARGIN = 2.0**10  # More than products of three of these powers
-
-
-class Outputs(NamedTuple):
-    """Weights after attention."""
-
-    values: tuple[Array, ...]  # W_V (H, d, d_v); several arrays where W_V is their sum
-    output: Array  # W_O (H d_v, d_o)
-    readout: Array  # W_D (d_o, d_out)
-
-
-class SignedCycles(NamedTuple):
-    """Matrices P (k, m, m) whose row i has one entry that is not zero."""
-
-    columns: Integers  # where that is (k, m)
-    entries: Array  # what it is, a power of two with a sign (k, m)
-
-    @classmethod
-    def draw(
-        cls, count: int, size: int, powers: Sequence[float], rng: np.random.Generator
-    ) -> "SignedCycles":
-        """Draw `count` matrices of one size; matrices next to each other have other powers."""
-        order = rng.permuted(np.tile(np.arange(size), (count, 1)), axis=1)
-        columns = np.empty_like(order)
-        np.put_along_axis(columns, order, np.roll(order, -1, axis=1), axis=1)
-        signs = rng.choice([-1.0, 1.0], (count, size))
-        signs[:, 1:2] = -signs[:, :1]
-        return cls(columns, signs * np.resize(rng.permutation(powers), (count, 1)))
-
-    def then(self, last: "SignedCycles") -> "SignedCycles":
-        """Return P Q for the one matrix Q of `last`."""
-        return SignedCycles(
-            last.columns[0, self.columns], self.entries * last.entries[0, self.columns]
-        )
-
-    def times(self, matrices: Array) -> Array:
-        """Return P M for M (k, m, ...)."""
-        rows = np.take_along_axis(matrices, self.columns[:, :, np.newaxis], axis=1)
-        product: Array = rows * self.entries[:, :, np.newaxis] + 0.0  # no negative zeros
-        return product
-
-    def undone(self, matrices: Array) -> Array:
-        """Return M P^-1 for M (k, ..., m)."""
-        columns = np.take_along_axis(matrices, self.columns[:, np.newaxis], axis=2)
-        product: Array = columns / self.entries[:, np.newaxis] + 0.0
-        return product
-
-
-def drawn(given: Outputs, rng: np.random.Generator) -> Outputs:
-    """Draw signed cycles, and fold them into float64 weights (see the module for what stays)."""
-    heads, _, size = given.values[0].shape
-    between = len(given.readout)
-    powers = _POWERS if all(map(_in_range, (*given.values, given.output))) else (1.0,)
-    last = SignedCycles.draw(1, between, powers, rng)
-    first = SignedCycles.draw(heads, size, powers, rng)
-    if size == between:
-        first = first.then(last)
-    output = first.times(given.output.reshape(heads, size, between))
-    return Outputs(
-        tuple(map(first.undone, given.values)),
-        last.undone(output.reshape(1, -1, between))[0],
-        last.times(given.readout[np.newaxis])[0],
-    )
-
-
-def _in_range(weights: Array) -> bool:
-    """Return whether neither end of the range of floats is near."""
-    limits, sizes = np.finfo(weights.dtype), np.abs(weights[weights != 0])
-    least, most = limits.smallest_normal * _MARGIN, limits.max / _MARGIN
-    return bool(((sizes >= least) & (sizes <= most)).all())
-
-
-@dataclass(frozen=True, eq=False)
-class AttentionLayer(HeadShapes):
-    """Multi-head attention with a linear readout, as plain arrays of floats.
-
-    All five arrays have one dtype, float64 or float32, and the layer computes in it. They are
-    read-only copies of what was given.
-
-    Attributes:
-        query_weights: W_Q (H, d, d_h)
-        key_weights: W_K (H, d, d_h)
-        value_weights: W_V (H, d, d_v)
-        output_weights: W_O (H d_v, d_o); in layers that are built d_o is the larger one of d_v and
-            d_out
-        readout_weights: W_D (d_o, d_out)
-        corrections: of W_V, by arrays that are added to it exactly: none
-        first_bits: with how many bits enclosures start
-        float_model: the model of floating-point programs that the layer is one of, in float32
-
-    Raises:
-        ParameterError: for what is not an array, shapes that do not fit, mixed or other dtypes, and
-            entries that are not finite
-
-    Example:
-        >>> layer = AttentionLayer.from_effective_readout(
-        ...     np.zeros((1, 2, 1)), np.zeros((1, 2, 1)), np.array([[1.0], [10.0]])
-        ... )
-        >>> layer([[[1.0, 0.0], [0.0, 1.0]]], [[3.0, 4.0]])  # uniform attention: the mean token
-        array([[5.5]])
+    A block of b positions sees the tokens up to its last one, n of them. Its logits are H b n
+    numbers for each sequence, never H N N.
     """
 
-    query_weights: Array
-    key_weights: Array
-    value_weights: Array
-    output_weights: Array
-    readout_weights: Array
+    chunk_bytes = BLOCK_BYTES
 
-    corrections: ClassVar[tuple[Array, ...]] = ()
-    first_bits: ClassVar[int] = 128
-    float_model: ClassVar[str] = FLOAT32.name
-
-    def __post_init__(self) -> None:
-        for name, weights in tuple(vars(self).items()):
-            object.__setattr__(self, name, private(name, weights))
-        _check_weights(self.tensors)
-
-    @classmethod
-    def from_effective_readout(
-        cls,
-        query_weights: Array,
-        key_weights: Array,
-        effective_readout: Array,
-        value_dim: int | None = None,
-    ) -> "AttentionLayer":
-        """Return the layer with f = U^T z, for U = effective_readout of shape (H d, d_out).
-
-        U_h fills the first d_out columns of W_Vh; W_O and W_D copy them through (identities padded
-        with zeros). `build_memorizer` then draws others (`with_outputs`).
-
-        Args:
-            query_weights: W_Q (H, d, d_h)
-            key_weights: W_K (H, d, d_h)
-            effective_readout: U (H d, d_out), of the same dtype
-            value_dim: d_v; by default d_out
-
-        Raises:
-            ParameterError: if d_v < d_out, as such a layer has too few outputs, and for weights
-                that `AttentionLayer` refuses
-        """
-        num_heads, target_dim = len(query_weights), effective_readout.shape[1]
-        width = len(effective_readout) // num_heads
-        value_dim = target_dim if value_dim is None else value_dim
-        if value_dim < target_dim:
-            message = f"value_dim={value_dim} is less than the d_out={target_dim} of the targets"
-            raise ParameterError(message, witness=value_dim, suggestion=f"value_dim={target_dim}")
-        dtype = effective_readout.dtype
-        value_weights = np.zeros((num_heads, width, value_dim), dtype)
-        value_weights[:, :, :target_dim] = effective_readout.reshape(num_heads, width, target_dim)
-        copy_through = np.eye(value_dim, dtype=dtype)
-        return cls(
-            query_weights,
-            key_weights,
-            value_weights,
-            np.concatenate([copy_through] * num_heads),
-            copy_through[:, :target_dim].copy(),
-        )
+    def __init__(self, tokens: Numbers, window: int | None = None) -> None:
+        self.tokens = self.queries = tokens
+        self.window = window if window is None else min(window, tokens.shape[1])
 
     @property
-    def tensors(self) -> dict[str, Array]:
-        """The weights by the names which files give them."""
-        return {
-            **self.head_tensors,
-            "W_V": self.value_weights,
-            "W_O": self.output_weights,
-            "W_D": self.readout_weights,
-        }
+    def hidden(self) -> Booleans:
+        """Which tokens each position does not see: (N, N), so for short sequences alone."""
+        every = np.arange(self.shape[1])
+        return self.hides(every, every)
+
+    def blocks(self, num_heads: int, chunk_bytes: int, itemsize: int = 8) -> Iterator[Block]:
+        count, length = self.shape
+        allowed = max(1, chunk_bytes // (8 * num_heads))  # entries of one head
+        others = (self.window or length) - 1
+        # b rows see at most N keys together, and at most b + window - 1.
+        fitting = max(allowed // length, (math.isqrt(others**2 + 4 * allowed) - others) // 2)
+        step = max(1, min(length, _MOST_ROWS, fitting))
+        together = max(1, allowed // (step * min(length, step + others)))
+        for first in range(0, count, together):
+            sequences = slice(first, min(first + together, count))
+            for start in range(0, length, step):
+                stop = min(start + step, length)
+                begin = 0 if self.window is None else max(0, start + 1 - self.window)
+                hidden = self.hides(np.arange(start, stop), np.arange(begin, stop))
+                rows = sequences, slice(start, stop)
+                yield Block(rows, sequences, slice(begin, stop), hidden)
+
+    def hides(self, rows: Integers, keys: Integers) -> Booleans:
+        """Return which tokens positions do not see: (b, n)."""
+        later: Booleans = keys > rows[:, np.newaxis]
+        if self.window is not None:
+            later |= keys <= rows[:, np.newaxis] - self.window
+        return later
+
+
+def examples(contexts: Numbers | Padded, queries: Numbers) -> Own | Shared:
+    """View examples with a context each, or with one for all."""
+    if isinstance(contexts, Padded):
+        return OfLengths(contexts, queries)
+    return Shared(contexts, queries) if contexts.ndim == 2 else Own(contexts, queries)
+
+
+def _examples(view: View, num_heads: int, chunk_bytes: int, itemsize: int) -> Iterator[slice]:
+    """Return slices of examples whose queries, logits and averages fit together."""
+    size, width = view.tokens.shape[1:]
+    row = num_heads * (2 * width + size) * itemsize
+    return row_chunks(len(view.queries), row, chunk_bytes)
+
+
+class Chunk(NamedTuple, Generic[Matrices]):
+    """Some queries, after attention."""
+
+    block: Block  # the queries, and the tokens that they see
+    attention: Matrices  # a matrix (H, n) for each query
+    representation: Matrices  # a matrix z (H, d) for each query
 
     @property
-    def in_words(self) -> str:
-        """In what numbers the weights are, in words."""
-        return f"{self.query_weights.dtype} weights"
-
-    @property
-    def leading(self) -> "AttentionLayer":
-        """The layer itself, which is all there is."""
-        return self
-
-    def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
-        """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`)."""
-        given = Outputs((self.value_weights,), self.output_weights, self.readout_weights)
-        (values,), output, readout = drawn(given, rng)
-        return AttentionLayer(self.query_weights, self.key_weights, values, output, readout)
-
-    @property
-    def value_dim(self) -> int:
-        """d_v, the number of entries of a head's value."""
-        return int(self.value_weights.shape[2])
-
-    @property
-    def target_dim(self) -> int:
-        """d_out, the number of entries of the output."""
-        return int(self.readout_weights.shape[1])
-
-    @property
-    def effective_readout(self) -> Array:
-        """U with f = U^T z, of shape (H d, d_out)."""
-        return self.readouts(self.query_weights.dtype).reshape(-1, self.target_dim)
-
-    def readouts(self, dtype: npt.DTypeLike = np.float64) -> Array:
-        """Return W_V W_O W_D of each head: (H, d, d_out)."""
-        weights = self.value_weights, self.output_weights, self.readout_weights
-        w_v, w_o, w_d = (array.astype(dtype, copy=False) for array in weights)
-        readouts: Array = w_v @ w_o.reshape(self.num_heads, self.value_dim, -1) @ w_d
-        return readouts
-
-    def __call__(
-        self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
-    ) -> Array:
-        """Evaluate f on examples: (T, d_out).
-
-        Args:
-            contexts: (T, n, d) or one shared (n, d)
-            queries: (T, d)
-            chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
-
-        Raises:
-            DataError: if shapes do not fit the layer
-        """
-        readout = self.effective_readout
-        return self._collected(
-            examples(*self.checked_inputs(contexts, queries)),
-            (self.target_dim,),
-            lambda chunk: flat(chunk.representation) @ readout,
-            chunk_bytes,
-        )
-
-    def attention(
-        self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
-    ) -> Array:
-        """Return the softmax weights alpha of every head on every example: (T, H, n).
-
-        Args:
-            contexts: (T, n, d) or one shared (n, d)
-            queries: (T, d)
-            chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
-
-        Raises:
-            DataError: if shapes do not fit the layer
-        """
-        view = examples(*self.checked_inputs(contexts, queries))
-        shape = self.num_heads, view.tokens.shape[1]
-        return self._collected(view, shape, lambda chunk: chunk.attention, chunk_bytes)
-
-    def intermediate(
-        self, contexts: npt.ArrayLike, queries: npt.ArrayLike, *, chunk_bytes: int = CHUNK_BYTES
-    ) -> Array:
-        """Return the intermediate representation Z, a row z for each example: (T, H d).
-
-        Args:
-            contexts: (T, n, d) or one shared (n, d)
-            queries: (T, d)
-            chunk_bytes: about the size of temporary arrays, in bytes; by default 4 MiB
-
-        Raises:
-            DataError: if shapes do not fit the layer
-        """
-        return self._collected(
-            examples(*self.checked_inputs(contexts, queries)),
-            (self.num_heads * self.width,),
-            lambda chunk: flat(chunk.representation),
-            chunk_bytes,
-        )
-
-    def _collected(
-        self,
-        view: View,
-        shape: tuple[int, ...],
-        of: Callable[[Chunk[Array]], Array],
-        chunk_bytes: int,
-    ) -> Array:
-        """What is made of each example after attention: (T, ...)."""
-        weights = self.query_weights, self.key_weights
-        arithmetic = FactoredFloats(self.query_weights.dtype)
-        out = np.empty((*view.shape, *shape), arithmetic.dtype)
-
-        def stored(chunk: Chunk[Array]) -> None:
-            out[chunk.rows] = of(chunk)
-
-        for _ in after_attention(stored, arithmetic, weights, view, chunk_bytes=chunk_bytes):
-            pass
-        return out
-
-    def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set that does not fit the layer."""
-        if dataset.queries.dtype == object:
-            raise DataError(
-                "the data are rational, the layer is not",
-                witness=type(dataset).__name__,
-                suggestion="a Dataset, or build_memorizer(..., arithmetic='rational')",
-            )
-        self._require_fit(dataset.context_shape, dataset.queries.shape)
-        check_targets(dataset, self.target_dim)
-
-    def max_error(self, dataset: Dataset) -> float:
-        """Return largest `|f - y|` over the data, as evaluated in the dtype of the weights.
-
-        Args:
-            dataset: T examples
-
-        Raises:
-            DataError: if shapes do not fit the layer, or the data are rational
-        """
-        self.check_fits(dataset)
-        worst = [
-            np.abs(self(contexts, dataset.queries[rows]) - dataset.target_matrix[rows]).max()
-            for rows, contexts in dataset.blocks()
-        ]
-        return float(np.max(worst))
-
-    def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
-        """Return the same layer with weights rounded to float32 or float64.
-
-        Args:
-            dtype: one of the two
-
-        Raises:
-            ParameterError: for another one, and for weights beyond its range
-        """
-        kind = dtype_of(dtype)
-        with np.errstate(over="ignore"):  # what is infinite then is refused
-            return AttentionLayer(*(array.astype(kind) for array in vars(self).values()))
-
-    def __repr__(self) -> str:
-        return (
-            f"AttentionLayer(H={self.num_heads}, d={self.width}, d_h={self.head_dim}, "
-            f"d_v={self.value_dim}, d_out={self.target_dim}, {self.query_weights.dtype})"
-        )
-
-    def checked_inputs(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> tuple[Any, Array]:
-        """Return the inputs as arrays; contexts of different lengths as `Padded`."""
-        given, queries = as_padded(contexts), as_array(queries)
-        read = given if isinstance(given, Padded) else as_array(given)
-        self._require_fit(read.shape, queries.shape)
-        for name, array in (("contexts", read), ("queries", queries)):
-            checked = isinstance(array, Padded) or array.dtype.kind != "f" or not array.size
-            # Without an array of Booleans, as contexts may fill the memory.
-            if not (checked or np.isfinite([array.max(), array.min()]).all()):
-                finite_array(name, array, copy=False)  # raises, with the place
-        return read, queries
-
-    def _require_fit(self, contexts: tuple[int, ...], queries: tuple[int, ...]) -> None:
-        """Raise DataError for shapes that do not fit the layer."""
-        fits = (
-            len(queries) == 2
-            and len(contexts) in (2, 3)
-            and contexts[-1] == queries[1] == self.width
-            and (len(contexts) == 2 or contexts[0] == queries[0])
-            and contexts[-2] > 0
-        )
-        if not fits:
-            message = f"contexts {contexts} and queries {queries} do not fit the layer"
-            suggestion = f"contexts (T, n, d) or (n, d) and queries (T, d) with d={self.width}"
-            if queries[-1:] == (self.width - 1,):
-                suggestion += ", or Dataset.with_constant() for weights of a module with biases"
-            raise DataError(message, witness=(contexts, queries), suggestion=suggestion)
+    def rows(self) -> Any:  # noqa: ANN401 - what numpy takes for an index
+        """Where the queries are, in an array that has the axes of the queries of the view first."""
+        return self.block.rows
 
 
-def dtype_of(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Read a dtype as numpy does. Raises ParameterError for anything else."""
-    try:
-        return np.dtype(dtype)
-    except TypeError as error:
-        raise ParameterError(
-            f"dtype={shown(dtype)} is not a dtype",
-            witness=shown(dtype),
-            suggestion="float32 or float64",
-        ) from error
+def attend(
+    arithmetic: Arithmetic[Weights, Logits, Matrices],
+    weights: tuple[Numbers, Numbers],
+    view: View,
+    *,
+    chunk_bytes: int | None = None,
+) -> Iterator[Chunk[Matrices]]:
+    """Yield softmax attention of all heads, a bounded number of queries at a time.
+
+    weights: W_Q and W_K, both (H, d, d_h);  view: queries, tokens, and who sees whom
+    chunk_bytes: about the size of temporary arrays; by default that of the view
+    """
+    return after_attention(lambda chunk: chunk, arithmetic, weights, view, chunk_bytes=chunk_bytes)
 
 
-def require_single_target(target_dim: int, *, scalar_targets: bool) -> None:
-    """Raise ParameterError for outputs (T,) of a layer that has several for each example."""
-    if scalar_targets and target_dim != 1:
-        raise ParameterError(
-            f"scalar_targets=True, but the layer has d_out={target_dim}",
-            witness=target_dim,
-            suggestion="scalar_targets=False",
-        )
+def after_attention(
+    then: Callable[[Chunk[Matrices]], Result],
+    arithmetic: Arithmetic[Weights, Logits, Matrices],
+    weights: tuple[Numbers, Numbers],
+    view: View,
+    *,
+    chunk_bytes: int | None = None,
+) -> Iterator[Result]:
+    """Yield what is made of each chunk, in the thread that computed it: it may be large."""
+    shared = arithmetic.keys(view.tokens[0]) if view.is_shared else None
+    products = arithmetic.weights(*weights, shared)
+    size = view.chunk_bytes if chunk_bytes is None else chunk_bytes
+    heads, width, _ = weights[0].shape
+
+    def attended(piece: tuple[Block, tuple[Numbers, Numbers] | None]) -> Result:
+        block, read = piece
+        keys, values = arithmetic.tokens(view.tokens[block.groups]) if read is None else read
+        queries = arithmetic.queries(view.queries[block.rows])
+        logits = arithmetic.logits(products, queries, keys[:, block.keys])
+        attention = arithmetic.softmax(logits, block.hidden)
+        representation = arithmetic.averages(attention, values[:, block.keys])
+        return then(Chunk(block, attention, representation))
+
+    def pieces() -> Iterator[tuple[Block, tuple[Numbers, Numbers] | None]]:
+        read: slice | None = None
+        for block in view.blocks(heads, size, arithmetic.itemsize):
+            if view.is_own:
+                yield block, None
+                continue
+            if block.groups != read:  # once for all blocks that see these tokens
+                read, tokens = block.groups, arithmetic.tokens(view.tokens[block.groups])
+            yield block, tokens
+
+    if not arithmetic.in_threads:
+        return map(attended, pieces())
+    operations = math.prod(view.shape) * heads * width * (width + 2 * view.tokens.shape[1])
+    return in_pieces(attended, pieces(), operations)
 
 
-def _check_weights(arrays: dict[str, Array]) -> None:
-    shapes = {name: array.shape for name, array in arrays.items()}
-    axes = {"W_Q": 3, "W_K": 3, "W_V": 3, "W_O": 2, "W_D": 2}
-    fits = all(arrays[name].ndim == count for name, count in axes.items())
-    if fits:
-        num_heads, width, _ = shapes["W_Q"]
-        value_dim = shapes["W_V"][2]
-        fits = (
-            shapes["W_K"] == shapes["W_Q"]
-            and shapes["W_V"][:2] == (num_heads, width)
-            and shapes["W_O"][0] == num_heads * value_dim
-            and shapes["W_D"][0] == shapes["W_O"][1]
-            and min(min(shape) for shape in shapes.values()) > 0
-        )
-    if not fits:
-        message = "the shapes of the weights do not fit together"
-        suggestion = "W_Q and W_K (H, d, d_h), W_V (H, d, d_v), W_O (H d_v, d_o), W_D (d_o, d_out)"
-        raise ParameterError(message, witness=shapes, suggestion=suggestion)
-    require_floats(arrays)
+def flat(matrices: Array) -> Array:
+    """Return the matrix (..., H, d) of each query as a row: (..., H d)."""
+    return matrices.reshape(*matrices.shape[:-2], -1)

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import BLOCK_BYTES, CausalView, Rows, attend, flat
-from constructive.layers.attention import HeadShapes, require_floats
+from constructive.layers.attention import BLOCK_BYTES, CausalView, Rows, attend, flat
+from constructive.layers.layer import HeadShapes, require_floats
 from constructive.support.arrays import (
     Array,
     Integers,

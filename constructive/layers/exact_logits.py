@@ -50,7 +50,7 @@ from constructive.exact.dyadic import granularity
 from constructive.exact.float_enclosure import ENOUGH, Moved, Rounded, growth
 from constructive.exact.float_model import FLOAT32, FLOAT64, FORMATS, FloatModel, Format
 from constructive.exact.upward import up
-from constructive.layers.attend import (
+from constructive.layers.attention import (
     BLOCK_BYTES,
     CausalView,
     Chunk,
@@ -58,7 +58,7 @@ from constructive.layers.attend import (
     after_attention,
     examples,
 )
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
 from constructive.support.errors import DataError
 from constructive.support.work import report

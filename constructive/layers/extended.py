@@ -17,8 +17,8 @@ from constructive.data.dataset import Dataset
 from constructive.exact import balls
 from constructive.exact.balls import Balls, exact_matrix
 from constructive.exact.directed import upper, working_precision
-from constructive.layers.attend import attend, examples
-from constructive.layers.attention import FLOAT64_BITS, AttentionLayer, HeadShapes, Outputs, drawn
+from constructive.layers.attention import attend, examples
+from constructive.layers.layer import FLOAT64_BITS, AttentionLayer, HeadShapes, Outputs, drawn
 from constructive.support.arrays import Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError, is_integer
 

@@ -38,7 +38,7 @@ from constructive.data.corpus import Text
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FLOAT64, FloatModel, Format, model_named
 from constructive.exact.upward import up
-from constructive.layers.attend import Block, CausalView, Chunk, after_attention, flat
+from constructive.layers.attention import Block, CausalView, Chunk, after_attention, flat
 from constructive.layers.causal import EXACT, CausalLayer, picks
 from constructive.layers.decoder import Decoder
 from constructive.layers.exact_logits import ExactLogits, exact_positions

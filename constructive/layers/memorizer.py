@@ -14,12 +14,12 @@ from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
 from constructive.exact.arithmetics import Fractions
-from constructive.layers.attention import (
+from constructive.layers.extended import ExtendedLayer, FloatLayer
+from constructive.layers.layer import (
     AttentionLayer,
     dtype_of,
     require_single_target,
 )
-from constructive.layers.extended import ExtendedLayer, FloatLayer
 from constructive.layers.record import (
     BuildRecord,
     Layer,

@@ -28,8 +28,8 @@ from constructive.exact.arithmetics import (
     array_of,
     matrix_of,
 )
-from constructive.layers.attend import attend, examples
-from constructive.layers.attention import HeadShapes, check_targets
+from constructive.layers.attention import attend, examples
+from constructive.layers.layer import HeadShapes, check_targets
 from constructive.support.arrays import private
 from constructive.support.errors import DataError
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TypeAlias
 from constructive.data.labels import Label, require_classes
 from constructive.exact.directed import fixed, percent
 from constructive.exact.float_model import STORAGES
-from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
 from constructive.layers.extended import FloatLayer
+from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, is_integer, require_known, shown

@@ -156,7 +156,7 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
 
     Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
     saturate (rank-one heads: one in all) and d_out columns of W_V. W_O has one entry in each row
-    and W_D one in each column (`layers.attention`), where d_v = d_out.
+    and W_D one in each column (`layers.layer`), where d_v = d_out.
     """
     require_positive(num_examples=num_examples, num_heads=plan.num_heads, head_dim=plan.head_dim)
     require_positive(width=width, target_dim=target_dim)

@@ -20,7 +20,7 @@ import numpy as np
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.layers import residues
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.support.errors import (
     CapacityError,
     in_three_parts,

@@ -21,7 +21,7 @@ from constructive import (
 )
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FLOAT32, MODELS
-from constructive.layers.attend import CausalView, attend
+from constructive.layers.attention import CausalView, attend
 from constructive.layers.margins import exact_tokens, recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED

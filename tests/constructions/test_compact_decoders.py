@@ -11,7 +11,7 @@ from constructive.constructions import compact
 from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
 from constructive.constructions.compact_tokens import base_of, cells_of, points_of
 from constructive.exact.arithmetics import Floats
-from constructive.layers.attend import CausalView, attend
+from constructive.layers.attention import CausalView, attend
 from constructive.layers.causal import LEAD, picks, read
 
 ENGLISH = (Path(__file__).parents[2] / "LICENSE").read_text()

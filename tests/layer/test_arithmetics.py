@@ -22,7 +22,7 @@ from constructive.exact.arithmetics import (
 )
 from constructive.exact.balls import Balls
 from constructive.exact.float_enclosure import Bounded, Tabulated
-from constructive.layers.attend import CausalView, OfLengths, Own, Shared, attend
+from constructive.layers.attention import CausalView, OfLengths, Own, Shared, attend
 
 # What every arithmetic and every view must do: one line of test for a new kind of either.
 #

@@ -21,7 +21,7 @@ from constructive import (
     generators,
 )
 from constructive.constructions.planning import CONSTRUCTIONS
-from constructive.layers.attention import Outputs, SignedCycles, drawn
+from constructive.layers.layer import Outputs, SignedCycles, drawn
 from constructive.strategies import memorizable
 
 # The layer against its definition, written out example by example.

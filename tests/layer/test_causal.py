@@ -18,7 +18,7 @@ from constructive.exact.arithmetics import Point, Residues
 from constructive.exact.float_enclosure import Rounded, exponentials
 from constructive.exact.float_model import FLOAT32, FLOAT64, MODELS, STORAGES, model_named
 from constructive.layers import residues
-from constructive.layers.attend import CausalView, Shared, attend
+from constructive.layers.attention import CausalView, Shared, attend
 from constructive.layers.exact_logits import exact_logits, exact_positions
 from constructive.layers.margins import Margins, average_sizes, margins
 

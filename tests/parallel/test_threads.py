@@ -18,7 +18,7 @@ from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims import paired
 from constructive.constructions.multihead import readout
 from constructive.exact import modular
-from constructive.layers import attend
+from constructive.layers import attention
 from constructive.support import arrays, blocks, work
 from constructive.support.work import cores, in_pieces, one_blas_thread, workers
 from constructive.theory import assumptions
@@ -34,8 +34,8 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(modular, "_PANEL", 16)
     monkeypatch.setattr(modular, "_TILE", (16, 16))
     monkeypatch.setattr(modular, "_COLUMNS_OF_PIECE", 8)
-    monkeypatch.setattr(attend.Own, "chunk_bytes", 1 << 14)
-    monkeypatch.setattr(attend.Shared, "chunk_bytes", 1 << 14)
+    monkeypatch.setattr(attention.Own, "chunk_bytes", 1 << 14)
+    monkeypatch.setattr(attention.Shared, "chunk_bytes", 1 << 14)
 
 
 def blas_threads():

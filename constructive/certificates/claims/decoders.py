@@ -17,7 +17,7 @@ from constructive.exact.arithmetics import Point, Residues
 from constructive.exact.directed import at_least, at_most, percent
 from constructive.exact.float_model import FloatModel, model_named
 from constructive.layers import residues
-from constructive.layers.attend import CausalView
+from constructive.layers.attention import CausalView
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import Margins, added_tokens, recital
 from constructive.layers.residues import Search

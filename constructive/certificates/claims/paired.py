@@ -21,7 +21,7 @@ from constructive.exact import verified
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
 from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths, up
 from constructive.exact.verified import exponential
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, first_place, row_chunks
@@ -106,7 +106,7 @@ class HeadPairs:
 def _effective(layer: AttentionLayer) -> Array:
     """U_h (H, d, d_out), where W_O and W_D only copy columns of W_V, so exactly.
 
-    A copy may have another sign, and be multiplied by a power of two (`layers.attention`).
+    A copy may have another sign, and be multiplied by a power of two (`layers.layer`).
     """
     heads, value_dim = layer.num_heads, layer.value_dim
     read, last = _copies(layer.readout_weights[np.newaxis].astype(np.float64))

@@ -25,8 +25,7 @@ from constructive.exact.balls import exact_matrix, largest, right_inverse_bound
 from constructive.exact.directed import at_least, at_most, short_bound, upper, working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedReadout, Enclosure
 from constructive.exact.upward import UNIT, up
-from constructive.layers.attend import Chunk, after_attention, examples
-from constructive.layers.attention import FLOAT64_BITS, AttentionLayer
+from constructive.layers.attention import Chunk, after_attention, examples
 from constructive.layers.extended import (
     BallLayer,
     FloatLayer,
@@ -34,6 +33,7 @@ from constructive.layers.extended import (
     enclose,
     intermediate,
 )
+from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers

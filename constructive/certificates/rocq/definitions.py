@@ -17,8 +17,8 @@ from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.arithmetics import Point, Residues
-from constructive.layers.attend import attend, examples
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.attention import attend, examples
+from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import FormatError, ParameterError
 from constructive.support.verdict import Verdict

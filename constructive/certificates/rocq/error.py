@@ -21,7 +21,7 @@ from constructive.certificates.rocq.definitions import (
 )
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.layers.attention import AttentionLayer
+from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 
 ARRAYS = (
