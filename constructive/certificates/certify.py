@@ -240,14 +240,14 @@ class SequenceFamily(ClaimFamily):
 
 
 class AllWeightsFamily(ClaimFamily):
-    """Claims about all weights of some heads, of which there are no arrays."""
+    """Claims about all weights of some heads, which have no arrays."""
 
     name = words = "all weights"
     data = Dataset
     format = FORMAT
 
     def describe(self, weights: AllWeights, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ARG002
-        """Return dtypes, shapes and hashes; of the weights, that there are no arrays."""
+        """Return dtypes, shapes and hashes of the data, and no arrays of weights."""
         return describe_dataset(data), describe_arrays({})
 
 

@@ -415,7 +415,7 @@ def test_a_file_of_an_input_is_no_output(run, tmp_path):
 # Ctrl-C and termination leave no half-written file.
 
 
-# Whoever starts the tests in the background may have told their processes to ignore the first.
+# Processes in the background may ignore the first signal.
 LISTEN = """
 import signal, sys
 import constructive

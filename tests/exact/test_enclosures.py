@@ -192,7 +192,7 @@ def test_one_token_alone_has_everything():
     attention, bound = bounded_softmax(
         np.array([[3.0]]), np.zeros((1, 1)), np.full((1, 1), np.inf), None
     )
-    assert (attention.tolist(), bound[0] < 1e-290) == ([[1.0]], True)  # there is no other
+    assert (attention.tolist(), bound[0] < 1e-290) == ([[1.0]], True)  # one token
 
 
 @pytest.mark.parametrize("error", [1.0, 1e3, np.inf, np.nan])

@@ -3,7 +3,7 @@
 In real arithmetic f is near y, as in the claim *error*, and no program of the model
 (`exact.float_model`) is farther from that than `layers.exact_logits` says. Logits need not be
 exact. Where heads read small differences of large numbers, their logits are not; then the bound is
-large, and vacuous where it is no less than the targets. Where weights and data are such short
+large, and vacuous where no target is larger. Where weights and data are such short
 numbers that all logits are exact, the statement says that, too.
 """
 
