@@ -16,6 +16,7 @@ from constructive.sequences.network import (
     SparseMatrix,
     bits,
     combination,
+    whole,
 )
 from constructive.sequences.storage import number, written
 from constructive.support.arrays import Integers, float_type
@@ -59,13 +60,11 @@ class UniformAttention:
     def __call__(self, stream: Sequence[Column], ids: Integers) -> list[Column]:
         """Attend within sequences."""
         count, size = ids.shape
-        values = combination(stream, self.value_weights, 0)[ids]
-        total = combination([values[:, j] for j in range(size)], [1] * size, 0)
-        mean = combination([total], [1], 0, divided_by=size)
-        means = np.repeat(mean, size)
+        values = combination(stream, self.value_weights)[ids]
+        means = np.repeat(whole(values.sum(axis=1) * Fraction(1, size)), size)
         flat = ids.reshape(-1)
         return [
-            combination([column[flat], means], [1, weight], 0).reshape(count, size)
+            combination([column[flat], means], [1, weight]).reshape(count, size)
             for column, weight in zip(stream, self.output_weights, strict=True)
         ]
 

@@ -18,10 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 Number = int | Fraction
-# One quantity for all examples (N,), int64, or objects where numbers are long or fractions.
-Column = npt.NDArray[Any]
-
-_WORD = 1 << 62  # Integers up to this size are computed in int64
+Column = npt.NDArray[Any]  # One quantity for all examples (N,): objects, integers or Fractions
 
 
 @dataclass(frozen=True)
@@ -112,29 +109,15 @@ class SparseMatrix:
 
     def __call__(self, inputs: Sequence[Column], count: int) -> list[Column]:
         """Apply it to a column (count,) for each entry of x."""
-        sizes = self._sizes(inputs)
-        rows = zip(self.columns, self.values, self.biases, strict=True)
-        return [
-            _combined([inputs[c] for c in row], [sizes[c] for c in row], values, bias, count)
-            for row, values, bias in rows
-        ]
+        return self.added_to([np.zeros(count, dtype=object)] * len(self.biases), inputs)
 
     def added_to(self, before: Sequence[Column], inputs: Sequence[Column]) -> list[Column]:
-        """Return `before` + W x + b; where a row is empty, the column itself."""
-        sizes, found = self._sizes(inputs), list(before)
-        for place, (row, values, bias) in enumerate(
-            zip(self.columns, self.values, self.biases, strict=True)
-        ):
-            if row or bias:
-                kept = before[place]
-                columns, bounds = [inputs[c] for c in row], [sizes[c] for c in row]
-                found[place] = _combined(
-                    [kept, *columns], [_largest(kept), *bounds], (1, *values), bias, len(kept)
-                )
-        return found
-
-    def _sizes(self, inputs: Sequence[Column]) -> dict[int, int]:
-        return {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
+        """Return `before` + W x + b."""
+        rows = zip(before, self.columns, self.values, self.biases, strict=True)
+        return [
+            combination([kept, *(inputs[c] for c in row)], (1, *values), bias)
+            for kept, row, values, bias in rows
+        ]
 
     @property
     def nonzero(self) -> int:
@@ -179,12 +162,12 @@ class ReluNetwork:
 
     def __call__(self, inputs: Sequence[Column]) -> list[Column]:
         """Evaluate examples exactly: a column of numbers for each input and for each output."""
-        count = len(inputs[0])
-        values = self.layers[0](inputs, count)
+        count, columns = len(inputs[0]), [np.asarray(column, dtype=object) for column in inputs]
+        values = [whole(column) for column in self.layers[0](columns, count)]
         for first, second in self.blocks:
             units = [np.maximum(unit, 0) for unit in first(values, count)]
             values = second.added_to(values, units)
-        return self.layers[-1](values, count)
+        return [whole(column) for column in self.layers[-1](values, count)]
 
     @property
     def blocks(self) -> list[tuple[SparseMatrix, SparseMatrix]]:
@@ -238,51 +221,16 @@ def bits(number: Number) -> int:
     return number.numerator.bit_length() + number.denominator.bit_length() - 1
 
 
-def _largest(column: Column) -> int:
-    """Return the size of the largest integer; for fractions one that does not fit into int64."""
-    if column.dtype == object and Fraction in set(map(type, column)):
-        return _WORD
-    return max(int(column.max(initial=0)), -int(column.min(initial=0)))
+def combination(columns: Sequence[Column], values: Sequence[Number], bias: Number = 0) -> Column:
+    """Return the sum of values times columns, of one length, and a bias."""
+    pairs = zip(columns, values, strict=True)
+    terms = [column if value == 1 else value * column for column, value in pairs if value]
+    total = sum(terms[1:], start=terms[0]) if terms else np.zeros_like(columns[0])
+    return total + bias if bias else total
 
 
-def combination(
-    columns: Sequence[Column], values: Sequence[Number], bias: Number, *, divided_by: int = 1
-) -> Column:
-    """Sum values times columns (of one length) and a bias; then divide by an integer."""
-    sizes = [_largest(column) for column in columns]
-    total = _combined(columns, sizes, values, bias, len(columns[0]))
-    if divided_by == 1:
-        return total
-    if total.dtype != object and not (total % divided_by).any():
-        return total // divided_by
-    return _normalised(total.astype(object) * Fraction(1, divided_by))
-
-
-def _combined(
-    columns: Sequence[Column],
-    sizes: Sequence[int],
-    values: Sequence[Number],
-    bias: Number,
-    count: int,
-) -> Column:
-    """Return the sum of values times columns, and a bias; in int64 where no number can get long."""
-    bound: Number = max(bias, -bias)
-    for value, size in zip(values, sizes, strict=True):
-        bound += max(value, -value) * max(size, 1)
-    short = bound < _WORD and all(isinstance(v, int) for v in (*values, bias))
-    kind: Any = np.int64 if short else object
-    total = np.full(count, bias, dtype=kind)
-    for column, value in zip(columns, values, strict=True):
-        if value:
-            total = total + value * column.astype(kind)
-    return total if short else _normalised(total)
-
-
-def _normalised(column: Column) -> Column:
+def whole(column: Column) -> Column:
     """Return fractions that are integers as integers, which are quicker."""
     if Fraction not in set(map(type, column)):
         return column
-    for place, value in enumerate(column):
-        if isinstance(value, Fraction) and value.denominator == 1:
-            column[place] = value.numerator
-    return column
+    return np.array([x.numerator if x.denominator == 1 else x for x in column], dtype=object)
