@@ -29,7 +29,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset, fractions
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
-from constructive.exact.arithmetics import LARGEST_LOGIT, Fractions, array_of, matrix_of
+from constructive.exact.softmax import LARGEST_LOGIT, Fractions, array_of, matrix_of
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.layers.record import HeadRecord

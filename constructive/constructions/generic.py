@@ -40,7 +40,7 @@ from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
-from constructive.exact.arithmetics import Floats
+from constructive.exact.softmax import Floats
 from constructive.layers import residues
 from constructive.layers.attention import Chunk, Own, Shared, after_attention, examples
 from constructive.layers.exact_logits import shortened

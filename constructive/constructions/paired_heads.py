@@ -30,7 +30,7 @@ from constructive.constructions.paired_search import (
     sharpen,
     window_of,
 )
-from constructive.exact.arithmetics import Floats, softmax_in_place
+from constructive.exact.softmax import Floats, softmax_in_place
 from constructive.layers.attention import attend, examples
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers, Single, row_chunks, unit_rows
 from constructive.support.errors import AssumptionError

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from constructive.data.shapes import ExampleShapes
-from constructive.exact.arithmetics import Fractions, array_of
+from constructive.exact.softmax import Fractions, array_of
 from constructive.support.arrays import as_array, frozen
 from constructive.support.errors import DataError
 

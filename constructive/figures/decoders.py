@@ -23,8 +23,8 @@ import numpy.typing as npt
 from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
 from constructive.data.samples import english_text
-from constructive.exact.arithmetics import Floats
 from constructive.exact.directed import percent
+from constructive.exact.softmax import Floats
 from constructive.figures import drawing
 from constructive.layers.attention import CausalView, attend
 from constructive.layers.decoder import Decoder

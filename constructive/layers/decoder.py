@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
-from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
+from constructive.exact.softmax import Floats
 from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record

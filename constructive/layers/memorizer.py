@@ -13,7 +13,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
-from constructive.exact.arithmetics import Fractions
+from constructive.exact.softmax import Fractions
 from constructive.layers.extended import ExtendedLayer, FloatLayer
 from constructive.layers.layer import (
     AttentionLayer,

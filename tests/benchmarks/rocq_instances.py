@@ -65,7 +65,8 @@ def main():
     parser.add_argument("--large", action="store_true", help="also errors of 621 examples")
     large = parser.parse_args().large
     with (
-        rocq.compiled(impossible.THEORY.name) as theory,  # which needs that of ranks
+        # impossible needs the theory of ranks
+        rocq.compiled(impossible.THEORY.name, error.THEORY.name) as theory,
         mock.patch.object(rocq, "compiled", return_value=nullcontext(theory)),
     ):
         print(

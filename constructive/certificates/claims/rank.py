@@ -26,7 +26,7 @@ import numpy as np
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point
+from constructive.exact.softmax import Point
 from constructive.layers import residues
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer

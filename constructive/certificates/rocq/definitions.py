@@ -16,7 +16,7 @@ import numpy as np
 from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point, Residues
+from constructive.exact.softmax import Point, Residues
 from constructive.layers.attention import attend, examples
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers

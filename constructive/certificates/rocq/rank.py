@@ -22,7 +22,7 @@ from constructive.certificates.rocq.definitions import (
 )
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point
+from constructive.exact.softmax import Point
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.arrays import Integers

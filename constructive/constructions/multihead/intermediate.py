@@ -6,7 +6,7 @@ import numpy as np
 
 from constructive.constructions.multihead.heads import SATURATION_EPS, GroupHead
 from constructive.data.dataset import Dataset, token_numbers
-from constructive.exact.arithmetics import Floats
+from constructive.exact.softmax import Floats
 from constructive.layers.attention import Chunk, after_attention, examples
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.work import report
