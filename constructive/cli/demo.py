@@ -238,7 +238,7 @@ def figures(
     Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
 
     Args:
-        output: Folder for the PNG, SVG and text files; it may be a new one.
+        output: Folder for the SVG and text files; it may be a new one.
         only: Draw only this figure; may be repeated. By default all.
         quick: Draw smaller grids, in seconds each instead of minutes.
 
@@ -257,7 +257,6 @@ def figures(
     with threads(jobs), progress_bar(quiet=quiet):
         for drawn in gallery.draw(output, only=names, quick=quick):
             say(f"{drawn.seconds:7.1f} s  {drawn.title}")
-            for path in drawn.paths:
-                say(f"           {path}")
-                if path.suffix == ".txt":
-                    say("\n" + path.read_text())
+            say(f"           {drawn.path}")
+            if drawn.path.suffix == ".txt":
+                say("\n" + drawn.path.read_text())
