@@ -37,7 +37,8 @@ from constructive.support.errors import (
     PrecisionError,
 )
 from constructive.support.work import report
-from constructive.theory.bounds import Plan, group_sizes, paired_capacity, rank_one_capacity
+from constructive.theory.bounds import Plan, paired_capacity, rank_one_capacity
+from constructive.theory.grouping import group_sizes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
