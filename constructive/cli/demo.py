@@ -168,7 +168,7 @@ def figures(*, output: Path = Path(), only: list[str] | None = None, quick: bool
     Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
 
     Args:
-        output: Folder for the PNG, SVG and text files; it may be a new one.
+        output: Folder for the SVG and text files; it may be a new one.
         only: Draw only this figure; may be repeated. By default all.
         quick: Draw smaller grids, in seconds each instead of minutes.
 
@@ -185,7 +185,6 @@ def figures(*, output: Path = Path(), only: list[str] | None = None, quick: bool
         output_file(path.name, path)
     for drawn in gallery.draw(output, only=only or None, quick=quick):
         say(f"{drawn.seconds:7.1f} s  {drawn.title}")
-        for path in drawn.paths:
-            say(f"           {path}")
-            if path.suffix == ".txt":
-                say("\n" + path.read_text())
+        say(f"           {drawn.path}")
+        if drawn.path.suffix == ".txt":
+            say("\n" + drawn.path.read_text())

@@ -17,12 +17,13 @@ c(E; H). Where both agree, they are c(E; H), and that is proved.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import gcd, lcm
+from itertools import chain
+from math import gcd
 from typing import NamedTuple
 
 import flint
 import numpy as np
+import numpy.typing as npt
 
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import dyadic, modular
@@ -38,6 +39,7 @@ from constructive.support.work import in_pieces
 
 
 Vectors = tuple[tuple[int, ...], ...]
+Rows = list[list[flint.fmpz]]
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ def spans_of(contexts: Array) -> Spans:
         units = tuple(map(tuple, np.eye(width, dtype=np.int64).tolist()))
         return Spans(0, 0, units, tuple(range(width)))
     contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
-    zero = _orthogonal(contexts, _tokens)
-    constant = _orthogonal(contexts, _differences)
+    zero = _orthogonal(contexts, differences=False)
+    constant = _orthogonal(contexts, differences=True)
     vectors, pivots = _triangular(zero, constant)
     return Spans(width - len(zero), width - len(constant), vectors, pivots)
 
@@ -69,39 +71,40 @@ def spans_of(contexts: Array) -> Spans:
 def dimensions(contexts: Array) -> tuple[int, int]:
     """Return only k and delta of `spans_of`, which is quicker."""
     contexts = np.unique(np.asarray(contexts, dtype=np.float64) + 0.0, axis=0)
-    tokens, differences = (len(_orthogonal(contexts, part)) for part in (_tokens, _differences))
+    tokens, differences = (len(_orthogonal(contexts, differences=which)) for which in (False, True))
     return contexts.shape[2] - tokens, contexts.shape[2] - differences
 
 
 def subset_dimensions(contexts: Array) -> tuple[Integers, Integers]:
     """Return k_J and delta_J of every set J of a few contexts (C, n, d): entry sum 2^j, j in J."""
-    size = contexts.shape[1]
-    return (
-        _subset_ranks([[_tokens.exact(c, row) for row in range(size)] for c in contexts]),
-        _subset_ranks([[_differences.exact(c, row) for row in range(size - 1)] for c in contexts]),
-    )
+    parts = [
+        [_integer_rows(context, differences=which) for context in contexts]
+        for which in (False, True)
+    ]
+    return _subset_ranks(parts[0]), _subset_ranks(parts[1])
 
 
 _LARGE_PRIME = (1 << 61) - 1
 
 
-def _subset_ranks(parts: list[list[list[int]]]) -> Integers:
+def _subset_ranks(parts: list[Rows]) -> Integers:
     """Return the rank of the rows of every set of parts; where it is that of all, no set is tried.
 
     Sets grow by parts of larger and larger index. Modulo a prime a rank is no larger than it is,
     so it is right where it grows by as much as it can; elsewhere integers are eliminated.
     """
-    whole = _rank([row for part in parts for row in part])
     alone = [_rank(part) for part in parts]
+    whole = _rank([row for part in parts for row in part])
     ranks = np.full(1 << len(parts), whole)
 
-    def grow(chosen: list[int], rank: int, basis: list[tuple[int, list[int]]]) -> None:
+    def grow(chosen: list[int], rank: int, basis: list[list[flint.nmod]]) -> None:
         ranks[sum(1 << index for index in chosen)] = rank
         if rank == whole:
             return
         for index in range(chosen[-1] + 1 if chosen else 0, len(parts)):
-            larger, more = [*chosen, index], _extended(basis, parts[index])
-            found = len(more)
+            larger = [*chosen, index]
+            reduced, found = flint.nmod_mat([*basis, *parts[index]], _LARGE_PRIME).rref()
+            more = reduced.tolist()[:found]
             if found < min(whole, rank + alone[index]):
                 found = _rank([row for part in larger for row in parts[part]])
             grow(larger, found, more)
@@ -110,25 +113,8 @@ def _subset_ranks(parts: list[list[list[int]]]) -> Integers:
     return ranks
 
 
-def _rank(rows: list[list[int]]) -> int:
+def _rank(rows: Rows) -> int:
     return int(flint.fmpz_mat(rows).rank()) if rows else 0
-
-
-def _extended(
-    basis: list[tuple[int, list[int]]], rows: list[list[int]]
-) -> list[tuple[int, list[int]]]:
-    """Return a basis modulo the prime with more rows, each with its pivot, at which it is one."""
-    found = list(basis)
-    for row in rows:
-        rest = [x % _LARGE_PRIME for x in row]
-        for pivot, known in found:
-            if factor := rest[pivot]:
-                rest = [(a - factor * b) % _LARGE_PRIME for a, b in zip(rest, known, strict=True)]
-        pivot = next((place for place, x in enumerate(rest) if x), -1)
-        if pivot >= 0:
-            inverse = pow(rest[pivot], -1, _LARGE_PRIME)
-            found.append((pivot, [x * inverse % _LARGE_PRIME for x in rest]))
-    return found
 
 
 def count_spans(contexts: Array) -> tuple[int, int]:
@@ -174,91 +160,70 @@ def _pivot(x: list[int], others: list[list[int]]) -> int:
     return min(places, key=lambda j: sum(other[j] != 0 for other in others))
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Which rows are meant: tokens, or their differences from the first token of their context."""
+def _orthogonal(contexts: Array, *, differences: bool) -> list[list[int]]:
+    """Return a basis of the vectors that are orthogonal to all rows, over the rational numbers.
 
-    differences: bool
-
-    def modulo(self, residues: Array, prime: int) -> Array:
-        """Return the rows (C, n, d) modulo a prime, from those of the tokens."""
-        if not self.differences:
-            return residues
-        return modular.reduce(residues[:, 1:] - residues[:, :1], prime)
-
-    def exact(self, context: Array, row: int) -> list[int]:
-        """Return one of these rows, times a power of two that makes it integers."""
-        if self.differences:
-            pairs = zip(context[row + 1].tolist(), context[0].tolist(), strict=True)
-            entries = [Fraction(a) - Fraction(b) for a, b in pairs]
-        else:
-            entries = list(map(Fraction, context[row].tolist()))
-        unit = lcm(*(x.denominator for x in entries))
-        return [int(x * unit) for x in entries]
-
-    def first_off(self, contexts: Array, kernel: flint.fmpz_mat) -> tuple[int, int] | None:
-        """Find a row that is not orthogonal to all columns, as (context, row); or None."""
-        size = contexts.shape[1]
-        whole, exponents = dyadic.integers(contexts.reshape(-1, contexts.shape[2]))
-        products = (whole * kernel).tolist()
-        for index, values in enumerate(products):
-            context, row = divmod(index, size)
-            if not self.differences:
-                if any(values):
-                    return context, row
-                continue
-            first = products[context * size]
-            shift = exponents[index] - exponents[context * size]
-            up, down = max(shift, 0), max(-shift, 0)
-            if any(a << up != b << down for a, b in zip(values, first, strict=True)):
-                return context, row - 1
-        return None
-
-
-_tokens, _differences = _Part(differences=False), _Part(differences=True)
-
-
-def _orthogonal(contexts: Array, part: _Part) -> list[list[int]]:
-    """Return a basis of the vectors that are orthogonal to all rows, over the rational numbers."""
+    Rows are tokens, or their differences from the first token of their context.
+    """
     width = contexts.shape[2]
-    rows = [part.exact(contexts[c], row) for c, row in _spanning(contexts, part)]
+    rows = _spanning(contexts, differences=differences)
     while True:
-        matrix = flint.fmpz_mat(len(rows), width, [x for row in rows for x in row])
-        columns = dyadic.null_vectors(matrix)
+        columns = dyadic.null_vectors(flint.fmpz_mat(len(rows), width, list(chain(*rows))))
         if not columns:
             return []
         kernel = dyadic.as_columns(columns, width)
         for chunk, _ in _chunks(contexts):
-            off = part.first_off(chunk, kernel)
-            if off is not None:
-                rows.append(part.exact(chunk[off[0]], off[1]))
+            products = _times(chunk, kernel)
+            wrong = products[:, 1:] != products[:, :1] if differences else products != 0
+            off = np.argwhere(wrong.any(axis=2))
+            if len(off):
+                context, row = off[0]
+                rows.append(_integer_rows(chunk[context], differences=differences)[row])
                 break
         else:
             return columns
 
 
-def _spanning(contexts: Array, part: _Part) -> list[tuple[int, int]]:
-    """Rows that span all rows modulo a prime, as (context, row); few, and found early if so."""
+def _times(contexts: Array, matrix: flint.fmpz_mat) -> npt.NDArray[np.object_]:
+    """Return tokens of contexts (C, n, d), each context scaled by a power of two, times (d, k)."""
+    count, size, width = contexts.shape
+    whole, exponents = dyadic.integers(contexts.reshape(-1, width))
+    powers = np.array(exponents, dtype=object).reshape(count, size, 1)
+    products = np.array((whole * matrix).tolist(), dtype=object).reshape(count, size, -1)
+    scaled: npt.NDArray[np.object_] = products << (powers - powers.min(axis=1, keepdims=True))
+    return scaled
+
+
+def _integer_rows(context: Array, *, differences: bool) -> Rows:
+    """Return the tokens of one context (n, d), or their differences, times a power of two."""
+    tokens = _times(
+        context[np.newaxis], flint.fmpz_mat(np.eye(context.shape[1]).astype(int).tolist())
+    )[0]
+    rows: Rows = (tokens[1:] - tokens[:1] if differences else tokens).tolist()
+    return rows
+
+
+def _spanning(contexts: Array, *, differences: bool) -> Rows:
+    """Return rows that span all rows modulo a prime; few, and found early if so."""
     prime = next(modular.safe_primes())
     exponent = modular.least_exponent(contexts)
     width = contexts.shape[2]
     held: Array = np.empty((0, width))
-    where: Integers = np.empty((0, 2), dtype=np.int64)
+    where: list[tuple[int, int]] = []  # the context and the row of each
     for chunk, start in _chunks(contexts):
-        rows = part.modulo(modular.residues(chunk, prime, exponent), prime)
-        count = rows.shape[1]
-        index = np.arange(len(rows) * count)
-        places = np.stack([start + index // max(count, 1), index % max(count, 1)], axis=1)
+        rows = modular.residues(chunk, prime, exponent)
+        if differences:
+            rows = modular.reduce(rows[:, 1:] - rows[:, :1], prime)
+        where += [(start + c, row) for c, row in np.ndindex(rows.shape[:2])]
         rows = np.concatenate([held, rows.reshape(-1, width)])
-        where = np.concatenate([where, places])
         if not len(rows):
             continue
         factors = modular.factor(rows, prime)
         chosen = np.sort(factors.rows[: factors.rank])
-        held, where = rows[chosen], where[chosen]
+        held, where = rows[chosen], [where[i] for i in chosen]
         if len(held) == width:
             break
-    return [(int(c), int(row)) for c, row in where]
+    return [_integer_rows(contexts[c], differences=differences)[row] for c, row in where]
 
 
 def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:

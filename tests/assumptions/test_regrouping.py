@@ -175,7 +175,7 @@ def test_what_is_refused():
         assumptions.regroup(data, 3, construction="generic")
 
 
-def test_wide_queries_are_regrouped_by_their_images():
+def test_wide_queries_are_regrouped():
     """All of a group's places but a few are for others: queries of d = 384, one of them a sum."""
     rng = np.random.default_rng(0)
     queries = np.round(rng.standard_normal((121, 384)) * 1024)
