@@ -47,10 +47,10 @@ def figures() -> "dict[str, Figure]":
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure that was drawn: what it shows, its files, and the seconds which it took."""
+    """A figure that was drawn: what it shows, its file, and the seconds which it took."""
 
     title: str
-    paths: tuple[Path, ...]
+    path: Path
     seconds: float
 
 
@@ -61,7 +61,7 @@ def prepare(folder: str | Path, only: Iterable[str] | None = None) -> tuple[Path
         figure.require()
     with suppress(OSError):  # the check of the first file says why
         folder.mkdir(parents=True, exist_ok=True)
-    paths = tuple(folder / name for figure in wanted.values() for name in figure.files)
+    paths = tuple(folder / figure.file for figure in wanted.values())
     for path in paths:
         require_writable(path)
     return paths
@@ -84,14 +84,13 @@ def draw(
     only: Iterable[str] | None = None,
     quick: bool = False,
 ) -> Iterator[Drawn]:
-    """Draw the figures into a folder, and yield each when its files are written.
+    """Draw the figures into a folder, and yield each when its file is written.
 
     Old files of these names are replaced. What is written stays where a later figure is
     interrupted.
     """
-    folder, wanted = as_path(folder), _wanted(only)
-    prepare(folder, wanted)
-    for whole in wanted.values():
+    paths = prepare(folder, only)
+    for path, whole in zip(paths, _wanted(only).values(), strict=True):
         figure, start = whole.quick() if quick else whole, time.perf_counter()
-        paths = figure.draw(folder)
-        yield Drawn(figure.title, paths, time.perf_counter() - start)
+        figure.draw(path)
+        yield Drawn(figure.title, path, time.perf_counter() - start)

@@ -154,7 +154,8 @@ class BuildRecord:
         max_error: the largest `|f - y|`, as float64 evaluates the layer; an upper bound from balls
             where precision > 53; exact for rational weights. Where construction is "paired",
             heads are evaluated on their own examples, and elsewhere where they are not saturated
-            (`Memorizer.max_error` evaluates all)
+            (`Memorizer.max_error` evaluates all, in another order of products where heads are
+            narrow, which sharp heads show)
         largest_target: the largest size of an entry of the targets
         heads: what each of the H heads did
         precision: bits of the readout; 53, those of a float64, also for rational weights

@@ -1,4 +1,4 @@
-"""ReLU networks as plain data: programs on integer registers, their layers, and exact evaluation.
+"""ReLU networks and uniform attention as plain data, evaluated exactly; programs for networks.
 
 A *program* is a sequence of steps on named registers. Each step is one hidden layer: its units are
 relu(a.r + b), and registers are then kept or made anew from the units. Programs are how the proofs
@@ -8,8 +8,9 @@ layers of a transformer. Registers are coordinates of x, which cost nothing to k
 All weights are integers or Fractions. Nothing is rounded, so `==` decides.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from fractions import Fraction
 from itertools import chain, pairwise
 from typing import Any
@@ -17,7 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Number = int | Fraction
+from constructive.sequences.storage import Number, number, written
+from constructive.support.arrays import Integers
+from constructive.support.errors import ParameterError, shown
+from constructive.support.files import Json
+
 Column = npt.NDArray[Any]  # One quantity for all examples (N,): objects, integers or Fractions
 
 
@@ -120,11 +125,6 @@ class SparseMatrix:
         ]
 
     @property
-    def nonzero(self) -> int:
-        """Weights and biases that are not zero."""
-        return sum(map(len, self.values)) + sum(1 for bias in self.biases if bias)
-
-    @property
     def total(self) -> int:
         """Weights and biases of the dense matrix."""
         return len(self.biases) * (self.width + 1)
@@ -136,8 +136,42 @@ class SparseMatrix:
         yield from (bias for bias in self.biases if bias)
 
 
+class Weights(ABC):
+    """A part of a memorizer: how many weights it has, and how long they are."""
+
+    @abstractmethod
+    def numbers(self) -> Iterable[Number]:
+        """Return all weights and biases that are not zero."""
+
+    @property
+    @abstractmethod
+    def total_parameters(self) -> int:
+        """Weights and biases of the dense matrices."""
+
+    @property
+    def nonzero_parameters(self) -> int:
+        """Weights and biases that are not zero."""
+        return sum(1 for _ in self.numbers())
+
+    @property
+    def largest_bits(self) -> int:
+        """Bits of the longest weight: those of an integer, of a fraction of both less one."""
+        return max(map(_bits, self.numbers()), default=0)
+
+    @property
+    def total_bits(self) -> int:
+        """Bits of all weights that are not zero."""
+        return sum(map(_bits, self.numbers()))
+
+
+def _bits(number: Number) -> int:
+    if isinstance(number, int):
+        return number.bit_length()
+    return number.numerator.bit_length() + number.denominator.bit_length() - 1
+
+
 @dataclass(frozen=True)
-class ReluNetwork:
+class ReluNetwork(Weights):
     """A ReLU network with skip connections."""
 
     # affine maps: the first makes x of the inputs, the last reads the outputs of x, and between
@@ -175,7 +209,7 @@ class ReluNetwork:
         return list(zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True))
 
     def numbers(self) -> Iterable[Number]:
-        """Return all weights and biases that are not zero."""
+        """Return those of all layers."""
         return chain.from_iterable(layer.numbers() for layer in self.layers)
 
     @property
@@ -194,31 +228,109 @@ class ReluNetwork:
         return max((len(first.biases) for first, _ in self.blocks), default=0)
 
     @property
-    def nonzero_parameters(self) -> int:
-        """Weights and biases that are not zero."""
-        return sum(layer.nonzero for layer in self.layers)
-
-    @property
     def total_parameters(self) -> int:
         """Weights and biases of the dense matrices."""
         return sum(layer.total for layer in self.layers)
 
-    @property
-    def largest_bits(self) -> int:
-        """Bits of the longest weight (`bits`)."""
-        return max(map(bits, self.numbers()), default=0)
+    def content(self) -> Json:
+        """Return for each layer its inputs, and rows of columns, values and a bias."""
+        return {
+            "residual": True,
+            "layers": [
+                {
+                    "inputs": layer.width,
+                    "rows": [
+                        [list(columns), list(map(written, values)), written(bias)]
+                        for columns, values, bias in zip(
+                            layer.columns, layer.values, layer.biases, strict=True
+                        )
+                    ],
+                }
+                for layer in self.layers
+            ],
+        }
+
+    @classmethod
+    def from_content(cls, content: Json) -> "ReluNetwork":
+        """Return the network of which `content` is the content."""
+        return cls(
+            tuple(
+                SparseMatrix(
+                    tuple(tuple(columns) for columns, _, _ in layer["rows"]),
+                    tuple(tuple(map(number, values)) for _, values, _ in layer["rows"]),
+                    tuple(number(bias) for _, _, bias in layer["rows"]),
+                    layer["inputs"],
+                )
+                for layer in content["layers"]
+            )
+        )
+
+
+# One head of uniform attention with a skip connection, exactly.
+#
+# Queries and keys are zero, so that all logits are 0 and softmax is 1/n for every token, whatever
+# the tokens are. What is left is a mean of values, which is rational where the weights are.
+
+
+WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
+
+
+@dataclass(frozen=True)
+class UniformAttention(Weights):
+    """One head of dimension 1: `x_i <- x_i + W_O softmax(...) W_V x`, on a stream of some width."""
+
+    query_weights: tuple[Number, ...]  # W_Q (width,), all zero
+    key_weights: tuple[Number, ...]  # W_K (width,), all zero
+    value_weights: tuple[Number, ...]  # W_V (width,), which reads a number from each token
+    output_weights: tuple[Number, ...]  # W_O (width,), which adds their mean to each
+
+    def __post_init__(self) -> None:
+        moved = [weight for weight in (*self.query_weights, *self.key_weights) if weight]
+        lengths = [len(weights) for weights in vars(self).values()]
+        if moved or len(set(lengths)) > 1:
+            raise ParameterError(
+                "attention is not uniform, or of no width",
+                witness=shown(moved[0]) if moved else lengths,
+                suggestion="W_Q and W_K of zeros, and all four weights of one length",
+            )
+
+    @classmethod
+    def summing(cls, context_size: int, width: int) -> "UniformAttention":
+        """Make attention that writes the sum of the first entries into the last: W_V is n there."""
+        zero, rest = (0,) * width, (0,) * (width - 1)
+        return cls(zero, zero, (context_size, *rest), (*rest, 1))
+
+    def __call__(self, stream: Sequence[Column], ids: Integers) -> list[Column]:
+        """Attend within sequences."""
+        count, size = ids.shape
+        values = combination(stream, self.value_weights)[ids]
+        means = np.repeat(whole(values.sum(axis=1) * Fraction(1, size)), size)
+        flat = ids.reshape(-1)
+        return [
+            combination([column[flat], means], [1, weight]).reshape(count, size)
+            for column, weight in zip(stream, self.output_weights, strict=True)
+        ]
 
     @property
-    def total_bits(self) -> int:
-        """Bits of all weights that are not zero."""
-        return sum(map(bits, self.numbers()))
+    def total_parameters(self) -> int:
+        """All weights."""
+        return 4 * len(self.query_weights)
 
+    def content(self) -> Json:
+        """Return the weights by name, as files have them."""
+        return {
+            name: list(map(written, weights))
+            for name, weights in zip(WEIGHTS, astuple(self), strict=True)
+        }
 
-def bits(number: Number) -> int:
-    """Return the length of an integer, or of numerator and denominator less one."""
-    if isinstance(number, int):
-        return number.bit_length()
-    return number.numerator.bit_length() + number.denominator.bit_length() - 1
+    @classmethod
+    def from_content(cls, content: Json) -> "UniformAttention":
+        """Return the attention of which `content` is the content."""
+        return cls(*(tuple(map(number, content[name])) for name in WEIGHTS))
+
+    def numbers(self) -> Iterable[Number]:
+        """Return all weights that are not zero."""
+        return filter(None, chain.from_iterable(astuple(self)))
 
 
 def combination(columns: Sequence[Column], values: Sequence[Number], bias: Number = 0) -> Column:

@@ -41,59 +41,12 @@ def test_options_of_build_reach_the_construction(run, tmp_path):
     assert (memorizer.layer.head_dim, memorizer.layer.value_dim) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--heads", 2], "CapacityError: 19 examples are too many for 2 heads, whatever their"),
-        (["--heads", 0], "num_heads is the option --heads"),
-        (["--heads", 6, "--construction", "magic"], "'magic'"),
-        (["--heads"], "requires an argument"),
-    ],
-)
-def test_bad_input_ends_with_status_2_and_no_file(run, tmp_path, arguments, text):
-    run("generate", "gaussian", "-T", 19, "-n", 4, "-d", 6)
-    assert text in run("build", "data.npz", *arguments, status=2)
-    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
-
-
-@pytest.mark.parametrize(
-    ("name", "suggestion"),
-    [("dta.npz", "data.npz"), ("zz.npz", "data.npz or more.npz"),
-     ("folder/x.npz", "another path: there is no folder folder"), ("x", "another path: there is")],
-)  # fmt: skip
-def test_files_that_are_not_there(run, tmp_path, name, suggestion):
-    """The error names the file, and what is there."""
-    for there in ("data.npz", "more.npz"):
-        (tmp_path / there).write_text("")
-    for words in (["build", name], ["predict", name, "more.npz"], ["recite", name],
-                  ["export", name]):  # fmt: skip
-        text = run(*words, status=2)
-        assert text.startswith(f"FileNotFoundError: No such file or directory\n  witness: {name}\n")
-        assert f"  try: {suggestion}" in text
-
-
 def test_a_name_with_another_ending_says_what_it_will_be(program):
     program("generate", "gaussian", "-T", 7, "-n", 3, "-d", 5)
     said = program("build", "data.npz", "--heads", 3, "-o", "m.txt").stderr
     assert "m.txt will be a file of safetensors, usually named *.safetensors" in said
     for name, more in (("m", []), ("m.safetensors", []), ("other.txt", ["--quiet"])):
         assert not program("build", "data.npz", "--heads", 3, "-o", name, *more).stderr
-
-
-def test_more_processes_than_any_machine_has(run, tmp_path):
-    for words in (["build", "data.npz"], ["instances", "check", "folder"]):
-        assert "1024" in run(*words, "--jobs", 10**21, status=2)
-    assert not list(tmp_path.iterdir())
-
-
-def test_outputs_which_cannot_be_written_are_refused_before_the_work(run, tmp_path):
-    # The data are nonsense: that the output is named shows that it was looked at first.
-    (tmp_path / "nonsense.npz").write_text("nonsense")
-    arguments = ["build", "nonsense.npz", "--heads", 2, "--output"]
-    assert "OutputError: cannot write missing/x" in run(*arguments, "missing/x", status=2)
-    assert f"cannot write {tmp_path}: it is a folder" in run(*arguments, tmp_path, status=2)
-    (tmp_path / "file").write_text("precious")
-    assert "cannot write file: it is not a folder" in run("demo", "-o", "file", status=2)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +63,6 @@ def test_in_this_process_it_is_the_same_program(program, start, tmp_path, argume
     here, there = program(*arguments), start(*arguments, text=True)
     assert here.returncode == there.returncode == (0 if arguments[0] == "capacity" else 2)
     assert (here.stdout, here.stderr) == (there.stdout, there.stderr)
-
-
-@pytest.mark.parametrize("count", [16, 1798, "few"])
-def test_a_demo_of_no_such_size_is_refused(run, tmp_path, count):
-    assert "--examples" in run("demo", "--examples", count, status=2)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_demo_of_few_images(run, tmp_path):
@@ -210,14 +157,6 @@ def test_labels_in_a_table(data, run, tmp_path):
     assert "labels" not in run("predict", "labels.safetensors", "nameless.npz").splitlines()[-1]
 
 
-@pytest.mark.usefixtures("memorizer")
-def test_predictions_have_two_kinds_of_files(run, tmp_path):
-    said = run("predict", "memorizer.safetensors", "data.npz", "-o", "p.txt", status=2)
-    assert "cannot write p.txt: predictions are an .npy or a .csv file" in said
-    assert "try: p.npy or p.csv" in said
-    assert not (tmp_path / "p.txt").exists()
-
-
 def test_contexts_which_cannot_have_their_rank(program):
     found = program("generate", "uniform", "-T", 7, "-n", 9, "-d", 4)
     assert found.returncode == 0
@@ -225,16 +164,6 @@ def test_contexts_which_cannot_have_their_rank(program):
     assert "try -d 9" in found.stderr
     found = program("generate", "uniform", "-T", 7, "-n", 4, "-d", 4, "-o", "fits.npz")
     assert not found.stderr
-
-
-@pytest.mark.parametrize("construction", ["auto", "saturated", "rank_one"])
-@pytest.mark.usefixtures("data")
-def test_heads_are_named_only_if_they_were_asked_for(program, construction):
-    arguments = "--heads", 1, "--construction", construction, "-o", "w.safetensors"
-    found = program("build", "data.npz", *arguments)
-    assert found.returncode == 2
-    assert "CapacityError: 7 examples are too many for 1" in found.stderr
-    assert ("rank_one" in found.stderr) == (construction == "rank_one")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk which is always full")
@@ -274,28 +203,6 @@ def test_no_color_is_not_bold_either(tmp_path, words):
     """Neither help, which typer draws, nor tables, which we draw."""
     assert "\x1b[1m" in on_a_terminal(tmp_path, *words.split(), NO_COLOR="")
     assert "\x1b[1m" not in on_a_terminal(tmp_path, *words.split(), NO_COLOR="1")
-
-
-@pytest.mark.skipif(not Path("/dev/null").exists(), reason="no devices in files")
-@pytest.mark.usefixtures("memorizer")
-@pytest.mark.parametrize(
-    "words",
-    ["explain X", "assumptions X", "predict X data.npz", "predict memorizer.safetensors X",
-     "certify X data.npz", "certify memorizer.safetensors X", "continue X the", "recite X",
-     "export X", "instances score folder X",
-     "check X memorizer.safetensors data.npz", "explain folder"],
-)  # fmt: skip
-def test_devices_are_not_read(program, tmp_path, words):
-    """Some never end, and opening a pipe waits: only regular files are read, by all commands."""
-    (tmp_path / "device").symlink_to("/dev/null")
-    (tmp_path / "folder").mkdir()
-    for name in ("contexts", "queries", "targets"):
-        (tmp_path / f"folder/{name}.npy").symlink_to("/dev/null")
-    (tmp_path / "folder/expected.csv").write_text("instance,answer,family,network\n")
-    found = program(*words.replace("X", "device").split())
-    assert found.returncode == 2
-    assert found.stderr.startswith("FormatError: ")
-    assert "not a regular file" in found.stderr
 
 
 LOADING = """

@@ -16,7 +16,7 @@ from typer.models import OptionInfo
 from typer.testing import CliRunner
 
 from constructive import OutputError, ParameterError, __version__
-from constructive.cli import app
+from constructive.cli import app, outputs
 from constructive.cli import program as entry
 
 # A call of each command that writes files, with inputs of nonsense, and the options for its files.
@@ -202,13 +202,6 @@ def test_standard_output_which_is_closed(folder):
     assert sorted(folder.iterdir()) == sorted([*before, folder / "data.npz"])
 
 
-def test_what_is_not_there_is_named_before_what_is(folder, run):
-    (folder / "old.safetensors").write_bytes(b"precious")
-    said = run("build", "nothing.npz", "-o", "old.safetensors", status=2)
-    assert "FileNotFoundError" in said
-    assert "nothing.npz" in said
-
-
 def test_the_whole_text_of_a_refusal(folder, program):
     (folder / "old.npz").write_bytes(b"precious")
     done = program(*GENERATE, "-o", "old.npz")
@@ -318,16 +311,8 @@ def test_certify_and_check_as_json(document, tmp_path):
     assert checked["report"][-1].startswith("NOT PROVED")
 
 
-@pytest.mark.usefixtures("memorizer")
-def test_two_documents_on_standard_output_are_refused(program):
-    done = program("certify", "memorizer.safetensors", "data.npz", "-o", "-", "--json")
-    assert done.returncode == 2
-    assert "OutputError" in done.stderr
-    assert done.stdout == ""
-
-
 def test_quiet_commands_say_nothing(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(entry, "_SILENCE", 0.0)
+    monkeypatch.setattr(outputs, "_SILENCE", 0.0)
     for command in (
         ["generate", "uniform", "-T", 7, "-n", 3, "-d", 5],
         ["build", "data.npz", "--heads", 3],
@@ -390,10 +375,3 @@ def test_errors_of_python_and_numpy_have_three_parts(run, monkeypatch, error, wo
     assert text.startswith(words)
     assert f"witness: {error}" in text
     assert "try: " in text
-
-
-def test_data_beyond_all_memory(run, tmp_path):
-    text = run("generate", "uniform", "-T", 10**15, "-n", 32, "-d", 64, status=2)
-    assert "ParameterError" in text
-    assert "memory" in text
-    assert not list(tmp_path.iterdir())

@@ -379,9 +379,11 @@ class Coupling:
         sizes = np.diff(layer.stops, prepend=0)
         widest = int(sizes.max())
         padded = np.zeros((len(sizes), width, widest))
-        for pairs, rows, inverse in _right_inverses(layer.stops, scan.own):
-            count, _, size = inverse.shape
+        for pairs, rows in _alike(layer.stops, width):
+            count = pairs.stop - pairs.start
+            size = (rows.stop - rows.start) // count
             blocks = scan.own[rows].reshape(count, size, width)
+            inverse = _right_inverses(blocks)
             error: Array = margin * scan.own_error[rows].reshape(count, size, 1)
             sums = up(np.abs(inverse).sum(axis=1))
             self.column_sums[rows] = sums.ravel()
@@ -438,22 +440,25 @@ class Coupling:
         return spread
 
 
-def _right_inverses(stops: Integers, own: Array) -> Iterator[tuple[slice, slice, Array]]:
-    """Yield approximate R_p = D_p^T (D_p D_p^T)^-1 of pairs in a row with as many examples.
-
-    With them the slices of these pairs, and of their positions. Any numbers will do.
-    """
+def _alike(stops: Integers, width: int) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of pairs in a row with as many examples, a few at a time, and of positions."""
     sizes = np.diff(stops, prepend=0)
     for chosen in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(sizes)) + 1):
         size = int(sizes[chosen[0]])
-        rows = slice(int(stops[chosen[0]]) - size, int(stops[chosen[-1]]))
-        blocks = own[rows].reshape(len(chosen), size, own.shape[1])
-        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
-        singular = (np.diagonal(triangle, axis1=1, axis2=2) == 0.0).any()
-        if singular or not np.isfinite(triangle).all():
-            raise UndecidedError("a block of a pair is singular in float64; another seed=")
-        inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
-        yield slice(int(chosen[0]), int(chosen[-1]) + 1), rows, inverse
+        for part in row_chunks(len(chosen), 8 * size * width):
+            pairs = chosen[part]
+            rows = slice(int(stops[pairs[0]]) - size, int(stops[pairs[-1]]))
+            yield slice(int(pairs[0]), int(pairs[-1]) + 1), rows
+
+
+def _right_inverses(blocks: Array) -> Array:
+    """Return approximate R_p = D_p^T (D_p D_p^T)^-1 of blocks (k, m, d); any numbers will do."""
+    basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
+    singular = (np.diagonal(triangle, axis1=1, axis2=2) == 0.0).any()
+    if singular or not np.isfinite(triangle).all():
+        raise UndecidedError("a block of a pair is singular in float64; another seed=")
+    inverses: Array = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
+    return inverses
 
 
 class Inverse(NamedTuple):
