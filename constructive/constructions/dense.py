@@ -44,7 +44,8 @@ from constructive.support.verdict import Verdict
 from constructive.support.work import report
 from constructive.theory import bounds
 from constructive.theory import grouping as claims
-from constructive.theory.bounds import Plan, TheoremHeads, consecutive, group_sizes
+from constructive.theory.bounds import Plan, TheoremHeads
+from constructive.theory.grouping import consecutive, group_sizes
 from constructive.theory.regrouping import Regrouping, WideGroups
 
 # Heads of small integers, drawn until Z has rank T; and the readout, solved exactly.

@@ -48,7 +48,8 @@ from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError
 from constructive.support.work import report
-from constructive.theory.bounds import Plan, group_sizes
+from constructive.theory.bounds import Plan
+from constructive.theory.grouping import group_sizes
 from constructive.theory.labelings import room_for_labels
 from constructive.theory.values import ValueBounds, generic_bounds, heads_for_values, require_room
 

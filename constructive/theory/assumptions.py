@@ -99,20 +99,12 @@ class Estimate:
     witness: tuple[int, ...] | None
 
 
-@dataclass(frozen=True)
-class Sample:
-    """How many subsets are drawn, and how many of these exact elimination may decide."""
+def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> tuple[int, int]:
+    """Return how many subsets of a size are drawn, and how many exact elimination may decide.
 
-    subsets: int = SUBSETS  # how many are drawn
-    exact: int | None = None  # so many of those that nothing else decides; None for all
-
-
-def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> Sample:
-    """Return the sample of a size that a budget allows: at most 5,000 subsets, and at least 100.
-
-    It follows from T, d, the size of subsets, and from how a few subsets are decided which are not
-    among the sample: not from a clock. So a sample can be drawn again, and its size has nothing to
-    do with what is found in it.
+    At most 5,000 subsets are, and at least 100. It follows from T, d, the size of subsets, and from
+    how a few subsets are decided which are not among the sample: not from a clock. So a sample can
+    be drawn again, and its size has nothing to do with what is found in it.
 
     A budget of 1.0 allows about half a minute.
     """
@@ -128,14 +120,15 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
             seconds *= 1.0 + _ELIMINATION
     allowed = _SECONDS * budget
     subsets = max(_FEWEST, int(min(allowed / seconds, SUBSETS)))
-    return Sample(subsets, int(min(allowed / (_EXACT * float(size) ** 3), SUBSETS)))
+    return subsets, int(min(allowed / (_EXACT * float(size) ** 3), SUBSETS))
 
 
 def dependent_share(
     vectors: Array,
     size: int,
     *,
-    subsets: int | Sample = SUBSETS,
+    subsets: int = SUBSETS,
+    exact: int | None = None,
     seed: int = 0,
 ) -> Estimate:
     """Estimate the share of dependent subsets among those of `size` of the vectors (T, d).
@@ -143,7 +136,9 @@ def dependent_share(
     Args:
         vectors: T vectors of d entries, (T, d)
         size: the number of vectors in a subset, 1 to T
-        subsets: how many are drawn; or what `affordable` allows, so that some may stay undecided
+        subsets: how many are drawn
+        exact: how many of these exact elimination may decide where nothing else does; others stay
+            undecided; by default all
         seed: of the subsets
 
     Raises:
@@ -155,36 +150,35 @@ def dependent_share(
         >>> dependent_share(plane, 3, subsets=100).dependent
         100
     """
-    sample = subsets if isinstance(subsets, Sample) else Sample(subsets)
-    require_positive(subsets=sample.subsets)
-    if sample.subsets > _MOST:
+    require_positive(subsets=subsets)
+    if subsets > _MOST:
         raise ParameterError(
-            f"subsets={shown(sample.subsets)} would take days",
-            witness=shown(sample.subsets),
+            f"subsets={shown(subsets)} would take days",
+            witness=shown(subsets),
             suggestion=f"subsets <= {_MOST}",
         )
     require_seed(seed)
     vectors = _checked(vectors, size)
-    parts = list(row_chunks(sample.subsets, 8 * size * vectors.shape[1]))
+    parts = list(row_chunks(subsets, 8 * size * vectors.shape[1]))
     seeds = np.random.SeedSequence(seed).spawn(len(parts))
     batches = [
         (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
     ]
     scaled = None if _all_dependent(vectors, size) else verified.scaled(vectors)
     judge = partial(_dependent_among, vectors, scaled, size)
-    drawn = in_pieces(judge, batches, sample.subsets * size**3.0)
+    drawn = in_pieces(judge, batches, subsets * size**3.0)
     found = list(counted(f"random subsets of {size}", drawn, len(batches)))
     wrong = [subset for dependent, _ in found for subset in dependent]
     pending = [subset for _, undecided in found for subset in undecided]
-    looked_at = pending[: sample.exact]
-    exact = in_pieces(lambda drawn: dyadic.has_full_rank(vectors[list(drawn[1])]), looked_at)
-    decided = counted(f"dependent subsets of {size}", exact, len(looked_at))
+    looked_at = pending[:exact]
+    full_ranks = in_pieces(lambda drawn: dyadic.has_full_rank(vectors[list(drawn[1])]), looked_at)
+    decided = counted(f"dependent subsets of {size}", full_ranks, len(looked_at))
     wrong += [subset for subset, full in zip(looked_at, decided, strict=True) if not full]
     undecided = len(pending) - len(looked_at)
-    low, _ = clopper_pearson(len(wrong), sample.subsets, CONFIDENCE)
-    _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, CONFIDENCE)
+    low, _ = clopper_pearson(len(wrong), subsets, CONFIDENCE)
+    _, high = clopper_pearson(len(wrong) + undecided, subsets, CONFIDENCE)
     witness = min(wrong)[1] if wrong else None
-    return Estimate(size, sample.subsets, len(wrong), undecided, low, high, witness)
+    return Estimate(size, subsets, len(wrong), undecided, low, high, witness)
 
 
 def _checked(vectors: Array, size: int) -> Array:
@@ -405,10 +399,10 @@ def check(
         regrouping = regroup(dataset, num_heads, seed=seed)
 
     def estimate(count: int) -> Estimate:
-        sample = Sample(subsets or SUBSETS)
-        if subsets is None:
-            sample = affordable(dataset.queries, count, budget=budget, seed=seed)
-        return dependent_share(dataset.queries, count, subsets=sample, seed=seed)
+        drawn, exact = subsets, None
+        if drawn is None:
+            drawn, exact = affordable(dataset.queries, count, budget=budget, seed=seed)
+        return dependent_share(dataset.queries, count, subsets=drawn, exact=exact, seed=seed)
 
     return AssumptionReport(
         count=total,

@@ -4,9 +4,7 @@ Nothing here looks at data. Symbols: H heads, n tokens in a context, d the width
 head dimension, d_v the value dimension, T examples, r = min(n, d_h).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Literal
 
 from constructive.support.errors import (
@@ -17,7 +15,6 @@ from constructive.support.errors import (
 )
 
 Theorem = Literal["saturated", "rank_one"]  # The heads of Theorem 1, and those of Theorem 2
-Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
 
 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
@@ -117,22 +114,6 @@ def heads_needed(num_examples: int, context_size: int, head_dim: int | None = No
     return -(-(num_examples - 1) // (rank - 1))
 
 
-def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
-    """Share T examples among H heads as evenly as possible, larger groups first.
-
-    At the bound T = H(r - 1) + 1 these are the sizes in the proof: r for the first head and r - 1
-    for each later one. Below the bound no group is larger than that.
-    """
-    require_positive(num_examples=num_examples, num_heads=num_heads)
-    each, rest = divmod(num_examples, num_heads)
-    return tuple(each + (head < rest) for head in range(num_heads))
-
-
-def consecutive(sizes: Iterable[int]) -> Groups:
-    """Return groups (start, stop) of these sizes, one after the other."""
-    return tuple(pairwise([0, *accumulate(sizes)]))
-
-
 def parameter_count(
     *, num_heads: int, width: int, head_dim: int, value_dim: int, target_dim: int
 ) -> int:
@@ -160,7 +141,7 @@ def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, targ
     """
     require_positive(num_examples=num_examples, num_heads=plan.num_heads, head_dim=plan.head_dim)
     require_positive(width=width, target_dim=target_dim)
-    each, larger = divmod(num_examples, plan.num_heads)  # as `group_sizes` has them
+    each, larger = divmod(num_examples, plan.num_heads)  # as `grouping.group_sizes` has them
     columns = 0
     for size, count in ((each + 1, larger), (each, plan.num_heads - larger)):
         saturating = size < min(plan.head_dim, width)

@@ -25,9 +25,9 @@ from constructive.support.errors import (
 from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import report
 from constructive.theory import grouping, kruskal
-from constructive.theory.bounds import Groups, consecutive, group_sizes, require_heads
+from constructive.theory.bounds import require_heads
 from constructive.theory.context_capacity import context_capacity, generic_rows
-from constructive.theory.grouping import context_of_each
+from constructive.theory.grouping import Groups, consecutive, context_of_each, group_sizes
 from constructive.theory.kruskal import dependent_contexts
 
 # Searches for groups: an order of the examples is proved, or what stands in the way of all orders.

@@ -8,7 +8,7 @@ import pytest
 from constructive import Dataset, Verdict, assumptions, generators
 from constructive.exact import dyadic
 from constructive.support.errors import CapacityError, ParameterError
-from constructive.theory.bounds import group_sizes
+from constructive.theory.grouping import group_sizes
 
 
 def wide(contexts, *, tokens):
