@@ -72,8 +72,7 @@ def build_memorizer(
         dataset: T examples
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
-        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads.
-            Pairs are of full rank if d_h exceeds the examples of each head, else of rank one
+        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
         value_dim: d_v; by default d_out. Below that fewer examples can have any labels
             (`value_bounds`), and "narrow_values" is built
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,

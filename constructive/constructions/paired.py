@@ -38,7 +38,6 @@ from constructive.support.errors import (
 )
 from constructive.support.work import report
 from constructive.theory.bounds import Plan, paired_capacity, rank_one_capacity
-from constructive.theory.grouping import group_sizes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -239,8 +238,7 @@ class PairedHeads(Construction):
                 suggestion="construction='saturated', which memorizes one example here",
             )
         holds = paired_capacity(num_heads, shapes.width)
-        inner = options.inner_dim
-        plan = Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
+        plan = Plan(self.name, num_heads, options.inner_dim, holds, rank_one=True)
         if shapes.num_examples > holds:
             needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
             suggestion = f"num_heads={needed}"
@@ -274,8 +272,7 @@ class PairedHeads(Construction):
         obstacle = too_many_tokens(dataset) or survey.repeated
         if obstacle is not None:
             return obstacle
-        half = -(-group_sizes(dataset.num_examples, plan.num_heads // 2)[0] // 2)
-        ordered = arrange(dataset, plan.num_heads, rng, full_rank=plan.head_dim > half)
+        ordered = arrange(dataset, plan.num_heads, rng)
         if isinstance(ordered, AssumptionError):
             return ordered
         built, reader = build_all(ordered, plan.head_dim, int(rng.integers(2**63)))

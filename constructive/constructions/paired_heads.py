@@ -14,13 +14,12 @@ Z, of T x H d entries, is not formed.
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from scipy.linalg import lapack
 
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
-from constructive.constructions.multihead.heads import Needed, attended_vectors
+from constructive.constructions.multihead.heads import Needed
 from constructive.constructions.paired_search import (
     NATS,
     SAMPLE,
@@ -130,14 +129,14 @@ def _read(weights: Weights, contexts: Array, queries: Array) -> Array:
     return out
 
 
-# How the two heads of a pair attend to their own examples: with rank one, or with full rank.
+# How the two heads of a pair attend to their own examples, beside the saturating part c u w^T.
 #
-# Each kind writes the part W* of both heads, which its own half of the pair sees, says what that
-# asks of the saturating part (in float32 of all examples, and in float64 of a few), and adds c u
-# w^T.
+# W = a b^T with b = b_1 + c w: b_1 sets s_t on the own half of the pair, and 0 on the other. |s_t|
+# is such that the extreme token gets `_ATTENDED`, were the others of mean score; its sign is
+# random. Every example has its own context, so rows need no distinct s_t.
 
 
-# Attention of a rank-one head to its extreme token, if the others had the mean score.
+# Attention of a head to its extreme token, if the others had the mean score.
 _ATTENDED = 0.9
 
 _DRAWS = 6
@@ -152,171 +151,50 @@ class Pair(Taken):
 
     queries: those of its own examples
     query_weights, key_weights: (2, d, d_h), views of the weights of its two heads
+    axes: (d, m), vectors orthogonal to the queries, of which w is a combination
     """
 
     queries: Factored
     query_weights: Array
     key_weights: Array
+    axes: Array
 
     @property
     def half(self) -> int:
         """How many examples the first head of the pair takes."""
         return (self.size + 1) // 2
 
+    @property
+    def own_parts(self) -> Array:
+        """b_1 of both heads (d, 2); |b_1.e_t| counts against the saturating part."""
+        return self.query_weights[:, :, 0].T
 
-@dataclass(frozen=True, eq=False)
-class RankOnePairs:
-    """W = a b^T with b = b_1 + c w: b_1 sets s_t on the own half of the pair, and 0 on the other.
+    def write(self, ordered: Ordered, rng: np.random.Generator) -> None:
+        """Set b_1 and u: of a few draws the first one with a well-conditioned block, or the best.
 
-    |s_t| is such that the extreme token gets `_ATTENDED`, were the others of mean score; its sign
-    is random. Every example has its own context, so rows need no distinct s_t.
-    """
-
-    ordered: Ordered
-
-    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield any number of draws of key vectors v_t (k, d), with the logits E_t v_t (k, n).
-
-        v_t = s_t u, for the top or the bottom token at random.
+        A draw has key vectors v_t = s_t u, for the top or the bottom token at random.
         """
-        scores = contexts @ self.ordered.direction.vector
+        contexts, vector = ordered.contexts(self.rows), ordered.direction.vector
+        scores = contexts @ vector
         scores -= scores.mean(axis=1, keepdims=True)
         nats = np.log((contexts.shape[1] - 1) * _ATTENDED / (1.0 - _ATTENDED))
         at_top, at_bottom = nats / scores.max(axis=1), nats / scores.min(axis=1)
-        while True:
+        least = np.inf
+        for _ in range(_DRAWS):
             top = rng.integers(2, size=len(scores)) == 1
             scales = np.where(top, at_top, at_bottom)[:, np.newaxis]
-            yield scales * self.ordered.direction.vector, scales * scores
-
-    def write(self, pair: Pair, vectors: Array) -> Array:
-        """Set the part W* of both heads; returns columns (d, m) whose products are watched.
-
-        These are b_1 on the two halves.
-        """
-        vector = self.ordered.direction.vector
-        scales = vectors @ vector / (vector @ vector)
-        values = np.zeros((pair.size, 2))
-        values[: pair.half, 0], values[pair.half :, 1] = scales[: pair.half], scales[pair.half :]
-        pair.query_weights[:, :, 0] = pair.queries.solve(values).T
-        pair.key_weights[:, :, 0] = vector
-        return pair.query_weights[:, :, 0].T
-
-    @property
-    def exponent(self) -> int:
-        """Watched columns are of size one times 2^-exponent: a score times a gap is a logit."""
-        return self.ordered.coarse.query_exponent + self.ordered.coarse.gap_exponent
-
-    def roughly_needed(
-        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
-    ) -> Single:
-        """Bound what saturates unit queries (C,), in the units of `Coarse`.
-
-        products: (m, C), of the watched columns times 2^exponent and unit queries, each off by
-            slack at most; may be overwritten
-        alone: (C,), what would saturate them without W*
-        """
-        del pair, rows  # |b_1.e_t| counts against the saturating part: what is watched says all
-        np.abs(products, out=products)
-        scale: Single = np.maximum(products[0], products[1], out=products[0])
-        scale += np.float32(slack)
-        scale += alone
-        return scale
-
-    def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
-        """Return what saturates on some positions, from products (m, k) of the watched columns."""
-        del pair
-        return self.ordered.gaps(positions).needed(NATS, scale=np.abs(watched).max(axis=0))
-
-    def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
-        """Add c u w^T to both heads."""
-        pair.query_weights[:, :, 0] += sharpness * vector
-
-
-@dataclass(frozen=True, eq=False)
-class FullRankPairs:
-    """W = W* + c u w^T, where W* e_t = v_t gives each example of the own half its logits E_t v_t.
-
-    Each example attends to a random token of its context. The methods are those of `RankOnePairs`.
-    """
-
-    ordered: Ordered
-
-    def draws(self, contexts: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """Yield v_t with E_t v_t large at a random token."""
-        total, tokens, width = contexts.shape
-        directions = np.broadcast_to(self.ordered.direction.vector, (total, width))
-        flat = np.zeros((total, tokens))
-        while True:
-            chosen: Integers = rng.integers(tokens, size=(total,))
-            vectors = attended_vectors(contexts, directions, chosen, flat, self.ordered.assumed)
-            yield vectors, np.matmul(contexts, vectors[:, :, np.newaxis])[:, :, 0]
-
-    def write(self, pair: Pair, vectors: Array) -> Array:
-        """Return the dual basis, which is watched, beside the key vectors."""
-        half, size = pair.half, pair.size
-        dual_basis, _ = pair.queries.whole()
-        for head, part in enumerate((slice(0, half), slice(half, size))):
-            count = len(vectors[part])
-            pair.query_weights[head, :, :count] = dual_basis[:, part]
-            pair.key_weights[head, :, :count] = vectors[part].T
-        return dual_basis
-
-    @property
-    def exponent(self) -> int:
-        """Products with queries are coordinates, of size one."""
-        return self.ordered.coarse.query_exponent
-
-    def roughly_needed(
-        self, pair: Pair, products: Single, alone: Single, rows: slice, slack: float
-    ) -> Single:
-        """Count the range of the logits W* e_t against the saturating part."""
-        coarse = self.ordered.coarse
-        lengths = np.zeros_like(alone)
-        for keys, part in self._halves(pair, products):
-            norm = np.float32(np.ldexp(np.linalg.norm(keys, 2), coarse.gap_exponent))
-            sizes = np.sqrt(np.einsum("st,st->t", part, part)) + np.float32(slack)
-            np.maximum(lengths, norm * sizes, out=lengths)
-        # radius / gap as it stands, and 2^b of the units with the norm
-        needed: Single = alone + coarse.reach[rows] * lengths
-        return needed
-
-    def needed(self, pair: Pair, watched: Array, positions: Integers) -> Needed:
-        """Count the range of the logits W* e_t against the saturating part."""
-        # |W* e_t| <= |V| |coordinates|, and logits then differ by at most 2 radius |W* e_t|.
-        logits = np.zeros(watched.shape[1])
-        for keys, part in self._halves(pair, watched):
-            lengths = np.sqrt(np.einsum("st,st->t", part, part))
-            np.maximum(logits, np.linalg.norm(keys, 2) * lengths, out=logits)
-        radius = self.ordered.radius[positions]
-        return self.ordered.gaps(positions).needed(NATS, logits=2.0 * radius * logits)
-
-    def _halves(self, pair: Pair, products: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield the key vectors of both heads, and their part of the watched products."""
-        return zip(pair.key_weights, np.split(products, [pair.half]), strict=True)
-
-    def saturate(self, pair: Pair, vector: Array, sharpness: float) -> None:
-        """Write one more column: c u w^T."""
-        root = np.sqrt(sharpness)  # half of c on each side
-        pair.query_weights[:, :, pair.half] = root * vector
-        pair.key_weights[:, :, pair.half] = root * self.ordered.direction.vector
-
-
-PairKind = RankOnePairs | FullRankPairs
-
-
-def _own_part(kind: PairKind, pair: Pair, rng: np.random.Generator) -> Array:
-    """Of a few draws, write the first one whose block is well-conditioned, or the best."""
-    contexts = kind.ordered.contexts(pair.rows)
-    least = np.inf
-    for vectors, logits in islice(kind.draws(contexts, rng), _DRAWS):
-        attention = softmax_in_place(logits)
-        attention -= 1.0 / contexts.shape[1]
-        condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
-        if condition <= least:
-            best, least = vectors, condition
-        if least <= _AMPLE * (pair.size + 1):
-            break
-    return kind.write(pair, best)
+            attention = softmax_in_place(scales * scores)
+            attention -= 1.0 / contexts.shape[1]
+            condition = _condition(np.matmul(attention[:, np.newaxis], contexts)[:, 0])
+            if condition <= least:
+                best, least = scales * vector, condition
+            if least <= _AMPLE * (self.size + 1):
+                break
+        scales = best @ vector / (vector @ vector)
+        values = np.zeros((self.size, 2))
+        values[: self.half, 0], values[self.half :, 1] = scales[: self.half], scales[self.half :]
+        self.query_weights[:, :, 0] = self.queries.solve(values).T
+        self.key_weights[:, :, 0] = vector
 
 
 def _condition(block: Array) -> float:
@@ -346,15 +224,6 @@ _PRODUCT_BYTES = 4 * CHUNK_BYTES  # Size of the products of several pairs with s
 _SINGLE = 1 << 19  # Examples up to which gaps are wide enough to be seen in float32
 
 
-@dataclass(frozen=True, eq=False)
-class _Sought:
-    """One pair whose w is looked for, and the columns (d, .) that that takes."""
-
-    pair: Pair
-    axes: Array
-    watched: Array
-
-
 def build_all(ordered: Ordered, head_dim: int, entropy: int) -> tuple[BuiltPairs, Reader | None]:
     """Build all pairs, and the reader where there is an extra example, from this entropy.
 
@@ -380,21 +249,20 @@ def _build(
 
     Raises AssumptionError if the queries of a pair are dependent.
     """
-    kind = FullRankPairs(ordered) if ordered.full_rank else RankOnePairs(ordered)
     count, width = len(pairs), ordered.queries.shape[1]
     query_weights, key_weights = np.zeros((2, count, 2, width, head_dim))
-    sought = []
+    sought: list[Pair] = []
     for index, number in enumerate(pairs):
         start, end = ordered.start(number), int(ordered.stops[number])
         queries = factor(*unit_rows(ordered.queries[start:end]))
         if queries is None:
             raise _dependent(ordered, start, end)
-        pair = Pair(start, end, queries, query_weights[index], key_weights[index])
-        rng = np.random.default_rng((entropy, number))
-        sought.append(_Sought(pair, queries.axes(2), _own_part(kind, pair, rng)))
+        weights = query_weights[index], key_weights[index]
+        sought.append(Pair(start, end, queries, *weights, queries.axes(2)))
+        sought[index].write(ordered, np.random.default_rng((entropy, number)))
     sharpness, leftover = np.zeros(count), []
-    for index, (each, chosen) in enumerate(zip(sought, _chosen(kind, sought), strict=True)):
-        kind.saturate(each.pair, each.axes @ chosen.unit, chosen.sharpness)
+    for index, (pair, chosen) in enumerate(zip(sought, _chosen(ordered, sought), strict=True)):
+        pair.query_weights[:, :, 0] += chosen.sharpness * (pair.axes @ chosen.unit)
         sharpness[index] = chosen.sharpness
         leftover.append(chosen.leftover)
     positions = np.concatenate(leftover)
@@ -402,8 +270,8 @@ def _build(
     if pairs.start == 0 and ordered.has_extra:
         reader = Reader.of(ordered, query_weights[0], key_weights[0])
     read = [
-        read_own(ordered, each.pair.rows, (each.pair.query_weights, each.pair.key_weights), reader)
-        for each in sought
+        read_own(ordered, pair.rows, (pair.query_weights, pair.key_weights), reader)
+        for pair in sought
     ]
     own, again, extra = map(np.concatenate, zip(*read, strict=True))
     coupled = differences(ordered, (query_weights, key_weights), positions, columns)
@@ -424,39 +292,43 @@ def _build(
 class _Look:
     """At all queries, by several pairs at once."""
 
-    def __init__(self, kind: PairKind, sought: Sequence[_Sought]) -> None:
+    def __init__(self, ordered: Ordered, sought: Sequence[Pair]) -> None:
+        # A score times a gap is a logit, so that b_1 is of size one times 2^-exponent.
+        exponent = ordered.coarse.query_exponent + ordered.coarse.gap_exponent
         with np.errstate(over="ignore"):  # such a pair is refused by its condition
             columns = [
-                np.concatenate([each.axes, np.ldexp(each.watched, kind.exponent)], axis=1)
-                for each in sought
+                np.concatenate([pair.axes, np.ldexp(pair.own_parts, exponent)], axis=1)
+                for pair in sought
             ]
             columns = [part.astype(np.float32) for part in columns]
             lengths = [float(np.linalg.norm(part)) for part in columns]
-        self.kind, self.sought = kind, sought
+        self.coarse, self.sought = ordered.coarse, sought
         self.weights = np.ascontiguousarray(np.concatenate(columns, axis=1).T)
         self.splits = np.cumsum([part.shape[1] for part in columns])[:-1]
-        self.slacks = [kind.ordered.coarse.slack * length for length in lengths]
+        self.slacks = [ordered.coarse.slack * length for length in lengths]
 
     def at(self, rows: slice) -> Iterator[tuple[Single, Single]]:
         """Yield for each pair projections (axes, C) and what is needed (C,), of unit queries.
 
         The examples of a pair itself need nothing: -inf.
         """
-        coarse = self.kind.ordered.coarse
+        coarse = self.coarse
         with np.errstate(invalid="ignore"):
             products = np.split(self.weights @ coarse.unit[rows].T, self.splits)
         alone = np.float32(NATS) * coarse.inverse_length[rows] * coarse.inverse_gap[rows]
         positions = np.arange(*rows.indices(len(coarse.unit)))
-        for each, product, slack in zip(self.sought, products, self.slacks, strict=True):
-            axes, pair = each.axes.shape[1], each.pair
-            needed = self.kind.roughly_needed(pair, product[axes:], alone, rows, slack)
+        for pair, product, slack in zip(self.sought, products, self.slacks, strict=True):
+            axes = pair.axes.shape[1]
+            first, second = np.abs(product[axes:], out=product[axes:])
+            needed: Single = np.maximum(first, second, out=first)
+            needed += np.float32(slack)
+            needed += alone
             needed[slice(*positions.searchsorted((pair.start, pair.stop)))] = -np.inf
             yield product[:axes], needed
 
 
-def _chosen(kind: PairKind, sought: Sequence[_Sought]) -> list[SaturatingVector]:
+def _chosen(ordered: Ordered, sought: Sequence[Pair]) -> list[SaturatingVector]:
     """Choose w and c of each pair: screen all examples, then look among those that are left."""
-    ordered = kind.ordered
     total = len(ordered.queries)
     # The first positions have the smallest gaps, and so the widest arcs: they are all looked at.
     first = slice(0, min(SAMPLE, total))
@@ -465,59 +337,59 @@ def _chosen(kind: PairKind, sought: Sequence[_Sought]) -> list[SaturatingVector]
         [np.arange(rows.start, rows.stop, rows.step) for rows in (first, spread)]
     )
     weight = np.where(sampled < first.stop, 1.0, spread.step)
-    windows, turned, look = [], [], _Look(kind, sought)
-    for each, *seen in zip(sought, look.at(first), look.at(spread), strict=True):
+    windows, turned, look = [], [], _Look(ordered, sought)
+    for pair, *seen in zip(sought, look.at(first), look.at(spread), strict=True):
         projected, needed = (np.concatenate(parts, axis=-1) for parts in zip(*seen, strict=True))
         others = needed != -np.inf
         window = window_of(
             projected[:, others], needed[others], weight[others], ordered.coarse.slack
         )
         windows.append(window)
-        turned.append(dataclasses.replace(each, axes=each.axes @ window.turn))
+        turned.append(dataclasses.replace(pair, axes=pair.axes @ window.turn))
 
     kept: list[list[tuple[Integers, Single, Single]]] = [[] for _ in turned]
-    look = _Look(kind, turned)
+    look = _Look(ordered, turned)
     for rows in row_chunks(total, 4 * len(look.weights), _PRODUCT_BYTES):
         for index, (projected, needed) in enumerate(look.at(rows)):
             at = windows[index].screen(projected, needed)
             kept[index].append((at + rows.start, np.take(projected, at, axis=1), needed[at]))
     chosen = []
-    for each, window, found in zip(turned, windows, kept, strict=True):
+    for pair, window, found in zip(turned, windows, kept, strict=True):
         parts = (np.concatenate(of_chunks, axis=-1) for of_chunks in zip(*found, strict=True))
-        saturating = _settled(kind, each, window, *parts)
+        saturating = _settled(ordered, pair, window, *parts)
         chosen.append(dataclasses.replace(saturating, unit=window.turn @ saturating.unit))
     return chosen
 
 
 def _settled(
-    kind: PairKind,
-    sought: _Sought,
+    ordered: Ordered,
+    pair: Pair,
     window: AngleWindow,
     positions: Integers,
     projected: Array,
     needed: Array,
 ) -> SaturatingVector:
-    ordered, coarse = kind.ordered, kind.ordered.coarse
+    coarse = ordered.coarse
     exponent = coarse.query_exponent + coarse.gap_exponent
 
     def reached(at: Integers, vectors: Array) -> tuple[Array, Needed]:
         """Return products with some vectors (d, m) of position at, and what is needed there."""
         queries = ordered.queries[at]
-        watched = sought.watched.T @ queries.T
-        return vectors.T @ queries.T, kind.needed(sought.pair, watched, at)
+        scale = np.abs(pair.own_parts.T @ queries.T).max(axis=0)
+        return vectors.T @ queries.T, ordered.gaps(at).needed(NATS, scale=scale)
 
     def exact(at: Integers, unit: Array) -> Array:
-        (reach,), least = reached(at, (sought.axes @ unit)[:, np.newaxis])
+        (reach,), least = reached(at, (pair.axes @ unit)[:, np.newaxis])
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             ratio: Array = np.ldexp(least.at(reach) / np.abs(reach), exponent)
         return ratio
 
     if len(ordered.queries) > _SINGLE:
         lengths = np.ldexp(unit_rows(ordered.queries[positions])[0], -coarse.query_exponent)
-        along, least = reached(positions, sought.axes)
+        along, least = reached(positions, pair.axes)
         projected = np.ldexp(along, -coarse.query_exponent) / lengths
         needed = np.ldexp(least.either, coarse.gap_exponent) / lengths
-    chosen = sharpen(window, positions, projected, needed, positions >= sought.pair.stop, exact)
+    chosen = sharpen(window, positions, projected, needed, positions >= pair.stop, exact)
     return SaturatingVector(
         chosen.unit, float(np.ldexp(chosen.sharpness, -exponent)), chosen.leftover
     )

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.multihead.assumptions import Assumptions, least_distance
+from constructive.constructions.multihead.assumptions import least_distance
 from constructive.constructions.multihead.heads import (
     KeyDirection,
     best_for_all,
     candidates_for_all,
     gaps,
-    token_radius,
 )
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Booleans, Integers, Single, row_chunks, unit_rows
@@ -34,7 +33,6 @@ class Coarse:
     unit:           (T, d), the queries scaled to length one, by position
     inverse_length: (T,), 2^a / |e_t|;  query_exponent: a
     inverse_gap:    (T,), 2^b over the smaller gap of t;  gap_exponent: b
-    reach:          (T,), 2 radius_t over that gap; (0,) where heads are of rank one
     """
 
     unit: Single
@@ -42,7 +40,6 @@ class Coarse:
     query_exponent: int
     inverse_gap: Single
     gap_exponent: int
-    reach: Single
 
     @property
     def slack(self) -> float:
@@ -54,27 +51,18 @@ class Coarse:
 class Ordered:
     """The examples in the order in which pairs take them: positions, not indices of the data.
 
-    assumed: that contexts have rank n, and how well they have it
     order: (T,), the example at each position;  queries: (T, d) in float64
     direction: one key direction u for all heads, with the gaps by position
-    radius: (T,), of each context around its mean token; (0,) where heads are of rank one
     coarse: the same in float32
     stops: (P,), the position after the last one of each pair; a position beyond is the extra one
     """
 
     dataset: Dataset
-    assumed: Assumptions
     order: Integers
     queries: Array
     direction: KeyDirection
-    radius: Array
     coarse: Coarse
     stops: Integers
-
-    @property
-    def full_rank(self) -> bool:
-        """Whether heads are of full rank."""
-        return len(self.radius) > 0
 
     @property
     def num_pairs(self) -> int:
@@ -101,7 +89,7 @@ class Ordered:
 
 
 def arrange(
-    dataset: Dataset, num_heads: int, rng: np.random.Generator, *, full_rank: bool
+    dataset: Dataset, num_heads: int, rng: np.random.Generator
 ) -> Ordered | AssumptionError:
     """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
@@ -109,17 +97,13 @@ def arrange(
     widest gap. Returns an AssumptionError for a context of rank below n.
     """
     vectors = candidates_for_all(dataset, rng)
-    total, least = dataset.num_examples, np.inf
+    total = dataset.num_examples
     top, bottom = np.empty((2, total, vectors.shape[1]))
-    radius = np.empty(total if full_rank else 0)
     for rows, contexts in dataset.context_chunks():
         distance = least_distance(rows, contexts)
         if isinstance(distance, AssumptionError):
             return distance
-        least = min(least, distance)
         top[rows], bottom[rows] = gaps(contexts, vectors)
-        if full_rank:
-            radius[rows] = token_radius(contexts)
         report("check the contexts", rows.stop, total)
     found = best_for_all(vectors, top, bottom)
     order = np.argsort(np.minimum(found.top_gap, found.bottom_gap), kind="stable")
@@ -127,15 +111,12 @@ def arrange(
     # Contiguous: BLAS rounds otherwise where it is not.
     vector = np.ascontiguousarray(found.vector)
     direction = KeyDirection(vector, found.top_gap[order], found.bottom_gap[order])
-    radius = radius[order] if full_rank else radius
     return Ordered(
         dataset,
-        Assumptions(least),
         order,
         queries,
         direction,
-        radius,
-        coarse_of(queries, direction, radius),
+        coarse_of(queries, direction),
         _stops(dataset, num_heads // 2),
     )
 
@@ -147,8 +128,8 @@ def _stops(dataset: Dataset, pairs: int) -> Integers:
     return np.cumsum(group_sizes(total - extra, pairs))
 
 
-def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
-    """Return queries (T, d), gaps and radius by position as a sweep looks at them."""
+def coarse_of(queries: Array, direction: KeyDirection) -> Coarse:
+    """Return queries (T, d) and gaps by position as a sweep looks at them."""
     unit = np.empty(queries.shape, np.float32)
     lengths = np.empty(len(queries))
     for rows in row_chunks(len(queries), 8 * queries.shape[1]):
@@ -160,8 +141,7 @@ def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
             (np.ldexp(1.0, exponent) / values).astype(np.float32)
             for exponent, values in zip(exponents, (lengths, gap), strict=True)
         ]
-        reach = (2.0 * radius / gap[: len(radius)]).astype(np.float32)
-    return Coarse(unit, inverses[0], exponents[0], inverses[1], exponents[1], reach)
+    return Coarse(unit, inverses[0], exponents[0], inverses[1], exponents[1])
 
 
 # Choose w and c so that a head saturates on *every* example that it has to, at a small c.

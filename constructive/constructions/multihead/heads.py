@@ -380,39 +380,21 @@ def key_vectors(
     ranks = np.array([*range(1, size - 1), 0, size - 1])  # the extreme ones last
     rank = np.concatenate([ranks[:count] for count in sizes])
     own_direction = np.repeat(np.stack([each.vector for each in directions]), sizes, axis=0)
-    jitter = _JITTER * rng.standard_normal((dataset.num_examples, size))
+    logits = _JITTER * rng.standard_normal((dataset.num_examples, size))
+    attended = math.log(max(size - 1, 1) * _ATTENDED / (1.0 - _ATTENDED))
     vectors = np.empty((dataset.num_examples, dataset.width))
 
     def solve(chunk: tuple[slice, Array]) -> None:
         rows, contexts = chunk
-        vectors[rows] = attended_vectors(
-            contexts, own_direction[rows], rank[rows], jitter[rows], assumed
-        )
+        scores = np.matmul(contexts, own_direction[rows, :, np.newaxis])[:, :, 0]
+        token = np.take_along_axis(np.argsort(scores, axis=1), rank[rows, np.newaxis], axis=1)
+        wanted = logits[rows]
+        wanted[np.arange(len(wanted)), token[:, 0]] += attended
+        vectors[rows] = _solve_contexts(contexts, wanted, assumed)
 
     for _ in in_pieces(solve, dataset.context_chunks()):
         pass
     return vectors
-
-
-def attended_vectors(
-    contexts: Array,
-    directions: Array,
-    rank: Integers,
-    jitter: Array,
-    assumed: Assumptions,
-) -> Array:
-    """Return v_t (rows, d), by which each example attends to its token of a rank by scores.
-
-    contexts: (rows, n, d) or (1, n, d);  directions: (rows, d), along which tokens are scored
-    rank: (rows,), from the smallest score on;  jitter: (rows, n), added to the logits
-    """
-    others = max(contexts.shape[1] - 1, 1)
-    scores = np.matmul(contexts, directions[:, :, np.newaxis])[:, :, 0]
-    order = np.argsort(scores, axis=1)
-    each = np.arange(len(rank))
-    wanted = jitter.copy()
-    wanted[each, order[each, rank]] += math.log(others * _ATTENDED / (1.0 - _ATTENDED))
-    return _solve_contexts(contexts, wanted, assumed)
 
 
 def _solve_contexts(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
