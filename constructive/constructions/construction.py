@@ -1,6 +1,6 @@
 """What is known of a construction: when it applies, what it holds and costs, and how it is built.
 
-One class a construction, one line in `planning.CONSTRUCTIONS`, through which `explain` and "auto"
+One class a construction, one line in `build.CONSTRUCTIONS`, through which `explain` and "auto"
 walk, and one name in `constructions.NAMES` (docs/contributing.md has the steps). A record keeps
 what a reader of the file asks for: its name, the formula, the theorem, and whether its groups are
 those of the theorems.
@@ -175,7 +175,7 @@ class Construction(ABC):
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
     the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
-    reaches any of them (`planning.refusal`).
+    reaches any of them (`build.refusal`).
     """
 
     name: str  # what users ask for
