@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from constructive.constructions.multihead import assumptions
-from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.record import HeadRecord, Layer
@@ -120,8 +119,8 @@ class Survey:
         return assumptions.repeated(self.dataset)
 
     @cached_property
-    def contexts(self) -> Assumptions | AssumptionError:
-        """How independent the tokens of each context are; or `repeated`, or which has rank < n."""
+    def contexts(self) -> float | AssumptionError:
+        """Return `assumptions.context_ranks`, unless tokens are too many or inputs repeated."""
         obstacle = assumptions.too_many_tokens(self.dataset) or self.repeated
         return obstacle or assumptions.context_ranks(self.dataset)
 
