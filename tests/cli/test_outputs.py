@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 from constructive import OutputError, ParameterError, __version__
 from constructive.cli import app, outputs
 from constructive.cli import program as entry
+from constructive.instances import planted, save
+from constructive.support.work import JOBS
 
 # A call of each command that writes files, with inputs of nonsense, and the options for its files.
 CALLS = {
@@ -38,7 +40,7 @@ FOLDER = {
 }
 # These make something of the nonsense; their own tests force them.
 SLOW = {"demo", "figures", "recite"}
-# These write a folder of their own, which test_tool_commands looks at, or go on with one.
+# These write a folder of their own, which a test below looks at, or go on with one.
 FOLDER_FIRST = {"kernels export", "instances make"}
 OTHERS = {"check", "prove"}
 
@@ -213,19 +215,38 @@ def test_the_whole_text_of_a_refusal(folder, program):
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["generate uniform -T 7 -n 3 -d 5 -o new", "kernels export new --shape tiny --case last",
+     "instances make -o new --count 2 --dim 2"],
+)  # fmt: skip
+def test_a_folder_which_exists_is_kept_unless_forced(run, tmp_path, line):
+    def files():
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    run(*line.split())
+    before = files()
+    said = run(*line.split(), "--seed", 1, status=2)
+    assert "cannot write new: it exists already" in said
+    assert "--force" in said
+    assert files() == before
+    run(*line.split(), "--seed", 1, "--force")
+    assert files() != before
+
+
 # Commands from signatures: what they take, and how errors name it.
 
 
 @pytest.fixture
-def called():
+def called(monkeypatch):
     """A program of one command, and what this was called with."""
+    monkeypatch.setenv(JOBS, "5")
     program, given = typer.Typer(), {}
 
-    @entry.command(program, choices={"colour": ("red", "dark blue")})
+    @entry.command(program, adds=("jobs",), choices={"colour": ("red", "dark blue")})
     def paint(
-        wall: str, *, colour: str = "red", coats: list[int] | None = None, as_json: bool = False,
-        heads: int = 1,
-    ) -> None:  # fmt: skip
+        wall: str, *, colour: str = "red", coats: list[int] | None = None, heads: int = 1
+    ) -> None:
         """Paint it.
 
         Args:
@@ -238,7 +259,7 @@ def called():
 
             paint north
         """
-        given.update(wall=wall, colour=colour, coats=coats, as_json=as_json)
+        given.update(wall=wall, colour=colour, coats=coats, jobs=os.environ[JOBS])
         if heads > 9:
             raise ParameterError("10 heads are many", suggestion="num_heads=9")
 
@@ -247,10 +268,10 @@ def called():
 
 def test_a_signature_makes_a_command(called):
     run, given, _ = called
-    assert run("north", "--colour", "dark blue", "--coats", "2", "--json").exit_code == 0
-    assert given == {"wall": "north", "colour": "dark blue", "coats": [2], "as_json": True}
     assert run("north").exit_code == 0
-    assert given == {"wall": "north", "colour": "red", "coats": None, "as_json": False}
+    assert given == {"wall": "north", "colour": "red", "coats": None, "jobs": "5"}
+    assert run("north", "--colour", "dark blue", "--coats", "2", "-j", "3").exit_code == 0
+    assert given == {"wall": "north", "colour": "dark blue", "coats": [2], "jobs": "3"}
     for words in ([], ["north", "--colour", "green"], ["north", "--coats", "few"]):
         assert run(*words).exit_code == 2
 
@@ -289,6 +310,17 @@ def document(program):
 
 
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
+
+
+def test_instances_as_json(document, tmp_path):
+    save(tmp_path / "folder", planted(dim=2, scale=16.0))
+    checked = document("instances", "check", "folder", "-q")
+    assert checked["verdict"] == checked["report"][-1] == "PROVED"
+    (tmp_path / "results.csv").write_text("needle_a,unsat\nneedle_b,unsat\nother,sat\n")
+    scored = document("instances", "score", "folder", "results.csv", "-q", status=1)
+    assert scored["counts"]["FALSE"] == scored["counts"]["right"] == scored["other rows"] == 1
+    (tmp_path / "folder/more.txt").write_text("")
+    assert document("instances", "check", "folder", "-q", status=1)["verdict"] == "UNDECIDED"
 
 
 @pytest.mark.usefixtures("memorizer")
@@ -338,26 +370,6 @@ def test_short_names_of_help_and_version(program):
         short, long = program(*words, "-h"), program(*words, "--help")
         assert short.returncode == 0
         assert short.stdout == long.stdout != ""
-
-
-@pytest.mark.usefixtures("memorizer")
-def test_an_ending_of_another_format_is_refused(run, tmp_path):
-    before = sorted(tmp_path.iterdir())
-    for command, ending, right in (
-        (["export", "memorizer.safetensors"], "safetensors", "onnx"),
-        (["export", "memorizer.safetensors"], "pt", "onnx"),
-        (["build", "data.npz", "--heads", 3], "onnx", "safetensors"),
-        (["certify", *FILES[1:]], "npz", "json"),
-        (["certify", *FILES[1:]], "NPZ", "json"),
-        (["recite", "data.npz", "--unit", "bytes"], "json", "safetensors"),
-    ):
-        text = run(*command, "-o", f"x.{ending}", status=2)
-        assert f"OutputError: cannot write x.{ending}" in text
-        assert f"try: x.{right}" in text
-    assert sorted(tmp_path.iterdir()) == before
-    for name in ("right.onnx", "plain", "own.model"):
-        run("export", "memorizer.safetensors", "-o", name)
-        assert (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize(

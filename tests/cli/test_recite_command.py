@@ -187,13 +187,3 @@ def test_a_saved_decoder_continues_a_prompt(run, folder, unit, prompt):
     shorter = run("continue", "decoder.safetensors", prompt, "--length", 7)
     assert CAT.startswith(shorter.removesuffix("\n"))
     assert len(shorter) < len(CAT)
-
-
-def test_a_decoder_of_token_ids_takes_numbers(run, folder):
-    decoder = build_decoder(Text.of([3, 14, 15, 9, 2, 6]), width=32)
-    decoder.save(folder / "ids.safetensors")
-    assert run("continue", "ids.safetensors", "3 14").split() == ["3", "14", "15", "9", "2", "6"]
-    for prompt in ("three", "-3", "9" * 5000, ""):
-        text = run("continue", "ids.safetensors", "--", prompt, status=2)
-        assert text.startswith("DataError")
-        assert "try: " in text

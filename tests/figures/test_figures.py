@@ -197,16 +197,14 @@ def test_attention_off_the_top():
     ],
 )
 def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
-    point, built = capacity.measure((3, size, head_dim, 6, shared))
-    assert [*built.values()] == totals
-    assert point.lower == point.upper == max(totals)
+    point = capacity.measure((3, size, head_dim, 6), shared=shared)
+    assert [point[name] for name in point if name.startswith("built")] == totals
+    exact = "proved: rank of Z", "c(E; H): no weights exceed it"
+    assert [point[name] for name in exact] == [max(totals)] * 2
 
 
 def test_what_floats_cannot_carry_does_not_count_as_built():
-    point = capacity.CapacityPoint(
-        20, 32, 1, 64, shared_context=True, theorem_1=1, theorem_2=621, lower=621, upper=621
-    )
-    assert capacity.built_at(point, "rank_one", 621) == 0
+    assert capacity.built_at((20, 32, 1, 64), "rank_one", 621, shared=True) == 0
 
 
 def test_stages_are_what_they_say():

@@ -1,6 +1,5 @@
-"""The command line as a user meets it: status, messages, files, folders, interrupts, extras."""
+"""The program as a user meets it: processes, terminals, folders, interrupts, extras."""
 
-import csv
 import os
 import re
 import shutil
@@ -10,160 +9,33 @@ import sys
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+import constructive
 from constructive import (
     Dataset,
-    Memorizer,
     MissingExtraError,
     Text,
     build_decoder,
     build_memorizer,
     generators,
 )
-from constructive.cli import demo
+from constructive.cli import demo, outputs
 from constructive.figures import gallery
 from constructive.figures.gallery import figures
 from constructive.support.work import progress_to
 from constructive.theory import proofs
 
 
-def test_options_of_build_reach_the_construction(run, tmp_path):
-    run("generate", "shared", "-T", 13, "-n", 4, "-d", 6, "--target-dim", 2, "--seed", 5)
-    run(
-        "build", "data.npz", "-H", 4, "--head-dim", 2, "--value-dim", 3, "--seed", 7,
-        "--construction", "rank_one",
-    )  # fmt: skip
-    memorizer = Memorizer.load(tmp_path / "memorizer.safetensors")
-    assert memorizer.record.construction == "rank_one"
-    assert memorizer.record.seed == 7
-    assert (memorizer.layer.head_dim, memorizer.layer.value_dim) == (2, 3)
-
-
-def test_a_name_with_another_ending_says_what_it_will_be(program):
-    program("generate", "gaussian", "-T", 7, "-n", 3, "-d", 5)
-    said = program("build", "data.npz", "--heads", 3, "-o", "m.txt").stderr
-    assert "m.txt will be a file of safetensors, usually named *.safetensors" in said
-    for name, more in (("m", []), ("m.safetensors", []), ("other.txt", ["--quiet"])):
-        assert not program("build", "data.npz", "--heads", 3, "-o", name, *more).stderr
-
-
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["capacity", "-T", 621, "-n", 32, "-d", 64],
-        ["build", "damaged.npz", "--heads", 2],
-    ],
-    ids=["done", "ConstructiveError"],
+    ("line", "status"), [("capacity -T 621 -n 32 -d 64", 0), ("build damaged.npz --heads 2", 2)]
 )
-def test_in_this_process_it_is_the_same_program(program, start, tmp_path, arguments):
+def test_in_this_process_it_is_the_same_program(program, start, tmp_path, line, status):
     """Most tests of commands start no process; status and output are those of one."""
     (tmp_path / "damaged.npz").write_text("nonsense")
-    here, there = program(*arguments), start(*arguments, text=True)
-    assert here.returncode == there.returncode == (0 if arguments[0] == "capacity" else 2)
+    here, there = program(*line.split()), start(*line.split(), text=True)
+    assert here.returncode == there.returncode == status
     assert (here.stdout, here.stderr) == (there.stdout, there.stderr)
-
-
-def test_a_demo_of_few_images(run, tmp_path):
-    pytest.importorskip("sklearn")
-    text = run("demo", "--examples", 17, "-o", "few")
-    assert text.count("17/17") == 3
-    assert "fails for 17 of 17" in text
-    assert text.splitlines()[-1] == "PROVED"
-    assert Dataset.open(tmp_path / "few" / "digits.npz").num_examples == 17
-
-
-@pytest.mark.slow
-def test_the_demo_reproduces_every_label(start, tmp_path):
-    folder = tmp_path / "constructive-demo"
-    folder.mkdir()
-    for name in ("digits-saturation.png", "digits.npz"):
-        (folder / name).write_bytes(b"old")
-    done = start("demo", "--force", text=True)
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text
-    assert text.count("1797/1797") == 3
-    assert "fails for 1797 of 1797" in text
-    assert "Certificate: PROVED" in text
-    assert done.stdout.splitlines()[-1] == "PROVED"  # the checker's last word
-    assert list(tmp_path.iterdir()) == [folder]
-    assert {"digits.npz", "digits.safetensors", "digits.json"} <= {p.name for p in folder.iterdir()}
-    said = re.search(r"All (\d+) MB of it are in the folder constructive-demo\.", text)
-    assert round(sum(p.stat().st_size for p in folder.iterdir()) / 1e6) == int(said[1])
-    picture = (folder / "digits-saturation.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 20_000
-
-
-def test_threads_build_prove_and_check_the_same(program, tmp_path):
-    sizes = ("-T", 311, "-n", 32, "-d", 64, "-o", "data.npz")
-    assert program("generate", "uniform", *sizes).returncode == 0
-    for jobs in ("1", "3"):
-        files = f"{jobs}.safetensors", "data.npz"
-        given = ("-H", 11, "--construction", "rank_one", "--jobs", jobs)
-        assert program("build", "data.npz", *given, "-o", files[0]).returncode == 0
-        assert program("certify", *files, "-j", jobs, "-o", f"{jobs}.json").returncode == 0
-        assert program("check", f"{jobs}.json", *files, "-j", jobs).returncode == 0
-    for ending in ("safetensors", "json"):
-        found = [(tmp_path / f"{jobs}.{ending}").read_bytes() for jobs in ("1", "3")]
-        assert found[0] == found[1]
-    refused = program("check", "1.json", "1.safetensors", "data.npz", "-j", 0)
-    assert refused.returncode == 2
-
-
-# What a newcomer's first attempts are told.
-
-
-LABELS = ["dog", "cat", "cow, too", "dog", "cat", "ox", "dog"]
-
-
-def rows_of(path):
-    with path.open(newline="") as file:
-        return list(csv.reader(file))
-
-
-@pytest.mark.parametrize(
-    ("dim", "names"), [(None, ["prediction"]), (2, ["prediction_0", "prediction_1"])]
-)
-def test_predictions_in_a_table(run, tmp_path, dim, names):
-    data = generators.uniform(num_examples=5, context_size=3, width=5, target_dim=dim)
-    data.save(tmp_path / "data.npz")
-    build_memorizer(data, num_heads=2).save(tmp_path / "memorizer.safetensors")
-    for name in ("P.CSV", "p.npy"):
-        said = run("predict", "memorizer.safetensors", "data.npz", "-o", name)
-        assert "5 examples, max error" in said
-    found, *rows = rows_of(tmp_path / "P.CSV")
-    predictions = np.load(tmp_path / "p.npy")
-    assert found == names
-    assert np.array_equal(np.array(rows, dtype=float), predictions.reshape(5, -1))  # every bit
-    assert np.abs(predictions - data.targets).max() < 1e-9
-
-
-def test_labels_in_a_table(data, run, tmp_path):
-    data = Dataset.of_classes(data.contexts, data.queries, LABELS)
-    data.save(tmp_path / "labels.npz")
-    run("build", "labels.npz", "-o", "labels.safetensors")
-    said = run("predict", "labels.safetensors", "labels.npz", "-o", "p.csv")
-    assert "7 of 7 labels are those of the data" in said
-    names, *rows = rows_of(tmp_path / "p.csv")
-    assert names == ["label", "cat", "cow, too", "dog", "ox"]
-    assert [row[0] for row in rows] == LABELS
-    swapped = Dataset(data.contexts, data.queries, data.targets[[1, 0, *range(2, 7)]], data.classes)
-    swapped.save(tmp_path / "others.npz")
-    assert "5 of 7 labels" in run("predict", "labels.safetensors", "others.npz")
-    data = Dataset(data.contexts, data.queries, data.targets)  # nobody knows what they stand for
-    data.save(tmp_path / "nameless.npz")
-    assert "labels" not in run("predict", "labels.safetensors", "nameless.npz").splitlines()[-1]
-
-
-def test_contexts_which_cannot_have_their_rank(program):
-    found = program("generate", "uniform", "-T", 7, "-n", 9, "-d", 4)
-    assert found.returncode == 0
-    assert "warning: contexts of n=9 tokens in d=4 dimensions cannot have rank 9" in found.stderr
-    assert "try -d 9" in found.stderr
-    found = program("generate", "uniform", "-T", 7, "-n", 4, "-d", 4, "-o", "fits.npz")
-    assert not found.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk which is always full")
@@ -203,6 +75,40 @@ def test_no_color_is_not_bold_either(tmp_path, words):
     """Neither help, which typer draws, nor tables, which we draw."""
     assert "\x1b[1m" in on_a_terminal(tmp_path, *words.split(), NO_COLOR="")
     assert "\x1b[1m" not in on_a_terminal(tmp_path, *words.split(), NO_COLOR="1")
+
+
+@pytest.mark.usefixtures("data")
+def test_long_work_has_a_bar_on_a_terminal(tmp_path):
+    assert "\u2501" in on_a_terminal(tmp_path, "assumptions", "data.npz")
+    assert "\u2501" not in on_a_terminal(tmp_path, "assumptions", "data.npz", "--quiet")
+
+
+@pytest.mark.usefixtures("data")
+def test_long_work_says_how_far_it_is_where_no_bar_can_be_drawn(program, monkeypatch):
+    assert program("assumptions", "data.npz").stderr == ""
+    monkeypatch.setattr(outputs, "_SILENCE", 0.0)
+    lines = program("assumptions", "data.npz").stderr.splitlines()
+    assert "ranks of contexts: 7 of 7" in lines
+    assert "random subsets of 5: 1 of 1" in lines
+
+
+def test_completion_knows_the_commands(tmp_path):
+    """What a shell asks for after `constructive cap`: typer's protocol."""
+    environment = {
+        "_CONSTRUCTIVE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "constructive cap", "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "constructive cap", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    command = Path(sys.executable).with_name("constructive")
+    done = subprocess.run(
+        [command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "capacity" in done.stdout, done.stderr
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (Path(constructive.__file__).parent / "py.typed").is_file()
 
 
 LOADING = """
@@ -261,9 +167,6 @@ def test_a_release_names_the_repository(tmp_path):
 GENERATE = ["generate", "gaussian", "-T", 61, "-n", 4, "-d", 12]
 
 
-FILES = ["contexts.npy", "queries.npy", "targets.npy"]
-
-
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -271,32 +174,17 @@ def names(folder):
 def test_the_way_of_a_folder_through_the_commands(run, tmp_path):
     said = run(*GENERATE, "--float32", "-o", "data")
     assert "Dataset(T=61, n=4, d=12, d_out=1, own contexts, float32)" in said
-    assert names(tmp_path / "data") == FILES
+    assert names(tmp_path / "data") == ["contexts.npy", "queries.npy", "targets.npy"]
     assert "T = 61, H = 12, n = 4, d = 12, own contexts" in run("explain", "data", "-H", 12)
     run("build", "data", "-H", 12, "--construction", "paired")
-    assert "61 examples, max error" in run(
-        "predict", "memorizer.safetensors", "data", "-o", "p.npy"
-    )
-    assert np.load(tmp_path / "p.npy").shape == (61,)
-    assert re.search(r"rank +PROVED", run("certify", "memorizer.safetensors", "data"))
+    assert "61 examples, max error" in run("predict", "memorizer.safetensors", "data")
+    assert "Certificate: PROVED" in run("certify", "memorizer.safetensors", "data")
     said = run("check", "certificate.json", "memorizer.safetensors", "data")
     assert said.endswith("PROVED\n")
     assert "PROVED" in run("assumptions", "data", "-H", 20)
     assert "61 examples" in run("exact-capacity", "data")
     run("upper-bound", "data", "--heads", 1, "-o", "bound.json")
     assert run("check", "bound.json", "data").endswith("PROVED\n")
-
-
-def test_a_folder_which_exists_is_kept_unless_forced(run, tmp_path):
-    run(*GENERATE, "-o", "data")
-    before = (tmp_path / "data" / "targets.npy").read_bytes()
-    said = run(*GENERATE, "--seed", 1, "-o", "data", status=2)
-    assert "cannot write data: it exists already" in said
-    assert "--force" in said
-    assert (tmp_path / "data" / "targets.npy").read_bytes() == before
-    run(*GENERATE, "--seed", 1, "-o", "data", "--force")
-    assert (tmp_path / "data" / "targets.npy").read_bytes() != before
-    assert names(tmp_path) == ["data"]
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
@@ -429,32 +317,28 @@ def test_no_hint_names_a_package_on_an_index():
     assert not [file for file in files if named.search(file.read_text())]
 
 
+MISSING = {
+    **{f"figures {name}": figures()[name].needs for name in figures()},
+    "demo": ("matplotlib.figure", "sklearn.datasets"),
+    "prove": ("sympy",),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "module"), [(name, module) for name in figures() for module in figures()[name].needs]
+    ("line", "module"), [(a, b) for a, needs in MISSING.items() for b in needs]
 )
-def test_figures_miss_extras_before_they_compute(name, module, monkeypatch, tmp_path):
-    steps = []
-    monkeypatch.setitem(sys.modules, module, None)
-    listened = progress_to(lambda *step: steps.append(step))
-    with listened, pytest.raises(MissingExtraError, match=f"needs {module}"):
-        list(gallery.draw(tmp_path / "new", only=[name]))
-    assert not steps
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("module", ["matplotlib.figure", "sklearn.datasets"])
-def test_the_demo_misses_extras_before_it_computes(module, monkeypatch, tmp_path):
+def test_extras_are_missed_before_the_work(line, module, monkeypatch, tmp_path):
+    name, steps = line.partition(" ")[2], []
+    call = {
+        "figures": lambda: list(gallery.draw(tmp_path / "new", only=[name])),
+        "demo": demo.demo,
+        "prove": proofs.prove,
+    }[line.partition(" ")[0]]
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(MissingExtraError, match=r'pip install "\.\[demo\]" in a'):
-        demo.demo()
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_proofs_miss_sympy_before_the_first_page(monkeypatch):
-    steps = []
-    monkeypatch.setitem(sys.modules, "sympy", None)
     listened = progress_to(lambda *step: steps.append(step))
-    with listened, pytest.raises(MissingExtraError, match=r'pip install "\.\[proofs\]" in a'):
-        proofs.prove()
-    assert len(steps) <= 1
+    with listened, pytest.raises(MissingExtraError, match=r'pip install "\.\[\w+\]" in a') as found:
+        call()
+    assert f"needs {module.partition('.')[0]}" in str(found.value)
+    assert len(steps) <= (line == "prove")  # the first page
+    assert not list(tmp_path.iterdir())

@@ -1,25 +1,50 @@
-"""Command lines that are refused: status 2, what is wrong, what to try, and no file."""
+"""Command lines in tables: status, words, and files; those that are refused write none."""
 
 import shlex
 import shutil
 
+import numpy as np
 import pytest
 
-from constructive import Text, build_decoder, build_memorizer, certify, generators
+from constructive import (
+    Dataset,
+    SequenceDataset,
+    Text,
+    build_decoder,
+    build_memorizer,
+    build_sequence_memorizer,
+    certify,
+    generators,
+)
 from constructive.instances import planted, save
 
 CAT = "the cat sat on the mat, and the cat saw the rat\r\n"
+PAGE = (
+    "# Sums\n\n## Lemma (two)\n\nOne and one are two.\n\n**Proof.** By definition. QED\n\n"
+    "```pycon\n>>> holds('exact', 1 + 1 == 2)\n\n```\n"
+)
 KERNELS = """
 from dataclasses import replace
 from constructive.kernels import ADAPTERS
+from constructive.kernels.adapters.adapter import Adapter
 
 number = 7
+few = replace(ADAPTERS["torch"], can=frozenset())
 misspelt = replace(ADAPTERS["torch"], can=frozenset({"masks"}))
+small = Adapter(
+    attend=lambda q, k, v: q[:, :, :1], options=lambda problem: {}, library="numpy", layout="BHTd",
+    models={"float32": "flash float32"}, fully_masked="zeros", can=frozenset(),
+)
 """
 SILENT = """
 from constructive.kernels.adapters.adapter import Adapter
 silent = Adapter(library="numpy", layout="BHTd", models={}, fully_masked="zeros")
 """
+ANSWERS = {
+    "wrong.csv": "needle_a,unsat\nneedle_b,unsat\nother,sat\n",
+    "part.csv": "needle_a,unknown\n",
+    "strange.csv": "needle_a,maybe\nneedle_b,timed-out\n",
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,24 +53,57 @@ def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     memorizer = build_memorizer(data, num_heads=3)
-    certify(memorizer, data).save(folder / "c.json")
-    data.save(folder / "data.npz")
     memorizer.save(folder / "m.safetensors")
+    certify(memorizer, data).save(folder / "c.json")
+    queries = np.round(data.queries * 1000)
+    queries[2] = queries[0] + queries[1]
+    translates = np.arange(6.0).reshape(2, 3) + np.arange(7.0)[:, np.newaxis, np.newaxis] ** 2
+    for name, made in {
+        "data": data,
+        "dependent": Dataset(data.contexts, queries, data.targets),
+        "equal": Dataset(data.contexts, np.ones((7, 5)), data.targets),
+        "translates": Dataset(translates, np.ones((7, 3)), np.zeros(7)),
+        "few": generators.uniform(num_examples=5, context_size=3, width=5),
+        "many": generators.uniform(num_examples=12, context_size=3, width=5),
+        "wide": generators.gaussian(num_examples=20, context_size=3, width=5, target_dim=4),
+        "shared": generators.shared_context(num_examples=12, context_size=3, width=5),
+    }.items():
+        made.save(folder / f"{name}.npz")
     text = Text.words(CAT)
     build_decoder(text, width=64).save(folder / "d.safetensors")
     build_decoder(Text.of([3, 14, 15, 9, 2, 6]), width=32).save(folder / "ids.safetensors")
     text.save(folder / "t.json")
+    build_sequence_memorizer(["ab", "cd"], ["x", "y"]).save(folder / "s.json")
+    SequenceDataset.of(["ab", "cd"], ["x", "y"]).save(folder / "sd.json")
     for name, content in {
-        "cat.txt": CAT.encode(), "empty.txt": b"", "latin.txt": b"caf\xe9", "nonsense": b"nonsense",
-        "kernel_file.py": KERNELS.encode(), "silent_file.py": SILENT.encode(),
+        "cat.txt": CAT, "empty.txt": "", "nonsense": "nonsense", "kernel_file.py": KERNELS,
+        "silent_file.py": SILENT, "1-sums.md": PAGE, "2-sums.md": PAGE.replace("== 2)", "== 3)"),
+        **ANSWERS,
     }.items():  # fmt: skip
-        (folder / name).write_bytes(content)
-    save(folder / "folder", planted(dim=2, scale=16.0))
+        (folder / name).write_bytes(content.encode())
+    (folder / "latin.txt").write_bytes(b"caf\xe9")
+    for name in ("folder", "full"):
+        save(folder / name, planted(dim=2, scale=16.0))
+    (folder / "full/more.txt").write_text("")
     (folder / "device").symlink_to("/dev/null")
     (folder / "devices").mkdir()
     for name in ("contexts.npy", "queries.npy", "targets.npy"):
         (folder / "devices" / name).symlink_to("/dev/null")
     return folder
+
+
+@pytest.fixture
+def said(program, inputs, tmp_path, monkeypatch):
+    """Run lines in a folder with these files: the status, and all that the last one wrote."""
+    monkeypatch.syspath_prepend(tmp_path)  # and taken away again, which the command does not do
+    shutil.copytree(inputs, tmp_path, dirs_exist_ok=True, symlinks=True)
+
+    def said(lines):
+        for line in lines.split(" && "):
+            done = program(*shlex.split(line))
+        return done.returncode, " ".join((done.stdout + done.stderr).replace("│", " ").split())
+
+    return said
 
 
 def files(folder):
@@ -54,7 +112,96 @@ def files(folder):
     return {path: path.is_file() and path.read_bytes() for path in paths}
 
 
-# Words of an error, in this order, with anything where there are dots.
+def require_words(words, said):
+    """Fail unless these words are there, in this order, with anything where there are dots."""
+    rest = said
+    for part in words.split(" ... "):
+        assert part.strip() in rest, said
+        rest = rest.partition(part.strip())[2]
+
+
+FEW = "--shape tiny --shape 'causal, more keys' --case last --case uniform"
+
+# Lines, the status of the last one, words of what it says, and the names of all new files.
+DONE = [
+    ("generate uniform -T 7 -n 9 -d 4 -o x.npz", 0, "written to x.npz warning: contexts of n=9 "
+     "tokens in d=4 dimensions cannot have rank 9 ... try -d 9", "x.npz"),
+    ("explain wide.npz --value-dim 2", 0, "-> narrow_values", ""),
+    ("build many.npz -o m.txt", 0, "H = 3 ... m.txt will be a file of safetensors, usually named "
+     "*.safetensors", "m.txt"),
+    ("build data.npz --heads 3 --precision 120 -o x && certify x data.npz -o y --epsilon 1e-30 && "
+     "check y x data.npz", 0, "PROVED", "x y"),
+    *[(f"export m.safetensors -o {name}", 0, f"written to {name}", name)
+      for name in ("right.onnx", "plain", "own.model")],
+    # claims
+    ("certify m.safetensors data.npz --epsilon 1e-30 && check certificate.json m.safetensors "
+     "data.npz", 1, "NOT PROVED: ", "certificate.json"),
+    ("certify m.safetensors data.npz --epsilon 1e-30", 1, "Certificate: REFUTED",
+     "certificate.json"),
+    ("certify d.safetensors t.json --claims recites && check certificate.json d.safetensors t.json",
+     0, "recites ... PROVED", "certificate.json"),
+    ("certify s.json sd.json", 0, "equality PROVED", "certificate.json"),
+    ("check nonsense m.safetensors data.npz", 1, "NOT PROVED: ", ""),
+    ("check c.json m.safetensors data.npz --max-memory 0.01", 1, "--max-memory is 0.01", ""),
+    ("upper-bound shared.npz --heads 3", 0, "for all weights", "upper-bound.json"),
+    ("upper-bound shared.npz --heads 3 && check upper-bound.json shared.npz", 0, "PROVED",
+     "upper-bound.json"),
+    ("upper-bound shared.npz --heads 9", 1, "UNDECIDED", "upper-bound.json"),
+    ("upper-bound shared.npz --heads 9 && check upper-bound.json shared.npz", 1, "NOT PROVED",
+     "upper-bound.json"),
+    # theorems
+    ("assumptions dependent.npz --heads 3 --subsets 100", 0,
+     "[0] + [1] - [2] = 0 ... estimate (99%) ... PROVED: found in pass 1", ""),
+    ("assumptions equal.npz --subsets 10", 1, "REFUTED: 7 queries span 1 dimensions", ""),
+    ("capacity -T 621 -n 32 -d 64", 0, "3,861 ... Baum", ""),
+    ("exact-capacity shared.npz --heads 3 --head-dim 1 --head-dim 3", 0,
+     "seconds 1 1 7 7 ... 3 7 7 7 ... upper bound: ... |J| = 12 examples", ""),
+    ("exact-capacity many.npz", 0, "PROVED: H = 3 heads of d_h = 1 ... (rank Z = 12 for random ... "
+     "PROVED: no 2 do; for all weights of H = 2 heads", ""),
+    ("exact-capacity few.npz", 0, "PROVED: H = 1 heads", ""),
+    ("exact-capacity translates.npz", 1, "UNDECIDED: H = 6 heads", ""),
+    ("prove 2", 0, "Lemma 2.1 (counting)", ""),
+    ("prove 1-sums.md", 0, "Lemma (two) 1-sums exact 1 1 holds", ""),
+    ("prove 2-sums.md", 1, "FAILED ... an instance does not hold: False", ""),
+    # texts
+    ("continue ids.safetensors '3 14'", 0, "3 14 15 9 2 6", ""),
+    ("continue d.safetensors 'the cat ' --length 7", 0, "the cat sat on", ""),
+    # instances
+    ("instances check folder --jobs 2", 0,
+     "2 of 2 answers are proved (the folder says 1 sat, 1 unsat) PROVED", ""),
+    ("instances check full", 1, "no row is about the file more.txt", ""),
+    ("instances score folder wrong.csv", 1, "needle ... FALSE: needle_ ... its twin ... "
+     "rows about no instance of the folder: 1", ""),
+    ("instances score folder part.csv", 0,
+     "missing: part.csv has no row about 1 of 2 instances", ""),
+    ("instances score folder strange.csv", 0, "unknown: the word 'maybe' is not known: needle_a",
+     ""),
+    # kernels
+    ("kernels run torch-mha --dtype float32 --case scale", 0,
+     "off, as the adapter does not take it: scale, soft cap, sink", ""),
+    (f"kernels run torch --dtype float32 --dtype bfloat16 {FEW}", 0, "dtype problems exact wrong "
+     "refused errors coverage float32 4 4 0 0 0 100.0% bfloat16 4 4 0 0 0 100.0%", ""),
+    (f"kernels run kernel_file:few --dtype float32 {FEW}", 0,
+     "2 of 4 problems were refused: 2 x no mask: causal, more keys", ""),
+    (f"kernels run kernel_file:few --dtype float32 {FEW} --shape prefix", 1, "4 of 6 problems were "
+     "refused: 4 x no mask: prefix; causal, more keys More was refused than ran, so the status is "
+     "1", ""),
+    (f"kernels export new --dtype bfloat16 {FEW}", 0, "4 problems written to new", "new"),
+    (f"kernels run kernel_file:small {FEW}", 1, "kernel_file:small: no package, cpu ... the output "
+     "has shape (1, 4, 1, 16)", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "status", "words", "new"), DONE)
+def test_done(said, tmp_path, lines, status, words, new):
+    before, (found, text) = {path.name for path in tmp_path.iterdir()}, said(lines)
+    assert found == status, text
+    require_words(words, text)
+    after = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert after - before == set(new.split())
+
+
+# Words of an error.
 REFUSED = [
     # usage says what is wrong with an option before files are looked at
     ("build none.npz --heads 0 -o missing/x", "Usage: ... '--heads'"),
@@ -79,7 +226,8 @@ REFUSED = [
     ("build none.npz -o cat.txt", "FileNotFoundError: ... none.npz"),
     ("predict m.safetensors data.npz -o p.txt",
      "OutputError: cannot write p.txt: ... an array of NumPy or a table ... p.npy or p.csv"),
-    ("explain data.npz --heads 1", "CapacityError: "),
+    ("explain wide.npz --heads 2 --value-dim 2",
+     "CapacityError: no weights of 2 heads with d_h=1, d_v=2 and d_out=4 memorize"),
     # endings of other formats
     ("export m.safetensors -o x.safetensors", "OutputError: cannot write x ... x.onnx"),
     ("export m.safetensors -o x.pt", "OutputError: cannot write x ... try: x.onnx"),
@@ -179,23 +327,18 @@ REFUSED = [
     ("kernels export a --shape round", "Usage: ... decode"),
     ("kernels export a --dtype float4 --shape tiny", "float4"),
     ("kernels export b/a --shape tiny", "OutputError: ... no such folder"),
+    ("kernels export devices --shape tiny --force", "OutputError: ... it holds something else"),
     ("kernels export a --fully-masked all --shape tiny", "all"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("line", "words"), REFUSED)
-def test_refused(program, inputs, tmp_path, monkeypatch, line, words):
-    monkeypatch.syspath_prepend(tmp_path)  # and taken away again, which the command does not do
-    shutil.copytree(inputs, tmp_path, dirs_exist_ok=True, symlinks=True)
+def test_refused(said, tmp_path, line, words):
     before = files(tmp_path)
-    done = program(*shlex.split(line))
-    said = " ".join(done.stderr.replace("│", " ").split())
-    assert done.returncode == 2, done.stdout + said
-    assert said.startswith("Usage: ") or " try: " in said
-    rest = said
-    for part in words.split(" ... "):
-        assert part.strip() in rest, said
-        rest = rest.partition(part.strip())[2]
+    status, text = said(line)
+    assert status == 2, text
+    assert "Usage: " in text or " try: " in text
+    require_words(words, text)
     assert files(tmp_path) == before
 
 
