@@ -480,7 +480,7 @@ COPIES = {
 
 def arrays(thing):
     """All arrays which a thing has, those of its parts too."""
-    for value in vars(thing).values():
+    for _, value in sorted(vars(thing).items()):
         if isinstance(value, np.ndarray):
             yield value
         elif dataclasses.is_dataclass(value) and isinstance(value, AttentionLayer):
