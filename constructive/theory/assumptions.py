@@ -287,54 +287,41 @@ class AssumptionReport(Shown):
 
     def _sheet(self) -> Sheet:
         table = new_table("", "known", "how", fold=True)
-        for line in (*self._contexts(), *self._queries(), *self._construction()):
-            table.add_row(*line)
-        return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
-
-    def _contexts(self) -> list[tuple[str, str, str]]:
-        name = "Assumption 2: contexts of rank n"
-        if not self.contexts:
-            return [(name, "PROVED: all contexts", "exact")]
-        first = self.contexts[0]
-        known = (
-            f"REFUTED: {len(self.contexts)} fail; example {first.example}: tokens {first.tokens}"
-        )
-        return [(name, known, "exact")]
-
-    def _queries(self) -> list[tuple[str, str, str]]:
-        name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
+        known = "PROVED: all contexts"
+        if self.contexts:
+            first = self.contexts[0]
+            failing = f"{len(self.contexts)} fail; example {first.example}: tokens {first.tokens}"
+            known = f"REFUTED: {failing}"
+        table.add_row("Assumption 2: contexts of rank n", known, "exact")
         found = self.kruskal
-        lines = [(name, f"{self.assumption_1.name}: at least {found.lower}", "proved bound")]
+        known, how = f"at least {found.lower}", "proved bound"
         if found.exact:
-            lines = [(name, f"{self.assumption_1.name}: it is {found.lower}", "exact")]
+            known, how = f"it is {found.lower}", "exact"
         if found.lower:
-            lines[0] = (*lines[0][:2], f"{lines[0][2]} ({found.argument})")
+            how += f" ({found.argument})"
+        name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
+        table.add_row(name, f"{self.assumption_1.name}: {known}", how)
         if found.violation:
-            known = f"at most {found.upper}: {found.violation}"
-            lines.append(("", known, "exact"))
+            table.add_row("", f"at most {found.upper}: {found.violation}", "exact")
         if found.near_miss:
-            lines.append(("", f"independent by a hair: {found.near_miss}", "exact"))
-        for estimate in (self.share, self.position):
+            table.add_row("", f"independent by a hair: {found.near_miss}", "exact")
+        for name, estimate in (("", self.share), ("General position", self.position)):
             if estimate is not None:
                 known = (
                     f"{estimate.dependent} of {estimate.subsets} random subsets of "
                     f"{estimate.size} dependent: share "
                     f"{percent(estimate.low, 3, above=False)} to {percent(estimate.high, 3)}"
                 )
-                name = "" if estimate is self.share else "General position"
-                lines.append((name, known, f"estimate ({CONFIDENCE:.0%})"))
+                table.add_row(name, known, f"estimate ({CONFIDENCE:.0%})")
                 if estimate.undecided:
-                    lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
-        return lines
-
-    def _construction(self) -> list[tuple[str, str, str]]:
-        if self.regrouping is None or self.num_heads is None:
-            return []
-        known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
-        if self.regrouping.dependency is not None:
-            known += f"; {self.regrouping.dependency}"
-        how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
-        return [(f"Grouping for H = {self.num_heads}", known, how)]
+                    table.add_row("", f"{estimate.undecided} of these not decided", "budget")
+        if self.regrouping is not None:
+            known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
+            if self.regrouping.dependency is not None:
+                known += f"; {self.regrouping.dependency}"
+            how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
+            table.add_row(f"Grouping for H = {self.num_heads}", known, how)
+        return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
 
 
 @in_three_parts
