@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from rich.table import Table
 
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
@@ -305,16 +306,9 @@ class AssumptionReport(Shown):
             table.add_row("", f"at most {found.upper}: {found.violation}", "exact")
         if found.near_miss:
             table.add_row("", f"independent by a hair: {found.near_miss}", "exact")
-        for name, estimate in (("", self.share), ("General position", self.position)):
-            if estimate is not None:
-                known = (
-                    f"{estimate.dependent} of {estimate.subsets} random subsets of "
-                    f"{estimate.size} dependent: share "
-                    f"{percent(estimate.low, 3, above=False)} to {percent(estimate.high, 3)}"
-                )
-                table.add_row(name, known, f"estimate ({CONFIDENCE:.0%})")
-                if estimate.undecided:
-                    table.add_row("", f"{estimate.undecided} of these not decided", "budget")
+        if self.share is not None:
+            _add_estimate(table, "", self.share)
+        _add_estimate(table, "General position", self.position)
         if self.regrouping is not None:
             known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
             if self.regrouping.dependency is not None:
@@ -322,6 +316,16 @@ class AssumptionReport(Shown):
             how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
             table.add_row(f"Grouping for H = {self.num_heads}", known, how)
         return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
+
+
+def _add_estimate(table: Table, name: str, found: Estimate) -> None:
+    known = (
+        f"{found.dependent} of {found.subsets} random subsets of {found.size} dependent: share "
+        f"{percent(found.low, 3, above=False)} to {percent(found.high, 3)}"
+    )
+    table.add_row(name, known, f"estimate ({CONFIDENCE:.0%})")
+    if found.undecided:
+        table.add_row("", f"{found.undecided} of these not decided", "budget")
 
 
 @in_three_parts
