@@ -30,13 +30,13 @@ from constructive.support.errors import (
     require_positive,
     shown,
 )
-from constructive.theory.context_capacity import (
+from constructive.theory.bounds import generic_spans, sized_spans
+from constructive.theory.capacity import (
     ContextCapacity,
     context_capacity,
     dimensions,
     subset_dimensions,
 )
-from constructive.theory.values import generic_spans, sized_spans
 
 # Examples in dependencies up to which all sets of them are looked at: a minute at most.
 _MOST = 18
