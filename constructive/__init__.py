@@ -23,8 +23,8 @@ _HOMES = {
     "upper_bound_certificate": "certificates.certify",
     "build_memorizer": "constructions.build",
     "build_decoder": "constructions.decoder",
-    "Explanation": "constructions.planning",
-    "explain": "constructions.planning",
+    "Explanation": "constructions.build",
+    "explain": "constructions.build",
     "generators": "data",
     "Text": "data.corpus",
     "Dataset": "data.dataset",
@@ -85,10 +85,10 @@ if TYPE_CHECKING:
     from constructive.certificates.certify import upper_bound_certificate as upper_bound_certificate
     from constructive.certificates.check import Checked as Checked
     from constructive.certificates.check import check as check
+    from constructive.constructions.build import Explanation as Explanation
     from constructive.constructions.build import build_memorizer as build_memorizer
+    from constructive.constructions.build import explain as explain
     from constructive.constructions.decoder import build_decoder as build_decoder
-    from constructive.constructions.planning import Explanation as Explanation
-    from constructive.constructions.planning import explain as explain
     from constructive.data import generators as generators
     from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset

@@ -20,13 +20,16 @@ from constructive.certificates.certificate import (
 )
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
-from constructive.certificates.claims.executed import EXECUTED
-from constructive.certificates.claims.grouping import GROUPING, WIDE_GROUPING
-from constructive.certificates.claims.impossible import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.labels import INSEPARABLE, LABELS
-from constructive.certificates.claims.rank import RANK
-from constructive.certificates.claims.real import ERROR, READOUT
+from constructive.certificates.claims.rank import (
+    GROUPING,
+    IMPOSSIBLE,
+    RANK,
+    WIDE_GROUPING,
+    AllWeights,
+)
+from constructive.certificates.claims.real import ERROR, EXECUTED, READOUT
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset

@@ -1,6 +1,6 @@
 """What is known of a construction: when it applies, what it holds and costs, and how it is built.
 
-One class a construction, one line in `planning.CONSTRUCTIONS`, through which `explain` and "auto"
+One class a construction, one line in `build.CONSTRUCTIONS`, through which `explain` and "auto"
 walk, and one name in `constructions.NAMES` (docs/contributing.md has the steps). A record keeps
 what a reader of the file asks for: its name, the formula, the theorem, and whether its groups are
 those of the theorems.
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from constructive.constructions.multihead import assumptions
-from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.record import HeadRecord, Layer
@@ -120,8 +119,8 @@ class Survey:
         return assumptions.repeated(self.dataset)
 
     @cached_property
-    def contexts(self) -> Assumptions | AssumptionError:
-        """How independent the tokens of each context are; or `repeated`, or which has rank < n."""
+    def contexts(self) -> float | AssumptionError:
+        """Return `assumptions.context_ranks`, unless tokens are too many or inputs repeated."""
         obstacle = assumptions.too_many_tokens(self.dataset) or self.repeated
         return obstacle or assumptions.context_ranks(self.dataset)
 
@@ -175,7 +174,7 @@ class Construction(ABC):
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
     the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
-    reaches any of them (`planning.refusal`).
+    reaches any of them (`build.refusal`).
     """
 
     name: str  # what users ask for

@@ -24,7 +24,6 @@ from constructive.constructions.construction import (
     unsaturated_heads,
 )
 from constructive.constructions.multihead import grouping, heads, intermediate, readout
-from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset, fractions
 from constructive.data.shapes import ExampleShapes
@@ -179,19 +178,19 @@ class Dense(Construction):
         """Return the five steps of the proof; or in rational numbers, random integers."""
         if options.arithmetic == RATIONAL:
             return _build_rational(survey.dataset, plan, rng)
-        assumed = self._assumed(survey, plan, rng)
-        if isinstance(assumed, AssumptionError):
-            return assumed
+        distance = self._token_distance(survey, plan, rng)
+        if isinstance(distance, AssumptionError):
+            return distance
         sizes = group_sizes(survey.dataset.num_examples, plan.num_heads)
-        return self._of_groups(survey.dataset, plan, options, assumed, sizes, rng=rng)
+        return self._of_groups(survey.dataset, plan, options, distance, sizes, rng=rng)
 
-    def _assumed(
+    def _token_distance(
         self,
         survey: Survey,
         plan: Plan,  # noqa: ARG002 - others ask for less
         rng: np.random.Generator,  # noqa: ARG002
-    ) -> Assumptions | AssumptionError:
-        """What the theorem asks of contexts."""
+    ) -> float | AssumptionError:
+        """Return how independent tokens are, or what the theorem asks of contexts in vain."""
         return survey.contexts
 
     def _of_groups(
@@ -199,7 +198,7 @@ class Dense(Construction):
         dataset: Dataset,
         plan: Plan,
         options: Options,
-        assumed: Assumptions,
+        token_distance: float,
         sizes: Sequence[int],
         *,
         rng: np.random.Generator,
@@ -211,9 +210,9 @@ class Dense(Construction):
         report("build heads", 0, plan.num_heads)
         built = heads.construct(
             dataset,
-            assumed,
             groups,
             plan,
+            token_distance=token_distance,
             shared_keys=options.shared_keys,
             fraction=options.saturated_fraction,
             rng=rng,
@@ -264,7 +263,7 @@ SATURATED = Dense(
 # it. Nothing else changes.
 
 
-_NOTHING = Assumptions(least_token_distance=0.0)  # What Theorem 10 asks of single contexts
+_ANY = 0.0  # The distance of tokens that Theorem 10 asks of single contexts
 
 _SHOWN = 16  # Examples of a witness that a message shows
 
@@ -308,21 +307,21 @@ class RankOneHeads(Dense):
             dataset.take(found.order),
             plan,
             options,
-            _NOTHING,
+            _ANY,
             [stop - start for start, stop in found.groups],
             rng=rng,
         )
         order = tuple(found.order.tolist())
         return built if isinstance(built, AssumptionError) else replace(built, order=order)
 
-    def _assumed(
+    def _token_distance(
         self, survey: Survey, plan: Plan, rng: np.random.Generator
-    ) -> Assumptions | AssumptionError:
+    ) -> float | AssumptionError:
         """What Theorem 2 asks of contexts, or Theorem 10 of groups, exactly."""
         dataset: Dataset = survey.dataset
         size, total = dataset.context_size, dataset.num_examples
         if size <= dataset.width and plan.capacity == self.of.capacity(plan.num_heads, size, 1):
-            return super()._assumed(survey, plan, rng)
+            return super()._token_distance(survey, plan, rng)
         if survey.repeated is not None:
             return survey.repeated
         groups = consecutive(group_sizes(total, plan.num_heads))
@@ -335,7 +334,7 @@ class RankOneHeads(Dense):
                 witness=claim.witness,
                 suggestion="another order of the examples",
             )
-        return _NOTHING
+        return _ANY
 
 
 def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> AssumptionError:

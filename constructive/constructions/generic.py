@@ -33,16 +33,15 @@ from constructive.constructions.construction import (
     operations_of_z,
     unsaturated_heads,
 )
-from constructive.constructions.multihead import intermediate, readout
-from constructive.constructions.multihead.intermediate import Intermediate
+from constructive.constructions.multihead import readout
+from constructive.constructions.multihead.intermediate import Intermediate, represent
 from constructive.constructions.multihead.readout import SolvedReadout, largest
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
-from constructive.exact.softmax import Floats
 from constructive.layers import residues
-from constructive.layers.attention import Chunk, Own, Shared, after_attention, examples
+from constructive.layers.attention import Own, Shared, examples
 from constructive.layers.exact_logits import shortened
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
@@ -238,7 +237,7 @@ class Generic(Construction):
         solved: list[Solved] = []
         for index, deviation in enumerate(deviations):
             report("draw heads, and solve", index, len(deviations))
-            z = represented(dataset, drawn(dataset, plan, deviation, options, rng), plan)
+            z = drawn(dataset, plan, deviation, options, rng)
             shapes = self._readout_shapes(dataset, plan, options, rng)
             solved += [Solved.of(z, shape, dataset.target_matrix) for shape in shapes]
             solved = [min(solved, key=lambda found: found.condition)]
@@ -279,7 +278,7 @@ def _with_labels(dataset: Dataset, plan: Plan, options: Options, rng: np.random.
     deviations = trials(dataset.num_examples, columns)
     for index, deviation in enumerate(deviations):
         report("draw heads, and separate labels", index, len(deviations))
-        z = represented(dataset, drawn(dataset, plan, deviation, options, rng), plan)
+        z = drawn(dataset, plan, deviation, options, rng)
         found = separate(z.representation, labels, dataset.target_dim)
         refuted += found.combination is not None
         if found.effective is None:
@@ -313,8 +312,8 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
 
 def drawn(
     dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Return W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts.
+) -> Intermediate:
+    """Return Z of Gaussian W_Q and W_K, with logits of that deviation within contexts.
 
     Rounded to few bits where logits have to be exact; DataError where data have too many.
     """
@@ -326,7 +325,10 @@ def drawn(
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
     weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
-    return shortened(weights, dataset) if options.exact_logits else weights
+    if options.exact_logits:
+        weights = shortened(weights, dataset)
+    ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
+    return represent(dataset, weights, ends)[0]
 
 
 def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) -> Array:
@@ -343,22 +345,6 @@ def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) ->
         if square > 0:
             sizes[head] = np.ldexp(np.sqrt(square), exponent)
     return sizes
-
-
-def represented(
-    dataset: Dataset, weights: tuple[Array, Array], plan: Plan
-) -> intermediate.Intermediate:
-    """Return Z of these W_Q and W_K, as others want it."""
-    z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
-
-    def stored(chunk: Chunk[Array]) -> None:
-        z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
-
-    view = examples(dataset.contexts, dataset.queries)
-    for _ in after_attention(stored, Floats(np.float64), weights, view):
-        pass
-    ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
-    return intermediate.Intermediate(*weights, z, ends)
 
 
 def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator) -> None:

@@ -24,7 +24,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, verified
 from constructive.exact.directed import percent
-from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
+from constructive.support.arrays import Array, Booleans, Integers, checked_matrix, row_chunks
 from constructive.support.errors import (
     ParameterError,
     in_three_parts,
@@ -61,8 +61,6 @@ __all__ = [
 
 # How many random subsets of vectors are dependent: an estimate.
 
-
-Drawn = tuple[int, tuple[int, ...]]  # The number of a subset, and the vectors in it
 
 SUBSETS = 5000  # The number of subsets of the paper
 CONFIDENCE = 0.99  # And the probability that an interval holds the share
@@ -159,26 +157,24 @@ def dependent_share(
         )
     require_seed(seed)
     vectors = _checked(vectors, size)
-    parts = list(row_chunks(subsets, 8 * size * vectors.shape[1]))
-    seeds = np.random.SeedSequence(seed).spawn(len(parts))
-    batches = [
-        (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
-    ]
+    parts = [part.stop - part.start for part in row_chunks(subsets, 8 * size * vectors.shape[1])]
+    batches = list(zip(parts, np.random.SeedSequence(seed).spawn(len(parts)), strict=True))
     scaled = None if _all_dependent(vectors, size) else verified.scaled(vectors)
     judge = partial(_dependent_among, vectors, scaled, size)
-    drawn = in_pieces(judge, batches, subsets * size**3.0)
-    found = list(counted(f"random subsets of {size}", drawn, len(batches)))
-    wrong = [subset for dependent, _ in found for subset in dependent]
-    pending = [subset for _, undecided in found for subset in undecided]
-    looked_at = pending[:exact]
-    full_ranks = in_pieces(lambda drawn: dyadic.has_full_rank(vectors[list(drawn[1])]), looked_at)
-    decided = counted(f"dependent subsets of {size}", full_ranks, len(looked_at))
-    wrong += [subset for subset, full in zip(looked_at, decided, strict=True) if not full]
-    undecided = len(pending) - len(looked_at)
-    low, _ = clopper_pearson(len(wrong), subsets, CONFIDENCE)
-    _, high = clopper_pearson(len(wrong) + undecided, subsets, CONFIDENCE)
-    witness = min(wrong)[1] if wrong else None
-    return Estimate(size, subsets, len(wrong), undecided, low, high, witness)
+    pieces = in_pieces(judge, batches, subsets * size**3.0)
+    judged = list(counted(f"random subsets of {size}", pieces, len(batches)))
+    drawn, undecided = (np.concatenate(found) for found in zip(*judged, strict=True))
+    pending = np.flatnonzero(undecided)[:exact]
+    full_ranks = in_pieces(lambda i: dyadic.has_full_rank(vectors[drawn[i]]), pending.tolist())
+    decided = list(counted(f"dependent subsets of {size}", full_ranks, len(pending)))
+    dependent = ~undecided
+    dependent[pending] = np.logical_not(decided)
+    undecided[pending] = False
+    wrong, unknown = int(dependent.sum()), int(undecided.sum())
+    low, _ = clopper_pearson(wrong, subsets, CONFIDENCE)
+    _, high = clopper_pearson(wrong + unknown, subsets, CONFIDENCE)
+    witness = tuple(sorted(drawn[dependent.argmax()].tolist())) if wrong else None
+    return Estimate(size, subsets, wrong, unknown, low, high, witness)
 
 
 def _checked(vectors: Array, size: int) -> Array:
@@ -212,24 +208,19 @@ def _dependent_among(
     vectors: Array,
     scaled: Array | None,
     size: int,
-    batch: tuple[int, int, np.random.SeedSequence],
-) -> tuple[list[Drawn], list[Drawn]]:
-    """Of a number of random subsets of this size the dependent ones, and those not decided.
+    batch: tuple[int, np.random.SeedSequence],
+) -> tuple[Integers, Booleans]:
+    """Return, of a number of random subsets, the dependent and undecided ones, and which are these.
 
     scaled: the vectors as `verified` takes them; None where all subsets are dependent
     """
-    start, number, seed = batch
+    number, seed = batch
     rng = np.random.default_rng(seed)
     drawn = _draw(len(vectors), size, number, rng)
-    subsets = [(start + i, tuple(sorted(subset))) for i, subset in enumerate(drawn.tolist())]
     if scaled is None:
-        return subsets, []
+        return drawn, np.zeros(number, dtype=bool)
     found = dyadic.decide(vectors[drawn], rng, scaled=scaled[drawn], most=0)
-    undecided = ~found.dependent & ~found.independent
-    wrong, pending = (
-        [subsets[i] for i in np.flatnonzero(chosen)] for chosen in (found.dependent, undecided)
-    )
-    return wrong, pending
+    return drawn[~found.independent], ~found.dependent[~found.independent]
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:

@@ -19,8 +19,8 @@ from constructive import (
     generators,
     paired_capacity,
 )
+from constructive.constructions.build import CHEAP_BYTES, CHEAP_OPERATIONS, plans
 from constructive.constructions.construction import Options, Survey
-from constructive.constructions.planning import CHEAP_BYTES, CHEAP_OPERATIONS, plans
 from constructive.theory.grouping import RefutedError, check_widths
 
 # Own contexts: heads in pairs, and a small system for each.

@@ -7,7 +7,7 @@ second order) of z u, and that bounds by how much each label leads.
 
 *inseparable*, by Proposition 32 (proofs/23-labels.md). The certificate carries B, as positive
 integers -B_tj for each example t and each class j but its own, and vectors that show which columns
-of Z are combinations of others whatever the weights are (`claims.impossible`).
+of Z are combinations of others whatever the weights are (`claims.rank`).
 """
 
 from typing import ClassVar
@@ -15,8 +15,8 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
-from constructive.certificates.claims.impossible import vectors_of
 from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.certificates.claims.rank import vectors_of
 from constructive.certificates.claims.real import Evaluation, Evaluations, nearest_readout
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
