@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import Label, one_hot, require_classes, same_classes
-from constructive.data.padded import Padded, as_padded, of_lengths
+from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
 from constructive.support.arrays import (
@@ -499,9 +499,8 @@ class Dataset(ExampleShapes):
             OSError: if it cannot be read
         """
         arrays = read_archive(path, ARRAYS)
-        lengths = arrays.pop(LENGTHS, None)
-        if lengths is not None:
-            arrays["contexts"] = of_lengths(arrays["contexts"], lengths)
+        if LENGTHS in arrays:
+            arrays["contexts"] = Padded(arrays["contexts"], arrays.pop(LENGTHS))
         return owning(**arrays)
 
     def __repr__(self) -> str:
