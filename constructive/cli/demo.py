@@ -181,10 +181,12 @@ def figures(*, output: Path = Path(), only: list[str] | None = None, quick: bool
     from constructive.figures import gallery
 
     require_no_dash("--output", output)
-    for path in gallery.prepare(output, only or None):
+    prepared = gallery.prepare(output, only or None, quick=quick)
+    for _, path in prepared:
         output_file(path.name, path)
-    for drawn in gallery.draw(output, only=only or None, quick=quick):
-        say(f"{drawn.seconds:7.1f} s  {drawn.title}")
-        say(f"           {drawn.path}")
-        if drawn.path.suffix == ".txt":
-            say("\n" + drawn.path.read_text())
+    for figure, path in prepared:
+        start = time.perf_counter()
+        figure.draw(path)
+        say(f"{time.perf_counter() - start:7.1f} s  {figure.title}\n           {path}")
+        if path.suffix == ".txt":
+            say("\n" + path.read_text())

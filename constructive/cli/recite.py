@@ -1,5 +1,6 @@
 """Commands about decoders of a text: recite, continue."""
 
+import lzma
 import os
 from pathlib import Path
 
@@ -174,8 +175,6 @@ def _decoded(decoder: "constructive.Decoder", text: "constructive.Text") -> tupl
 
 def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: bytes) -> str:
     """Say how many numbers and bits a decoder has, and compare its file with the text."""
-    from constructive.layers.decoder import sizes
-
     rows = (
         ("all weights", decoder.num_parameters, 32 * decoder.num_parameters),
         ("stored, no formula", decoder.num_stored, decoder.num_bits),
@@ -184,10 +183,10 @@ def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: by
     for name, numbers, bits in rows:
         each = f"{numbers:12,} {numbers / tokens:10,.2f} {bits:14,} {bits / tokens:10,.2f}"
         lines.append(f"{name:18} {each}")
-    found = sizes(file.stat().st_size, content)
+    packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
     lines.append(
-        f"bytes: {found.file:,} in the file, vocabulary and all else included; {found.text:,} in "
-        f"the text, {found.xz:,} under xz"
+        f"bytes: {file.stat().st_size:,} in the file, vocabulary and all else included; "
+        f"{len(content):,} in the text, {len(packed):,} under xz"
     )
     return "\n".join(lines)
 

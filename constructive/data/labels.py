@@ -32,7 +32,7 @@ def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
 
 
 def require_classes(classes: object, columns: int | None = None) -> tuple[Label, ...]:
-    """Return the names of classes, if they have one type, differ, and are as many as columns."""
+    """Return the names of classes: none, or different ones of one type, as many as columns."""
     found = tuple(_listed(classes))
     if len(set(found)) < len(found):
         twice = next(label for place, label in enumerate(found) if label in found[:place])
@@ -46,7 +46,7 @@ def require_classes(classes: object, columns: int | None = None) -> tuple[Label,
                 witness=shown(label),
                 suggestion="smaller integers, or strings",
             )
-    if columns is not None and len(found) != columns:
+    if found and columns is not None and len(found) != columns:
         raise DataError(
             f"{len(found)} classes are named, and targets have d_out={columns} entries",
             witness=len(found),

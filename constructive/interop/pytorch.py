@@ -358,8 +358,6 @@ class DecoderModule(nn.Module):
                 suggestion=f"sequences of at most {most} tokens",
             )
         try:
-            if length <= rows:
-                return embedding(ids, self.embedding) + self.positions[:length]
             places = torch.arange(length, device=ids.device) % rows
             return embedding(ids, self.embedding) + self.positions[places]
         except IndexError as error:

@@ -7,13 +7,12 @@ and one for the end of a text. Positions may be periodic: then position i has ro
 
 import dataclasses
 import json
-import lzma
 import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,20 +44,6 @@ PACKED = "constructive decoder 2"  # The format of packed files
 # Bytes of JSON that a packed file may have; Python takes up to 64 for each of them.
 MOST_TEXT = 1 << 24
 _MOST_ENTRIES = 1 << 28  # Of the weights of a packed file
-
-
-class FileSizes(NamedTuple):
-    """Bytes of a decoder and of what it recites."""
-
-    file: int  # of the file that `Decoder.save` writes, the vocabulary included
-    text: int  # of the text itself
-    xz: int  # of the text, compressed by xz at its best preset
-
-
-def sizes(file: int, content: bytes) -> FileSizes:
-    """Compare the file of a decoder with the text that it recites."""
-    packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-    return FileSizes(file, len(content), len(packed))
 
 
 def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
@@ -209,7 +194,7 @@ class Decoder(Rebuilt, Shown):
     def num_bits(self) -> int:
         """The bits of those entries: 32 each, or fewer where all weights are integers.
 
-        The vocabulary is not counted. `layers.decoder.sizes` compares whole files.
+        The vocabulary is not counted.
         """
         return self._stored[1]
 

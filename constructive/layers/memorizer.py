@@ -76,8 +76,7 @@ class Memorizer(Shown):
 
     def __post_init__(self) -> None:
         require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
-        if self.record.classes:
-            require_classes(self.record.classes, self.layer.target_dim)
+        require_classes(self.record.classes, self.layer.target_dim)
 
     @property
     def built(self) -> BuildRecord:

@@ -96,7 +96,7 @@ def build_sequence_memorizer(
     kind = CONSTRUCTIONS[construction]
     rng = np.random.default_rng(seed)
     projected = project(examples, rng)
-    embedded = kind.embed(examples, projected, max_word_bits, rng)
+    embedded = kind.embed(kind.comparison, examples, projected, max_word_bits, rng)
     classifier, below, modulus = _classifier(
         examples, projected, embedded, kind.comparison, max_word_bits, rng
     )

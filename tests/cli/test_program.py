@@ -330,7 +330,7 @@ MISSING = {
 def test_extras_are_missed_before_the_work(line, module, monkeypatch, tmp_path):
     name, steps = line.partition(" ")[2], []
     call = {
-        "figures": lambda: list(gallery.draw(tmp_path / "new", only=[name])),
+        "figures": lambda: gallery.prepare(tmp_path / "new", [name]),
         "demo": demo.demo,
         "prove": proofs.prove,
     }[line.partition(" ")[0]]

@@ -69,9 +69,19 @@ def test_batches_hold_each_position_once(texts, prompt):
     assert text.num_positions == sum(x >= 0 for x in wanted)
 
 
-def test_texts_of_one_length_stand_together():
-    text = Text.of(*[[i] * 4 for i in range(5)], [9] * 40)
-    assert [batch.ids.shape for batch in text.batches()] == [(5, 4), (1, 40)]
+@pytest.mark.parametrize(
+    ("lengths", "shapes"),
+    [
+        ([4, 4, 40, 4], [(3, 4), (1, 40)]),
+        ([8, 4, 5], [(3, 8)]),
+        ([9, 4, 5], [(2, 5), (1, 9)]),
+        ([8192, 8192], [(2, 8192)]),
+        ([8193, 8192], [(1, 8192), (1, 8193)]),
+    ],
+)
+def test_texts_of_about_one_length_stand_together(lengths, shapes):
+    text = Text.of(*([i] * length for i, length in enumerate(lengths)))
+    assert [batch.ids.shape for batch in text.batches()] == shapes
 
 
 def contradictions(texts, prompt, window):

@@ -63,15 +63,15 @@ def data(request):
     [
         ([], (0,), "no examples to take"),
         (slice(9, None), (0,), "no examples to take"),
-        ([False] * 4, (4,), "no examples to take: all Booleans are False"),
-        ([True] * 3, (3,), "3 Booleans are not one for each of 4 examples"),
+        ([False] * 4, (0,), "no examples to take"),
+        ([True] * 3, (3,), "an array (3,) of bool"),
         ([0, 4, 9], 4, "no example with index 4"),
         (-5, -5, "no example with index -5"),
         ([2**63], 2**63, "no example with index 9223372036854775808"),
-        (["0"], "<U1", "dtype <U1"),
-        ("targets", (), "0 axes, not one"),
-        (True, (), "0 axes, not one"),
-        ([[0, 1]], (1, 2), "2 axes, not one"),
+        (["0"], (1,), "an array (1,) of <U1"),
+        ("targets", (), "an array () of <U7"),
+        (True, (), "an array () of bool"),
+        ([[0, 1]], (1, 2), "an array (1, 2) of int64"),
         ([[0], [1, 2]], None, "as an array"),
     ],
 )
@@ -482,9 +482,10 @@ def test_what_are_no_triples():
         some = (contexts, targets, queries, targets)[:parts]
         with pytest.raises(DataError, match="parts") as caught:
             Dataset.from_torch(TensorDataset(*some))
-        assert caught.value.witness == parts
-    with pytest.raises(DataError, match="from 2 to 3 parts"):
-        Dataset.from_torch([(1, 2), (1, 2, 3)])
+        assert caught.value.witness == [parts]
+    for examples, counts in (([(1, 2), (1, 2, 3)], "2 or 3"), ([], "no")):
+        with pytest.raises(DataError, match=f"examples have {counts} parts"):
+            Dataset.from_torch(examples)
     with pytest.raises(DataError, match="entries"):
         Dataset.from_torch([(torch.ones(3, 2), [1, 2], 1), (torch.ones(2, 3), [1, 3], 1)])
     for others in (Stream(), 5):
@@ -542,6 +543,7 @@ def test_labels_of_one_type(labels, classes):
         (["a", None], r"labels\[1\] is missing", 1),
         (["a", float("nan")], r"labels\[1\] is missing", 1),
         (np.eye(2), "2 columns", (2, 2)),
+        ([np.array([1])] * 2, r"labels\[0\] is array\(\[1\]\), a ndarray", 0),
         ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list", 0),
         ("ab", "labels are a str, not a list", "str"),
         (3, "labels are a int, not a list", "int"),

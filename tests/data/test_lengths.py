@@ -95,6 +95,9 @@ def test_contexts_of_one_length_are_an_array():
     given = padded(np.stack(contexts), np.ones((3, 3)))
     assert isinstance(given, np.ndarray)
     assert isinstance(padded(np.zeros((2, 3, 4)), [[1, 0, 0], [0, 0, 1]]), np.ndarray)
+    assert (
+        Dataset(Padded(np.stack(contexts), np.array([3, 3, 3])), queries, targets).lengths is None
+    )
     data = Dataset(*draw())
     assert isinstance(data[[0, 5]].contexts, np.ndarray)
     assert data[[0, 5]].context_size == 2

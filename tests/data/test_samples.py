@@ -20,11 +20,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.data.samples import (
-    random_attention_layer,
-    sinusoidal_positions,
-    text_windows,
-)
+from constructive.data.samples import text_windows
 
 # Generators do what their names say, and the same again for the same seed.
 
@@ -122,7 +118,7 @@ def test_moment_curve_has_its_kruskal_rank_exactly(count, width):
         assert matrix.rank() == size
 
 
-# Windows of a text, positions and random layers, and what they refuse.
+# Windows of a text.
 
 
 def test_what_follows_in_a_text_is_memorized_and_proved():
@@ -147,35 +143,6 @@ def test_all_windows_differ_and_there_are_no_more(size):
     assert len(np.unique(text_windows(every, size), axis=0)) == every
     with pytest.raises(DataError):
         text_windows(every + 1, size)
-    with pytest.raises(DataError, match="has 0 different windows of 1000000 bytes"):
-        text_windows(1, 10**6)
-
-
-@pytest.mark.parametrize("value", [0, -1, 2.0])
-@pytest.mark.parametrize(
-    ("function", "sizes"),
-    [(text_windows, ("count", "size")), (sinusoidal_positions, ("size", "width"))],
-)
-def test_counts_are_positive(function, sizes, value):
-    for name in sizes:
-        with pytest.raises(ParameterError, match=f"^{name}={value} is not a positive integer"):
-            function(**dict.fromkeys(sizes, 2) | {name: value})
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"num_heads": 5}, "num_heads=5 is more than the d=4 entries of a token"),
-        ({"num_heads": 0}, "num_heads=0 is not a positive integer"),
-        ({"seed": -1}, "seed=-1 is not a non-negative integer"),
-    ],
-)
-def test_layers_which_cannot_be(options, problem):
-    tokens = np.ones((2, 3, 4))
-    assert np.isfinite(random_attention_layer(tokens, num_heads=4, seed=0)).all()
-    with pytest.raises(ParameterError) as caught:
-        random_attention_layer(tokens, **{"num_heads": 2, "seed": 0, **options})
-    assert caught.value.problem == problem
 
 
 # Strategies are valid by construction: ranks are checked exactly, with python-flint.

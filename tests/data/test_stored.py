@@ -40,7 +40,7 @@ from constructive import (
 from constructive.constructions.multihead.assumptions import repeated
 from constructive.data import generators as drawn
 from constructive.data.dataset import owning, repeated_inputs
-from constructive.data.stored import FILES, StoredArray
+from constructive.data.stored import FILES, StoredContexts
 from constructive.support.tensors import fingerprint
 
 ARRAYS = "contexts", "queries", "targets"
@@ -115,7 +115,7 @@ def test_rows_are_those_of_numpy(tmp_path_factory, index):
     path = tmp_path_factory.mktemp("rows") / "x.npy"
     array = np.arange(9 * 6.0).reshape(9, 3, 2)
     np.save(path, array)
-    found = StoredArray.at(path).rows(index)
+    found = StoredContexts.at(path).rows(index)
     assert found.shape == array[index].shape
     assert (found == array[index]).all()
 
@@ -171,7 +171,7 @@ def test_few_contexts_are_read_at_a_time(tmp_path, monkeypatch, rows_read):
     """By all that a build, a certificate and a prediction do."""
     sizes = {"num_examples": 2000, "context_size": 32, "width": 32}
     data = generators.gaussian(**sizes, folder=tmp_path / "data", dtype="f4")
-    monkeypatch.setattr(StoredArray.blocks, "__defaults__", (1 << 20,))
+    monkeypatch.setattr(StoredContexts.blocks, "__defaults__", (1 << 20,))
     rows_read.clear()
     memorizer = build_memorizer(data, num_heads=136, construction="paired")
     # The assumptions and gaps, the own part of the heads, and what they read; and some rows anew.
@@ -312,6 +312,7 @@ def test_a_pipe_is_refused_and_not_waited_for(data, tmp_path, name):
         ("contexts", np.ones(61), "1 axes"),
         ("contexts", np.array(1.0), "0 axes"),
         ("contexts", np.ones((0, 4, 12)), "empty"),
+        ("contexts", np.ones((0, 12)), "empty"),
         ("queries", np.full((61, 12), np.nan), r"queries\[0, 0\] is nan"),
         ("targets", np.ones(60), "60 targets"),
     ],
@@ -327,7 +328,7 @@ def test_arrays_that_are_not_a_data_set(data, tmp_path, name, array, word):
     ("value", "index"), [(np.nan, (0, 0, 0)), (np.inf, (60, 3, 11)), (-np.inf, (33, 1, 7))]
 )
 def test_contexts_that_are_not_finite(data, tmp_path, monkeypatch, value, index):
-    monkeypatch.setattr(StoredArray.blocks, "__defaults__", (4 * 4 * 12 * 10,))
+    monkeypatch.setattr(StoredContexts.blocks, "__defaults__", (4 * 4 * 12 * 10,))
     contexts = data.contexts.copy()
     contexts[index] = value
     data.save_folder(tmp_path / "data")
@@ -383,19 +384,19 @@ WORK = {
 def test_a_file_that_changes_is_refused(data, stored, change):
     memorizer = build_memorizer(data, num_heads=12, construction="paired")
     made, words = CHANGES[change]
-    made(stored.on_disk.file.path)
+    made(stored.on_disk.path)
     for work in WORK.values():
         with pytest.raises(FormatError, match="has changed since it was opened") as caught:
             work(stored, memorizer)
         assert words in caught.value.problem
-        assert caught.value.witness == str(stored.on_disk.file.path)
+        assert caught.value.witness == str(stored.on_disk.path)
         assert "open it again" in caught.value.suggestion
 
 
 def test_what_is_written_through_a_mapping_is_not_certified(data, stored):
     """A page that was written before does not change the time again, until it is on disk."""
     memorizer = build_memorizer(data, num_heads=12, construction="paired")
-    path = stored.on_disk.file.path
+    path = stored.on_disk.path
     status = path.stat()
     mapped = np.load(path, mmap_mode="r+")
     mapped[-1, -1, -1] += 1.0
@@ -451,7 +452,7 @@ def test_folders_are_replaced_also_by_their_own_data(data, tmp_path):
     data.save_folder(tmp_path / "data")
     stored = Dataset.open(tmp_path / "data")
     same(stored, data)
-    stored.save_folder(stored.on_disk.folder)
+    stored.save_folder(stored.on_disk.path.parent)
     same(Dataset.open(tmp_path / "data"), data)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
