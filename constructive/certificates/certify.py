@@ -371,7 +371,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     """Prove that no weights of H heads memorize all labellings of the examples.
 
     It holds wherever different examples are more than c(E; H) (Theorem 8,
-    `theory.context_capacity`): for
+    `theory.capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
     own, and wherever tokens are few or lie in a subspace. The certificate carries the examples J to
     blame, and vectors that show what their tokens span. Else the claim *impossible* is UNDECIDED;

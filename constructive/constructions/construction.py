@@ -22,13 +22,14 @@ from constructive.layers.record import HeadRecord, Layer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan
-from constructive.theory.context_capacity import (
+from constructive.theory.capacity import (
     ContextCapacity,
+    FewestHeads,
     LeastHeads,
     context_capacity,
     least_heads,
+    with_room,
 )
-from constructive.theory.exact_capacity import FewestHeads, with_room
 
 # What can be asked of a construction, by names as an error has them. A construction lists those
 # that it takes, for each arithmetic that it has.

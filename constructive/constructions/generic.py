@@ -47,10 +47,15 @@ from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError
 from constructive.support.work import report
-from constructive.theory.bounds import Plan
+from constructive.theory.bounds import (
+    Plan,
+    ValueBounds,
+    generic_bounds,
+    heads_for_values,
+    require_room,
+)
 from constructive.theory.grouping import group_sizes
 from constructive.theory.labelings import room_for_labels
-from constructive.theory.values import ValueBounds, generic_bounds, heads_for_values, require_room
 
 # What a readout of random heads is solved for: all of it at once, or with values of few entries.
 #

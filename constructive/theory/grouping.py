@@ -31,7 +31,7 @@ from constructive.support.arrays import Array, Booleans, Integers, row_chunks
 from constructive.support.errors import require_positive
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import in_pieces
-from constructive.theory.context_capacity import dependent_rows, dimensions, generic_rows
+from constructive.theory.capacity import dependent_rows, dimensions, generic_rows
 
 Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
 

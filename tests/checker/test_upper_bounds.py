@@ -22,7 +22,7 @@ from constructive import upper_bound_certificate as certify_bound
 from constructive.certificates.check import CHECKER
 from constructive.data.dataset import different_inputs
 from constructive.support.verdict import pack
-from constructive.theory.context_capacity import least_heads
+from constructive.theory.capacity import least_heads
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 
