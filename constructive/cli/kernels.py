@@ -78,9 +78,6 @@ def run(
         device: Where to compute: cpu or cuda.
         dtype: Number format of inputs, such as bfloat16; may be repeated. By default all formats
             of the adapter.
-        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
-            repeated. The error for an unknown name lists all.
-        case: Only this case, a pattern of inputs; may be repeated.
 
     Examples:
 
@@ -168,9 +165,6 @@ def export(
     Args:
         folder: Folder to write the problems to.
         dtype: Number format of inputs.
-        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
-            repeated. The error for an unknown name lists all.
-        case: Only this case, a pattern of inputs; may be repeated.
         fully_masked: Expected output of a query that sees no key: zeros, nan or mean (of the
             values).
         file_format: File format of the tensors.

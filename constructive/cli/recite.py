@@ -11,7 +11,6 @@ from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.work import report
 
-_PIECE = 256  # Tokens that are decoded between two looks at the progress bar
 _DIGITS = 18  # Digits of a number that fits into 64 bits
 _QUOTED = 72  # Characters of the text that are printed
 
@@ -72,8 +71,10 @@ def recite(
     draws = _can_draw(asked=picture is not None)
     asked = _text_of(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
+    kind = "bytes" if unit == "bytes" else "words and what is between them"
+    part = ", " if limit is None else ", from its start: "
     say(
-        f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
+        f"{file}: {kind}{part}N = {len(asked):,} tokens, "
         f"V = {len(asked.vocabulary):,} different ones"
     )
     decoder = constructive.build_decoder(
@@ -84,7 +85,7 @@ def recite(
         window=window,
         seed=seed,
     )
-    recited = _as_bytes(asked.joined(_decoded(decoder, asked)))
+    recited = _as_bytes(asked.joined(decoder.generate(asked.tokens[:1], len(asked))))
     say(
         f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
         f"{decoder.num_parameters:,} parameters\n\n{_quoted(recited)}\n"
@@ -154,23 +155,6 @@ def _text_of(file: Path, content: bytes, unit: str, limit: int | None) -> "const
             suggestion="--unit bytes",
         ) from error
     return text.first(limit)
-
-
-def _described(unit: str, limit: int | None) -> str:
-    kind = "bytes" if unit == "bytes" else "words and what is between them"
-    return kind + (", " if limit is None else ", from its start: ")
-
-
-def _decoded(decoder: "constructive.Decoder", text: "constructive.Text") -> tuple[str | int, ...]:
-    """What the decoder makes of the first token."""
-    tokens, total = text.tokens[:1], len(text)
-    while len(tokens) < total:
-        report("recite", len(tokens), total)
-        length = min(total, len(tokens) + _PIECE)
-        tokens = decoder.generate(tokens, length)
-        if len(tokens) < length:
-            break
-    return tokens
 
 
 def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: bytes) -> str:

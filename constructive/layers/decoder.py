@@ -28,6 +28,7 @@ from constructive.support.errors import DataError, ParameterError, require, requ
 from constructive.support.files import replacing, unpacked
 from constructive.support.tables import Sheet, Shown
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
+from constructive.support.work import report
 
 # Files of decoders: with every weight as float32, or, where all weights are integers, packed.
 #
@@ -317,6 +318,7 @@ class Decoder(Rebuilt, Shown):
         seen = np.empty((length, layer.width), np.float32)
         seen[: len(ids)] = self.embedded([ids])[0]
         while len(ids) < length:
+            report("decode", len(ids), length)
             last = len(ids) - 1
             begin = 0 if layer.window is None else max(0, last + 1 - layer.window)
             keys = seen[np.newaxis, begin : last + 1]

@@ -65,7 +65,7 @@ def paired_capacity(num_heads: int, width: int) -> int:
 
     For 2(n - 1) <= d - 1 and an even H that includes the H(n - 1) + 1 of the theorems. Unlike
     these it needs blocks in general position, which are checked when they are built
-    (`constructions.paired_heads`). One head makes no pair, and holds none.
+    (`constructions.paired`). One head makes no pair, and holds none.
 
     Args:
         num_heads: H
