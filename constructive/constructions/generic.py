@@ -361,11 +361,8 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         return
     holds = survey.capacity(layer.num_heads)
     if holds.upper < total:
-        enough = survey.least_heads.heads
         problem = f"these contexts allow {holds.upper} at most, for all weights ({holds})"
-        suggestion = f"num_heads={enough}"
-        if enough is None:
-            suggestion = "other contexts: no number of heads can memorize these"
+        suggestion = f"num_heads={survey.fewest_heads.least}"
     else:
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
         suggestion = "other queries, or another seed=; more heads may not help"

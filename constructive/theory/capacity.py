@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd
-from typing import NamedTuple
 
 import flint
 import numpy as np
@@ -367,35 +366,6 @@ def dependent_rows(factors: modular.Factors, rng: np.random.Generator) -> Intege
     return np.sort(np.concatenate([factors.rows[rank:], factors.rows[:rank][used.any(axis=0)]]))
 
 
-class LeastHeads(NamedTuple):
-    """The smallest H that contexts allow for all different inputs, and why."""
-
-    heads: int | None  # H; None where no number of heads will do
-    # what was found with one head less (with H = 1: with that), whose J says why
-    below: ContextCapacity
-    decided: bool  # whether c(E; H) is proved to be the number of different inputs
-    different: Integers  # one example of each input
-
-
-def least_heads(dataset: Dataset, rng: np.random.Generator) -> LeastHeads:
-    """Return the smallest H that contexts allow for all different inputs."""
-    different = different_inputs(dataset)
-    found = context_capacity(dataset, 1, rng, different)
-    heads = 1
-    while len(found.blamed):
-        # The rows of J need k + (H - 1) delta >= |J|.
-        if not found.spans.differences:
-            return LeastHeads(None, found, decided=True, different=different)
-        missing = len(found.blamed) - found.spans.tokens
-        heads = 1 + -(-missing // found.spans.differences)
-        last, found = found, context_capacity(dataset, heads, rng, different)
-    if heads == 1:
-        return LeastHeads(1, found, found.exact, different)
-    below = context_capacity(dataset, heads - 1, rng, different)
-    below = below if len(below.blamed) else last
-    return LeastHeads(heads, below, found.exact, different)
-
-
 # Dimensions whose mean squares are below this part of the largest ones are there by a hair.
 _HAIR = 1e-14
 
@@ -445,23 +415,9 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     """
     require_examples(dataset, Dataset)
     require_seed(seed)
-    return with_room(dataset, least_heads(dataset, np.random.default_rng(seed)))
-
-
-def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
-    """Return the fewest heads of a data set, and some room.
-
-    CapacityError where no number of heads holds it.
-    """
-    least, below, decided, different = known
+    rng, different = np.random.default_rng(seed), different_inputs(dataset)
+    least, below, decided = _least_heads(dataset, different, rng)
     spans, blamed = below.spans, len(below.blamed)
-    if least is None:
-        raise CapacityError(
-            f"no number of heads can memorize these examples: {blamed} have equal tokens in "
-            f"each context, which span {spans.tokens} dimensions",
-            witness=tuple(below.blamed[:8].tolist()),
-            suggestion="contexts with two different tokens, or fewer examples",
-        )
     seen, words = _seen_in_floats(dataset, len(different))
     doubt = "" if decided else "; whether that is enough is not decided"
     if not blamed:
@@ -474,6 +430,30 @@ def with_room(dataset: Dataset, known: LeastHeads) -> FewestHeads:
     allowed = f"contexts allow {fewer} of {blamed} examples with {least - 1} heads"
     reason = f"{allowed}, and {holds} with {heads}{doubt}"
     return FewestHeads(least, max(heads, seen), reason + words * (seen > heads))
+
+
+def _least_heads(
+    dataset: Dataset, different: Integers, rng: np.random.Generator
+) -> tuple[int, ContextCapacity, bool]:
+    """Return the smallest H, what one head less holds (or one), and whether H is proved to do."""
+    last = found = context_capacity(dataset, 1, rng, different)
+    heads = 1
+    while blamed := len(found.blamed):
+        spans = found.spans
+        if not spans.differences:
+            raise CapacityError(
+                f"no number of heads can memorize these examples: {blamed} have equal tokens in "
+                f"each context, which span {spans.tokens} dimensions",
+                witness=tuple(found.blamed[:8].tolist()),
+                suggestion="contexts with two different tokens, or fewer examples",
+            )
+        # The rows of J need k + (H - 1) delta >= |J|.
+        heads = 1 + -(-(blamed - spans.tokens) // spans.differences)
+        last, found = found, context_capacity(dataset, heads, rng, different)
+    if heads == 1:
+        return 1, found, found.exact
+    below = context_capacity(dataset, heads - 1, rng, different)
+    return heads, below if len(below.blamed) else last, found.exact
 
 
 def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
