@@ -101,8 +101,6 @@ def explain(
 
     Args:
         heads: Number H of heads; by default a few more than the fewest.
-        head_dim: Head dimension d_h; by default n for saturated heads, else 1.
-        value_dim: Value dimension d_v; default d_out; smaller values reduce capacity.
 
     Example:
 
@@ -142,8 +140,6 @@ def build(
     Args:
         heads: Number H of heads; by default a few more than the fewest.
         output: File to write the weights to.
-        head_dim: Head dimension d_h; by default n for saturated heads, else 1.
-        value_dim: Value dimension d_v; default d_out; smaller values reduce capacity.
         construction: How to build the weights; `constructive explain` compares the choices.
         precision: Bits of the readout: 53 is float64; 'auto' takes more if float64 is too coarse.
         tolerance: Fail if the error exceeds this fraction of the largest target.

@@ -16,7 +16,6 @@ from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
 from constructive.support.errors import ParameterError, require_known
 from constructive.support.tables import new_table
-from constructive.support.work import report
 
 if TYPE_CHECKING:
     from constructive.kernels.adapters.adapter import Adapter
@@ -78,9 +77,6 @@ def run(
         device: Where to compute: cpu or cuda.
         dtype: Number format of inputs, such as bfloat16; may be repeated. By default all formats
             of the adapter.
-        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
-            repeated. The error for an unknown name lists all.
-        case: Only this case, a pattern of inputs; may be repeated.
 
     Examples:
 
@@ -114,10 +110,7 @@ def run(
     compared: list[str] = []
     total, passed = 0, True
     for name, suite in suites.items():
-        done: list[Run] = []
-        for count, (label, spec) in enumerate(suite.shapes.items()):
-            report(f"{name}, {label}", count, len(suite.shapes))
-            done.extend(run_all(chosen, {label: spec}, device, case))
+        done = list(run_all(chosen, suite.shapes, device, case))
         counted = tally(done)
         passed = passed and counted.passed
         outcomes = counted.exact, counted.wrong, counted.refused, counted.errors
@@ -168,9 +161,6 @@ def export(
     Args:
         folder: Folder to write the problems to.
         dtype: Number format of inputs.
-        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
-            repeated. The error for an unknown name lists all.
-        case: Only this case, a pattern of inputs; may be repeated.
         fully_masked: Expected output of a query that sees no key: zeros, nan or mean (of the
             values).
         file_format: File format of the tensors.

@@ -48,15 +48,20 @@ Command = TypeVar("Command", bound=Callable[..., None])
 # What commands share.
 SHARED = {
     "as_json": "Print one JSON document for programs instead of the text.",
+    "case": "Only this case, a pattern of inputs; may be repeated.",
     "context_size": "Number n of tokens in a context.",
     "data": ".npz file or folder with contexts, queries and targets.",
     "examples": "Number T of examples.",
     "force": "Overwrite files that exist.",
+    "head_dim": "Head dimension d_h; by default n for saturated heads, else 1.",
     "heads": "Number H of heads.",
     "jobs": "Number of threads; by default CONSTRUCTIVE_JOBS, or one a core, four at most.",
     "memorizer": ".safetensors file from `build`.",
     "quiet": "Show no progress, and print nothing about files that are written.",
     "seed": "Seed of all random choices.",
+    "shape": 'Only the problems of this shape, such as --shape "causal, more keys"; may be '
+    "repeated. The error for an unknown name lists all.",
+    "value_dim": "Value dimension d_v; default d_out; smaller values reduce capacity.",
     "width": "Number d of entries of a token or query.",
 }
 # Options that functions do not see: what they mean is done before they are called.
@@ -108,7 +113,7 @@ def command(
 
     def register(function: Command) -> Command:
         text, said = described(function)
-        signature = inspect.signature(function, eval_str=True)
+        signature = inspect.signature(function)
         own = signature.parameters
         made = [
             _parameter(

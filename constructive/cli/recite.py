@@ -1,5 +1,6 @@
 """Commands about decoders of a text: recite, continue."""
 
+import lzma
 import os
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.work import report
 
-_PIECE = 256  # Tokens that are decoded between two looks at the progress bar
 _DIGITS = 18  # Digits of a number that fits into 64 bits
 _QUOTED = 72  # Characters of the text that are printed
 
@@ -71,8 +71,10 @@ def recite(
     draws = _can_draw(asked=picture is not None)
     asked = _text_of(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
+    kind = "bytes" if unit == "bytes" else "words and what is between them"
+    part = ", " if limit is None else ", from its start: "
     say(
-        f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
+        f"{file}: {kind}{part}N = {len(asked):,} tokens, "
         f"V = {len(asked.vocabulary):,} different ones"
     )
     decoder = constructive.build_decoder(
@@ -83,7 +85,7 @@ def recite(
         window=window,
         seed=seed,
     )
-    recited = _as_bytes(asked.joined(_decoded(decoder, asked)))
+    recited = _as_bytes(asked.joined(decoder.generate(asked.tokens[:1], len(asked))))
     say(
         f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
         f"{decoder.num_parameters:,} parameters\n\n{_quoted(recited)}\n"
@@ -155,27 +157,8 @@ def _text_of(file: Path, content: bytes, unit: str, limit: int | None) -> "const
     return text.first(limit)
 
 
-def _described(unit: str, limit: int | None) -> str:
-    kind = "bytes" if unit == "bytes" else "words and what is between them"
-    return kind + (", " if limit is None else ", from its start: ")
-
-
-def _decoded(decoder: "constructive.Decoder", text: "constructive.Text") -> tuple[str | int, ...]:
-    """What the decoder makes of the first token."""
-    tokens, total = text.tokens[:1], len(text)
-    while len(tokens) < total:
-        report("recite", len(tokens), total)
-        length = min(total, len(tokens) + _PIECE)
-        tokens = decoder.generate(tokens, length)
-        if len(tokens) < length:
-            break
-    return tokens
-
-
 def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: bytes) -> str:
     """Say how many numbers and bits a decoder has, and compare its file with the text."""
-    from constructive.layers.decoder import sizes
-
     rows = (
         ("all weights", decoder.num_parameters, 32 * decoder.num_parameters),
         ("stored, no formula", decoder.num_stored, decoder.num_bits),
@@ -184,10 +167,10 @@ def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: by
     for name, numbers, bits in rows:
         each = f"{numbers:12,} {numbers / tokens:10,.2f} {bits:14,} {bits / tokens:10,.2f}"
         lines.append(f"{name:18} {each}")
-    found = sizes(file.stat().st_size, content)
+    packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
     lines.append(
-        f"bytes: {found.file:,} in the file, vocabulary and all else included; {found.text:,} in "
-        f"the text, {found.xz:,} under xz"
+        f"bytes: {file.stat().st_size:,} in the file, vocabulary and all else included; "
+        f"{len(content):,} in the text, {len(packed):,} under xz"
     )
     return "\n".join(lines)
 

@@ -62,9 +62,8 @@ from constructive.support.errors import (
     require_size,
 )
 from constructive.support.work import one_blas_thread, report
-from constructive.theory.bounds import Plan, require_heads
+from constructive.theory.bounds import Plan, heads_for_values, require_heads, require_room
 from constructive.theory.labelings import heads_for_labels
-from constructive.theory.values import heads_for_values, require_room
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)

@@ -22,13 +22,12 @@ from constructive.layers.record import HeadRecord, Layer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan
-from constructive.theory.context_capacity import (
+from constructive.theory.capacity import (
     ContextCapacity,
-    LeastHeads,
+    FewestHeads,
     context_capacity,
-    least_heads,
+    fewest_heads,
 )
-from constructive.theory.exact_capacity import FewestHeads, with_room
 
 # What can be asked of a construction, by names as an error has them. A construction lists those
 # that it takes, for each arithmetic that it has.
@@ -125,14 +124,9 @@ class Survey:
         return obstacle or assumptions.context_ranks(self.dataset)
 
     @cached_property
-    def least_heads(self) -> LeastHeads:
-        """The smallest H that the contexts allow for all different inputs, and why."""
-        return least_heads(self.dataset, np.random.default_rng(_SEED))
-
-    @cached_property
     def fewest_heads(self) -> FewestHeads:
-        """The same with some room. Raises CapacityError where no number of heads will do."""
-        return with_room(self.dataset, self.least_heads)
+        """The smallest H that the contexts allow. CapacityError where no number will do."""
+        return fewest_heads(self.dataset, seed=_SEED)
 
     def capacity(self, num_heads: int) -> ContextCapacity:
         """Return bounds of c(E; H) for H heads."""

@@ -47,10 +47,15 @@ from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError
 from constructive.support.work import report
-from constructive.theory.bounds import Plan
+from constructive.theory.bounds import (
+    Plan,
+    ValueBounds,
+    generic_bounds,
+    heads_for_values,
+    require_room,
+)
 from constructive.theory.grouping import group_sizes
 from constructive.theory.labelings import room_for_labels
-from constructive.theory.values import ValueBounds, generic_bounds, heads_for_values, require_room
 
 # What a readout of random heads is solved for: all of it at once, or with values of few entries.
 #
@@ -191,7 +196,7 @@ class Solved:
         """Solve the systems of a shape for targets (T, d_out)."""
         systems = shape.systems(z.representation, np.matmul)
         solutions = [
-            readout.solve(system, part, z.group_ends)
+            readout.solve(system, part)
             for system, part in zip(systems, shape.targets(targets), strict=True)
         ]
         return cls(z, shape, solutions, max(found.condition for found in solutions))
@@ -243,7 +248,8 @@ class Generic(Construction):
             solved = [min(solved, key=lambda found: found.condition)]
         (best,) = solved
         # What all systems reach on the examples of the first heads, and so does Z.
-        ranks = [min(each) for each in zip(*(x.ranks for x in best.solutions), strict=True)]
+        ends = best.z.group_ends
+        ranks = [min(each) for each in zip(*(x.ranks(ends) for x in best.solutions), strict=True)]
         layer = best.shape.layer(best.z, [solution.effective for solution in best.solutions])
         if ranks[-1] < dataset.num_examples or not best.condition < DOUBTFUL:
             require_rank(survey, layer, rng)
@@ -255,7 +261,7 @@ class Generic(Construction):
             layer,
             largest(missed),
             best.condition,
-            unsaturated_heads(best.z.group_ends.tolist(), ranks),
+            unsaturated_heads(ends.tolist(), ranks),
             options.shared_keys,
         )
 
@@ -355,11 +361,8 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         return
     holds = survey.capacity(layer.num_heads)
     if holds.upper < total:
-        enough = survey.least_heads.heads
         problem = f"these contexts allow {holds.upper} at most, for all weights ({holds})"
-        suggestion = f"num_heads={enough}"
-        if enough is None:
-            suggestion = "other contexts: no number of heads can memorize these"
+        suggestion = f"num_heads={survey.fewest_heads.least}"
     else:
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
         suggestion = "other queries, or another seed=; more heads may not help"

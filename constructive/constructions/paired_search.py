@@ -4,7 +4,7 @@ An example with a small gap between its extreme scores asks for a large c. So ex
 sorted by that gap, smallest first, and the heads of pair p have to saturate on the examples of the
 pairs *after* it. So x_{t,p} is not zero only where p is the pair of t or a later one: the system is
 block triangular. What is left over above the diagonal (an example that a later pair could not
-saturate for free) is the *leftover coupling*: a few entries, which `paired_heads` evaluates.
+saturate for free) is the *leftover coupling*: a few entries, which `paired` evaluates.
 """
 
 from collections.abc import Callable
@@ -25,26 +25,8 @@ from constructive.support.errors import AssumptionError
 from constructive.support.work import report
 from constructive.theory.grouping import group_sizes
 
-
-@dataclass(frozen=True, eq=False)
-class Coarse:
-    """What a sweep looks at, in float32 and in units in which nothing leaves its range.
-
-    unit:           (T, d), the queries scaled to length one, by position
-    inverse_length: (T,), 2^a / |e_t|;  query_exponent: a
-    inverse_gap:    (T,), 2^b over the smaller gap of t;  gap_exponent: b
-    """
-
-    unit: Single
-    inverse_length: Single
-    query_exponent: int
-    inverse_gap: Single
-    gap_exponent: int
-
-    @property
-    def slack(self) -> float:
-        """Bounds the error of a product of a unit query and a unit vector, both rounded."""
-        return float(self.unit.shape[1] + 8) * 2.0**-24
+# Gap between the two largest logits of a head of a pair: exp(-45) is far below float64.
+NATS = 45.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +35,33 @@ class Ordered:
 
     order: (T,), the example at each position;  queries: (T, d) in float64
     direction: one key direction u for all heads, with the gaps by position
-    coarse: the same in float32
     stops: (P,), the position after the last one of each pair; a position beyond is the extra one
+
+    What a sweep looks at is in float32, and in units in which nothing leaves its range: c and b_1
+    count times 2^exponent, about the length of a query times a gap.
+
+    unit: (T, d), the queries scaled to length one
+    alone: (T,), what saturates such a query, if the head has no part of its own there
     """
 
     dataset: Dataset
     order: Integers
     queries: Array
     direction: KeyDirection
-    coarse: Coarse
     stops: Integers
+    unit: Single
+    alone: Single
+    exponent: int
 
     @property
     def num_pairs(self) -> int:
         """P, half the number of heads."""
         return len(self.stops)
+
+    @property
+    def slack(self) -> float:
+        """Bounds the error of a product of a unit query and a unit vector, both rounded."""
+        return float(self.unit.shape[1] + 8) * 2.0**-24
 
     @property
     def has_extra(self) -> bool:
@@ -108,17 +102,20 @@ def arrange(
     found = best_for_all(vectors, top, bottom)
     order = np.argsort(np.minimum(found.top_gap, found.bottom_gap), kind="stable")
     queries = dataset.queries[order].astype(np.float64, copy=False)
+    unit, lengths = np.empty(queries.shape, np.float32), np.empty(total)
+    for rows in row_chunks(total, 8 * dataset.width):
+        lengths[rows], unit[rows] = unit_rows(queries[rows])
     # Contiguous: BLAS rounds otherwise where it is not.
     vector = np.ascontiguousarray(found.vector)
     direction = KeyDirection(vector, found.top_gap[order], found.bottom_gap[order])
-    return Ordered(
-        dataset,
-        order,
-        queries,
-        direction,
-        coarse_of(queries, direction),
-        _stops(dataset, num_heads // 2),
-    )
+    alone, exponent = np.full(total, NATS, np.float32), 0
+    for sizes in (lengths, np.minimum(direction.top_gap, direction.bottom_gap)):
+        power = int(np.frexp(np.median(sizes))[1])
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            alone *= (np.ldexp(1.0, power) / sizes).astype(np.float32)
+        exponent += power
+    stops = _stops(dataset, num_heads // 2)
+    return Ordered(dataset, order, queries, direction, stops, unit, alone, exponent)
 
 
 def _stops(dataset: Dataset, pairs: int) -> Integers:
@@ -126,22 +123,6 @@ def _stops(dataset: Dataset, pairs: int) -> Integers:
     uneven = total % pairs == 1 and total > pairs
     extra = int(uneven or total == pairs * (dataset.width - 1) + 1)
     return np.cumsum(group_sizes(total - extra, pairs))
-
-
-def coarse_of(queries: Array, direction: KeyDirection) -> Coarse:
-    """Return queries (T, d) and gaps by position as a sweep looks at them."""
-    unit = np.empty(queries.shape, np.float32)
-    lengths = np.empty(len(queries))
-    for rows in row_chunks(len(queries), 8 * queries.shape[1]):
-        lengths[rows], unit[rows] = unit_rows(queries[rows])
-    gap = np.minimum(direction.top_gap, direction.bottom_gap)
-    exponents = [int(np.frexp(np.median(values))[1]) for values in (lengths, gap)]
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        inverses = [
-            (np.ldexp(1.0, exponent) / values).astype(np.float32)
-            for exponent, values in zip(exponents, (lengths, gap), strict=True)
-        ]
-    return Coarse(unit, inverses[0], exponents[0], inverses[1], exponents[1])
 
 
 # Choose w and c so that a head saturates on *every* example that it has to, at a small c.
@@ -168,9 +149,6 @@ def coarse_of(queries: Array, direction: KeyDirection) -> Coarse:
 # only: what was screened out has room for its rounding, and what is close to the w that was chosen
 # is decided in float64.
 
-
-# Gap between the two largest logits of a head of a pair: exp(-45) is far below float64.
-NATS = 45.0
 
 SWEEP = 20  # Operations an example for each sweep, or so
 

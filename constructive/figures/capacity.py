@@ -5,7 +5,7 @@ context for classification (Figure 2) and regression (Figure 5), and in general 
 where it suggests H(d - 1) + 1. Here nothing is trained:
 
 - *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
-- *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.exact_capacity`). So
+- *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.capacity`). So
   many examples can be given any labels at all: on the curve they are the answer for every task.
 - *Built*: weights are built and run, at the bounds of Theorems 1, 2 and 10, and as many as were
   proved by random heads ("generic"). One set of heads carries two tasks, one of ten classes
@@ -29,7 +29,7 @@ from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
-from constructive.theory.exact_capacity import exact_capacity
+from constructive.theory.capacity import exact_capacity
 
 CLASSES = 10
 CLOSE = 1e-6

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from rich.table import Table
 
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
@@ -287,54 +288,44 @@ class AssumptionReport(Shown):
 
     def _sheet(self) -> Sheet:
         table = new_table("", "known", "how", fold=True)
-        for line in (*self._contexts(), *self._queries(), *self._construction()):
-            table.add_row(*line)
+        known = "PROVED: all contexts"
+        if self.contexts:
+            first = self.contexts[0]
+            failing = f"{len(self.contexts)} fail; example {first.example}: tokens {first.tokens}"
+            known = f"REFUTED: {failing}"
+        table.add_row("Assumption 2: contexts of rank n", known, "exact")
+        found = self.kruskal
+        known, how = f"at least {found.lower}", "proved bound"
+        if found.exact:
+            known, how = f"it is {found.lower}", "exact"
+        if found.lower:
+            how += f" ({found.argument})"
+        name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
+        table.add_row(name, f"{self.assumption_1.name}: {known}", how)
+        if found.violation:
+            table.add_row("", f"at most {found.upper}: {found.violation}", "exact")
+        if found.near_miss:
+            table.add_row("", f"independent by a hair: {found.near_miss}", "exact")
+        if self.share is not None:
+            _add_estimate(table, "", self.share)
+        _add_estimate(table, "General position", self.position)
+        if self.regrouping is not None:
+            known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
+            if self.regrouping.dependency is not None:
+                known += f"; {self.regrouping.dependency}"
+            how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
+            table.add_row(f"Grouping for H = {self.num_heads}", known, how)
         return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
 
-    def _contexts(self) -> list[tuple[str, str, str]]:
-        name = "Assumption 2: contexts of rank n"
-        if not self.contexts:
-            return [(name, "PROVED: all contexts", "exact")]
-        first = self.contexts[0]
-        known = (
-            f"REFUTED: {len(self.contexts)} fail; example {first.example}: tokens {first.tokens}"
-        )
-        return [(name, known, "exact")]
 
-    def _queries(self) -> list[tuple[str, str, str]]:
-        name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
-        found = self.kruskal
-        lines = [(name, f"{self.assumption_1.name}: at least {found.lower}", "proved bound")]
-        if found.exact:
-            lines = [(name, f"{self.assumption_1.name}: it is {found.lower}", "exact")]
-        if found.lower:
-            lines[0] = (*lines[0][:2], f"{lines[0][2]} ({found.argument})")
-        if found.violation:
-            known = f"at most {found.upper}: {found.violation}"
-            lines.append(("", known, "exact"))
-        if found.near_miss:
-            lines.append(("", f"independent by a hair: {found.near_miss}", "exact"))
-        for estimate in (self.share, self.position):
-            if estimate is not None:
-                known = (
-                    f"{estimate.dependent} of {estimate.subsets} random subsets of "
-                    f"{estimate.size} dependent: share "
-                    f"{percent(estimate.low, 3, above=False)} to {percent(estimate.high, 3)}"
-                )
-                name = "" if estimate is self.share else "General position"
-                lines.append((name, known, f"estimate ({CONFIDENCE:.0%})"))
-                if estimate.undecided:
-                    lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
-        return lines
-
-    def _construction(self) -> list[tuple[str, str, str]]:
-        if self.regrouping is None or self.num_heads is None:
-            return []
-        known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
-        if self.regrouping.dependency is not None:
-            known += f"; {self.regrouping.dependency}"
-        how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
-        return [(f"Grouping for H = {self.num_heads}", known, how)]
+def _add_estimate(table: Table, name: str, found: Estimate) -> None:
+    known = (
+        f"{found.dependent} of {found.subsets} random subsets of {found.size} dependent: share "
+        f"{percent(found.low, 3, above=False)} to {percent(found.high, 3)}"
+    )
+    table.add_row(name, known, f"estimate ({CONFIDENCE:.0%})")
+    if found.undecided:
+        table.add_row("", f"{found.undecided} of these not decided", "budget")
 
 
 @in_three_parts

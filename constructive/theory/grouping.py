@@ -20,18 +20,18 @@ computed over the rational numbers, which decides. *wide_grouping*, of Theorem 1
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array, Booleans, Integers, row_chunks
+from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import require_positive
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import in_pieces
-from constructive.theory.context_capacity import dependent_rows, dimensions, generic_rows
+from constructive.theory.capacity import dependent_rows, dimensions, generic_rows
 
 Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
 
@@ -183,24 +183,18 @@ def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> N
         raise RefutedError("contexts have more tokens than dimensions", dataset.context_size)
     mixing = modular.random_residues(rng, (dataset.width, dataset.context_size), prime)
 
-    def tried(piece: tuple[slice, Array]) -> tuple[slice, Array, Booleans]:
+    def tried(piece: tuple[slice, Array]) -> list[tuple[int, Array]]:
         rows, contexts = piece
         residues = modular.residues(contexts, prime, exponent)
-        return rows, contexts, modular.full_row_rank(residues, prime, mixing)
+        proved = modular.full_row_rank(residues, prime, mixing)
+        return [(rows.start + i, contexts[i]) for i in np.flatnonzero(~proved).tolist()]
 
-    doubtful = []
     operations = float(dataset.contexts.size) * dataset.context_size**2
-    for rows, contexts, proved in in_pieces(tried, dataset.context_chunks(), operations):
-        if not proved.all():
-            doubtful.append((rows, contexts, proved))
-    for rows, contexts, proved in doubtful:
-        again = np.flatnonzero(~proved)
-        residues = modular.residues(contexts[again], prime, exponent)
-        proved[again] = modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
-        for index in np.flatnonzero(~proved).tolist():
-            rank = dyadic.rank(contexts[index])
-            if rank < dataset.context_size:
-                example = rows.start + index
+    doubtful = chain.from_iterable(in_pieces(tried, dataset.context_chunks(), operations))
+    for example, context in list(doubtful):  # all pieces are looked at, whatever is found
+        if modular.rank(modular.residues(context, prime, exponent), prime) < len(context):
+            rank = dyadic.rank(context)
+            if rank < len(context):
                 raise RefutedError(f"the context of example {example} has rank {rank}", example)
             raise UndecidedError(f"a context has rank n, but not modulo p = {prime}")
 

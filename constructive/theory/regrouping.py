@@ -26,7 +26,7 @@ from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import report
 from constructive.theory import grouping, kruskal
 from constructive.theory.bounds import require_heads
-from constructive.theory.context_capacity import context_capacity, generic_rows
+from constructive.theory.capacity import context_capacity, generic_rows
 from constructive.theory.grouping import Groups, consecutive, context_of_each, group_sizes
 from constructive.theory.kruskal import dependent_contexts
 

@@ -9,8 +9,6 @@ import pytest
 
 import constructive
 from constructive import Decoder, Text, build_decoder
-from constructive.cli import recite
-from constructive.data.corpus import joined
 from constructive.support.work import progress_to
 
 CAT = "the cat sat on the mat, and the cat saw the rat\r\n"
@@ -168,14 +166,13 @@ def test_a_picture_that_is_asked_for_is_refused_before_the_work(run, folder):
     assert names(folder) == before
 
 
-def test_decoding_in_pieces(monkeypatch):
-    monkeypatch.setattr(recite, "_PIECE", 4)
+def test_decoding_says_how_far_it_is():
     text, steps = Text.words(CAT), []
     decoder = constructive.build_decoder(text, width=64)
     with progress_to(lambda *step: steps.append(step)):
-        found = recite._decoded(decoder, text)
-    assert joined(found, "words") == CAT
-    assert steps == [("recite", done, 26) for done in range(1, 26, 4)]
+        found = decoder.generate(text.tokens[:1])
+    assert found == text.tokens
+    assert steps == [("decode", done, 26) for done in range(1, 26)]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -328,9 +328,9 @@ SPOILT = [
     ("vocabulary", 3, "is not a decoder"),
     ("window", 0, "window=0"),
     ("record", {}, r"its record is about \[\]"),
-    ("record.seed", 1.5, "has numbers that are none"),
-    ("record.margin", math.nan, "has numbers that are none"),
-    ("record.share", -0.5, "has numbers that are none"),
+    ("record.seed", 1.5, "seed is 1.5"),
+    ("record.margin", math.nan, "margin is nan"),
+    ("record.share", -0.5, "share is -0.5"),
     ("record.storage", "float8", "unknown storage='float8'"),
     ("record.more", 1, "its record is about"),
 ]

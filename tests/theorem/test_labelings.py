@@ -25,7 +25,7 @@ from constructive import (
     label_capacity,
     labelings,
 )
-from constructive.theory.context_capacity import subset_dimensions
+from constructive.theory.capacity import subset_dimensions
 from constructive.theory.labelings import cover
 
 

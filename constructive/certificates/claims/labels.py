@@ -29,7 +29,7 @@ from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import report
-from constructive.theory.context_capacity import spans_of
+from constructive.theory.capacity import spans_of
 
 _ROOM = 2.0  # What is claimed is this much less than what is shown, as a checker has other bounds
 _MOST = (1 << 32) - 1  # Largest of the integers m_tj

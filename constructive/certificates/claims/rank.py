@@ -25,7 +25,7 @@ from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import report
 from constructive.theory import grouping
-from constructive.theory.context_capacity import Spans, Vectors, context_capacity, count_spans
+from constructive.theory.capacity import Spans, Vectors, context_capacity, count_spans
 
 # *rank*: all rows of Z are independent, so these weights memorize every labelling.
 #
@@ -211,7 +211,7 @@ def _groups(memorizer: Memorizer) -> tuple[tuple[int, int], ...]:
 # *impossible*: no weights of H heads memorize all labellings of these examples.
 #
 # It is Theorem 8 for a set J of more different examples than its rows of Z can have rank: that with
-# the least bound that was found (`theory.context_capacity`). Any such J is a proof.
+# the least bound that was found (`theory.capacity`). Any such J is a proof.
 # The evidence is J, and integer vectors: the first are orthogonal to all tokens of J, the others
 # constant within each of its contexts; entry `pivots[i]` of vector i is zero in all later ones, so
 # that they are independent, and the tokens span d dimensions less the first ones, differences d
