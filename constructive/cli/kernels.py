@@ -16,7 +16,6 @@ from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
 from constructive.support.errors import ParameterError, require_known
 from constructive.support.tables import new_table
-from constructive.support.work import report
 
 if TYPE_CHECKING:
     from constructive.kernels.adapters.adapter import Adapter
@@ -111,10 +110,7 @@ def run(
     compared: list[str] = []
     total, passed = 0, True
     for name, suite in suites.items():
-        done: list[Run] = []
-        for count, (label, spec) in enumerate(suite.shapes.items()):
-            report(f"{name}, {label}", count, len(suite.shapes))
-            done.extend(run_all(chosen, {label: spec}, device, case))
+        done = list(run_all(chosen, suite.shapes, device, case))
         counted = tally(done)
         passed = passed and counted.passed
         outcomes = counted.exact, counted.wrong, counted.refused, counted.errors

@@ -113,7 +113,7 @@ def command(
 
     def register(function: Command) -> Command:
         text, said = described(function)
-        signature = inspect.signature(function, eval_str=True)
+        signature = inspect.signature(function)
         own = signature.parameters
         made = [
             _parameter(

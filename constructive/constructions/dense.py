@@ -221,7 +221,7 @@ class Dense(Construction):
             return built
         z, saturated = intermediate.assemble(dataset, built)
         report("solve for the readout", 0, 1)
-        solution = readout.solve(z.representation, dataset.target_matrix, z.group_ends)
+        solution = readout.solve(z.representation, dataset.target_matrix)
         records = tuple(
             HeadRecord(
                 start=head.group.start,
@@ -230,7 +230,9 @@ class Dense(Construction):
                 saturated_fraction=float(share),
                 rank_reached=rank,
             )
-            for head, share, rank in zip(built, saturated, solution.ranks, strict=True)
+            for head, share, rank in zip(
+                built, saturated, solution.ranks(z.group_ends), strict=True
+            )
         )
         return Built(
             AttentionLayer.from_effective_readout(

@@ -196,7 +196,7 @@ class Solved:
         """Solve the systems of a shape for targets (T, d_out)."""
         systems = shape.systems(z.representation, np.matmul)
         solutions = [
-            readout.solve(system, part, z.group_ends)
+            readout.solve(system, part)
             for system, part in zip(systems, shape.targets(targets), strict=True)
         ]
         return cls(z, shape, solutions, max(found.condition for found in solutions))
@@ -248,7 +248,8 @@ class Generic(Construction):
             solved = [min(solved, key=lambda found: found.condition)]
         (best,) = solved
         # What all systems reach on the examples of the first heads, and so does Z.
-        ranks = [min(each) for each in zip(*(x.ranks for x in best.solutions), strict=True)]
+        ends = best.z.group_ends
+        ranks = [min(each) for each in zip(*(x.ranks(ends) for x in best.solutions), strict=True)]
         layer = best.shape.layer(best.z, [solution.effective for solution in best.solutions])
         if ranks[-1] < dataset.num_examples or not best.condition < DOUBTFUL:
             require_rank(survey, layer, rng)
@@ -260,7 +261,7 @@ class Generic(Construction):
             layer,
             largest(missed),
             best.condition,
-            unsaturated_heads(best.z.group_ends.tolist(), ranks),
+            unsaturated_heads(ends.tolist(), ranks),
             options.shared_keys,
         )
 

@@ -32,14 +32,12 @@ from constructive.data.stored import write_folder
 from constructive.exact.modular import prime_from
 from constructive.support.arrays import Array, Integers, float_type, row_chunks
 from constructive.support.errors import (
-    DataError,
     ParameterError,
     in_three_parts,
     is_integer,
     require_memory,
     require_positive,
     require_seed,
-    shown,
 )
 
 _DRAWN_BYTES = 1 << 20  # Size of the numbers that are drawn at a time
@@ -291,13 +289,6 @@ def moment_curve_points(nodes: Integers, width: int) -> Array:
     The prime p is the smallest above the largest node; any min(T, d) points are independent (the
     proof is in `moment_curve`).
     """
-    require_positive(width=width)
-    if not len(nodes) or nodes.min() < 0 or len(np.unique(nodes)) < len(nodes):
-        raise DataError(
-            "nodes are not different integers of 0 or more",
-            witness=shown(nodes.tolist()),
-            suggestion="np.arange(T)",
-        )
     prime = prime_from(int(nodes.max()) + 1)
     points = np.ones((len(nodes), width), dtype=np.int64)
     for power in range(1, width):

@@ -8,36 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import DataError, FormatError, ParameterError, Text
-from constructive.data.corpus import joined
 
-NONEMPTY = st.text(min_size=1)
 IDS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6)
 
 
 @settings(max_examples=25)
-@given(st.lists(NONEMPTY, min_size=1, max_size=3))
-def test_words_lose_nothing(texts):
-    text = Text.words(*texts)
-    assert [text.joined(tokens) for tokens in text.texts] == texts
-    assert len(set(text.vocabulary)) == len(text.vocabulary)
-    # The first tokens are those of the first characters, too.
-    first = text.texts[0][: 1 + len(text.texts[0]) // 2]
-    assert Text.words(joined(first, "words")).tokens == first
-
-
-@given(st.lists(st.binary(min_size=1), min_size=1, max_size=3))
-def test_bytes_lose_nothing(texts):
-    text = Text.bytes(*texts)
-    assert [text.joined(tokens) for tokens in text.texts] == texts
-    assert text.vocabulary == tuple(dict.fromkeys(b"".join(texts)))
-
-
-@given(IDS)
-def test_ids_lose_nothing(texts):
-    text = Text.of(*texts)
-    assert [list(text.joined(tokens)) for tokens in text.texts] == texts
-    assert (text.num_texts, len(text)) == (len(texts), sum(map(len, texts)))
-    assert text.longest == max(map(len, texts))
+@given(
+    st.lists(st.text(min_size=1), min_size=1, max_size=3),
+    st.lists(st.binary(min_size=1), min_size=1, max_size=3),
+    IDS.map(lambda texts: [tuple(ids) for ids in texts]),
+)
+def test_nothing_is_lost(words, contents, ids):
+    for make, texts in ((Text.words, words), (Text.bytes, contents), (Text.of, ids)):
+        text = make(*texts)
+        assert [text.joined(tokens) for tokens in text.texts] == texts
+        assert text.vocabulary == tuple(dict.fromkeys(t for part in text.texts for t in part))
+        assert (text.num_texts, text.longest) == (len(texts), max(map(len, text.texts)))
+        assert len(text) == sum(map(len, text.texts))
+        # The first tokens are those of the first characters, too.
+        first = text.texts[0][: 1 + len(text.texts[0]) // 2]
+        assert make(text.joined(first)).tokens == first
 
 
 def test_what_words_are():
