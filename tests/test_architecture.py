@@ -160,16 +160,16 @@ BUDGET = {
     "constructions": (5500, 16),
     "data": (2350, 9),
     "exact": (3300, 10),
-    "figures": (1430, 9),
+    "figures": (1420, 9),
     "instances": (4230, 14),
     "interop": (980, 3),
     "kernels": (10010, 25),
     "layers": (4700, 12),
     "pytest_plugin": (150, 2),
-    "sequences": (2350, 8),
+    "sequences": (2330, 8),
     "strategies": (400, 1),
     "support": (1600, 8),
-    "theory": (3650, 9),
+    "theory": (3610, 9),
 }
 
 
