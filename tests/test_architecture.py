@@ -154,10 +154,10 @@ def test_a_name_of_two_classes_would_be_seen():
 BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),
-    "certificates": (4700, 20),
+    "certificates": (4500, 14),
     "checker": (6560, 27),
     "cli": (2230, 9),
-    "constructions": (5770, 18),
+    "constructions": (5500, 16),
     "data": (2335, 9),
     "exact": (3300, 10),
     "figures": (1420, 9),
