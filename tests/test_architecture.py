@@ -158,7 +158,7 @@ BUDGET = {
     "checker": (6560, 27),
     "cli": (2230, 9),
     "constructions": (5500, 16),
-    "data": (2350, 9),
+    "data": (2335, 9),
     "exact": (3300, 10),
     "figures": (1420, 9),
     "instances": (4230, 14),
