@@ -151,7 +151,8 @@ DONE = [
      "upper-bound.json"),
     # theorems
     ("assumptions dependent.npz --heads 3 --subsets 100", 0,
-     "[0] + [1] - [2] = 0 ... estimate (99%) ... PROVED: found in pass 1", ""),
+     "[0] + [1] - [2] = 0 ... of 100 random subsets ... PROVED: found in pass 1", ""),
+    ("assumptions many.npz --budget 0", 0, "UNDECIDED: at least 2", ""),
     ("assumptions equal.npz --subsets 10", 1, "REFUTED: 7 queries span 1 dimensions", ""),
     ("capacity -T 621 -n 32 -d 64", 0, "3,861 ... Baum", ""),
     ("exact-capacity shared.npz --heads 3 --head-dim 1 --head-dim 3", 0,
@@ -169,6 +170,7 @@ DONE = [
     # instances
     ("instances check folder --jobs 2", 0,
      "2 of 2 answers are proved (the folder says 1 sat, 1 unsat) PROVED", ""),
+    ("instances check folder --max-memory 0.0001", 1, "too large for --max-memory", ""),
     ("instances check full", 1, "no row is about the file more.txt", ""),
     ("instances score folder wrong.csv", 1, "needle ... FALSE: needle_ ... its twin ... "
      "rows about no instance of the folder: 1", ""),

@@ -12,7 +12,15 @@ import onnx
 import pytest
 
 import constructive
-from constructive import Certificate, Dataset, Memorizer, Verdict, build_memorizer, generators
+from constructive import (
+    Certificate,
+    Dataset,
+    Memorizer,
+    ParameterError,
+    Verdict,
+    build_memorizer,
+    generators,
+)
 from constructive.certificates.certify import CLAIMS
 from constructive.certificates.check import CHECKER
 from constructive.figures.gallery import figures
@@ -134,6 +142,14 @@ def test_certify_and_check(built, tmp_path):
     command = [sys.executable, "-I", str(CHECKER), *FILES, "--quick"]
     alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert built("check", *FILES, "--quick") == alone.stderr + alone.stdout
+
+
+def test_check_asks_for_a_quick_one(built, monkeypatch):
+    def refuse(*_files, **options):
+        raise ParameterError(str(options), suggestion="none")
+
+    monkeypatch.setattr(constructive, "check", refuse)
+    assert "'quick': True" in built("check", *FILES, "--quick", status=2)
 
 
 @pytest.mark.parametrize("claims", ["error,readout", "error readout", "error, readout"])

@@ -352,6 +352,14 @@ def test_spoilt_descriptions(saved, field, value, words):
         Decoder.load(path)
 
 
+def test_a_longest_text_is_a_number_or_absent(saved):
+    path, tensors, metadata = saved
+    about = json.loads(metadata["decoder"]) | {"longest": None}
+    save_file(tensors, path, {**metadata, "decoder": json.dumps(about)})
+    with pytest.raises(FormatError, match="its longest text is null"):
+        Decoder.load(path)
+
+
 @pytest.mark.parametrize("name", ["embedding", "positions", "W_Q", "W_K", "U", "unembedding"])
 def test_spoilt_tensors(saved, name):
     path, tensors, metadata = saved

@@ -15,9 +15,6 @@ from constructive import (
     DataError,
     Dataset,
     ParameterError,
-    build_memorizer,
-    certify,
-    fewest_heads,
     generators,
     strategies,
 )
@@ -124,20 +121,6 @@ def test_moment_curve_has_its_kruskal_rank_exactly(count, width):
 
 
 # Windows of a text.
-
-
-def test_what_follows_in_a_text_is_memorized_and_proved():
-    """Queries repeat, so that no groups of them are independent: random heads need none."""
-    text = b"The cat sat on the mat. The dog sat on the log. The cat saw the dog, and it ran."
-    ids = np.frombuffer(text, np.uint8)
-    rng = np.random.default_rng(0)
-    windows = np.lib.stride_tricks.sliding_window_view(ids, 8)[:30]
-    contexts = rng.standard_normal((256, 12))[windows] + rng.standard_normal((8, 12))
-    data = Dataset(contexts, contexts[:, -1], ids[8:38])
-    assert len(np.unique(data.queries, axis=0)) < data.num_examples
-    memorizer = build_memorizer(data, construction="generic")
-    assert memorizer.layer.num_heads == fewest_heads(data).heads <= 4
-    assert certify(memorizer, data).proved
 
 
 @pytest.mark.parametrize("size", [1, 16])
