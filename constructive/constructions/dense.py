@@ -116,8 +116,8 @@ def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> R
 def _obstacle(dataset: RationalDataset, num_heads: int) -> AssumptionError | None:
     """What the theorem asks of the data and they do not meet, decided exactly."""
     size = dataset.context_size
-    for example in range(1 if dataset.contexts.ndim == 2 else dataset.num_examples):
-        rank = matrix_of(dataset.context(example)).rank()
+    for example, context in enumerate(dataset.contexts.reshape(-1, size, dataset.width)):
+        rank = matrix_of(context).rank()
         if rank < size:
             return AssumptionError(
                 f"the context of example {example} has rank {rank}; "

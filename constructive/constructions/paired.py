@@ -572,40 +572,39 @@ def _invert(
 ) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
     """R_p for all pairs, the largest condition number, and the ranks."""
     parts, condition, ranks = [], 1.0, []
-    for pairs, size in _runs(ordered.stops, own.shape[1]):
-        rows = slice(ordered.start(pairs.start), int(ordered.stops[pairs.stop - 1]))
-        count = pairs.stop - pairs.start
-        blocks = own[rows].reshape(count, size, own.shape[1])
-        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
-        distances = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
-        least = np.finfo(float).eps * blocks.shape[2] * distances.max(axis=1, initial=0.0)
-        full = distances > least[:, np.newaxis]
-        ranks.append(full.sum(axis=1))
-        if full.all():
-            # D = R^T Q^T, so its right inverse is Q R^-T.
-            inverse = np.linalg.solve(triangle, basis.transpose(0, 2, 1)).transpose(0, 2, 1)
-            if size:
-                norms = np.abs(blocks).sum(axis=2).max(axis=1)
-                condition = max(
-                    condition, float((norms * np.abs(inverse).sum(axis=2).max(axis=1)).max())
-                )
-        else:
-            inverse = np.full((count, own.shape[1], size), np.nan)
-            condition = float("inf")
+    for pairs, rows, blocks, inverse, rank in right_inverses(ordered.stops, own):
+        norms = np.abs(blocks).sum(axis=2).max(axis=1, initial=0.0)
+        sizes = norms * np.abs(inverse).sum(axis=2).max(axis=1)
+        condition = max(condition, float(np.nan_to_num(sizes, nan=np.inf).max()))
+        ranks.append(rank)
         parts.append((pairs, rows, inverse))
     return tuple(parts), condition, np.concatenate(ranks)
 
 
-def _runs(stops: Integers, width: int) -> Iterator[tuple[slice, int]]:
-    """Consecutive pairs with equally many examples, a bounded number at a time, and how many."""
-    sizes = np.diff(stops, prepend=0)
-    step = max(1, CHUNK_BYTES // (8 * width**2))
-    start = 0
-    while start < len(sizes):
-        others = np.flatnonzero(sizes[start : start + step] != sizes[start])
-        stop = start + int(others[0]) if len(others) else min(start + step, len(sizes))
-        yield slice(start, stop), int(sizes[start])
-        start = stop
+def right_inverses(
+    stops: Integers, own: Array
+) -> Iterator[tuple[slice, slice, Array, Array, Integers]]:
+    """Yield R_p of consecutive pairs with equally many examples, a bounded number at a time.
+
+    With them the slices of these pairs and of their positions, D_p, and its ranks in float64. R_p
+    is not a number where one of these blocks is singular.
+    """
+    sizes, width = np.diff(stops, prepend=0), own.shape[1]
+    for alike in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(sizes)) + 1):
+        size = int(sizes[alike[0]])
+        for part in row_chunks(len(alike), 8 * width**2):
+            pairs = slice(int(alike[part][0]), int(alike[part][-1]) + 1)
+            rows = slice(int(stops[pairs.start]) - size, int(stops[pairs.stop - 1]))
+            blocks = own[rows].reshape(pairs.stop - pairs.start, size, width)
+            basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
+            distances = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+            least = np.finfo(float).eps * width * distances.max(axis=1, initial=0.0)
+            full = distances > least[:, np.newaxis]
+            inverse = np.full((len(blocks), width, size), np.nan)
+            if full.all():
+                # D = R^T Q^T, so its right inverse is Q R^-T.
+                inverse = np.linalg.solve(triangle, basis.transpose(0, 2, 1)).transpose(0, 2, 1)
+            yield pairs, rows, blocks, inverse, full.sum(axis=1)
 
 
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.

@@ -97,7 +97,7 @@ def _column(labels: Any) -> Any:  # noqa: ANN401
 
 def _plain(label: Any) -> Any:  # noqa: ANN401
     """Return a label of numpy, or a tensor without axes, as an object of Python."""
-    return label.item() if hasattr(label, "item") and getattr(label, "ndim", 1) == 0 else label
+    return label.item() if getattr(label, "ndim", None) == 0 else label
 
 
 def _refused(place: int, label: object, first: object) -> DataError:

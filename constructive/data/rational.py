@@ -41,15 +41,6 @@ class RationalDataset(ExampleShapes):
             object.__setattr__(self, name, frozen(fractions(name, getattr(self, name))))
         self.set_sizes(self.contexts.shape)
 
-    def context(self, example: int) -> Fractions:
-        """Return the context of one example: (n, d).
-
-        Args:
-            example: its index
-        """
-        chosen: Fractions = self.contexts if self.shared_context else self.contexts[example]
-        return chosen
-
 
 def fractions(name: str, values: object) -> Fractions:
     """Return an array of Fractions with the values of integers, Fractions or floats."""

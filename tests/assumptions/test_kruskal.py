@@ -317,11 +317,12 @@ def test_mixing_adds_the_mean():
 
 
 def test_mixing_refuses_what_it_cannot_tell_apart():
-    shared = generators.shared_context(num_examples=3, context_size=2, width=4)
-    same = Dataset(shared.contexts, np.tile(shared.queries[:1], (3, 1)), shared.targets)
+    shared = generators.shared_context(num_examples=4, context_size=2, width=4)
+    assert token_mixing(shared).shared_context
+    same = Dataset(shared.contexts, shared.queries[[1, 0, 1, 1]], shared.targets)
     with pytest.raises(AssumptionError, match="3 examples with the shared context") as caught:
         token_mixing(same)
-    assert caught.value.witness == (0, 1, 2)
+    assert caught.value.witness == (0, 2, 3)
     huge = Dataset([[[1.7e308, 0], [0, 1.7e308]]], [[1.7e308, 1]], [0])
     with pytest.raises(DataError, match="leave the range of floats"):
         token_mixing(huge)

@@ -47,12 +47,6 @@ def test_one_shared_context_is_kept_once():
     assert (data.width, data.target_dim, data.target_matrix.shape) == (5, 1, (1000, 1))
 
 
-def test_chunks_cover_all_examples_once():
-    data = Dataset(np.arange(60.0).reshape(5, 3, 4), np.ones((5, 4)), np.ones(5))
-    rows = [rows for rows, _ in data.context_chunks(chunk_bytes=2 * 3 * 4 * 8)]
-    assert rows == [slice(0, 2), slice(2, 4), slice(4, 5)]
-
-
 def test_floats_stay_and_other_numbers_are_exact():
     kinds = {"f4": "f4", "f8": "f8", ">f4": "f4", "f2": "f4", "i4": "f8", "?": "f8"}
     for kind, kept in kinds.items():
@@ -61,12 +55,6 @@ def test_floats_stay_and_other_numbers_are_exact():
         assert {data.contexts.dtype, data.queries.dtype, data.targets.dtype} == {np.dtype(kept)}
         assert (data.contexts == eye).all()
     assert Dataset([[2**53, 1]], [[-(2**53), 0]], [True]).contexts[0, 0] == 2.0**53
-
-
-def test_any_memory_layout_is_read():
-    data = generators.gaussian(num_examples=7, context_size=3, width=5)
-    for change in (np.asfortranarray, lambda array: np.repeat(array, 2, axis=0)[::2]):
-        assert Dataset(*map(change, (data.contexts, data.queries, data.targets))) == data
 
 
 @pytest.mark.parametrize(
@@ -511,7 +499,7 @@ def test_labels_of_one_type(labels, classes):
         (["a", float("nan")], r"labels\[1\] is missing", 1),
         (np.eye(2), "2 columns", (2, 2)),
         ([np.array([1])] * 2, r"labels\[0\] is array\(\[1\]\), a ndarray", 0),
-        ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list", 0),
+        ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list\n.*\n.*labels\.astype\(str\)", 0),
         ("ab", "labels are a str, not a list", "str"),
         (3, "labels are a int, not a list", "int"),
         ({"a", "b"}, "labels are a set, not a list", "set"),  # whose order differs by process

@@ -82,14 +82,12 @@ def test_a_mask_says_which_tokens_count(parts, data):
 
 
 def test_contexts_of_one_length_are_an_array():
-    contexts, queries, targets = draw(lengths=[3, 3, 3])
+    contexts, queries, targets = draw(lengths=[3, 3])
     assert Dataset(contexts, queries, targets).lengths is None
-    given = padded(np.stack(contexts), np.ones((3, 3)))
+    given = padded(np.stack(contexts), np.ones((2, 3)))
     assert isinstance(given, np.ndarray)
     assert isinstance(padded(np.zeros((2, 3, 4)), [[1, 0, 0], [0, 0, 1]]), np.ndarray)
-    assert (
-        Dataset(Padded(np.stack(contexts), np.array([3, 3, 3])), queries, targets).lengths is None
-    )
+    assert Dataset(Padded(np.stack(contexts), np.array([3, 3])), queries, targets).lengths is None
     data = Dataset(*draw())
     assert isinstance(data[[0, 5]].contexts, np.ndarray)
     assert data[[0, 5]].context_size == 2

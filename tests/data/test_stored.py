@@ -517,41 +517,37 @@ class Tensor:
         return self.values
 
 
-def relocked(values):
-    """A read-only array which its owner makes writable again."""
+def locked(values):
+    """A read-only array, which its owner makes writable again."""
     values.flags.writeable = False
     return values
 
 
-def unlock(values):
-    values.flags.writeable = True
-    return values
-
-
 WAYS = {
-    "array": (lambda values: values, lambda values: values),
-    "view": (lambda values: values[:], lambda values: values),
-    "read-only": (relocked, unlock),
-    "read-only view": (lambda values: relocked(values[:]), lambda values: values),
-    "Fortran": (np.asfortranarray, None),
-    "tensor": (torch.from_numpy, lambda values: values),
-    "converts itself": (Tensor, lambda values: values),
-    "memory": (memoryview, lambda values: values),
-    "subclass": (lambda values: values.view(np.ma.MaskedArray), lambda values: values),
+    "array": lambda values: values,
+    "view": lambda values: values[:],
+    "read-only": locked,
+    "read-only view": lambda values: locked(values[:]),
+    "Fortran": np.asfortranarray,
+    "tensor": torch.from_numpy,
+    "converts itself": Tensor,
+    "memory": memoryview,
+    "subclass": lambda values: values.view(np.ma.MaskedArray),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_happens_to_the_original_changes_nothing(way):
     """Neither data nor weights."""
-    give, reach = WAYS[way]
     made = [np.array([np.eye(2)] * 2), np.eye(2), np.array([1.0, 2.0]), np.zeros((1, 2, 3, 1))]
     made += [weights.copy() for weights in layer().tensors.values()]
-    given = [give(values) for values in made]
+    given = [WAYS[way](values) for values in made]
     data, kept = Dataset(*given[:3]), AttentionLayer(*given[4:])
     extended = ExtendedLayer(kept, given[3], 106)
-    for values in given if reach is None else map(reach, made):
-        values[...] = np.nan
+    for values in (*made, *given):
+        if isinstance(values, np.ndarray):
+            values.flags.writeable = True
+            values[...] = np.nan
     assert (data.contexts == np.eye(2)).all()
     assert data.queries.tolist() == [[1, 0], [0, 1]]
     assert data.targets.tolist() == [1, 2]

@@ -7,15 +7,16 @@ contexts) -> `residuals`, and `Coupling`, which is N of Lemma 12.2 -> the claims
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from constructive.certificates.claims.kind import Subject
+from constructive.certificates.claims.outputs import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.certificates.claims.rank import RANK, refute
-from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
+from constructive.constructions.paired import right_inverses
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
@@ -379,11 +380,10 @@ class Coupling:
         sizes = np.diff(layer.stops, prepend=0)
         widest = int(sizes.max())
         padded = np.zeros((len(sizes), width, widest))
-        for pairs, rows in _alike(layer.stops, width):
-            count = pairs.stop - pairs.start
-            size = (rows.stop - rows.start) // count
-            blocks = scan.own[rows].reshape(count, size, width)
-            inverse = _right_inverses(blocks)
+        for pairs, rows, blocks, inverse, _ in right_inverses(layer.stops, scan.own):
+            if np.isnan(inverse).any():
+                raise UndecidedError("a block of a pair is singular in float64; another seed=")
+            count, size, _ = blocks.shape
             error: Array = margin * scan.own_error[rows].reshape(count, size, 1)
             sums = up(np.abs(inverse).sum(axis=1))
             self.column_sums[rows] = sums.ravel()
@@ -438,27 +438,6 @@ class Coupling:
         if self.direction.any():
             spread = float(up(spread + up(np.abs(self.direction).max() * weights[-1])))
         return spread
-
-
-def _alike(stops: Integers, width: int) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of pairs in a row with as many examples, a few at a time, and of positions."""
-    sizes = np.diff(stops, prepend=0)
-    for chosen in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(sizes)) + 1):
-        size = int(sizes[chosen[0]])
-        for part in row_chunks(len(chosen), 8 * size * width):
-            pairs = chosen[part]
-            rows = slice(int(stops[pairs[0]]) - size, int(stops[pairs[-1]]))
-            yield slice(int(pairs[0]), int(pairs[-1]) + 1), rows
-
-
-def _right_inverses(blocks: Array) -> Array:
-    """Return approximate R_p = D_p^T (D_p D_p^T)^-1 of blocks (k, m, d); any numbers will do."""
-    basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
-    singular = (np.diagonal(triangle, axis1=1, axis2=2) == 0.0).any()
-    if singular or not np.isfinite(triangle).all():
-        raise UndecidedError("a block of a pair is singular in float64; another seed=")
-    inverses: Array = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
-    return inverses
 
 
 class Inverse(NamedTuple):
