@@ -21,7 +21,13 @@ from constructive.certificates.certificate import (
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.labels import INSEPARABLE, LABELS
+from constructive.certificates.claims.outputs import (
+    ERROR,
+    EXECUTED,
+    INSEPARABLE,
+    LABELS,
+    READOUT,
+)
 from constructive.certificates.claims.rank import (
     GROUPING,
     IMPOSSIBLE,
@@ -29,7 +35,6 @@ from constructive.certificates.claims.rank import (
     WIDE_GROUPING,
     AllWeights,
 )
-from constructive.certificates.claims.real import ERROR, EXECUTED, READOUT
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset

@@ -26,7 +26,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims.real import EXECUTED
+from constructive.certificates.claims.outputs import EXECUTED
 from constructive.exact.float_enclosure import Rounded, Sized, growth
 from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers.exact_logits import rounding

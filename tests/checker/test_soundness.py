@@ -24,7 +24,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims.real import READOUT
+from constructive.certificates.claims.outputs import READOUT
 from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 PAIRED = "constructive paired certificate 1"

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from constructive.certificates.claims.kind import Subject
+from constructive.certificates.claims.outputs import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.certificates.claims.rank import RANK, refute
-from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.constructions.paired import right_inverses
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
