@@ -20,7 +20,7 @@ import numpy as np
 
 from constructive.exact.upward import gamma, up
 from constructive.instances.family import Family, Option
-from constructive.instances.instance import Answer, Instance, Refutations, Witness
+from constructive.instances.instance import Answer, InFloat32, Instance, Refutations, Witness
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
 from constructive.instances.refutations import Interval, ranges_of
@@ -34,7 +34,7 @@ _SUBTRACTED = 4  # Roundings of differences to the largest logit, of blocks and 
 
 
 @dataclass(frozen=True)
-class Deployed:
+class Deployed(InFloat32):
     """The answer of every float32 program of the model: by a point, or on the whole box."""
 
     answer: Answer

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from flint import arb, fmpq
@@ -21,9 +21,6 @@ from constructive.instances.properties import Box, Linear, Property, text_of
 from constructive.instances.rounding import property_rounding
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
-
-if TYPE_CHECKING:
-    from constructive.instances.deployed import Deployed
 
 
 def exact_ball(value: float | Fraction) -> arb:
@@ -146,6 +143,24 @@ class Hardness(NamedTuple):
 UNKNOWN = Hardness()  # Nothing is known of how hard an instance is
 
 
+class InFloat32(ABC):
+    """The answer that float32 programs give to an instance, with its proof (`deployed`)."""
+
+    answer: Answer
+
+    @abstractmethod
+    def check(self, instance: "Instance") -> None:
+        """Raise ParameterError unless both answers of the instance are proved."""
+
+    @abstractmethod
+    def rounding(self, instance: "Instance") -> float:
+        """Bound what programs round beside logits."""
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Return its entry in a proof file."""
+
+
 @dataclass(frozen=True, eq=False)
 class Instance:
     """A network and a property, with a proved answer.
@@ -174,7 +189,7 @@ class Instance:
     proof: Witness | Refutations
     family: str
     hardness: Hardness = UNKNOWN
-    float32: "Deployed | None" = None
+    float32: InFloat32 | None = None
     near: tuple[Array, ...] = ()
 
     def __post_init__(self) -> None:
