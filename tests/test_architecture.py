@@ -156,7 +156,7 @@ BUDGET = {
     "__main__": (30, 2),
     "certificates": (4480, 13),
     "checker": (6560, 27),
-    "cli": (2230, 9),
+    "cli": (2220, 9),
     "constructions": (5500, 16),
     "data": (2335, 9),
     "exact": (3300, 10),
