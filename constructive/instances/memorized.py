@@ -5,9 +5,9 @@ bad is that its output leaves what the example asks for. The *unsat* instance ha
 that was proved, the *sat* instance a larger one in which a search found a witness. Between them
 nothing is known, and nothing is made.
 
-Boxes have float32 bounds. `around(x, r)` is the least such box that contains all points within r of
-x in each entry. Radii are float32 numbers, found by bisection of their bit patterns, which are in
-the order of the numbers.
+Boxes have float32 bounds: the one of a radius r is the least such box that contains all points
+within r of x in each entry. Radii are float32 numbers, found by bisection of their bit patterns,
+which are in the order of the numbers.
 
 Scorers accept witnesses that are up to 1e-4 outside of the box. So the bound is also proved with a
 margin of 1e-3 on the box that is wider by 1e-4 on every side.
@@ -50,12 +50,12 @@ _BUDGET = 3000  # Evaluations of f by a search in one box
 _ROOM = 1.25  # Searches end at this multiple of the margin
 
 
-def around(point: Array, radius: float) -> Box:
-    """Return the least box with float32 bounds of all points within a radius of x (d,)."""
-    exact = [(Fraction(x) - Fraction(radius), Fraction(x) + Fraction(radius)) for x in point]
-    lower = [_float32(low, -np.inf) for low, _ in exact]
-    upper = [_float32(high, np.inf) for _, high in exact]
-    return Box(np.array(lower), np.array(upper))
+def outward(lower: Array, upper: Array, step: float) -> Box:
+    """Return the least box with float32 bounds that reaches a step beyond bounds (d,) each."""
+    far = Fraction(step)
+    low = [_float32(Fraction(x) - far, -np.inf) for x in lower.tolist()]
+    high = [_float32(Fraction(x) + far, np.inf) for x in upper.tolist()]
+    return Box(np.array(low), np.array(high))
 
 
 def _float32(exact: Fraction, toward: float) -> float:
@@ -65,20 +65,13 @@ def _float32(exact: Fraction, toward: float) -> float:
     return float(nearest if passed else np.nextafter(nearest, np.float32(toward)))
 
 
-def widened(box: Box) -> Box:
-    """Return a box that is wider by 1e-4, or a little more, on every side."""
-    step = Fraction(TOLERANCE)
-    lower = [_float32(Fraction(x) - step, -np.inf) for x in box.lower.tolist()]
-    upper = [_float32(Fraction(x) + step, np.inf) for x in box.upper.tolist()]
-    return Box(np.array(lower), np.array(upper))
-
-
 def refuted(network: Network, wanted: Property, *, dual: bool) -> Refutations | None:
     """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
 
     With dual, weighted means of each head are tried where the interval form fails.
     """
-    wide = Property(widened(wanted.box), wanted.disjuncts)
+    box = outward(wanted.box.lower, wanted.box.upper, TOLERANCE)
+    wide = Property(box, wanted.disjuncts)
     needed = max(CLEARANCE, 2.0 * property_rounding(network, wide))
     if not needed < np.inf:
         return None
@@ -97,7 +90,7 @@ def largest_proved(
     """
 
     def at(radius: float, *, dual: bool) -> tuple[Property, Refutations] | None:
-        wanted = Property(around(point, radius), disjuncts)
+        wanted = Property(outward(point, point, radius), disjuncts)
         proof = refuted(network, wanted, dual=dual)
         return (wanted, proof) if proof else None
 
@@ -130,11 +123,11 @@ def nearest_witness(
     A witness is a float32 point; balls show that it meets the property with a margin. There is none
     within the radius `beyond`.
     """
-    heads, known, _ = network.reduced(Property(around(point, beyond), disjuncts))
+    heads, known, _ = network.reduced(Property(outward(point, point, beyond), disjuncts))
     conceivable = max(min(_highest(heads, atom) for atom in atoms) for atoms in known.disjuncts)
 
     def at(radius: float) -> tuple[Property, Witness] | None:
-        wanted = Property(around(point, radius), disjuncts)
+        wanted = Property(outward(point, point, radius), disjuncts)
         needed = max(CLEARANCE, 2.0 * property_rounding(network, wanted))
         if not needed <= conceivable:
             return None

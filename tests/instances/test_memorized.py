@@ -9,12 +9,9 @@ from instance_parts import check_family, corners, drawn_network
 from constructive import ParameterError, build_memorizer, generators, instances
 from constructive.instances import FAMILIES, Answer, Property
 from constructive.instances.difficulty import STEPS, _Ascent, search
-from constructive.instances.memorized import (
-    robust,
-    widened,
-)
+from constructive.instances.memorized import outward, robust
 from constructive.instances.network import Head, Network, network_of, network_of_token
-from constructive.instances.properties import Atom, Box
+from constructive.instances.properties import TOLERANCE, Atom, Box
 
 KINDS = ["robust", "classes", "token", "readout"]
 
@@ -39,7 +36,7 @@ def test_families_keep_the_laws(kind):
 @pytest.mark.parametrize("dim", [2, 3, 8])
 def test_no_corner_and_no_search_contradicts_unsat(kind, dim):
     sat, unsat = twins_of(kind, dim, 5)
-    wide = widened(unsat.property.box)
+    wide = outward(unsat.property.box.lower, unsat.property.box.upper, TOLERANCE)
     slacks = unsat.property.least_slack(unsat.network(corners(wide)))
     assert slacks.max() < -unsat.rounding
     outside = replace(unsat.property, box=wide)

@@ -43,13 +43,6 @@ def softmax_networks(draw, max_inputs=3, max_tokens=4, max_heads=3, outputs=1, l
     return Network(tuple(heads))
 
 
-def points_in(box, count=300, seed=0):
-    random = np.random.default_rng(seed)
-    points = random.uniform(box.lower, box.upper, (count, len(box.lower)))
-    corners = random.choice([0.0, 1.0], (count, len(box.lower)))
-    return np.vstack([points, box.lower + corners * box.widths])
-
-
 def unit_box(network):
     size = np.ones(network.input_dim)
     return Box(-size, size)
@@ -76,7 +69,7 @@ def test_any_weights_and_tilts_are_a_proof(network, weights, tilts, direction, b
         np.array(tilts[:tokens], np.float64) / 4.0,
     )
     ball = BallHead(head, Atom([1.0], 0.0), box)
-    points = points_in(box)
+    points = points_of(box, np.random.default_rng(0))
     at = points @ np.array(direction)
     for a, b in ((first, middle), (middle, last)):
         total = ball.exponents(given_bound, direction, a, b)
@@ -105,7 +98,7 @@ def test_the_bound_of_one_high_token_is_its_maximum(seed, dim):
 @given(softmax_networks(outputs=2, max_tokens=6))
 def test_float32_stays_within_its_bound(network):
     box = unit_box(network)
-    points = np.float32(points_in(box)).astype(np.float64)
+    points = np.float32(points_of(box, np.random.default_rng(0))).astype(np.float64)
     off = np.abs(network(points, np.float32).astype(np.float64) - network(points)).max(axis=0)
     assert (off <= output_rounding(network, box) + 1e-9).all()
 
@@ -125,7 +118,7 @@ def test_the_bound_of_rounding_is_not_far_above_what_happens():
 @settings(max_examples=30)
 def test_the_bound_of_gradients(network, weights):
     bound, step = gradient_bound(network, Atom(list(weights), 0.0)), 2.0**-14
-    points = points_in(unit_box(network), 50)
+    points = points_of(unit_box(network), np.random.default_rng(0), 50)
     total = 0.0
     for i in range(network.input_dim):
         ahead = points.copy()
