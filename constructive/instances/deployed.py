@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from constructive.exact.upward import gamma, up
-from constructive.instances.family import Family, Option
+from constructive.instances.family import Family, Option, names_of_twins
 from constructive.instances.instance import Answer, InFloat32, Instance, Refutations, Witness
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
@@ -195,7 +195,7 @@ class Rounding(Family):
         computed = height(-1.0 if step < _COARSE else 0.0)
         wide = Property(box(-0.375, 0.375), (between(height(-0.375), height(0.0)),))
         other = Property(box(lower, 0.375), (between(height(lower), computed),))
-        letters = ["a", "b"] if random.integers(2) else ["b", "a"]
+        first, second = names_of_twins(name, random)
 
         def lowest(wanted: Property) -> Witness:
             ends = zip(wanted.box.lower.tolist(), wanted.box.upper.tolist(), signs, strict=True)
@@ -203,11 +203,11 @@ class Rounding(Family):
 
         return (
             Instance(
-                f"{name}_{letters[0]}", network, wide, Answer.SAT, lowest(wide), self.name,
+                first, network, wide, Answer.SAT, lowest(wide), self.name,
                 float32=Deployed(Answer.UNSAT),
             ),
             Instance(
-                f"{name}_{letters[1]}", network, other, Answer.UNSAT, Refutations((Interval(0),)),
+                second, network, other, Answer.UNSAT, Refutations((Interval(0),)),
                 self.name, float32=Deployed(Answer.SAT, lowest(other)),
             ),
         )  # fmt: skip

@@ -56,6 +56,12 @@ DIM = Option(2, 1, 10_000, "inputs", whole=True)
 MARGIN = Option(0.05, 1e-3, 10.0, "distance of thresholds from the maximum")
 
 
+def names_of_twins(name: str, random: np.random.Generator) -> tuple[str, str]:
+    """Draw which of NAME_a and NAME_b is the first instance: names do not say the answer."""
+    first, second = f"{name}_a", f"{name}_b"
+    return (first, second) if random.integers(2) else (second, first)
+
+
 class Family(ABC):
     """A kind of instances. A new one is a subclass, and a name in `making.FAMILIES`.
 

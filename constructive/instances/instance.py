@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 
 from constructive.exact.directed import lower
 from constructive.instances.network import Network
@@ -21,11 +21,6 @@ from constructive.instances.properties import Box, Linear, Property, text_of
 from constructive.instances.rounding import property_rounding
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
-
-
-def exact_ball(value: float | Fraction) -> arb:
-    """Return a ball that contains a number, at the working precision."""
-    return arb(fmpq(*Fraction(value).as_integer_ratio()))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.instances.difficulty import search
-from constructive.instances.family import Family, Option
+from constructive.instances.family import Family, Option, names_of_twins
 from constructive.instances.instance import Answer, Instance, Refutations, Twins, Witness
 from constructive.instances.network import Network, Rectified, network_of, network_of_token
 from constructive.instances.properties import TOLERANCE, Atom, Box, Linear, Property
@@ -175,15 +175,14 @@ def twins_around(
     point: Array,
     disjuncts: Disjuncts,
     *,
-    name: str,
+    names: tuple[str, str],
     family: str,
     seed: int,
-    swapped: bool = False,
 ) -> Twins | None:
     """Make twins around a point: the largest box that is proved, and a box with a witness.
 
-    `swapped` says whether the instance called NAME_a is the unsat one. Return None where no box is
-    proved, or no witness is found.
+    The first name is that of the sat instance. Return None where no box is proved, or no witness is
+    found.
     """
     proved = largest_proved(network, point, disjuncts)
     if proved is None:
@@ -194,12 +193,11 @@ def twins_around(
     if found is None:
         return None
     wanted, witness = found
-    first, second = (f"{name}_{letter}" for letter in ("ba" if swapped else "ab"))
     near = np.array([float(x) for x in witness.point])
     near = np.clip(near, without.box.lower, without.box.upper)
     return Twins(
-        Instance(first, network, wanted, Answer.SAT, witness, family),
-        Instance(second, network, without, Answer.UNSAT, refutations, family, near=(near,)),
+        Instance(names[0], network, wanted, Answer.SAT, witness, family),
+        Instance(names[1], network, without, Answer.UNSAT, refutations, family, near=(near,)),
     )
 
 
@@ -260,7 +258,8 @@ class Memorized(Family):
         targets = self.targets(count, random, options)
         data = Dataset(drawn.contexts, drawn.queries, targets)
         construction = str(random.choice(CONSTRUCTIONS))
-        swapped, seed = bool(random.integers(2)), int(random.integers(1 << 31))
+        second, first = names_of_twins(name, random)
+        seed = int(random.integers(1 << 31))
         try:
             memorizer = build_memorizer(data, num_heads=heads, construction=construction)
             network, point = self.around(memorizer, data)
@@ -268,7 +267,7 @@ class Memorized(Family):
             return None
         return twins_around(
             network, point, self.bad(data, options),
-            name=name, family=self.name, seed=seed, swapped=swapped,
+            names=(first, second), family=self.name, seed=seed,
         )  # fmt: skip
 
 
@@ -347,7 +346,8 @@ def robust(
     context = data.contexts if data.shared_context else data.contexts[example]
     bad = leaves(np.atleast_1d(np.asarray(data.targets[example], np.float64)), epsilon)
     network, query = network_of(memorizer.layer, context), np.asarray(data.queries[example], "f8")
-    twins = twins_around(network, query, bad, name=name, family=Robust.name, seed=seed)
+    names = f"{name}_a", f"{name}_b"
+    twins = twins_around(network, query, bad, names=names, family=Robust.name, seed=seed)
     if twins is None:
         raise ParameterError(
             f"no box around example {example} was proved that has a witness beyond",

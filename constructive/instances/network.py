@@ -33,6 +33,11 @@ from constructive.support.errors import ParameterError, shown
 _BITS = 200  # Of enclosures
 
 
+def exact_ball(value: float | Fraction) -> arb:
+    """Return a ball that contains a number, at the working precision."""
+    return arb(fmpq(*Fraction(value).as_integer_ratio()))
+
+
 @dataclass(frozen=True, eq=False)
 class Head(Rebuilt):
     """One softmax head, V^T softmax(A x + b). Arrays are float64 and hold float32 numbers.
@@ -131,7 +136,7 @@ class Network(Rebuilt):
                 suggestion=f"a point with {self.input_dim} entries",
             )
         with working_precision(_BITS):
-            return self._enclosed([arb(fmpq(*value.as_integer_ratio())) for value in entries])
+            return self._enclosed(list(map(exact_ball, entries)))
 
     def reduced(self, wanted: Property) -> "Reduced":
         """Return a sum of heads, and a property of it that has the same answer."""

@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb
 
 from constructive.exact.directed import lower, upper, working_precision
-from constructive.instances.family import MARGIN, Family, Option
+from constructive.instances.family import MARGIN, Family, Option, names_of_twins
 from constructive.instances.instance import Answer, Hardness, Instance, Refutations, Twins, Witness
 from constructive.instances.network import LEAD, Head, Network, Stacked
 from constructive.instances.properties import Atom, Box, Property
@@ -121,7 +121,7 @@ class Planted(Family):
                 suggestion=f"margin={2.0 * needed / _ROOM:.2g}, or a smaller scale",
             )
         least, most = plan.maximum()
-        letters = ["a", "b"] if random.integers(2) else ["b", "a"]
+        first, second = names_of_twins(name, random)
         below = asked(float(np.nextafter(np.float32(least - margin), np.float32(-np.inf))))
         above = asked(float(np.nextafter(np.float32(most + margin), np.float32(np.inf))))
         ((above_atom,),) = above.disjuncts
@@ -142,11 +142,11 @@ class Planted(Family):
         witness = Witness(tuple(Fraction(x) for x in plan.point.tolist()))
         return Twins(
             Instance(
-                f"{name}_{letters[0]}", plan.network, below, Answer.SAT, witness, self.name,
+                first, plan.network, below, Answer.SAT, witness, self.name,
                 plan.hardness(below.disjuncts[0][0].threshold),
             ),
             Instance(
-                f"{name}_{letters[1]}", plan.network, above, Answer.UNSAT,
+                second, plan.network, above, Answer.UNSAT,
                 Refutations((slabs,)), self.name, near=(plan.point,),
             ),
         )  # fmt: skip

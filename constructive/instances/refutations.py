@@ -36,8 +36,8 @@ from flint import arb, arb_mat
 from constructive.exact.directed import lower, working_precision
 from constructive.exact.upward import TINY, UNIT, gamma, up
 from constructive.exact.verified import exponential
-from constructive.instances.instance import Refutation, exact_ball
-from constructive.instances.network import Head, Network
+from constructive.instances.instance import Refutation
+from constructive.instances.network import Head, Network, exact_ball
 from constructive.instances.properties import Box, Linear, Property, text_of
 from constructive.support.arrays import Array, Integers, Rebuilt
 from constructive.support.errors import ParameterError

@@ -8,7 +8,7 @@ from instance_parts import check_family, corners, drawn_network
 
 from constructive import ParameterError, build_memorizer, generators, instances
 from constructive.instances import FAMILIES, Answer, Property
-from constructive.instances.difficulty import STEPS, _Ascent, search
+from constructive.instances.difficulty import STEPS, _Ascent, difficulty, search
 from constructive.instances.memorized import outward, robust
 from constructive.instances.network import Head, Network, network_of, network_of_token
 from constructive.instances.properties import TOLERANCE, Atom, Box
@@ -53,6 +53,19 @@ def test_weighted_means_widen_the_box():
     memorizer = build_memorizer(data, num_heads=3, construction="saturated")
     unsat = robust(memorizer, data, example=1, epsilon=0.06).unsat
     assert {part.kind for part in unsat.proof.parts} >= {"slabs"}
+    assert difficulty(unsat)[1] == "linear"
+
+
+def test_the_gap_and_the_first_bound_that_suffices():
+    sat, unsat = twins_of("classes", 3, 5)
+    assert difficulty(sat) == (None, "")
+    assert difficulty(unsat)[1] == "interval"
+    twin = instances.planted(dim=4, scale=64.0, seed=1).unsat
+    gap, bound = difficulty(twin)
+    assert bound == "none"
+    (atom,), (near,) = twin.property.disjuncts[0], twin.near
+    most, seen = atom.threshold - twin.margin, twin.network(near[np.newaxis])[0, 0]
+    assert gap == pytest.approx(most - seen, abs=1e-9)
 
 
 @pytest.mark.parametrize("construction", ["generic", "saturated", "rank_one"])
