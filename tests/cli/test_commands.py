@@ -292,5 +292,7 @@ def test_a_wrong_kernel_ends_with_status_1_and_its_mistake(run):
     assert "LIKE: " in text
     assert text.count("left the model of exact outputs") == 1
     (chosen,) = [line for line in text.splitlines() if line.startswith("--shape")]
-    again = run("kernels", "run", "my_kernels:off_by_one", *shlex.split(chosen), status=1)
+    line = "kernels", "run", "my_kernels:off_by_one", *shlex.split(chosen)
+    again = run(*line, status=1)
     assert chosen in again
+    assert run(*line, "--seed", 3, status=1) != again  # other numbers

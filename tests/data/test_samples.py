@@ -100,6 +100,8 @@ def test_contexts_from_a_bag_hold_different_tokens_of_it():
     tokens = data.contexts.reshape(-1, 4)
     assert len(np.unique(tokens, axis=0)) == 9
     assert all(len(np.unique(context, axis=0)) == 6 for context in data.contexts)
+    whole = generators.bag_of_tokens(num_examples=2, context_size=6, width=4, bag_size=6)
+    assert (np.sort(whole.contexts[0], axis=0) == np.sort(whole.contexts[1], axis=0)).all()
 
 
 def exact_rank(rows):
