@@ -130,7 +130,8 @@ def command(
         def called(**given: Any) -> None:  # noqa: ANN401 - whatever the function takes
             given = {name: _plain(value) for name, value in given.items()}
             for each, value in given.items():
-                _require_in_range(each, value)
+                for one in value if isinstance(value, list) else [value]:
+                    _require_in_range(each, one)
             asked = {each: given.pop(each) for each in added}
             jobs = asked.pop("jobs", None)
             if jobs is not None:
