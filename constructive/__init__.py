@@ -23,8 +23,8 @@ _HOMES = {
     "upper_bound_certificate": "certificates.certify",
     "build_memorizer": "constructions.build",
     "build_decoder": "constructions.decoder",
-    "Explanation": "constructions.planning",
-    "explain": "constructions.planning",
+    "Explanation": "constructions.build",
+    "explain": "constructions.build",
     "generators": "data",
     "Text": "data.corpus",
     "Dataset": "data.dataset",
@@ -64,10 +64,10 @@ _HOMES = {
     "paired_capacity": "theory.bounds",
     "rank_one_capacity": "theory.bounds",
     "saturated_capacity": "theory.bounds",
-    "ExactCapacity": "theory.exact_capacity",
-    "FewestHeads": "theory.exact_capacity",
-    "exact_capacity": "theory.exact_capacity",
-    "fewest_heads": "theory.exact_capacity",
+    "ExactCapacity": "theory.capacity",
+    "FewestHeads": "theory.capacity",
+    "exact_capacity": "theory.capacity",
+    "fewest_heads": "theory.capacity",
     "Labelings": "theory.labelings",
     "label_capacity": "theory.labelings",
     "labelings": "theory.labelings",
@@ -75,8 +75,8 @@ _HOMES = {
     "capacity_table": "theory.published",
     "comparison": "theory.published",
     "published_bounds": "theory.published",
-    "ValueBounds": "theory.values",
-    "value_bounds": "theory.values",
+    "ValueBounds": "theory.bounds",
+    "value_bounds": "theory.bounds",
 }
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ if TYPE_CHECKING:
     from constructive.certificates.certify import upper_bound_certificate as upper_bound_certificate
     from constructive.certificates.check import Checked as Checked
     from constructive.certificates.check import check as check
+    from constructive.constructions.build import Explanation as Explanation
     from constructive.constructions.build import build_memorizer as build_memorizer
+    from constructive.constructions.build import explain as explain
     from constructive.constructions.decoder import build_decoder as build_decoder
-    from constructive.constructions.planning import Explanation as Explanation
-    from constructive.constructions.planning import explain as explain
     from constructive.data import generators as generators
     from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
@@ -124,14 +124,16 @@ if TYPE_CHECKING:
     from constructive.support.verdict import Verdict as Verdict
     from constructive.support.work import progress_to as progress_to
     from constructive.theory import assumptions as assumptions
+    from constructive.theory.bounds import ValueBounds as ValueBounds
     from constructive.theory.bounds import heads_needed as heads_needed
     from constructive.theory.bounds import paired_capacity as paired_capacity
     from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
     from constructive.theory.bounds import saturated_capacity as saturated_capacity
-    from constructive.theory.exact_capacity import ExactCapacity as ExactCapacity
-    from constructive.theory.exact_capacity import FewestHeads as FewestHeads
-    from constructive.theory.exact_capacity import exact_capacity as exact_capacity
-    from constructive.theory.exact_capacity import fewest_heads as fewest_heads
+    from constructive.theory.bounds import value_bounds as value_bounds
+    from constructive.theory.capacity import ExactCapacity as ExactCapacity
+    from constructive.theory.capacity import FewestHeads as FewestHeads
+    from constructive.theory.capacity import exact_capacity as exact_capacity
+    from constructive.theory.capacity import fewest_heads as fewest_heads
     from constructive.theory.labelings import Labelings as Labelings
     from constructive.theory.labelings import label_capacity as label_capacity
     from constructive.theory.labelings import labelings as labelings
@@ -139,8 +141,6 @@ if TYPE_CHECKING:
     from constructive.theory.published import capacity_table as capacity_table
     from constructive.theory.published import comparison as comparison
     from constructive.theory.published import published_bounds as published_bounds
-    from constructive.theory.values import ValueBounds as ValueBounds
-    from constructive.theory.values import value_bounds as value_bounds
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
     __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list it is

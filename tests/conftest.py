@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from constructive.certificates import check
 from constructive.certificates.check import CHECKER
-from constructive.data.stored import StoredArray
+from constructive.data.stored import StoredContexts
 
 # Build times vary on shared machines, so no test fails for being slow once. Examples are the same
 # in each run, so that twice as many would find what is there once, and take twice as long for ever.
@@ -79,7 +79,7 @@ def one_sieve(checker, monkeypatch):
 @pytest.fixture
 def rows_read(monkeypatch):
     """The rows of contexts on disk that are read from now on, as indices, a list for each time."""
-    rows, mapped, seen, within = StoredArray.rows, StoredArray.mapped, [], []
+    rows, mapped, seen, within = StoredContexts.rows, StoredContexts.mapped, [], []
 
     def watched(stored, index):
         seen.append(np.arange(stored.shape[0])[index])
@@ -93,6 +93,6 @@ def rows_read(monkeypatch):
             seen.append(np.arange(stored.shape[0]))
         return mapped(stored)
 
-    monkeypatch.setattr(StoredArray, "rows", watched)
-    monkeypatch.setattr(StoredArray, "mapped", whole)
+    monkeypatch.setattr(StoredContexts, "rows", watched)
+    monkeypatch.setattr(StoredContexts, "mapped", whole)
     return seen

@@ -3,9 +3,9 @@
 import math
 import operator
 import platform
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import flint
 import numpy as np
@@ -20,13 +20,21 @@ from constructive.certificates.certificate import (
 )
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
-from constructive.certificates.claims.executed import EXECUTED
-from constructive.certificates.claims.grouping import GROUPING, WIDE_GROUPING
-from constructive.certificates.claims.impossible import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.labels import INSEPARABLE, LABELS
-from constructive.certificates.claims.rank import RANK
-from constructive.certificates.claims.real import ERROR, READOUT
+from constructive.certificates.claims.outputs import (
+    ERROR,
+    EXECUTED,
+    INSEPARABLE,
+    LABELS,
+    READOUT,
+)
+from constructive.certificates.claims.rank import (
+    GROUPING,
+    IMPOSSIBLE,
+    RANK,
+    WIDE_GROUPING,
+    AllWeights,
+)
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -52,7 +60,6 @@ from constructive.support.errors import (
 )
 from constructive.support.files import digest
 from constructive.support.tensors import fingerprint
-from constructive.support.verdict import Claim
 from constructive.support.work import one_blas_thread
 
 if TYPE_CHECKING:
@@ -107,28 +114,57 @@ def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
     return {"dtype": str(dtype), "shape": list(shape)}
 
 
-class ClaimFamily(ABC):
+def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    floats_of(weights.layer).leading.check_fits(data)
+    return describe_dataset(data), describe_arrays(floats_of(weights.layer).tensors)
+
+
+def _describe_decoder(weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
+    weights.require_same_tokens(data)
+    about_text = {
+        "texts": data.num_texts,
+        "tokens": len(data),
+        "vocabulary": len(data.vocabulary),
+        "sha256": digest(data.content()),
+    }
+    more = {"window": weights.layer.window, "storage": weights.record.storage}
+    return about_text, describe_arrays(weights.tensors) | more | weights.periodic
+
+
+def _describe_sequences(
+    weights: SequenceMemorizer, data: SequenceDataset
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    count, size = data.ids.shape
+    about_data = {
+        "sequences": count,
+        "context_size": size,
+        "tokens": len(data.tokens),
+        "task": data.task,
+        "sha256": digest(data.content()),
+    }
+    about_weights = {
+        "nonzero": weights.nonzero_parameters,
+        "embedding_depth": weights.embedding.depth,
+        "classifier_depth": weights.classifier.depth,
+        "sha256": digest(weights.content()),
+    }
+    return about_data, about_weights
+
+
+@dataclass(frozen=True, eq=False)
+class ClaimFamily:
     """One type of weights."""
 
-    name: ClassVar[str]  # of its row in the registry of claims
-    words: ClassVar[str]  # what its claims are about, as errors name it
-    data: ClassVar[type]  # the type of data that such weights have
-    format: ClassVar[str]  # of its certificates
-
-    @abstractmethod
-    def describe(self, weights: Any, data: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401
-        """Return what a certificate says of the data and of the weights, with their SHA-256."""
-
-    def name_of(self, weights: Any) -> str:  # noqa: ANN401, ARG002 - of this family
-        """Return what claims about these weights are about, as errors name it."""
-        return self.words
-
-    def require_fit(self, weights: Any, data: Any) -> None:  # noqa: ANN401, B027 - of this family
-        """Require that data of the type fit the weights. Raises DataError."""
+    words: str  # what its claims are about, as errors name it
+    data: type  # the type of data that such weights have
+    format: str  # of its certificates
+    claims: Mapping[str, ClaimKind]  # its row of `CLAIMS`
+    # what a certificate says of the data and of the weights; DataError where they do not fit
+    describe: Callable[[Any, Any], tuple[dict[str, Any], dict[str, Any]]]
 
     def available(self, weights: Any) -> Mapping[str, ClaimKind]:  # noqa: ANN401 - of this family
         """Return the claims that apply to these weights, in the order of the registry."""
-        return {name: kind for name, kind in CLAIMS[self.name].items() if kind.applies(weights)}
+        return {name: kind for name, kind in self.claims.items() if kind.applies(weights)}
 
     def prove(
         self,
@@ -139,120 +175,36 @@ class ClaimFamily(ABC):
     ) -> Certificate:
         """Judge available claims in their order, with checked options, and return the certificate.
 
-        Raises DataError for data that do not fit the weights, and ParameterError for options that
-        these weights cannot have.
+        Claims about paired heads are proved together, if they are of that proof. Raises DataError
+        for data that do not fit, and ParameterError for options that these weights cannot have.
         """
-        kinds = tuple(CLAIMS[self.name][name] for name in claims)
-        self.require_fit(weights, data)
+        kinds = tuple(self.claims[name] for name in claims)
         for kind in kinds:
             kind.require_options(weights, options)
         about = self.describe(weights, data)
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
-        rng = np.random.default_rng(options.seed)
-        judged, form = self.judged(Subject(weights, data, options, kinds, fingerprints, rng))
+        rng, form = np.random.default_rng(options.seed), PAIRED_FORMAT
+        subject = Subject(weights, data, options, kinds, fingerprints, rng)
+        judged = paired.attempt(subject) if isinstance(weights, Memorizer) else None
+        if judged is None:
+            for kind in kinds:
+                subject.judged[kind.name] = kind.judge(subject)
+            judged, form = tuple(subject.judged.values()), self.format
         if isinstance(data, Dataset):  # claims are about the data that were hashed
             data.require_unchanged()
         return Certificate(judged, *about, made_by(), form)
 
-    def judged(self, subject: Subject[Any, Any]) -> tuple[tuple[Claim, ...], str]:
-        """Return all claims, and the format of their certificate."""
-        for kind in subject.asked:
-            subject.judged[kind.name] = kind.judge(subject)
-        return tuple(subject.judged.values()), self.format
 
-
-class LayerFamily(ClaimFamily):
-    """Claims about a layer of floats, built here or elsewhere."""
-
-    name = "layer"
-    words = "a layer"
-    data = Dataset
-    format = FORMAT
-
-    def name_of(self, weights: Memorizer) -> str:
-        """Return the construction of heads without groups, which have fewer claims."""
-        return self.words if weights.record.grouped else f"{weights.record.construction} heads"
-
-    def require_fit(self, weights: Memorizer, data: Dataset) -> None:
-        """Require that shapes fit. Raises DataError."""
-        floats_of(weights.layer).leading.check_fits(data)
-
-    def describe(self, weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return dtypes, shapes and hashes."""
-        return describe_dataset(data), describe_arrays(floats_of(weights.layer).tensors)
-
-    def judged(self, subject: Subject[Memorizer, Dataset]) -> tuple[tuple[Claim, ...], str]:
-        """Prove claims about paired heads together, if they are of that proof; others in turn."""
-        claims = paired.attempt(subject)
-        return super().judged(subject) if claims is None else (claims, PAIRED_FORMAT)
-
-
-class DecoderFamily(ClaimFamily):
-    """Claims about a decoder: what a causal layer puts out at every position of a text."""
-
-    name = "decoder"
-    words = "decoders"
-    data = Text
-    format = DECODER_FORMAT
-
-    def require_fit(self, weights: Decoder, data: Text) -> None:
-        """Require that the decoder has the tokens of the text. Raises DataError."""
-        weights.require_same_tokens(data)
-
-    def describe(self, weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return sizes of the text and hashes."""
-        about_text = {
-            "texts": data.num_texts,
-            "tokens": len(data),
-            "vocabulary": len(data.vocabulary),
-            "sha256": digest(data.content()),
-        }
-        more = {"window": weights.layer.window, "storage": weights.record.storage}
-        return about_text, describe_arrays(weights.tensors) | more | weights.periodic
-
-
-class SequenceFamily(ClaimFamily):
-    """Claims about a sequence memorizer, which are exact."""
-
-    name = words = "sequences"
-    data = SequenceDataset
-    format = SEQUENCE_FORMAT
-
-    def describe(
-        self, weights: SequenceMemorizer, data: SequenceDataset
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return sizes and hashes."""
-        count, size = data.ids.shape
-        about_data = {
-            "sequences": count,
-            "context_size": size,
-            "tokens": len(data.tokens),
-            "task": data.task,
-            "sha256": digest(data.content()),
-        }
-        about_weights = {
-            "nonzero": weights.nonzero_parameters,
-            "embedding_depth": weights.embedding.depth,
-            "classifier_depth": weights.classifier.depth,
-            "sha256": digest(weights.content()),
-        }
-        return about_data, about_weights
-
-
-class AllWeightsFamily(ClaimFamily):
-    """Claims about all weights of some heads, which have no arrays."""
-
-    name = words = "all weights"
-    data = Dataset
-    format = FORMAT
-
-    def describe(self, weights: AllWeights, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ARG002
-        """Return dtypes, shapes and hashes of the data, and no arrays of weights."""
-        return describe_dataset(data), describe_arrays({})
-
-
-LAYERS, DECODERS, SEQUENCES = LayerFamily(), DecoderFamily(), SequenceFamily()
-ALL_WEIGHTS = AllWeightsFamily()
+LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer)
+DECODERS = ClaimFamily("decoders", Text, DECODER_FORMAT, CLAIMS["decoder"], _describe_decoder)
+SEQUENCES = ClaimFamily(
+    "sequences", SequenceDataset, SEQUENCE_FORMAT, CLAIMS["sequences"], _describe_sequences
+)
+# All weights of some heads, which have no arrays.
+ALL_WEIGHTS = ClaimFamily(
+    "all weights", Dataset, FORMAT, CLAIMS["all weights"],
+    lambda _, data: (describe_dataset(data), describe_arrays({})),
+)  # fmt: skip
 
 
 def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
@@ -353,7 +305,10 @@ def certify(
             "other with a Dataset",
         )
     known = family.available(weights)
-    names = _checked_claims(claims, weights, family.name_of(weights), known)
+    about = family.words
+    if isinstance(weights, Memorizer) and not weights.record.grouped:  # which has fewer claims
+        about = f"{weights.record.construction} heads"
+    names = _checked_claims(claims, weights, about, known)
     options = CertifyOptions(epsilon, delta, max_prec, seed, model).checked()
     _require_taken(options, names, known)
     product = math.inf
@@ -368,7 +323,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     """Prove that no weights of H heads memorize all labellings of the examples.
 
     It holds wherever different examples are more than c(E; H) (Theorem 8,
-    `theory.context_capacity`): for
+    `theory.capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
     own, and wherever tokens are few or lie in a subspace. The certificate carries the examples J to
     blame, and vectors that show what their tokens span. Else the claim *impossible* is UNDECIDED;

@@ -175,7 +175,7 @@ def _run(command: list[str], printed: Path) -> tuple[int, str]:
 def _path_of(role: str, given: object, folder: Path) -> Path:
     """Return the file of a role; an object is written to one, unless it is on disk already."""
     if isinstance(given, Dataset) and given.on_disk:
-        given = given.on_disk.folder
+        given = given.on_disk.path.parent
     if isinstance(given, str | Path):
         _require_role(as_path(given), role, given)
         return Path(given).resolve()

@@ -1,22 +1,21 @@
 """Commands that make things: generate, explain, build, predict, export."""
 
+import csv
+import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import typer
 
 import constructive
-from constructive.cli.outputs import (
-    Say,
-    folder_output,
-    one_output,
-    require_predictions,
-    save_predictions,
-)
-from constructive.cli.program import app, command, progress_bar, threads
+from constructive.cli.outputs import output_file, output_folder, say
+from constructive.cli.program import app, command
 from constructive.constructions import NAMES as CONSTRUCTIONS
+from constructive.data.labels import Label, labels_of
 from constructive.data.stored import NAMES
-from constructive.support.errors import ParameterError
+from constructive.support.files import replacing
 from constructive.support.work import report
 
 # The generators, by their names on the command line.
@@ -30,7 +29,7 @@ _KINDS = {
 }
 
 
-@command(app, choices={"kind": tuple(_KINDS)})
+@command(app, adds=("force",), choices={"kind": tuple(_KINDS)})
 def generate(
     kind: str,
     *,
@@ -41,8 +40,6 @@ def generate(
     seed: int = 0,
     float32: bool = False,
     output: Path = Path("data.npz"),
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Make a data set to try things on.
 
@@ -62,9 +59,9 @@ def generate(
     """
     on_disk = _names_folder(output)
     if on_disk:
-        say: Say = folder_output(output, NAMES, force=force, quiet=quiet)
+        output_folder(output, NAMES)
     else:
-        output, say = one_output(output, ".npz", inputs={}, force=force, quiet=quiet)
+        output = output_file("--output", output, ".npz")
     if context_size > width:
         typer.echo(
             f"warning: contexts of n={context_size} tokens in d={width} dimensions cannot have "
@@ -99,32 +96,33 @@ def explain(
     heads: int | None = None,
     head_dim: int | None = None,
     value_dim: int | None = None,
-    quiet: bool = False,
 ) -> None:
     """Say which construction `build` would use, and what each can memorize and costs.
 
     Args:
         heads: Number H of heads; by default a few more than the fewest.
-        head_dim: Head dimension d_h; by default n for saturated heads, else 1.
-        value_dim: Value dimension d_v; default d_out; smaller values reduce capacity.
 
     Example:
 
         constructive explain data.npz --heads 1000
     """
-    with progress_bar(quiet=quiet):
-        report("what contexts allow", 0, 1)
-        explanation = constructive.explain(
-            constructive.Dataset.open(data),
-            num_heads=heads,
-            head_dim=head_dim,
-            value_dim=value_dim,
-        )
-        typer.echo(str(explanation))
+    report("what contexts allow", 0, 1)
+    explanation = constructive.explain(
+        constructive.Dataset.open(data),
+        num_heads=heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
+    )
+    say(str(explanation))
     _ = explanation.plan  # raises what `build` would raise
 
 
-@command(app, choices={"construction": ("auto", *CONSTRUCTIONS)})
+@command(
+    app,
+    writes={"output": (".safetensors",)},
+    adds=("jobs",),
+    choices={"construction": ("auto", *CONSTRUCTIONS)},
+)
 def build(
     data: Path,
     *,
@@ -136,17 +134,12 @@ def build(
     precision: str = "53",
     tolerance: float = 1e-6,
     seed: int = 0,
-    jobs: int | None = None,
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Build weights that memorize a data set, and save them.
 
     Args:
         heads: Number H of heads; by default a few more than the fewest.
         output: File to write the weights to.
-        head_dim: Head dimension d_h; by default n for saturated heads, else 1.
-        value_dim: Value dimension d_v; default d_out; smaller values reduce capacity.
         construction: How to build the weights; `constructive explain` compares the choices.
         precision: Bits of the readout: 53 is float64; 'auto' takes more if float64 is too coarse.
         tolerance: Fail if the error exceeds this fraction of the largest target.
@@ -159,43 +152,33 @@ def build(
 
         constructive build data.npz --construction paired
     """
-    inputs = {"DATA": data}
-    output, say = one_output(output, ".safetensors", inputs=inputs, force=force, quiet=quiet)
-    dataset = constructive.Dataset.open(data)
-    with threads(jobs), progress_bar(quiet=quiet):
-        memorizer = constructive.build_memorizer(
-            dataset,
-            num_heads=heads,
-            head_dim=head_dim,
-            value_dim=value_dim,
-            construction=construction,
-            tolerance=tolerance,
-            precision="auto" if precision == "auto" else _bits(precision),
-            seed=seed,
-        )
+    memorizer = constructive.build_memorizer(
+        constructive.Dataset.open(data),
+        num_heads=heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        construction=construction,
+        tolerance=tolerance,
+        precision=_bits(precision),
+        seed=seed,
+    )
     memorizer.save(output)
     say(f"{memorizer}\n\nwritten to {output}")
 
 
-def _bits(text: str) -> int:
+def _bits(text: str) -> Any:  # noqa: ANN401 - the library says what is wrong with other words
     try:
         return int(text)
-    except ValueError as error:
-        raise ParameterError(
-            f"--precision={text!r} is not a number of bits",
-            witness=text,
-            suggestion="--precision=auto, or a number such as 106",
-        ) from error
+    except ValueError:
+        return text
 
 
-@command(app)
+@command(app, writes={"output": (".npy", ".csv")})
 def predict(
     memorizer: Path,
     data: Path,
     *,
     output: Path | None = None,
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Run a saved memorizer on a data set, and compare with its targets.
 
@@ -208,38 +191,58 @@ def predict(
 
         constructive predict memorizer.safetensors data.npz -o predictions.csv
     """
-    inputs = {"MEMORIZER": memorizer, "DATA": data}
-    either = "" if output is None else output.suffix.lower()  # one of two
-    output, say = one_output(output, either, inputs=inputs, force=force, quiet=quiet)
-    if output is not None:
-        require_predictions(output)
     loaded, dataset = constructive.Memorizer.load(memorizer), constructive.Dataset.open(data)
     classes, total = loaded.record.classes, dataset.num_examples
-    with progress_bar(quiet=quiet):
-        report("evaluate", 0, 2)
-        error, outputs = loaded.max_error(dataset), None
-        report("evaluate", 1, 2)
-        if output is not None or classes:
-            outputs = np.concatenate(
-                [loaded.predict(tokens, dataset.queries[rows]) for rows, tokens in dataset.blocks()]
-            )
-    if output is not None and outputs is not None:
-        save_predictions(output, outputs, classes)
+    report("evaluate", 0, 2)
+    error = loaded.max_error(dataset)
+    report("evaluate", 1, 2)
+    outputs = np.zeros((0, 1))
+    if output is not None or classes:
+        outputs = np.concatenate(
+            [loaded.predict(tokens, dataset.queries[rows]) for rows, tokens in dataset.blocks()]
+        )
+    if output is not None:
+        _save_predictions(output, outputs, classes)
         say(f"written to {output}")
     say(f"{total} examples, max error {error:.1e}")
-    if outputs is not None and classes and classes == dataset.classes:
+    if classes and classes == dataset.classes:
         right = int((outputs.argmax(axis=1) == dataset.targets.argmax(axis=1)).sum())
         say(f"{right} of {total} labels are those of the data")
 
 
-@command(app)
+def _save_predictions(
+    path: Path, predictions: npt.NDArray[Any], classes: tuple[Label, ...]
+) -> None:
+    """Write it as the name says, whole or not at all.
+
+    A table starts with a line of names. Of classes there is the label first, and then the output
+    for each class; numbers have as many digits as bring every bit back.
+    """
+    rows = predictions.reshape(len(predictions), -1)
+    table = rows.tolist()
+    if classes:
+        names = ["label", *classes]
+        labels = labels_of(rows, classes).tolist()
+        table = [[label, *row] for label, row in zip(labels, table, strict=True)]
+    elif predictions.ndim == 1:
+        names = ["prediction"]
+    else:
+        names = [f"prediction_{column}" for column in range(rows.shape[1])]
+    with replacing(path) as file:
+        if path.suffix.lower() == ".csv":
+            text = io.StringIO(newline="")
+            csv.writer(text, lineterminator="\n").writerows([names, *table])
+            file.write(text.getvalue().encode())
+        else:
+            np.save(file, predictions)
+
+
+@command(app, writes={"output": (".onnx",)})
 def export(
     memorizer: Path,
     *,
     output: Path = Path("memorizer.onnx"),
     float32: bool = False,
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Write a saved memorizer as an ONNX model, with inputs contexts and queries.
 
@@ -253,8 +256,6 @@ def export(
 
         constructive export memorizer.safetensors -o memorizer.onnx
     """
-    inputs = {"MEMORIZER": memorizer}
-    output, say = one_output(output, ".onnx", inputs=inputs, force=force, quiet=quiet)
     loaded = constructive.Memorizer.load(memorizer)
     if float32:
         loaded = loaded.astype(np.float32)

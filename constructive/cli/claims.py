@@ -3,22 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import constructive
-from constructive.cli.outputs import one_output, print_json, write_certificate
-from constructive.cli.program import (
-    app,
-    command,
-    end,
-    progress_bar,
-    require_rocq,
-    threads,
-)
+from constructive.cli.outputs import end, say
+from constructive.cli.program import app, command, require_rocq
 from constructive.support.errors import ParameterError
 
 
-@command(app)
+@command(app, writes={"output": (".json",)}, adds=("jobs", "as_json"))
 def certify(
     memorizer: Path,
     data: Path,
@@ -27,10 +18,6 @@ def certify(
     claims: list[str] | None = None,
     epsilon: float | None = None,
     model: str | None = None,
-    jobs: int | None = None,
-    force: bool = False,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Prove that stored weights memorize stored data, and write a certificate.
 
@@ -59,17 +46,32 @@ def certify(
 
         constructive certify decoder.safetensors text.json --claims recites
     """
-    inputs = {"MEMORIZER": memorizer, "DATA": data}
-    output, say = one_output(
-        output, ".json", inputs=inputs, force=force, quiet=quiet, as_json=as_json
-    )
     loaded, dataset = _read(memorizer, data)
     chosen = None if claims is None else " ".join(claims).replace(",", " ").split()
-    with threads(jobs), progress_bar(quiet=quiet):
-        certificate = constructive.certify(
-            loaded, dataset, claims=chosen, epsilon=epsilon, model=model
-        )
-    write_certificate(certificate, output, say, as_json=as_json)
+    certificate = constructive.certify(loaded, dataset, claims=chosen, epsilon=epsilon, model=model)
+    _write(certificate, output)
+
+
+def _write(certificate: "constructive.Certificate", output: Path) -> None:
+    """Write a certificate whatever it says; status 1 unless all of it is PROVED."""
+    certificate.save(output)
+    say(f"{certificate}\n\nwritten to {output}")
+    claims = [
+        {
+            "name": claim.name,
+            "verdict": claim.verdict.name,
+            "statement": claim.statement,
+            "detail": claim.detail,
+            "witness": claim.witness,
+        }
+        for claim in certificate.claims
+    ]
+    end(
+        proved=certificate.proved,
+        verdict=certificate.verdict.name,
+        claims=claims,
+        certificate=str(output),
+    )
 
 
 def _read(memorizer: Path, data: Path) -> tuple[Any, Any]:
@@ -89,14 +91,12 @@ def _read(memorizer: Path, data: Path) -> tuple[Any, Any]:
     return kind[0].load(memorizer), kind[1].load(data)
 
 
-@command(app, "upper-bound")
+@command(app, "upper-bound", writes={"output": (".json",)})
 def upper_bound(
     data: Path,
     *,
     heads: int,
     output: Path = Path("upper-bound.json"),
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Prove that no weights of H heads memorize all labellings of a data set.
 
@@ -109,24 +109,18 @@ def upper_bound(
 
         constructive upper-bound data.npz --heads 20
     """
-    output, say = one_output(output, ".json", inputs={"DATA": data}, force=force, quiet=quiet)
-    with progress_bar(quiet=quiet):
-        certificate = constructive.upper_bound_certificate(constructive.Dataset.open(data), heads)
-    write_certificate(certificate, output, say)
+    _write(constructive.upper_bound_certificate(constructive.Dataset.open(data), heads), output)
 
 
-@command(app, metavar={"files": "[MEMORIZER] DATA"})
+@command(app, adds=("jobs", "as_json"), metavar={"files": "[MEMORIZER] DATA"})
 def check(
     certificate: Path,
     files: list[Path],
     *,
     quick: bool = False,
     max_memory: float = 8.0,
-    jobs: int | None = None,
     rocq: bool = False,
     folder: Path | None = None,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Check a certificate with the independent checker, in a process of its own.
 
@@ -178,20 +172,13 @@ def check(
             )
         from constructive.certificates.rocq.confirm import confirm
 
-        with progress_bar(quiet=quiet):
-            confirmed = confirm(
-                certificate, weights, files[-1], folder=folder, max_memory=max_memory
-            )
+        confirmed = confirm(certificate, weights, files[-1], folder=folder, max_memory=max_memory)
         proved, text = confirmed.proved, confirmed.report
     else:
-        with threads(jobs), progress_bar(quiet=quiet):
-            checked = constructive.check(
-                certificate, weights, files[-1], quick=quick, max_memory=max_memory
-            )
+        checked = constructive.check(
+            certificate, weights, files[-1], quick=quick, max_memory=max_memory
+        )
         proved, text = checked.proved, checked.report.rstrip()
-    if as_json:
-        verdict = constructive.Verdict.PROVED if proved else constructive.Verdict.UNDECIDED
-        print_json(verdict=verdict.name, report=text.splitlines())
-    else:
-        typer.echo(text)
-    end(proved=proved)
+    say(text)
+    verdict = constructive.Verdict.PROVED if proved else constructive.Verdict.UNDECIDED
+    end(proved=proved, verdict=verdict.name, report=text.splitlines())

@@ -8,16 +8,13 @@ classes, real numbers.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 import constructive
-from constructive.cli.outputs import Say, require_no_dash, several_outputs
-from constructive.cli.program import app, command, end, progress_bar, threads
+from constructive.cli.outputs import end, output_file, require_no_dash, say
+from constructive.cli.program import app, command
 from constructive.figures.gallery import NAMES as FIGURES
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import OutputError, ParameterError
@@ -30,95 +27,8 @@ FEWEST = 17  # More than the n images of the first head, so that there is one th
 CLOSE = 1e-6  # A real-valued target counts as reproduced within this
 
 
-@dataclass(frozen=True, eq=False)
-class EmbeddedDigits:
-    """The images as attention sees them.
-
-    contexts: (T, 16, 64);  queries: (T, 64);  labels: (T,) classes 0 to 9
-    dependent_without_positions: how many contexts lack rank n before the positional encoding
-    equal_patches: how many images have two equal patches
-    """
-
-    contexts: Array
-    queries: Array
-    labels: Integers
-    dependent_without_positions: int
-    equal_patches: int
-
-
-@dataclass(frozen=True, eq=False)
-class TaskOutcome:
-    """One of the three tasks: what was built, in how many seconds, and what it reproduces."""
-
-    task: str
-    dataset: "constructive.Dataset"
-    memorizer: "constructive.Memorizer"
-    seconds: float
-    reproduced: int
-
-
-def load_digits(count: int = IMAGES) -> EmbeddedDigits:
-    """Embed the first images that scikit-learn bundles. Raises MissingExtraError without it.
-
-    >>> digits = load_digits()
-    >>> digits.contexts.shape, digits.dependent_without_positions
-    ((1797, 16, 64), 1797)
-    """
-    from constructive.data.samples import digit_images
-    from constructive.theory.kruskal import dependency
-
-    images = digit_images()
-    _, size, pixels = images.patches.shape
-    rng = np.random.default_rng(0)
-    embedding = rng.standard_normal((pixels, WIDTH))
-    positions = rng.standard_normal((size, WIDTH))
-    all_pixels = images.pixels.shape[1]
-    whole_image = rng.standard_normal((all_pixels, WIDTH)) / np.sqrt(all_pixels)
-    patches = images.patches[:count]
-    embedded = patches @ embedding
-    return EmbeddedDigits(
-        contexts=embedded + positions,
-        queries=images.pixels[:count] @ whole_image,
-        labels=images.labels[:count],
-        dependent_without_positions=sum(dependency(c)[0] < len(c) for c in embedded),
-        equal_patches=sum(len(np.unique(p, axis=0)) < len(p) for p in patches),
-    )
-
-
-def memorized(digits: EmbeddedDigits) -> Iterator[TaskOutcome]:
-    """Build a memorizer for each task, with the fewest heads that Theorem 1 needs."""
-    rng = np.random.default_rng(0)
-    count, size = digits.contexts.shape[:2]
-    num_heads = constructive.heads_needed(count, context_size=size, head_dim=size)
-    random_classes = rng.integers(CLASSES, size=count)
-    real_numbers = rng.random((count,))
-    one_hot: Array = np.eye(CLASSES)
-    tasks: tuple[tuple[str, Array, npt.ArrayLike], ...] = (
-        ("true classes", one_hot[digits.labels], digits.labels),
-        ("random classes", one_hot[random_classes], random_classes),
-        ("real numbers", real_numbers, real_numbers),
-    )
-    for task, targets, wanted in tasks:
-        dataset = constructive.Dataset(digits.contexts, digits.queries, targets)
-        start = time.perf_counter()
-        memorizer = constructive.build_memorizer(dataset, num_heads=num_heads)
-        seconds = time.perf_counter() - start
-        outputs = memorizer.predict(dataset.contexts, dataset.queries)
-        if outputs.ndim > 1:
-            right = outputs.argmax(axis=1) == wanted
-        else:
-            right = np.abs(outputs - np.asarray(wanted)) <= CLOSE
-        yield TaskOutcome(task, dataset, memorizer, seconds, int(right.sum()))
-
-
-@command(app)
-def demo(
-    *,
-    output: Path = Path("constructive-demo"),
-    examples: int = IMAGES,
-    force: bool = False,
-    quiet: bool = False,
-) -> None:
+@command(app, adds=("force",))
+def demo(*, output: Path = Path("constructive-demo"), examples: int = IMAGES) -> None:
     """Memorize 1,797 images of handwritten digits, with true, random and real-valued targets.
 
     Writes a picture of the saturated heads, and data, weights and certificate of the last task,
@@ -135,7 +45,7 @@ def demo(
 
         constructive demo --examples 200 -o digits
     """
-    from constructive.data import samples
+    from constructive.data.samples import PATCH, digit_images
     from constructive.figures import drawing, saturation
 
     if not FEWEST <= examples <= IMAGES:
@@ -146,99 +56,119 @@ def demo(
         )
     require_no_dash("--output", output)
     drawing.require_matplotlib()
-    digits = load_digits(count=examples)  # before a folder is made
-    if output.exists() and not output.is_dir():
-        raise OutputError(
-            f"cannot write {output}: it is not a folder",
-            witness=str(output),
-            suggestion="the path of a folder, for all files",
-        )
-    output.mkdir(parents=True, exist_ok=True)
+    images = digit_images()  # before a folder is made
     names = "digits-saturation.png", "digits.npz", "digits.safetensors", "digits.json"
-    written = [output / name for name in names]
-    say = several_outputs(
-        {path.name: path for path in written}, inputs={}, force=force, quiet=quiet
-    )
-    count, size, width = digits.contexts.shape
+    picture, data, weights, proof = _files(output, names)
+    patches, labels = images.patches[:examples], images.labels[:examples]
+    contexts, queries, dependent = _embedded(patches, images.pixels[:examples])
+    equal = sum(len(np.unique(patch, axis=0)) < len(patch) for patch in patches)
+    size, width = contexts.shape[1:]
     say(
-        f"{count} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
-        f"Assumption 2 (contexts of rank n) fails for {digits.dependent_without_positions} of "
-        f"{count} before the positional encoding\n(a patch has {samples.PATCH**2} pixels, and "
-        f"{digits.equal_patches} images have two equal patches), and for none after it.\n"
+        f"{examples} images of 8 x 8 pixels, as contexts of n = {size} patches in d = {width}.\n"
+        f"Assumption 2 (contexts of rank n) fails for {dependent} of {examples} before the "
+        f"positional encoding\n(a patch has {PATCH**2} pixels, and {equal} images have two equal "
+        "patches), and for none after it.\n"
     )
     table = new_table(
         "targets", "H", "bound", "parameters", "build", "max error", "reproduced", "saturated",
         left=("targets",),
     )  # fmt: skip
-    first = last = None
-    with progress_bar(quiet=quiet):
-        for outcome in memorized(digits):
-            first, last = first or outcome, outcome
-            record, layer = outcome.memorizer.built, outcome.memorizer.layer
-            table.add_row(
-                outcome.task,
-                str(layer.num_heads),
-                str(record.capacity),
-                f"{layer.num_parameters:,}",
-                f"{outcome.seconds:.1f} s",
-                f"{record.max_error:.0e}",
-                f"{outcome.reproduced}/{count}",
-                f"{np.mean([h.saturated_fraction for h in record.heads if h.sharpness]):.1%}",
-            )
-    say(table)
-    if first is not None:
-        title = f"{count} digits, {first.memorizer.layer.num_heads} heads: who saturates on what"
-        picture = written[0]
-        saturation.draw_heads(first.memorizer, first.dataset, picture, title=title)
-        say(
-            "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
-            f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"
+    built = []
+    for task, targets in _tasks(labels).items():
+        dataset = constructive.Dataset(contexts, queries, targets)
+        start = time.perf_counter()
+        memorizer = constructive.build_memorizer(
+            dataset,
+            num_heads=constructive.heads_needed(examples, context_size=size, head_dim=size),
         )
-    if last is not None:
-        _prove_and_check(last.memorizer, last.dataset, written, say, quiet=quiet)
-
-
-def _prove_and_check(
-    memorizer: "constructive.Memorizer",
-    dataset: "constructive.Dataset",
-    written: Sequence[Path],
-    say: Say,
-    *,
-    quiet: bool,
-) -> None:
-    """Write data, weights and certificate beside the picture, and let the checker read them."""
-    _, data, weights, proof = written
-    with progress_bar(quiet=quiet):
-        certificate = constructive.certify(memorizer, dataset)
+        seconds = time.perf_counter() - start
+        record, layer = memorizer.built, memorizer.layer
+        table.add_row(
+            task,
+            str(layer.num_heads),
+            str(record.capacity),
+            f"{layer.num_parameters:,}",
+            f"{seconds:.1f} s",
+            f"{record.max_error:.0e}",
+            f"{_reproduced(memorizer, dataset)}/{examples}",
+            f"{np.mean([h.saturated_fraction for h in record.heads if h.sharpness]):.1%}",
+        )
+        built.append((memorizer, dataset))
+    say(table)
+    first, (memorizer, dataset) = built[0], built[-1]
+    title = f"{examples} digits, {memorizer.layer.num_heads} heads: who saturates on what"
+    saturation.draw_heads(*first, picture, title=title)
+    say(
+        "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
+        f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"
+    )
+    certificate = constructive.certify(memorizer, dataset)
     dataset.save(data)
     memorizer.save(weights)
     certificate.save(proof)
-    with progress_bar(quiet=quiet):
-        checked = constructive.check(proof, weights, data)
-    size = sum(path.stat().st_size for path in written) / 1e6
-    say(f"{certificate}\n\nAll {size:.2g} MB of it are in the folder {data.parent}.\n")
-    say(f"$ constructive check {proof} {weights} {data}")
-    say(checked.report.rstrip())
+    checked = constructive.check(proof, weights, data)
+    written = sum(path.stat().st_size for path in (picture, data, weights, proof)) / 1e6
+    say(f"{certificate}\n\nAll {written:.2g} MB of it are in the folder {output}.\n")
+    say(f"$ constructive check {proof} {weights} {data}\n{checked.report.rstrip()}")
     end(proved=certificate.proved and checked.proved)
 
 
-@command(app, choices={"only": FIGURES})
-def figures(
-    *,
-    output: Path = Path(),
-    only: list[str] | None = None,
-    quick: bool = False,
-    jobs: int | None = None,
-    force: bool = False,
-    quiet: bool = False,
-) -> None:
+def _files(folder: Path, names: tuple[str, ...]) -> list[Path]:
+    """Make the folder, and return the paths of these files in it."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(
+            f"cannot write {folder}: it is not a folder",
+            witness=str(folder),
+            suggestion="the path of a folder, for all files",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return [output_file(name, folder / name) for name in names]
+
+
+def _embedded(patches: Array, pixels: Array) -> tuple[Array, Array, int]:
+    """Return images as attention sees them.
+
+    That is contexts (T, 16, 64), queries (T, 64), and how many contexts lack rank n before the
+    positional encoding.
+    """
+    from constructive.theory.kruskal import dependency
+
+    rng = np.random.default_rng(0)
+    embedding = rng.standard_normal((patches.shape[2], WIDTH))
+    positions = rng.standard_normal((patches.shape[1], WIDTH))
+    whole_image = rng.standard_normal((pixels.shape[1], WIDTH)) / np.sqrt(pixels.shape[1])
+    embedded = patches @ embedding
+    dependent = sum(dependency(context)[0] < len(context) for context in embedded)
+    return embedded + positions, pixels @ whole_image, dependent
+
+
+def _tasks(labels: Integers) -> dict[str, Array]:
+    """Return the targets of each task."""
+    rng, one_hot = np.random.default_rng(0), np.eye(CLASSES)
+    return {
+        "true classes": one_hot[labels],
+        "random classes": one_hot[rng.integers(CLASSES, size=len(labels))],
+        "real numbers": rng.random(len(labels)),
+    }
+
+
+def _reproduced(memorizer: "constructive.Memorizer", dataset: "constructive.Dataset") -> int:
+    """Return how many labels are right, or how many real numbers are close."""
+    outputs, targets = memorizer.predict(dataset.contexts, dataset.queries), dataset.targets
+    if outputs.ndim > 1:
+        return int((outputs.argmax(axis=1) == targets.argmax(axis=1)).sum())
+    return int((np.abs(outputs - targets) <= CLOSE).sum())
+
+
+@command(app, adds=("force", "jobs"), choices={"only": FIGURES})
+def figures(*, output: Path = Path(), only: list[str] | None = None, quick: bool = False) -> None:
     """Redo the figures of the paper by construction, without training anything.
 
     Each file is written as soon as its figure is drawn, and stays if you interrupt the command.
     Needs the extra `demo` (scikit-learn and matplotlib); nothing is downloaded.
 
     Args:
-        output: Folder for the PNG, SVG and text files; it may be a new one.
+        output: Folder for the SVG and text files; it may be a new one.
         only: Draw only this figure; may be repeated. By default all.
         quick: Draw smaller grids, in seconds each instead of minutes.
 
@@ -250,14 +180,13 @@ def figures(
     """
     from constructive.figures import gallery
 
-    names = only or None
     require_no_dash("--output", output)
-    written = {path.name: path for path in gallery.prepare(output, names)}
-    say = several_outputs(written, inputs={}, force=force, quiet=quiet)
-    with threads(jobs), progress_bar(quiet=quiet):
-        for drawn in gallery.draw(output, only=names, quick=quick):
-            say(f"{drawn.seconds:7.1f} s  {drawn.title}")
-            for path in drawn.paths:
-                say(f"           {path}")
-                if path.suffix == ".txt":
-                    say("\n" + path.read_text())
+    prepared = gallery.prepare(output, only or None, quick=quick)
+    for _, path in prepared:
+        output_file(path.name, path)
+    for figure, path in prepared:
+        start = time.perf_counter()
+        figure.draw(path)
+        say(f"{time.perf_counter() - start:7.1f} s  {figure.title}\n           {path}")
+        if path.suffix == ".txt":
+            say("\n" + path.read_text())

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import typer
 
-from constructive.cli.outputs import folder_output, print_json
-from constructive.cli.program import app, command, console, end, progress_bar
+from constructive.cli.outputs import end, output_folder, say
+from constructive.cli.program import app, command
 from constructive.support.errors import ParameterError, shown
 from constructive.support.tables import new_table
 
@@ -15,7 +15,7 @@ instances = typer.Typer(
 app.add_typer(instances, name="instances")
 
 
-@command(instances)
+@command(instances, adds=("force",))
 def make(
     *,
     output: Path,
@@ -27,8 +27,6 @@ def make(
     option: list[str] | None = None,
     seed: int = 0,
     timeout: float = 30.0,
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Write a folder of instances in the layout of VNN-COMP, with a proof of each answer.
 
@@ -61,32 +59,29 @@ def make(
     ranges = {name: _range(name, text) for name, text in options.items() if text is not None}
     found = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else []
     names = [file.relative_to(output).as_posix() for file in found]
-    say = folder_output(output, names, force=force, quiet=quiet)
-    with progress_bar(quiet=quiet):
-        group = made(
-            count,
-            kinds=tuple(kind or KINDS),
-            dims=_range("dim", dim),
-            seed=seed,
-            **ranges,
-        )
-        words = ["instances", "make", "--count", str(count), "--dim", dim]
-        words += ["--timeout", str(timeout), *(f"--kind={each}" for each in kind or KINDS)]
-        words += [f"--{name}={text}" for name, text in fixed.items() if text is not None]
-        words += [f"--set={text}" for text in option or ()]
-        save(output, group, timeout=timeout, command=words)
+    output_folder(output, names)
+    group = made(
+        count,
+        kinds=tuple(kind or KINDS),
+        dims=_range("dim", dim),
+        seed=seed,
+        **ranges,
+    )
+    words = ["instances", "make", "--count", str(count), "--dim", dim]
+    words += ["--timeout", str(timeout), *(f"--kind={each}" for each in kind or KINDS)]
+    words += [f"--{name}={text}" for name, text in fixed.items() if text is not None]
+    words += [f"--set={text}" for text in option or ()]
+    save(output, group, timeout=timeout, command=words)
     sat = sum(each.answer == "sat" for each in group)
     say(f"{len(group)} instances, {sat} of them sat, written to {output}")
 
 
-@command(instances)
+@command(instances, adds=("as_json",))
 def check(
     folder: Path,
     *,
     max_memory: float = 8.0,
     jobs: int = 1,
-    as_json: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Check the proofs of all answers with the independent checker, in a process of its own.
 
@@ -104,17 +99,17 @@ def check(
     """
     from constructive.instances import folder as folders
 
-    with progress_bar(quiet=quiet):
-        checked = folders.check(folder, jobs=jobs, max_memory=max_memory)
-    if as_json:
-        print_json(verdict=checked.verdict.name, report=str(checked).splitlines())
-    else:
-        typer.echo(str(checked))
-    end(proved=checked.proved)
+    checked = folders.check(folder, jobs=jobs, max_memory=max_memory)
+    say(str(checked))
+    end(
+        proved=checked.proved,
+        verdict=checked.verdict.name,
+        report=str(checked).splitlines(),
+    )
 
 
-@command(instances)
-def score(folder: Path, results: Path, *, as_json: bool = False, quiet: bool = False) -> None:
+@command(instances, adds=("as_json",))
+def score(folder: Path, results: Path) -> None:
     """Compare the results of a verifier with the proved answers.
 
     Rows of RESULTS have the name of an instance or its .vnnlib file; then sat, unsat, unknown,
@@ -137,30 +132,25 @@ def score(folder: Path, results: Path, *, as_json: bool = False, quiet: bool = F
     from constructive.instances import scoring
     from constructive.instances.scoring import Outcome
 
-    with progress_bar(quiet=quiet):
-        found = scoring.score(folder, results)
-    if as_json:
-        print_json(**found.document())
-        end(proved=found.sound)
-        return
+    found = scoring.score(folder, results)
     keys = "family", "answer"
     table = new_table(*keys, *(outcome.value for outcome in Outcome), left=keys)
     for key, counts in found.counts().items():
         table.add_row(*key, *(str(counts[outcome]) for outcome in Outcome))
-    console(width=120).print(table)
+    say(table)
     for row in found.false:
-        typer.echo(f"FALSE: {row.expected.name}: {row.said}, but {row.reason}")
+        say(f"FALSE: {row.expected.name}: {row.said}, but {row.reason}")
     for row in set(found.false_in_float32) - set(found.false):
-        typer.echo(f"FALSE in float32: {row.expected.name}: {row.said}")
+        say(f"FALSE in float32: {row.expected.name}: {row.said}")
     for word, names in found.strange.items():
         what = f"the word {shown(word)} is not known" if word else "there is no result"
-        typer.echo(f"unknown: {what}: {names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}")
+        say(f"unknown: {what}: {names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}")
     missing = found.totals[Outcome.MISSING]
     if missing:
-        typer.echo(f"missing: {results} has no row about {missing} of {len(found.rows)} instances")
+        say(f"missing: {results} has no row about {missing} of {len(found.rows)} instances")
     if found.others:
-        typer.echo(f"rows about no instance of the folder: {found.others}")
-    end(proved=found.sound)
+        say(f"rows about no instance of the folder: {found.others}")
+    end(proved=found.sound, **found.document())
 
 
 def _named(text: str) -> tuple[str, str]:

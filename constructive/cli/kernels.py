@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -11,18 +10,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from constructive.cli.outputs import folder_output
-from constructive.cli.program import app, command, console, end, progress_bar, version_of
+from constructive.cli.outputs import end, output_folder, say
+from constructive.cli.program import app, command, version_of
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.cases import CASES
 from constructive.support.errors import ParameterError, require_known
 from constructive.support.tables import new_table
-from constructive.support.work import report
 
 if TYPE_CHECKING:
     from constructive.kernels.adapters.adapter import Adapter
     from constructive.kernels.running import Run
-    from constructive.kernels.spec import Spec
 
 _MOST_SENTENCES = 12
 
@@ -52,7 +49,7 @@ def list_adapters() -> None:
         devices = ", ".join(adapter.devices)
         formats = ", ".join(adapter.models)
         table.add_row(name, library, version_of(library), formats, devices, adapter.fully_masked)
-    console(width=120).print(table)
+    say(table)
 
 
 @command(kernels, choices=_SELECTING, metavar=_METAVAR)
@@ -64,7 +61,6 @@ def run(
     shape: list[str] | None = None,
     case: list[str] | None = None,
     seed: int = 0,
-    quiet: bool = False,
 ) -> None:
     """Run a library on problems whose answers are known, and compare its outputs with them.
 
@@ -81,9 +77,6 @@ def run(
         device: Where to compute: cpu or cuda.
         dtype: Number format of inputs, such as bfloat16; may be repeated. By default all formats
             of the adapter.
-        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
-            repeated. The error for an unknown name lists all.
-        case: Only this case, a pattern of inputs; may be repeated.
 
     Examples:
 
@@ -98,10 +91,7 @@ def run(
     chosen = _adapter(adapter)
     formats = tuple(chosen.models) if dtype is None else tuple(dtype)
     for name in formats:
-        if name not in chosen.models:
-            raise ParameterError(
-                f"{adapter} has no {name}", witness=name, suggestion=", ".join(chosen.models)
-            )
+        require_known("dtype", name, chosen.models)
     if device not in chosen.devices:
         raise ParameterError(
             f"{adapter} does not run on {device}",
@@ -119,24 +109,17 @@ def run(
     refused: Counter[tuple[str, str]] = Counter()  # by reason and shape; runs take much memory
     compared: list[str] = []
     total, passed = 0, True
-    with progress_bar(quiet=quiet):
-        for name, suite in suites.items():
-            done: list[Run] = []
-            for count, (label, spec) in enumerate(suite.shapes.items()):
-                report(f"{name}, {label}", count, len(suite.shapes))
-                done.extend(run_all(chosen, {label: spec}, device, case))
-            counted = tally(done)
-            passed = passed and counted.passed
-            table.add_row(
-                name, *(f"{value}" for value in (
-                    counted.cases, counted.exact, counted.wrong,
-                    counted.refused, counted.errors,
-                )), f"{counted.coverage:.1%}",
-            )  # fmt: skip
-            total += counted.cases
-            compared += comparison(each.report for each in done if each.report is not None)
-            refused.update((each.reason, each.shape) for each in done if each.outcome == "refused")
-            runs.extend(each for each in done if each.outcome in {"wrong", "error"})
+    for name, suite in suites.items():
+        done = list(run_all(chosen, suite.shapes, device, case))
+        counted = tally(done)
+        passed = passed and counted.passed
+        outcomes = counted.exact, counted.wrong, counted.refused, counted.errors
+        cells = map(str, (counted.cases, *outcomes))
+        table.add_row(name, *cells, f"{counted.coverage:.1%}")
+        total += counted.cases
+        compared += comparison(each.report for each in done if each.report is not None)
+        refused.update((each.reason, each.shape) for each in done if each.outcome == "refused")
+        runs.extend(each for each in done if each.outcome in {"wrong", "error"})
     if not total:
         raise ParameterError(
             "no case applies to these shapes",
@@ -144,16 +127,22 @@ def run(
             suggestion="other values of --case or --shape",
         )
     package = next(iter(chosen.packages.values()), "no package")
-    typer.echo(f"{adapter}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
+    say(f"{adapter}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
     if shape is None:
-        typer.echo(suites[formats[0]])
-    console(width=100).print(table)
-    typer.echo("".join(f"{line}\n" for line in compared), nl=False)
+        say(suites[formats[0]])
+    say(table)
+    for line in compared:
+        say(line)
     _deviations(runs)
     end(proved=_ran_enough(refused, total) and passed)
 
 
-@command(kernels, choices=_SELECTING | {"file_format": ("safetensors", "npz")}, metavar=_METAVAR)
+@command(
+    kernels,
+    adds=("force",),
+    choices=_SELECTING | {"file_format": ("safetensors", "npz")},
+    metavar=_METAVAR,
+)
 def export(
     folder: Path,
     *,
@@ -163,8 +152,6 @@ def export(
     seed: int = 0,
     fully_masked: str = "zeros",
     file_format: str = "safetensors",
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Write problems with their answers into a folder, for kernels in other languages.
 
@@ -174,9 +161,6 @@ def export(
     Args:
         folder: Folder to write the problems to.
         dtype: Number format of inputs.
-        shape: Only the problems of this shape, such as --shape "causal, more keys"; may be
-            repeated. The error for an unknown name lists all.
-        case: Only this case, a pattern of inputs; may be repeated.
         fully_masked: Expected output of a query that sees no key: zeros, nan or mean (of the
             values).
         file_format: File format of the tensors.
@@ -190,14 +174,13 @@ def export(
     from constructive.kernels.running import export as write
     from constructive.kernels.running import file_names
 
-    suite = _selected(SUITE, shape, seed)
     specs = {
-        name: replace(spec, dtype=dtype, fully_masked=fully_masked)  # type: ignore[arg-type]
-        for name, spec in suite.items()
+        name: replace(spec, seed=seed, dtype=dtype, fully_masked=fully_masked)  # type: ignore[arg-type]
+        for name, spec in SUITE.items()
+        if shape is None or name in shape
     }
-    say = folder_output(folder, file_names(specs, file_format), force=force, quiet=quiet)
-    with progress_bar(quiet=quiet):
-        count = write(folder, specs, file_format=file_format, cases=case)
+    output_folder(folder, file_names(specs, file_format))
+    count = write(folder, specs, file_format=file_format, cases=case)
     say(f"{count} problems written to {folder}")
 
 
@@ -230,29 +213,20 @@ def _adapter(name: str) -> "Adapter":
     return made
 
 
-def _selected(suite: "Mapping[str, Spec]", names: list[str] | None, seed: int) -> "dict[str, Spec]":
-    """Return the shapes of these names, with a seed."""
-    return {
-        name: replace(spec, seed=seed)
-        for name, spec in suite.items()
-        if names is None or name in names
-    }
-
-
 def _ran_enough(refused: Counter[tuple[str, str]], total: int) -> bool:
     """Print what was refused, and why; return whether it is no more than what ran."""
     if refused:
-        typer.echo(f"{refused.total()} of {total} problems were refused:")
+        say(f"{refused.total()} of {total} problems were refused:")
     shapes: dict[str, list[str]] = {}
     counts: Counter[str] = Counter()
     for (reason, shape), count in refused.items():
         shapes.setdefault(reason, []).append(shape)
         counts[reason] += count
     for reason, count in counts.most_common():
-        typer.echo(f"{count} x {reason}: {'; '.join(dict.fromkeys(shapes[reason]))}")
+        say(f"{count} x {reason}: {'; '.join(dict.fromkeys(shapes[reason]))}")
     if 2 * refused.total() <= total:
         return True
-    typer.echo(
+    say(
         "More was refused than ran, so the status is 1. The adapter's `can` says what its kernel "
         "has, and --shape chooses what runs."
     )
@@ -263,13 +237,13 @@ def _deviations(runs: "list[Run]") -> None:
     """Print what is wrong, each sentence once, and one whole report."""
     found = Counter(f"{run.shape}: {run.summary}" for run in runs)
     for sentence, count in found.most_common(_MOST_SENTENCES):
-        typer.echo(f"{count} x {sentence}")
+        say(f"{count} x {sentence}")
     if len(found) > _MOST_SENTENCES:
-        typer.echo(f"and {len(found) - _MOST_SENTENCES} more sentences")
+        say(f"and {len(found) - _MOST_SENTENCES} more sentences")
     for run in runs:
         if run.report is not None:
             chosen = f"--shape {quote(run.shape)} --case {quote(run.problem.case)}"
-            typer.echo(f"\n{chosen}\n{run.report}")
+            say(f"\n{chosen}\n{run.report}")
             for line in run.report.model_lines:
-                typer.echo(f"\n{line}")
+                say(f"\n{line}")
             break

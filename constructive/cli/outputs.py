@@ -1,35 +1,30 @@
-"""What commands write: files that are checked before the work starts, and text or JSON."""
+"""What commands write: files, which are checked before the work starts; text or JSON; progress."""
 
-import csv
-import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from constructive.cli.program import console, end
-from constructive.data.labels import Label, labels_of
 from constructive.support.errors import OutputError
 from constructive.support.files import (
     STANDARD_OUTPUT,
-    replacing,
     require_folder,
     require_writable,
     same_file,
 )
+from constructive.support.work import progress_to
 
-if TYPE_CHECKING:
-    from constructive.certificates.certificate import Certificate
-
-# How such a command speaks: on standard output, unless a file goes there.
-Say = Callable[[str | Table], None]
-
-Output = TypeVar("Output", Path, Path | None)
+_SILENCE = 30.0  # Seconds after which work says how far it is where no bar can be drawn
+_WIDTH = 120  # Characters of a line of a table
 
 _DASH = Path("-")
 # Endings of names that promise something; any others are up to the user.
@@ -45,101 +40,106 @@ _FORMATS = {
     ".safetensors": "a file of safetensors",
     ".svg": "a picture",
 }
-_ARRAYS = ".npy", ""  # pipes and devices have no suffix
-_TABLE = ".csv"  # Endings of predictions
 
 
-def one_output(
-    output: Output,
-    ending: str,
-    *,
+class _Call:
+    """A command that runs: what it was asked for, what it reads and writes, and its bar.
+
+    taken: the files so far, by their names in its usage
+    several: whether it writes several files;  writes: whether it writes any
+    aside: whether a file goes to standard output, so that text goes elsewhere
+    """
+
+    def __init__(self, *, several: bool, force: bool, quiet: bool, as_json: bool) -> None:
+        self.several, self.force, self.quiet, self.as_json = several, force, quiet, as_json
+        self.taken: dict[str, Path] = {}
+        self.writes = self.aside = False
+        drawn = console(stderr=True)
+        columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+        self.bar = Progress(*columns, console=drawn, transient=True, disable=not drawn.is_terminal)
+        self.task = self.bar.add_task("", total=None)
+        self.said = time.monotonic()
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """Show a bar on stderr if that is a terminal, else a line there now and then."""
+        self.bar.start()
+        self.bar.update(self.task, description=step, completed=done, total=total)
+        if self.bar.disable and time.monotonic() - self.said > _SILENCE:
+            typer.echo(f"{step}: {done} of {total}", err=True)
+            self.said = time.monotonic()
+
+
+_CALL: ContextVar[_Call] = ContextVar("call")
+
+
+@contextmanager
+def running(
     inputs: Mapping[str, Path],
-    force: bool,
+    *,
+    several: bool,
     quiet: bool,
+    force: bool = False,
     as_json: bool = False,
-) -> tuple[Output, Say]:
-    """Check --output before the work starts; return its path and an echo function.
+) -> Iterator[None]:
+    """Run a command in this block, whose functions are below.
 
-    ending: that of files that the command writes; names may have none, or one of their own
-    inputs: the files it reads, by their names in its usage
-
-    `-` is standard output. Raises OutputError as `several_outputs` does, for an ending of another
-    format, and for standard output as the place of a file and of the document of --json.
+    inputs: the files that it reads, by their names in its usage, if it writes others
     """
-    path = STANDARD_OUTPUT if output == _DASH else output
-    say = _looked_at({"--output": path}, inputs, force=force, quiet=quiet or as_json)
-    if path is not None:
-        _look_at_ending(path, ending, quiet=quiet or as_json)
-    if as_json and path is not None and require_writable(path).is_standard_output:
-        raise OutputError(
-            "--output and --json both write to standard output",
-            witness=str(output),
-            suggestion="--output with the path of a file, or no --json",
-        )
-    return path, say
+    call = _Call(several=several, force=force, quiet=quiet, as_json=as_json)
+    for role, given in inputs.items():
+        given.stat()  # what is not there is named before what is wrong with the outputs
+        call.taken[role] = given
+        if given.is_dir():  # a folder of data is all of its files
+            call.taken |= {f"{role} ({file.name})": file for file in sorted(given.iterdir())}
+    before = _CALL.set(call)
+    try:
+        with progress_to(None if quiet else call.progress):
+            yield
+    finally:
+        call.bar.stop()
+        _CALL.reset(before)
 
 
-def _look_at_ending(path: Path, ending: str, *, quiet: bool) -> None:
-    """Refuse a name whose ending promises another format, and say what one of its own will be."""
-    found = path.suffix.lower()
-    if found in {"", ending}:
-        return
-    if found in _FORMATS:
-        raise OutputError(
-            f"cannot write {path}: {found} is the ending of {_FORMATS[found]}, and this is "
-            f"{_FORMATS[ending]}",
-            witness=found,
-            suggestion=str(path.with_suffix(ending)),
-        )
-    if not quiet:
-        typer.echo(f"{path} will be {_FORMATS[ending]}, usually named *{ending}", err=True)
+# Files.
 
 
-def folder_output(output: Path, names: Sequence[str], *, force: bool, quiet: bool) -> Say:
-    """Check a folder that a command will write before the work starts; return an echo function.
+def output_file(role: str, path: Path, *endings: str) -> Path:
+    """Check a file that the command will write, before the work starts; return its path.
 
-    names: the files that it will have
+    role: its name in the usage
+    endings: those of such files. Where there is one, names may have none, or one of their own
 
-    Raises OutputError for what cannot be written, and for such a folder that exists, unless
-    forced.
+    `-` is standard output. Raises OutputError for an output that cannot be written, that is an
+    input or another output, for one that exists, unless forced, for the ending of another format,
+    and for standard output as the place of several files, or of one and the document of --json.
     """
-    if require_folder(output, names) and not force:
-        raise OutputError(
-            f"cannot write {output}: it exists already",
-            witness=str(output),
-            suggestion="--force to overwrite it, or another path",
-        )
-    return _silent if quiet else typer.echo
-
-
-def several_outputs(
-    outputs: Mapping[str, Path | None],
-    *,
-    inputs: Mapping[str, Path],
-    force: bool,
-    quiet: bool,
-    endings: Mapping[str, str] | None = None,
-) -> Say:
-    """Check all that a command will write before the work starts; return an echo function.
-
-    outputs, inputs: paths by their names in its usage; files without such a name by their own
-    endings: of outputs whose names may have none, or one of their own
-
-    Raises OutputError for an output that cannot be written, that is an input or another output,
-    for one that exists, unless forced, for the ending of another format, and for `-`, where several
-    files would run together.
-    """
-    for role, path in outputs.items():
+    call = _CALL.get()
+    if call.several:
         require_no_dash(role, path)
-    say = _looked_at(outputs, inputs, force=force, quiet=quiet)
-    for role, ending in (endings or {}).items():
-        path = outputs[role]
-        if path is not None:
-            _look_at_ending(path, ending, quiet=quiet)
-    return say
+    path = STANDARD_OUTPUT if path == _DASH else path
+    for other, file in call.taken.items():
+        if same_file(path, file):
+            raise OutputError(
+                f"cannot write {path}: {role} and {other} are one file",
+                witness=str(file),
+                suggestion=f"another path for {role}",
+            )
+    target = require_writable(path)
+    if target.is_old_file and not call.force:
+        raise target.refused("it exists already", "--force to overwrite it, or another path")
+    if target.is_standard_output and call.as_json:
+        raise OutputError(
+            f"{role} and --json both write to standard output",
+            witness=str(path),
+            suggestion=f"{role} with the path of a file, or no --json",
+        )
+    _require_ending(path, endings)
+    call.taken[role] = path
+    call.writes, call.aside = True, call.aside or target.is_standard_output
+    return path
 
 
-def require_no_dash(role: str, path: Path | None) -> None:
+def require_no_dash(role: str, path: Path) -> None:
     """Raise OutputError for standard output in a command that writes several files."""
     if path == _DASH:
         raise OutputError(
@@ -149,102 +149,72 @@ def require_no_dash(role: str, path: Path | None) -> None:
         )
 
 
-def _looked_at(
-    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path], *, force: bool, quiet: bool
-) -> Say:
-    taken, aside = dict(inputs), False
-    for role, given in inputs.items():
-        given.stat()  # what is not there is named before what is wrong with the outputs
-        if given.is_dir():  # a folder of data is all of its files
-            taken |= {f"{role} ({file.name})": file for file in sorted(given.iterdir())}
-    for role, path in outputs.items():
-        if path is None:
-            continue
-        for other, file in taken.items():
-            if same_file(path, file):
-                raise OutputError(
-                    f"cannot write {path}: {role} and {other} are one file",
-                    witness=str(file),
-                    suggestion=f"another path for {role}",
-                )
-        target = require_writable(path)
-        if target.is_old_file and not force:
-            raise target.refused("it exists already", "--force to overwrite it, or another path")
-        taken[role] = path
-        aside = aside or target.is_standard_output
-
-    def say(text: str | Table) -> None:
-        if isinstance(text, Table):
-            console(width=100, stderr=aside).print(text)
-        else:
-            typer.echo(text, err=aside)
-
-    written = any(path is not None for path in outputs.values())
-    return _silent if quiet and written else say
-
-
-def _silent(_text: str | Table) -> None:
-    """Say nothing."""
-
-
-def print_json(**document: Any) -> None:  # noqa: ANN401 - whatever has a JSON form
-    """Print what --json promises: one document, and nothing else on standard output."""
-    typer.echo(json.dumps(document, indent=1, default=str))
-
-
-def write_certificate(
-    certificate: "Certificate", output: Path, say: Say, *, as_json: bool = False
-) -> None:
-    """Write a certificate whatever it says; status 1 unless all of it is PROVED."""
-    certificate.save(output)
-    say(f"{certificate}\n\nwritten to {output}")
-    if as_json:
-        claims = [
-            {
-                "name": claim.name,
-                "verdict": claim.verdict.name,
-                "statement": claim.statement,
-                "detail": claim.detail,
-                "witness": claim.witness,
-            }
-            for claim in certificate.claims
-        ]
-        print_json(verdict=certificate.verdict.name, claims=claims, certificate=str(output))
-    end(proved=certificate.proved)
-
-
-def require_predictions(path: Path) -> None:
-    """Raise OutputError for a file whose name promises something else; worth a call before work."""
-    if path.suffix.lower() not in (*_ARRAYS, _TABLE):
+def _require_ending(path: Path, endings: Sequence[str]) -> None:
+    """Refuse a name whose ending promises another format, and say what one of its own will be."""
+    call, found = _CALL.get(), path.suffix.lower()
+    if not endings or found in {"", *endings}:
+        return
+    made = " or ".join(dict.fromkeys(_FORMATS[ending] for ending in endings))
+    if found in _FORMATS or len(endings) > 1:
+        named = f"{found} is the ending of {_FORMATS.get(found, 'something else')}"
         raise OutputError(
-            f"cannot write {path}: predictions are an .npy or a .csv file",
-            witness=path.suffix,
-            suggestion=f"{path.with_suffix('.npy')} or {path.with_suffix('.csv')}",
+            f"cannot write {path}: {named}, and this is {made}",
+            witness=found,
+            suggestion=" or ".join(str(path.with_suffix(ending)) for ending in endings),
         )
+    if not (call.quiet or call.as_json):
+        typer.echo(f"{path} will be {made}, usually named *{endings[0]}", err=True)
 
 
-def save_predictions(path: Path, predictions: npt.NDArray[Any], classes: tuple[Label, ...]) -> None:
-    """Write it as the name says, whole or not at all.
+def output_folder(path: Path, names: Sequence[str]) -> None:
+    """Check a folder that the command will write, before the work starts.
 
-    A table starts with a line of names. Of classes there is the label first, and then the output
-    for each class; numbers have as many digits as bring every bit back.
+    names: the files that it will have
+
+    Raises OutputError for what cannot be written, and for such a folder that exists, unless
+    forced.
     """
-    with replacing(path) as file:
-        if path.suffix.lower() != _TABLE:
-            np.save(file, predictions)
-            return
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        rows = predictions.reshape(len(predictions), -1)
-        if classes:
-            writer.writerow(["label", *classes])
-            labels = labels_of(rows, classes).tolist()
-            writer.writerows(
-                [label, *row] for label, row in zip(labels, rows.tolist(), strict=True)
-            )
-        else:
-            single = predictions.ndim == 1
-            names = [f"prediction_{column}" for column in range(rows.shape[1])]
-            writer.writerow(["prediction"] if single else names)
-            writer.writerows(rows.tolist())
-        file.write(text.getvalue().encode())
+    call = _CALL.get()
+    if require_folder(path, names) and not call.force:
+        raise OutputError(
+            f"cannot write {path}: it exists already",
+            witness=str(path),
+            suggestion="--force to overwrite it, or another path",
+        )
+    call.writes = True
+
+
+# Text, tables, JSON, and the status.
+
+
+def console(*, width: int | None = None, stderr: bool = False) -> Console:
+    """Where tables and progress are drawn; rich itself would leave bold where NO_COLOR is set."""
+    return Console(width=width, stderr=stderr, color_system=None if uncoloured() else "auto")
+
+
+def uncoloured() -> bool:
+    """Whether the user wants text as it is, neither coloured nor bold (no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def say(text: object) -> None:
+    """Print it on standard output, unless a file goes there, or --quiet or --json forbids it."""
+    call = _CALL.get()
+    call.bar.stop()
+    if call.as_json or (call.quiet and call.writes):
+        return
+    if isinstance(text, Table):
+        console(width=_WIDTH, stderr=call.aside).print(text)
+    else:
+        typer.echo(text, err=call.aside)
+
+
+def end(*, proved: bool, **document: Any) -> None:  # noqa: ANN401 - whatever has a JSON form
+    """End with status 1 where something is not proved, or not as it should be.
+
+    document: what --json promises, and nothing else is on standard output
+    """
+    if _CALL.get().as_json:
+        typer.echo(json.dumps(document, indent=1, default=str))
+    if not proved:
+        raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""What all commands share: the application, options, an end with bad input, processes, progress."""
+"""What all commands share: the application, options, the end with bad input; and `info`."""
 
 import functools
 import inspect
@@ -7,9 +7,7 @@ import platform
 import re
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum, StrEnum
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -20,19 +18,17 @@ from typing import Annotated, Any, NoReturn, TypeVar, get_args, get_origin
 import numpy as np
 import typer
 from numpy.linalg import LinAlgError
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from constructive import DISTRIBUTION, __version__
+from constructive.cli.outputs import output_file, running, say, uncoloured
 from constructive.support.errors import ConstructiveError, ParameterError, as_ours
 from constructive.support.files import way_out
-from constructive.support.work import JOBS, cores, progress_to
+from constructive.support.work import JOBS, cores
 
 _INTERRUPTED = 130  # The status with which typer ends a command after Ctrl-C, as shells do
 _THREADS = (
     JOBS, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
 )  # fmt: skip
-_SILENCE = 30.0  # Seconds after which work says how far it is where no bar can be drawn
 
 app = typer.Typer(
     name="constructive",
@@ -49,21 +45,33 @@ app = typer.Typer(
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-# What commands share. One with `force` calls `one_output` or `several_outputs`, one with `quiet`
-# gives it to `progress_bar`, and one with `as_json` prints by `print_json`.
+# What commands share.
 SHARED = {
     "as_json": "Print one JSON document for programs instead of the text.",
+    "case": "Only this case, a pattern of inputs; may be repeated.",
     "context_size": "Number n of tokens in a context.",
     "data": ".npz file or folder with contexts, queries and targets.",
     "examples": "Number T of examples.",
     "force": "Overwrite files that exist.",
+    "head_dim": "Head dimension d_h; by default n for saturated heads, else 1.",
     "heads": "Number H of heads.",
     "jobs": "Number of threads; by default CONSTRUCTIVE_JOBS, or one a core, four at most.",
     "memorizer": ".safetensors file from `build`.",
     "quiet": "Show no progress, and print nothing about files that are written.",
     "seed": "Seed of all random choices.",
+    "shape": 'Only the problems of this shape, such as --shape "causal, more keys"; may be '
+    "repeated. The error for an unknown name lists all.",
+    "value_dim": "Value dimension d_v; default d_out; smaller values reduce capacity.",
     "width": "Number d of entries of a token or query.",
 }
+# Options that functions do not see: what they mean is done before they are called.
+_ADDED = {
+    name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    for name, kind, default in (
+        ("as_json", bool, False), ("force", bool, False), ("jobs", int | None, None),
+        ("quiet", bool, False),
+    )
+}  # fmt: skip
 _LETTERS = {
     "context_size": "-n", "examples": "-T", "heads": "-H", "jobs": "-j", "output": "-o",
     "quiet": "-q", "width": "-d",
@@ -72,26 +80,41 @@ _LETTERS = {
 _NAMES = {"as_json": "--json", "file_format": "--format", "option": "--set"}
 # Parameters of the library, in its messages, whose options have other names.
 _SAID = {"num_heads": "heads", "num_examples": "examples"}
-# Of what the library does not check, or after it has looked at files. The most jobs are far above
-# the cores of one machine.
-_RANGES = {"count": (1, 1_000_000), "jobs": (1, 1024), "limit": (1, None)}
+# What is wrong whatever the files are, so that usage says it before they are looked at. The most
+# jobs are far above the cores of one machine.
+_RANGES = {
+    "count": (1, 1_000_000), "jobs": (1, 1024), "seed": (0, None),
+    **dict.fromkeys(
+        ("context_size", "examples", "head_dim", "heads", "length", "limit", "subsets",
+         "target_dim", "value_dim", "width", "window"),
+        (1, None),
+    ),
+}  # fmt: skip
 
 
 def command(
     group: typer.Typer,
     name: str | None = None,
     *,
+    writes: Mapping[str, tuple[str, ...]] | None = None,
+    adds: Sequence[str] = (),
     choices: Mapping[str, Sequence[str]] | None = None,
     metavar: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
     """Make a function a command of the group.
 
+    It runs within `running`, has --quiet, and --force if it writes files.
+
+    writes: the parameters that are files to write, with the endings of such files (`output_file`)
+    adds: more options that the function does not see
     choices: the words that a parameter takes;  metavar: what usage calls it
     """
+    added = {each: _ADDED[each] for each in (*adds, *(["force"] if writes else []), "quiet")}
 
     def register(function: Command) -> Command:
         text, said = described(function)
-        signature = inspect.signature(function, eval_str=True)
+        signature = inspect.signature(function)
+        own = signature.parameters
         made = [
             _parameter(
                 each,
@@ -99,18 +122,32 @@ def command(
                 (choices or {}).get(each.name),
                 (metavar or {}).get(each.name),
             )
-            for each in signature.parameters.values()
+            for each in (*own.values(), *added.values())
         ]
 
         @functools.wraps(function)
         def called(**given: Any) -> None:  # noqa: ANN401 - whatever the function takes
-            try:
-                function(**{name: _plain(value) for name, value in given.items()})
-            except ConstructiveError as error:
-                for said_as, option in _SAID.items():
-                    if option in signature.parameters and f"{said_as}=" in str(error):
-                        error.add_note(f"  {said_as} is the option --{option}")
-                raise
+            given = {name: _plain(value) for name, value in given.items()}
+            asked = {each: given.pop(each) for each in added}
+            jobs = asked.pop("jobs", None)
+            if jobs is not None:
+                os.environ[JOBS] = str(jobs)  # of this process, and of the checker
+            inputs = {
+                each.name.upper(): given[each.name]
+                for each in own.values()
+                if writes and each.kind is not inspect.Parameter.KEYWORD_ONLY
+            }
+            with running(inputs, several=len(writes or ()) > 1, **asked):
+                try:
+                    for each, endings in (writes or {}).items():
+                        if given[each] is not None:
+                            given[each] = output_file(_option(each), given[each], *endings)
+                    function(**given)
+                except ConstructiveError as error:
+                    for said_as, option in _SAID.items():
+                        if option in own and f"{said_as}=" in str(error):
+                            error.add_note(f"  {said_as} is the option --{option}")
+                    raise
 
         called.__doc__ = text
         called.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined] # of typer
@@ -119,6 +156,10 @@ def command(
         return function
 
     return register
+
+
+def _option(name: str) -> str:
+    return _NAMES.get(name, "--" + name.replace("_", "-"))
 
 
 def described(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
@@ -143,8 +184,7 @@ def _parameter(
         # The library says which file it is that cannot be read.
         info: Any = typer.Argument(help=text, readable=False, metavar=metavar)
     else:
-        words = [_NAMES.get(name, "--" + name.replace("_", "-"))]
-        words += [_LETTERS[name]] if name in _LETTERS else []
+        words = [_option(name), *([_LETTERS[name]] if name in _LETTERS else [])]
         least, most = _RANGES.get(name, (None, None))
         info = typer.Option(*words, help=text, min=least, max=most, metavar=metavar)
     return given.replace(annotation=Annotated[kind, info], default=default)
@@ -166,24 +206,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any of them
     return value.value if isinstance(value, Enum) else value
 
 
-# Threads, the end with bad input, progress.
-
-
-@contextmanager
-def threads(jobs: int | None) -> Iterator[None]:
-    """Give loops so many threads, those of the checker as well; None for the usual number."""
-    if jobs is None:
-        yield
-        return
-    before = os.environ.get(JOBS)
-    os.environ[JOBS] = str(jobs)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[JOBS]
-        else:
-            os.environ[JOBS] = before
+# The end with bad input.
 
 
 def main() -> None:
@@ -192,7 +215,7 @@ def main() -> None:
     A request to terminate ends it like an interrupt, so that temporary files go (`support.files`).
     """
     signal.signal(signal.SIGTERM, _terminate)
-    if _uncoloured():
+    if uncoloured():
         from typer import rich_utils
 
         rich_utils.COLOR_SYSTEM = None  # of help and of errors in usage
@@ -204,7 +227,7 @@ def main() -> None:
         raise
     except ConstructiveError as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
-        for note in getattr(error, "__notes__", ()):  # of `options`
+        for note in getattr(error, "__notes__", ()):  # of `command`
             typer.echo(note, err=True)
         sys.exit(2)
     except OSError as error:
@@ -236,24 +259,8 @@ def _nearest(name: object) -> str:
     return f"another path: there is nothing like it in {path.parent.resolve()}"
 
 
-def _uncoloured() -> bool:
-    """Whether the user wants text as it is, neither coloured nor bold (no-color.org)."""
-    return bool(os.environ.get("NO_COLOR"))
-
-
-def console(*, width: int | None = None, stderr: bool = False) -> Console:
-    """Where tables and progress are drawn; rich itself would leave bold where NO_COLOR is set."""
-    return Console(width=width, stderr=stderr, color_system=None if _uncoloured() else "auto")
-
-
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(143)
-
-
-def end(*, proved: bool) -> None:
-    """End the command with status 1 where something is not proved, or not as it should be."""
-    if not proved:
-        raise typer.Exit(1)
 
 
 def require_rocq(formal: bool, folder: Path | None) -> None:
@@ -262,29 +269,6 @@ def require_rocq(formal: bool, folder: Path | None) -> None:
         raise ParameterError(
             "--folder is for Rocq", witness=str(folder), suggestion="--rocq with it"
         )
-
-
-@contextmanager
-def progress_bar(*, quiet: bool = False) -> Iterator[None]:
-    """Show a progress bar on stderr if that is a terminal, else a line there now and then."""
-    if quiet:
-        yield
-        return
-    drawn = console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=drawn, transient=True, disable=not drawn.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        said = time.monotonic()
-
-        def update(step: str, done: int, total: int) -> None:
-            nonlocal said
-            bar.update(task, description=step, completed=done, total=total)
-            if not drawn.is_terminal and time.monotonic() - said > _SILENCE:
-                typer.echo(f"{step}: {done} of {total}", err=True)
-                said = time.monotonic()
-
-        with progress_to(update):
-            yield
 
 
 def _print_version(value: bool) -> None:
@@ -315,13 +299,12 @@ def info() -> None:
     }
     space = max(map(len, found)) + 2
     for name, value in found.items():
-        typer.echo(f"{name:<{space}}{value}")
+        say(f"{name:<{space}}{value}")
 
 
 def _name(requirement: str) -> str:
     """The name at the start of a requirement such as "numpy>=1.26" or "torch; extra == 'x'"."""
-    stop = next((i for i, c in enumerate(requirement) if not (c.isalnum() or c in "-_.")), None)
-    return requirement[:stop].lower()
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
 
 
 def version_of(name: str) -> str:

@@ -1,25 +1,25 @@
 """Commands about decoders of a text: recite, continue."""
 
+import lzma
 import os
 from pathlib import Path
 
-import typer
-
 import constructive
-from constructive.cli.outputs import Say, several_outputs
-from constructive.cli.program import app, command, end, progress_bar
+from constructive.cli.outputs import end, output_file, say
+from constructive.cli.program import app, command
 from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.work import report
 
-_PIECE = 256  # Tokens that are decoded between two looks at the progress bar
 _DIGITS = 18  # Digits of a number that fits into 64 bits
 _QUOTED = 72  # Characters of the text that are printed
 
-_UNITS = "words", "bytes"
 
-
-@command(app, choices={"unit": _UNITS, "parameters": ("many", "few")})
+@command(
+    app,
+    writes={"output": (".safetensors",), "text": (".json",), "certificate": (".json",)},
+    choices={"unit": ("words", "bytes"), "parameters": ("many", "few")},
+)
 def recite(
     file: Path,
     *,
@@ -34,8 +34,6 @@ def recite(
     text: Path = Path("text.json"),
     certificate: Path = Path("decoder-certificate.json"),
     picture: Path | None = None,
-    force: bool = False,
-    quiet: bool = False,
 ) -> None:
     """Build a causal attention layer that recites a file from its first token, and prove it.
 
@@ -68,30 +66,26 @@ def recite(
 
         constructive recite README.md --unit bytes --limit 1000 --width 128 --window 64
     """
-    drawn = picture or Path("decoder.png")
-    written = {
-        "--output": output, "--text": text, "--certificate": certificate, "--picture": drawn,
-    }  # fmt: skip
-    endings = {"--output": ".safetensors", "--text": ".json", "--certificate": ".json"}
+    drawn = output_file("--picture", picture or Path("decoder.png"), ".png", ".svg")
     stored = read_file(file)
-    say = several_outputs(written, inputs={"FILE": file}, force=force, quiet=quiet, endings=endings)
-    draws = _can_draw(drawn, say, asked=picture is not None)
+    draws = _can_draw(asked=picture is not None)
     asked = _text_of(file, stored, unit, limit)
     content = _as_bytes(asked.joined(asked.tokens))
+    kind = "bytes" if unit == "bytes" else "words and what is between them"
+    part = ", " if limit is None else ", from its start: "
     say(
-        f"{file}: {_described(unit, limit)}N = {len(asked):,} tokens, "
+        f"{file}: {kind}{part}N = {len(asked):,} tokens, "
         f"V = {len(asked.vocabulary):,} different ones"
     )
-    with progress_bar(quiet=quiet):
-        decoder = constructive.build_decoder(
-            asked,
-            width=width,
-            parameters=parameters,
-            num_heads=heads,
-            window=window,
-            seed=seed,
-        )
-        recited = _as_bytes(asked.joined(_decoded(decoder, asked)))
+    decoder = constructive.build_decoder(
+        asked,
+        width=width,
+        parameters=parameters,
+        num_heads=heads,
+        window=window,
+        seed=seed,
+    )
+    recited = _as_bytes(asked.joined(decoder.generate(asked.tokens[:1], len(asked))))
     say(
         f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
         f"{decoder.num_parameters:,} parameters\n\n{_quoted(recited)}\n"
@@ -100,16 +94,14 @@ def recite(
     decoder.save(output)
     asked.save(text)
     say(f"\n{_sizes(decoder, len(asked), output, content)}")
-    with progress_bar(quiet=quiet):
-        proof = constructive.certify(decoder, asked)
+    proof = constructive.certify(decoder, asked)
     proof.save(certificate)
     say(f"\n{proof}\n\n$ constructive check {certificate} {output} {text}")
-    with progress_bar(quiet=quiet):  # the bar counts its seconds
-        report("the checker reads the files and proves it again", 0, 1)
-        checked = constructive.check(certificate, output, text)
+    report("the checker reads the files and proves it again", 0, 1)
+    checked = constructive.check(certificate, output, text)
     say(f"{checked.report.rstrip()}\n\nwritten to {output}, {text} and {certificate}")
     if draws:
-        _draw(decoder, asked, drawn, say, quiet=quiet)
+        _draw(decoder, asked, drawn)
     end(proved=recited == content and proof.proved and checked.proved)
 
 
@@ -131,7 +123,7 @@ def continue_text(decoder: Path, prompt: str, *, length: int | None = None) -> N
     """
     loaded = constructive.Decoder.load(decoder)
     said = loaded.joined(loaded.generate(_tokens(prompt, loaded.unit), length))
-    typer.echo(" ".join(map(str, said)) if isinstance(said, tuple) else said)
+    say(" ".join(map(str, said)) if isinstance(said, tuple) else said)
 
 
 def _tokens(prompt: str, unit: str) -> str | bytes | list[int]:
@@ -165,27 +157,8 @@ def _text_of(file: Path, content: bytes, unit: str, limit: int | None) -> "const
     return text.first(limit)
 
 
-def _described(unit: str, limit: int | None) -> str:
-    kind = "bytes" if unit == "bytes" else "words and what is between them"
-    return kind + (", " if limit is None else ", from its start: ")
-
-
-def _decoded(decoder: "constructive.Decoder", text: "constructive.Text") -> tuple[str | int, ...]:
-    """What the decoder makes of the first token."""
-    tokens, total = text.tokens[:1], len(text)
-    while len(tokens) < total:
-        report("recite", len(tokens), total)
-        length = min(total, len(tokens) + _PIECE)
-        tokens = decoder.generate(tokens, length)
-        if len(tokens) < length:
-            break
-    return tokens
-
-
 def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: bytes) -> str:
     """Say how many numbers and bits a decoder has, and compare its file with the text."""
-    from constructive.layers.decoder import sizes
-
     rows = (
         ("all weights", decoder.num_parameters, 32 * decoder.num_parameters),
         ("stored, no formula", decoder.num_stored, decoder.num_bits),
@@ -194,10 +167,10 @@ def _sizes(decoder: "constructive.Decoder", tokens: int, file: Path, content: by
     for name, numbers, bits in rows:
         each = f"{numbers:12,} {numbers / tokens:10,.2f} {bits:14,} {bits / tokens:10,.2f}"
         lines.append(f"{name:18} {each}")
-    found = sizes(file.stat().st_size, content)
+    packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
     lines.append(
-        f"bytes: {found.file:,} in the file, vocabulary and all else included; {found.text:,} in "
-        f"the text, {found.xz:,} under xz"
+        f"bytes: {file.stat().st_size:,} in the file, vocabulary and all else included; "
+        f"{len(content):,} in the text, {len(packed):,} under xz"
     )
     return "\n".join(lines)
 
@@ -224,14 +197,10 @@ def _compared(recited: bytes, content: bytes, size: int) -> str:
     return f"NOT RECITED: byte {same:,} of {len(content):,} is the first which differs"
 
 
-def _can_draw(picture: Path, say: Say, *, asked: bool) -> bool:
-    """Return whether there will be a picture.
-
-    Raises OutputError for a name of another format, and MissingExtraError where one was asked for.
-    """
+def _can_draw(*, asked: bool) -> bool:
+    """Return whether there can be a picture; raise MissingExtraError where one was asked for."""
     from constructive.figures import drawing
 
-    drawing.require_picture(picture)
     try:
         drawing.require_matplotlib()
     except MissingExtraError as error:
@@ -242,19 +211,11 @@ def _can_draw(picture: Path, say: Say, *, asked: bool) -> bool:
     return True
 
 
-def _draw(
-    decoder: "constructive.Decoder",
-    text: "constructive.Text",
-    picture: Path,
-    say: Say,
-    *,
-    quiet: bool,
-) -> None:
+def _draw(decoder: "constructive.Decoder", text: "constructive.Text", picture: Path) -> None:
     from constructive.figures import decoders, drawing
 
-    with progress_bar(quiet=quiet):
-        report("draw", 0, 1)
-        figure = drawing.new_figure(decoders.HEIGHT)
-        decoders.draw_recital(figure, decoder, text)
-        drawing.save(figure, picture)
+    report("draw", 0, 1)
+    figure = drawing.new_figure(decoders.HEIGHT)
+    decoders.draw_recital(figure, decoder, text)
+    drawing.save(figure, picture)
     say(f"drawn in {picture}")

@@ -3,11 +3,10 @@
 import time
 from pathlib import Path
 
-import typer
-
 import constructive
 from constructive.certificates.rocq import compiling as formal
-from constructive.cli.program import app, command, console, end, progress_bar, require_rocq
+from constructive.cli.outputs import end, say
+from constructive.cli.program import app, command, require_rocq
 from constructive.support.errors import ParameterError
 from constructive.support.tables import new_table
 from constructive.theory import proofs
@@ -20,7 +19,6 @@ def assumptions(
     heads: int | None = None,
     subsets: int | None = None,
     budget: float = 1.0,
-    quiet: bool = False,
 ) -> None:
     """Test the assumptions of the theorems on a data set, and say how each result is known.
 
@@ -36,9 +34,8 @@ def assumptions(
         constructive assumptions data.npz --heads 60
     """
     dataset = constructive.Dataset.open(data)
-    with progress_bar(quiet=quiet):
-        report = constructive.assumptions.check(dataset, heads, subsets=subsets, budget=budget)
-    typer.echo(str(report))
+    report = constructive.assumptions.check(dataset, heads, subsets=subsets, budget=budget)
+    say(str(report))
     end(proved=report.construction is constructive.Verdict.PROVED)
 
 
@@ -51,7 +48,7 @@ def capacity(*, examples: int, context_size: int, width: int) -> None:
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
-    typer.echo(constructive.capacity_table(**sizes) + "\n\n" + constructive.comparison(**sizes))
+    say(constructive.capacity_table(**sizes) + "\n\n" + constructive.comparison(**sizes))
 
 
 @command(app, "exact-capacity")
@@ -60,7 +57,6 @@ def exact_capacity(
     *,
     heads: int | None = None,
     head_dim: list[int] | None = None,
-    quiet: bool = False,
 ) -> None:
     """Find how many of these examples any weights can memorize, proved from below and from above.
 
@@ -79,29 +75,27 @@ def exact_capacity(
     """
     dataset = constructive.Dataset.open(data)
     if heads is None:
-        _fewest(dataset, (head_dim or [1])[0], quiet=quiet)
+        _fewest(dataset, (head_dim or [1])[0])
         return
     powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
     table = new_table("d_h", "Theorem 1", "proved rank", "no weights above", "seconds", left=())
     for size in head_dim or powers:
         start = time.perf_counter()
-        with progress_bar(quiet=quiet):
-            found = constructive.exact_capacity(dataset, heads, size)
+        found = constructive.exact_capacity(dataset, heads, size)
         bound = constructive.saturated_capacity(heads, dataset.context_size, size)
         cells = min(bound, dataset.num_examples), found.lower, found.upper
         table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
-    console(width=100).print(table)
-    typer.echo(f"\nupper bound: {found.reason}")
+    say(table)
+    say(f"\nupper bound: {found.reason}")
 
 
-def _fewest(dataset: "constructive.Dataset", head_dim: int, *, quiet: bool) -> None:
+def _fewest(dataset: "constructive.Dataset", head_dim: int) -> None:
     """Print and prove the fewest heads: from below by weights, from above for all weights."""
-    with progress_bar(quiet=quiet):
-        least = constructive.fewest_heads(dataset).least
-        found = constructive.exact_capacity(dataset, least, head_dim)
+    least = constructive.fewest_heads(dataset).least
+    found = constructive.exact_capacity(dataset, least, head_dim)
     total = dataset.num_examples
     enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
-    typer.echo(
+    say(
         f"{enough.name}: H = {least} heads of d_h = {head_dim} memorize all labellings of these "
         f"T = {total} examples (rank Z = {found.lower} for random weights, modulo a prime)"
     )
@@ -109,7 +103,7 @@ def _fewest(dataset: "constructive.Dataset", head_dim: int, *, quiet: bool) -> N
     if least > 1:
         claim = constructive.upper_bound_certificate(dataset, least - 1)["impossible"]
         needed = claim.verdict
-        typer.echo(f"{needed.name}: no {least - 1} do; {claim.statement}")
+        say(f"{needed.name}: no {least - 1} do; {claim.statement}")
     end(proved=enough is needed is constructive.Verdict.PROVED)
 
 
@@ -119,7 +113,6 @@ def prove(
     *,
     rocq: bool = False,
     folder: Path | None = None,
-    quiet: bool = False,
 ) -> None:
     """Run the checks of all proofs, and print what is proved and how it is checked.
 
@@ -140,14 +133,13 @@ def prove(
         constructive prove --rocq
     """
     if rocq:
-        _check_formal_proofs(page, folder, quiet=quiet)
+        _check_formal_proofs(page, folder)
         return
     require_rocq(rocq, folder)
     pages = proofs.pages()
     chosen = [_page(path, pages) for path in page or pages]
-    with progress_bar(quiet=quiet):
-        outcomes = proofs.prove(chosen)
-    typer.echo(proofs.table(outcomes))
+    outcomes = proofs.prove(chosen)
+    say(proofs.table(outcomes))
     end(proved=bool(outcomes) and all(outcome.holds for outcome in outcomes))
 
 
@@ -165,7 +157,7 @@ def _page(asked: Path, pages: list[Path]) -> Path:
     return asked
 
 
-def _check_formal_proofs(page: list[Path] | None, folder: Path | None, *, quiet: bool) -> None:
+def _check_formal_proofs(page: list[Path] | None, folder: Path | None) -> None:
     """Print the table of formal proofs, and end with status 1 if there is a gap."""
     if page:
         raise ParameterError(
@@ -173,10 +165,9 @@ def _check_formal_proofs(page: list[Path] | None, folder: Path | None, *, quiet:
             witness=str(page[0]),
             suggestion="--rocq without a page",
         )
-    with progress_bar(quiet=quiet):
-        report = formal.check(folder)
-    typer.echo(formal.table(report.theorems))
+    report = formal.check(folder)
+    say(formal.table(report.theorems))
     whole = bool(report.theorems) and not report.failure
     if not whole:
-        typer.echo(f"\nFAILED\n{report.failure}")
+        say(f"\nFAILED\n{report.failure}")
     end(proved=whole)

@@ -157,13 +157,41 @@ def _unembedding(plan: CompactPlan, spacing: int) -> Array:
 _DEPENDENT = 1e3
 
 
-def _shortest(
-    plan: CompactPlan, rows: npt.NDArray[Any], cheap: Array, cells: Cells
-) -> Shortest | None:
-    """Return `shortest`; None also where all positions have equations, and these depend."""
-    found = shortest(rows, cheap, cells)
-    dependent = plan.every and found is not None and found.solved.pivots > _DEPENDENT
-    return None if dependent else found
+class _Solved(NamedTuple):
+    """Integers of all outputs (K, k), their spacing S, and the condition of the system."""
+
+    entries: Array
+    spacing: int
+    condition: float
+
+
+def _solved(
+    plan: CompactPlan,
+    rows: npt.NDArray[Any],
+    cheap: Array,
+    cells: list[Cells],
+    *,
+    moved: Array | float = 0.0,
+    spacing: int | None = None,
+) -> _Solved | None:
+    """Solve for all outputs, and round; None where there is no such readout.
+
+    Also None where all positions have equations, and these depend.
+
+    moved: what the rest of the readout adds to outputs (N, k), in units of the spacing
+    spacing: S; None for the least that is found
+    """
+    real: list[Shortest] = []
+    for number, each in enumerate(cells):
+        report("solve", number, len(cells))
+        one = shortest(rows, cheap, each)
+        if one is None or (plan.every and one.solved.pivots > _DEPENDENT):
+            return None
+        real.append(one)
+    report("round", 0, 1)
+    outputs = np.stack([one.solved.outputs for one in real], axis=1) + moved
+    found = rounded(real, share_of(plan, outputs), spacing)
+    return None if found is None else _Solved(*found, max(one.solved.pivots for one in real))
 
 
 # Texts whose positions are one system of equations, with the skip connection and all heads.
@@ -199,29 +227,17 @@ def _with_heads(plan: CompactPlan, heads: int) -> Decoder | None:
     """A decoder with so many heads; None where there is no such readout."""
     weights = plan.layout.heads(heads)
     seen = contexts(plan, weights)
-    cells = plan.cells(seen.following)
     cheap = np.ones(seen.rows.shape[1])
     if not plan.every:
         cheap[: 1 + plan.layout.code] = _CODE
         cheap[:2] = _CONSTANT
-    real: list[Shortest] = []
-    for number, each in enumerate(cells):
-        report("solve", number, len(cells))
-        one = _shortest(plan, seen.rows, cheap, each)
-        if one is None:
-            return None
-        real.append(one)
-    report("round", 0, 1)
-    outputs = np.stack([one.solved.outputs for one in real], axis=1)
-    found = rounded(real, share_of(plan, outputs))
+    found = _solved(plan, seen.rows, cheap, plan.cells(seen.following))
     if found is None:
         return None
-    entries, spacing = found
-    readout = np.zeros(((heads + 1) * plan.layout.width, entries.shape[1]))
-    readout[columns(plan.layout, heads)] = entries
-    condition = max(one.solved.pivots for one in real)
-    part = Part(seen, entries, condition)
-    return assembled(plan, weights, readout, [part], spacing)
+    readout = np.zeros(((heads + 1) * plan.layout.width, found.entries.shape[1]))
+    readout[columns(plan.layout, heads)] = found.entries
+    part = Part(seen, found.entries, found.condition)
+    return assembled(plan, weights, readout, [part], found.spacing)
 
 
 # Long texts, block by block: each block of positions has heads and a readout of its own.
@@ -325,23 +341,18 @@ def _built(
         heads = plan.layout.gated_heads(first, pairs, number)
         met = _met(plan, wanted, heads)
         rows = met if skip is not None else np.concatenate([own, met], axis=1)
-        real = [_shortest(plan, rows, np.ones(rows.shape[1]), cell) for cell in cells]
-        solved: list[Shortest] = [one for one in real if one is not None]
-        if len(solved) == len(real):
-            outputs = np.stack([one.solved.outputs for one in solved], axis=1) + moved
-            found = rounded(solved, share_of(plan, outputs), spacing)
-            if found is not None:
-                entries, taken = found
-                if skip is None:
-                    skip = _Skip(entries[: own.shape[1]], taken)
-                    entries = entries[own.shape[1] :]
-                ones = np.ones((len(rows), 1), np.int8)
-                seen = Contexts(np.concatenate([ones, own, met], axis=1), following)
-                condition = max(one.solved.pivots for one in solved)
-                constant = np.zeros((1, entries.shape[1]))
-                together = np.concatenate([constant, skip.entries, entries])
-                part = Part(seen, together, condition)
-                return _Block(heads, entries, part), skip
+        cheap = np.ones(rows.shape[1])
+        found = _solved(plan, rows, cheap, cells, moved=moved, spacing=spacing)
+        if found is not None:
+            entries = found.entries
+            if skip is None:
+                skip = _Skip(entries[: own.shape[1]], found.spacing)
+                entries = entries[own.shape[1] :]
+            ones = np.ones((len(rows), 1), np.int8)
+            seen = Contexts(np.concatenate([ones, own, met], axis=1), following)
+            constant = np.zeros((1, entries.shape[1]))
+            together = np.concatenate([constant, skip.entries, entries])
+            return _Block(heads, entries, Part(seen, together, found.condition)), skip
         pairs = max(pairs + 1, math.ceil(pairs * MORE_HEADS))
     return None
 

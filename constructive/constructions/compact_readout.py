@@ -149,7 +149,6 @@ _LEAST_WEIGHT = 1e-4  # In that metric, of a position that is far from its bound
 _SPACINGS = 8  # Spacings that are tried at once
 _FINER = 0.96  # Ratio of spacings when entries are changed singly
 _PASSES = 3  # Of the search for the spacing; the distance of those that are tried shrinks
-_LARGEST = 1 << 14  # Spacing that is tried
 _SPREAD = 0.2  # Errors of the nearest plane are about this, times sqrt(K)
 
 
@@ -253,11 +252,7 @@ def _finest(roundings: list[_Rounding]) -> tuple[Array, int] | None:
     guesses = [rounding.least() for rounding in roundings]
     if None in guesses:
         return None
-    spacing = max(guess for guess in guesses if guess is not None)
-    best = None
-    while best is None and spacing <= _LARGEST:
-        best = _at(roundings, spacing)
-        spacing = max(spacing + 1, round(spacing / _FINER))
+    best = _at(roundings, max(guess for guess in guesses if guess is not None))
     while best is not None and best[1] > 1:
         finer = _at(roundings, min(best[1] - 1, round(best[1] * _FINER)))
         if finer is None:

@@ -1,6 +1,6 @@
 """What is known of a construction: when it applies, what it holds and costs, and how it is built.
 
-One class a construction, one line in `planning.CONSTRUCTIONS`, through which `explain` and "auto"
+One class a construction, one line in `build.CONSTRUCTIONS`, through which `explain` and "auto"
 walk, and one name in `constructions.NAMES` (docs/contributing.md has the steps). A record keeps
 what a reader of the file asks for: its name, the formula, the theorem, and whether its groups are
 those of the theorems.
@@ -16,20 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from constructive.constructions.multihead import assumptions
-from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.record import HeadRecord, Layer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan
-from constructive.theory.context_capacity import (
+from constructive.theory.capacity import (
     ContextCapacity,
-    LeastHeads,
+    FewestHeads,
     context_capacity,
-    least_heads,
+    fewest_heads,
 )
-from constructive.theory.exact_capacity import FewestHeads, with_room
 
 # What can be asked of a construction, by names as an error has them. A construction lists those
 # that it takes, for each arithmetic that it has.
@@ -120,20 +118,15 @@ class Survey:
         return assumptions.repeated(self.dataset)
 
     @cached_property
-    def contexts(self) -> Assumptions | AssumptionError:
-        """How independent the tokens of each context are; or `repeated`, or which has rank < n."""
+    def contexts(self) -> float | AssumptionError:
+        """Return `assumptions.context_ranks`, unless tokens are too many or inputs repeated."""
         obstacle = assumptions.too_many_tokens(self.dataset) or self.repeated
         return obstacle or assumptions.context_ranks(self.dataset)
 
     @cached_property
-    def least_heads(self) -> LeastHeads:
-        """The smallest H that the contexts allow for all different inputs, and why."""
-        return least_heads(self.dataset, np.random.default_rng(_SEED))
-
-    @cached_property
     def fewest_heads(self) -> FewestHeads:
-        """The same with some room. Raises CapacityError where no number of heads will do."""
-        return with_room(self.dataset, self.least_heads)
+        """The smallest H that the contexts allow. CapacityError where no number will do."""
+        return fewest_heads(self.dataset, seed=_SEED)
 
     def capacity(self, num_heads: int) -> ContextCapacity:
         """Return bounds of c(E; H) for H heads."""
@@ -175,7 +168,7 @@ class Construction(ABC):
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
     the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
-    reaches any of them (`planning.refusal`).
+    reaches any of them (`build.refusal`).
     """
 
     name: str  # what users ask for

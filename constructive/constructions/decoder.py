@@ -271,7 +271,7 @@ def _built(
             done += where.size
     report("solve", 0, 1)
     targets = unembedding[following] / (unembedding[0] @ unembedding[0])
-    solution = shortest.solve(z, targets, np.array([len(wanted)]))
+    solution = shortest.solve(z, targets)
     del z
     # Beyond float32 it is not a readout, and will be refused for its margins.
     most = float(np.finfo(np.float32).max)

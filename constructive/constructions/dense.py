@@ -24,12 +24,11 @@ from constructive.constructions.construction import (
     unsaturated_heads,
 )
 from constructive.constructions.multihead import grouping, heads, intermediate, readout
-from constructive.constructions.multihead.assumptions import Assumptions
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset, fractions
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
-from constructive.exact.arithmetics import LARGEST_LOGIT, Fractions, array_of, matrix_of
+from constructive.exact.softmax import LARGEST_LOGIT, Fractions, array_of, matrix_of
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.layers.record import HeadRecord
@@ -44,7 +43,8 @@ from constructive.support.verdict import Verdict
 from constructive.support.work import report
 from constructive.theory import bounds
 from constructive.theory import grouping as claims
-from constructive.theory.bounds import Plan, TheoremHeads, consecutive, group_sizes
+from constructive.theory.bounds import Plan, TheoremHeads
+from constructive.theory.grouping import consecutive, group_sizes
 from constructive.theory.regrouping import Regrouping, WideGroups
 
 # Heads of small integers, drawn until Z has rank T; and the readout, solved exactly.
@@ -116,8 +116,8 @@ def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> R
 def _obstacle(dataset: RationalDataset, num_heads: int) -> AssumptionError | None:
     """What the theorem asks of the data and they do not meet, decided exactly."""
     size = dataset.context_size
-    for example in range(1 if dataset.contexts.ndim == 2 else dataset.num_examples):
-        rank = matrix_of(dataset.context(example)).rank()
+    for example, context in enumerate(dataset.contexts.reshape(-1, size, dataset.width)):
+        rank = matrix_of(context).rank()
         if rank < size:
             return AssumptionError(
                 f"the context of example {example} has rank {rank}; "
@@ -178,19 +178,19 @@ class Dense(Construction):
         """Return the five steps of the proof; or in rational numbers, random integers."""
         if options.arithmetic == RATIONAL:
             return _build_rational(survey.dataset, plan, rng)
-        assumed = self._assumed(survey, plan, rng)
-        if isinstance(assumed, AssumptionError):
-            return assumed
+        distance = self._token_distance(survey, plan, rng)
+        if isinstance(distance, AssumptionError):
+            return distance
         sizes = group_sizes(survey.dataset.num_examples, plan.num_heads)
-        return self._of_groups(survey.dataset, plan, options, assumed, sizes, rng=rng)
+        return self._of_groups(survey.dataset, plan, options, distance, sizes, rng=rng)
 
-    def _assumed(
+    def _token_distance(
         self,
         survey: Survey,
         plan: Plan,  # noqa: ARG002 - others ask for less
         rng: np.random.Generator,  # noqa: ARG002
-    ) -> Assumptions | AssumptionError:
-        """What the theorem asks of contexts."""
+    ) -> float | AssumptionError:
+        """Return how independent tokens are, or what the theorem asks of contexts in vain."""
         return survey.contexts
 
     def _of_groups(
@@ -198,7 +198,7 @@ class Dense(Construction):
         dataset: Dataset,
         plan: Plan,
         options: Options,
-        assumed: Assumptions,
+        token_distance: float,
         sizes: Sequence[int],
         *,
         rng: np.random.Generator,
@@ -210,9 +210,9 @@ class Dense(Construction):
         report("build heads", 0, plan.num_heads)
         built = heads.construct(
             dataset,
-            assumed,
             groups,
             plan,
+            token_distance=token_distance,
             shared_keys=options.shared_keys,
             fraction=options.saturated_fraction,
             rng=rng,
@@ -221,7 +221,7 @@ class Dense(Construction):
             return built
         z, saturated = intermediate.assemble(dataset, built)
         report("solve for the readout", 0, 1)
-        solution = readout.solve(z.representation, dataset.target_matrix, z.group_ends)
+        solution = readout.solve(z.representation, dataset.target_matrix)
         records = tuple(
             HeadRecord(
                 start=head.group.start,
@@ -230,7 +230,9 @@ class Dense(Construction):
                 saturated_fraction=float(share),
                 rank_reached=rank,
             )
-            for head, share, rank in zip(built, saturated, solution.ranks, strict=True)
+            for head, share, rank in zip(
+                built, saturated, solution.ranks(z.group_ends), strict=True
+            )
         )
         return Built(
             AttentionLayer.from_effective_readout(
@@ -263,7 +265,7 @@ SATURATED = Dense(
 # it. Nothing else changes.
 
 
-_NOTHING = Assumptions(least_token_distance=0.0)  # What Theorem 10 asks of single contexts
+_ANY = 0.0  # The distance of tokens that Theorem 10 asks of single contexts
 
 _SHOWN = 16  # Examples of a witness that a message shows
 
@@ -307,21 +309,21 @@ class RankOneHeads(Dense):
             dataset.take(found.order),
             plan,
             options,
-            _NOTHING,
+            _ANY,
             [stop - start for start, stop in found.groups],
             rng=rng,
         )
         order = tuple(found.order.tolist())
         return built if isinstance(built, AssumptionError) else replace(built, order=order)
 
-    def _assumed(
+    def _token_distance(
         self, survey: Survey, plan: Plan, rng: np.random.Generator
-    ) -> Assumptions | AssumptionError:
+    ) -> float | AssumptionError:
         """What Theorem 2 asks of contexts, or Theorem 10 of groups, exactly."""
         dataset: Dataset = survey.dataset
         size, total = dataset.context_size, dataset.num_examples
         if size <= dataset.width and plan.capacity == self.of.capacity(plan.num_heads, size, 1):
-            return super()._assumed(survey, plan, rng)
+            return super()._token_distance(survey, plan, rng)
         if survey.repeated is not None:
             return survey.repeated
         groups = consecutive(group_sizes(total, plan.num_heads))
@@ -334,7 +336,7 @@ class RankOneHeads(Dense):
                 witness=claim.witness,
                 suggestion="another order of the examples",
             )
-        return _NOTHING
+        return _ANY
 
 
 def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> AssumptionError:

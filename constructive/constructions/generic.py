@@ -33,24 +33,29 @@ from constructive.constructions.construction import (
     operations_of_z,
     unsaturated_heads,
 )
-from constructive.constructions.multihead import intermediate, readout
-from constructive.constructions.multihead.intermediate import Intermediate
+from constructive.constructions.multihead import readout
+from constructive.constructions.multihead.intermediate import Intermediate, represent
 from constructive.constructions.multihead.readout import SolvedReadout, largest
 from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
-from constructive.exact.arithmetics import Floats
 from constructive.layers import residues
-from constructive.layers.attention import Chunk, Own, Shared, after_attention, examples
+from constructive.layers.attention import Own, Shared, examples
 from constructive.layers.exact_logits import shortened
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import CapacityError
 from constructive.support.work import report
-from constructive.theory.bounds import Plan, group_sizes
+from constructive.theory.bounds import (
+    Plan,
+    ValueBounds,
+    generic_bounds,
+    heads_for_values,
+    require_room,
+)
+from constructive.theory.grouping import group_sizes
 from constructive.theory.labelings import room_for_labels
-from constructive.theory.values import ValueBounds, generic_bounds, heads_for_values, require_room
 
 # What a readout of random heads is solved for: all of it at once, or with values of few entries.
 #
@@ -191,7 +196,7 @@ class Solved:
         """Solve the systems of a shape for targets (T, d_out)."""
         systems = shape.systems(z.representation, np.matmul)
         solutions = [
-            readout.solve(system, part, z.group_ends)
+            readout.solve(system, part)
             for system, part in zip(systems, shape.targets(targets), strict=True)
         ]
         return cls(z, shape, solutions, max(found.condition for found in solutions))
@@ -237,13 +242,14 @@ class Generic(Construction):
         solved: list[Solved] = []
         for index, deviation in enumerate(deviations):
             report("draw heads, and solve", index, len(deviations))
-            z = represented(dataset, drawn(dataset, plan, deviation, options, rng), plan)
+            z = drawn(dataset, plan, deviation, options, rng)
             shapes = self._readout_shapes(dataset, plan, options, rng)
             solved += [Solved.of(z, shape, dataset.target_matrix) for shape in shapes]
             solved = [min(solved, key=lambda found: found.condition)]
         (best,) = solved
         # What all systems reach on the examples of the first heads, and so does Z.
-        ranks = [min(each) for each in zip(*(x.ranks for x in best.solutions), strict=True)]
+        ends = best.z.group_ends
+        ranks = [min(each) for each in zip(*(x.ranks(ends) for x in best.solutions), strict=True)]
         layer = best.shape.layer(best.z, [solution.effective for solution in best.solutions])
         if ranks[-1] < dataset.num_examples or not best.condition < DOUBTFUL:
             require_rank(survey, layer, rng)
@@ -255,7 +261,7 @@ class Generic(Construction):
             layer,
             largest(missed),
             best.condition,
-            unsaturated_heads(best.z.group_ends.tolist(), ranks),
+            unsaturated_heads(ends.tolist(), ranks),
             options.shared_keys,
         )
 
@@ -278,7 +284,7 @@ def _with_labels(dataset: Dataset, plan: Plan, options: Options, rng: np.random.
     deviations = trials(dataset.num_examples, columns)
     for index, deviation in enumerate(deviations):
         report("draw heads, and separate labels", index, len(deviations))
-        z = represented(dataset, drawn(dataset, plan, deviation, options, rng), plan)
+        z = drawn(dataset, plan, deviation, options, rng)
         found = separate(z.representation, labels, dataset.target_dim)
         refuted += found.combination is not None
         if found.effective is None:
@@ -312,8 +318,8 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
 
 def drawn(
     dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Return W_Q and W_K (H, d, d_h), Gaussian, with logits of that deviation within contexts.
+) -> Intermediate:
+    """Return Z of Gaussian W_Q and W_K, with logits of that deviation within contexts.
 
     Rounded to few bits where logits have to be exact; DataError where data have too many.
     """
@@ -325,7 +331,10 @@ def drawn(
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
     weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
-    return shortened(weights, dataset) if options.exact_logits else weights
+    if options.exact_logits:
+        weights = shortened(weights, dataset)
+    ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
+    return represent(dataset, weights, ends)[0]
 
 
 def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) -> Array:
@@ -344,22 +353,6 @@ def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) ->
     return sizes
 
 
-def represented(
-    dataset: Dataset, weights: tuple[Array, Array], plan: Plan
-) -> intermediate.Intermediate:
-    """Return Z of these W_Q and W_K, as others want it."""
-    z = np.empty((dataset.num_examples, plan.num_heads * dataset.width))
-
-    def stored(chunk: Chunk[Array]) -> None:
-        z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
-
-    view = examples(dataset.contexts, dataset.queries)
-    for _ in after_attention(stored, Floats(np.float64), weights, view):
-        pass
-    ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
-    return intermediate.Intermediate(*weights, z, ends)
-
-
 def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator) -> None:
     """Raise CapacityError, with numbers, where Z has not rank T; else only floats cannot see it."""
     total = survey.dataset.num_examples
@@ -368,11 +361,8 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         return
     holds = survey.capacity(layer.num_heads)
     if holds.upper < total:
-        enough = survey.least_heads.heads
         problem = f"these contexts allow {holds.upper} at most, for all weights ({holds})"
-        suggestion = f"num_heads={enough}"
-        if enough is None:
-            suggestion = "other contexts: no number of heads can memorize these"
+        suggestion = f"num_heads={survey.fewest_heads.least}"
     else:
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
         suggestion = "other queries, or another seed=; more heads may not help"

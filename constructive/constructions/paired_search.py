@@ -4,7 +4,7 @@ An example with a small gap between its extreme scores asks for a large c. So ex
 sorted by that gap, smallest first, and the heads of pair p have to saturate on the examples of the
 pairs *after* it. So x_{t,p} is not zero only where p is the pair of t or a later one: the system is
 block triangular. What is left over above the diagonal (an example that a later pair could not
-saturate for free) is the *leftover coupling*: a few entries, which `paired_heads` evaluates.
+saturate for free) is the *leftover coupling*: a few entries, which `paired` evaluates.
 """
 
 from collections.abc import Callable
@@ -12,74 +12,56 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.multihead.assumptions import Assumptions, least_distance
+from constructive.constructions.multihead.assumptions import least_distance
 from constructive.constructions.multihead.heads import (
     KeyDirection,
     best_for_all,
     candidates_for_all,
     gaps,
-    token_radius,
 )
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Booleans, Integers, Single, row_chunks, unit_rows
 from constructive.support.errors import AssumptionError
 from constructive.support.work import report
-from constructive.theory.bounds import group_sizes
+from constructive.theory.grouping import group_sizes
 
-
-@dataclass(frozen=True, eq=False)
-class Coarse:
-    """What a sweep looks at, in float32 and in units in which nothing leaves its range.
-
-    unit:           (T, d), the queries scaled to length one, by position
-    inverse_length: (T,), 2^a / |e_t|;  query_exponent: a
-    inverse_gap:    (T,), 2^b over the smaller gap of t;  gap_exponent: b
-    reach:          (T,), 2 radius_t over that gap; (0,) where heads are of rank one
-    """
-
-    unit: Single
-    inverse_length: Single
-    query_exponent: int
-    inverse_gap: Single
-    gap_exponent: int
-    reach: Single
-
-    @property
-    def slack(self) -> float:
-        """Bounds the error of a product of a unit query and a unit vector, both rounded."""
-        return float(self.unit.shape[1] + 8) * 2.0**-24
+# Gap between the two largest logits of a head of a pair: exp(-45) is far below float64.
+NATS = 45.0
 
 
 @dataclass(frozen=True, eq=False)
 class Ordered:
     """The examples in the order in which pairs take them: positions, not indices of the data.
 
-    assumed: that contexts have rank n, and how well they have it
     order: (T,), the example at each position;  queries: (T, d) in float64
     direction: one key direction u for all heads, with the gaps by position
-    radius: (T,), of each context around its mean token; (0,) where heads are of rank one
-    coarse: the same in float32
     stops: (P,), the position after the last one of each pair; a position beyond is the extra one
+
+    What a sweep looks at is in float32, and in units in which nothing leaves its range: c and b_1
+    count times 2^exponent, about the length of a query times a gap.
+
+    unit: (T, d), the queries scaled to length one
+    alone: (T,), what saturates such a query, if the head has no part of its own there
     """
 
     dataset: Dataset
-    assumed: Assumptions
     order: Integers
     queries: Array
     direction: KeyDirection
-    radius: Array
-    coarse: Coarse
     stops: Integers
-
-    @property
-    def full_rank(self) -> bool:
-        """Whether heads are of full rank."""
-        return len(self.radius) > 0
+    unit: Single
+    alone: Single
+    exponent: int
 
     @property
     def num_pairs(self) -> int:
         """P, half the number of heads."""
         return len(self.stops)
+
+    @property
+    def slack(self) -> float:
+        """Bounds the error of a product of a unit query and a unit vector, both rounded."""
+        return float(self.unit.shape[1] + 8) * 2.0**-24
 
     @property
     def has_extra(self) -> bool:
@@ -101,7 +83,7 @@ class Ordered:
 
 
 def arrange(
-    dataset: Dataset, num_heads: int, rng: np.random.Generator, *, full_rank: bool
+    dataset: Dataset, num_heads: int, rng: np.random.Generator
 ) -> Ordered | AssumptionError:
     """Sort the examples, and share them among H // 2 pairs as evenly as possible.
 
@@ -109,35 +91,31 @@ def arrange(
     widest gap. Returns an AssumptionError for a context of rank below n.
     """
     vectors = candidates_for_all(dataset, rng)
-    total, least = dataset.num_examples, np.inf
+    total = dataset.num_examples
     top, bottom = np.empty((2, total, vectors.shape[1]))
-    radius = np.empty(total if full_rank else 0)
     for rows, contexts in dataset.context_chunks():
         distance = least_distance(rows, contexts)
         if isinstance(distance, AssumptionError):
             return distance
-        least = min(least, distance)
         top[rows], bottom[rows] = gaps(contexts, vectors)
-        if full_rank:
-            radius[rows] = token_radius(contexts)
         report("check the contexts", rows.stop, total)
     found = best_for_all(vectors, top, bottom)
     order = np.argsort(np.minimum(found.top_gap, found.bottom_gap), kind="stable")
     queries = dataset.queries[order].astype(np.float64, copy=False)
+    unit, lengths = np.empty(queries.shape, np.float32), np.empty(total)
+    for rows in row_chunks(total, 8 * dataset.width):
+        lengths[rows], unit[rows] = unit_rows(queries[rows])
     # Contiguous: BLAS rounds otherwise where it is not.
     vector = np.ascontiguousarray(found.vector)
     direction = KeyDirection(vector, found.top_gap[order], found.bottom_gap[order])
-    radius = radius[order] if full_rank else radius
-    return Ordered(
-        dataset,
-        Assumptions(least),
-        order,
-        queries,
-        direction,
-        radius,
-        coarse_of(queries, direction, radius),
-        _stops(dataset, num_heads // 2),
-    )
+    alone, exponent = np.full(total, NATS, np.float32), 0
+    for sizes in (lengths, np.minimum(direction.top_gap, direction.bottom_gap)):
+        power = int(np.frexp(np.median(sizes))[1])
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            alone *= (np.ldexp(1.0, power) / sizes).astype(np.float32)
+        exponent += power
+    stops = _stops(dataset, num_heads // 2)
+    return Ordered(dataset, order, queries, direction, stops, unit, alone, exponent)
 
 
 def _stops(dataset: Dataset, pairs: int) -> Integers:
@@ -145,23 +123,6 @@ def _stops(dataset: Dataset, pairs: int) -> Integers:
     uneven = total % pairs == 1 and total > pairs
     extra = int(uneven or total == pairs * (dataset.width - 1) + 1)
     return np.cumsum(group_sizes(total - extra, pairs))
-
-
-def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
-    """Return queries (T, d), gaps and radius by position as a sweep looks at them."""
-    unit = np.empty(queries.shape, np.float32)
-    lengths = np.empty(len(queries))
-    for rows in row_chunks(len(queries), 8 * queries.shape[1]):
-        lengths[rows], unit[rows] = unit_rows(queries[rows])
-    gap = np.minimum(direction.top_gap, direction.bottom_gap)
-    exponents = [int(np.frexp(np.median(values))[1]) for values in (lengths, gap)]
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        inverses = [
-            (np.ldexp(1.0, exponent) / values).astype(np.float32)
-            for exponent, values in zip(exponents, (lengths, gap), strict=True)
-        ]
-        reach = (2.0 * radius / gap[: len(radius)]).astype(np.float32)
-    return Coarse(unit, inverses[0], exponents[0], inverses[1], exponents[1], reach)
 
 
 # Choose w and c so that a head saturates on *every* example that it has to, at a small c.
@@ -188,9 +149,6 @@ def coarse_of(queries: Array, direction: KeyDirection, radius: Array) -> Coarse:
 # only: what was screened out has room for its rounding, and what is close to the w that was chosen
 # is decided in float64.
 
-
-# Gap between the two largest logits of a head of a pair: exp(-45) is far below float64.
-NATS = 45.0
 
 SWEEP = 20  # Operations an example for each sweep, or so
 

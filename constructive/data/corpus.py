@@ -347,21 +347,18 @@ class Text(JsonFile):
 
     def batches(self) -> Iterator[TextBatch]:
         """All texts, those of about one length side by side, so that few places are filled up."""
-        order = np.argsort(self.lengths, kind="stable")
-        begin = 0
-        while begin < len(order):
-            stop = begin + 1
-            while stop < len(order) and self._together(order[begin : stop + 1]):
-                stop += 1
-            yield self._batch(np.sort(order[begin:stop]))
-            begin = stop
+        batch: list[int] = []
+        for text in np.argsort(self.lengths, kind="stable").tolist():
+            longest = self.lengths[text]
+            wide = batch and longest > 2 * self.lengths[batch[0]]
+            if wide or (batch and (len(batch) + 1) * longest > _BATCH):
+                yield self._batch(batch)
+                batch = []
+            batch.append(text)
+        yield self._batch(batch)
 
-    def _together(self, texts: Integers) -> bool:
-        """Whether texts, in order of their lengths, may stand side by side."""
-        shortest, longest = int(self.lengths[texts[0]]), int(self.lengths[texts[-1]])
-        return longest <= 2 * shortest and len(texts) * longest <= _BATCH
-
-    def _batch(self, texts: Integers) -> TextBatch:
+    def _batch(self, texts: list[int]) -> TextBatch:
+        texts = sorted(texts)
         lengths = self.lengths[texts][:, np.newaxis]
         place = np.arange(int(lengths.max()))
         inside = place < lengths
@@ -377,39 +374,45 @@ class Text(JsonFile):
             require_positive(window=window)
         if self.num_texts == 1:
             return np.arange(self.prompt - 1, len(self))
-        met: dict[tuple[int, ...], _Met] = {}
-        for text, (start, ids) in enumerate(zip(self.starts.tolist(), self._parts(), strict=True)):
-            context = 0
+        places = []
+        met: dict[tuple[int, ...], tuple[int, int]] = {}  # of each context, its place and follower
+        for start, ids in zip(self.starts.tolist(), self._parts(), strict=True):
+            context = -1
             for token, following in enumerate([*ids[1:], self.end]):
                 if window is None:  # one that was met, and a token more
                     key: tuple[int, ...] = (context, ids[token])
                 else:
                     key = (token, *ids[max(0, token + 1 - window) : token + 1])
-                here = _Met(Position(text, token), start + token, following, len(met) + 1)
-                first = met.setdefault(key, here)
-                context = first.number
-                if first.following != following and token >= self.prompt - 1:
-                    raise self._contradiction(first, here)
-        places = (m.place for m in met.values() if m.position.token >= self.prompt - 1)
-        return np.fromiter(places, dtype=np.int64)
+                place = start + token
+                context, other = met.setdefault(key, (place, following))
+                if token >= self.prompt - 1:
+                    if other != following:
+                        raise self._contradiction((context, other), (place, following))
+                    if context == place:
+                        places.append(place)
+        return np.array(places, dtype=np.int64)
 
     def position(self, place: int) -> Position:
         """Which text a token of `ids` is in, and which of its tokens it is."""
         text = int(np.searchsorted(self.starts, place, side="right")) - 1
         return Position(text, place - int(self.starts[text]))
 
-    def _contradiction(self, first: "_Met", second: "_Met") -> DataError:
-        def says(met: _Met, goes_on: str) -> str:
-            ends = met.following == self.end
-            what = "ends" if ends else f"{goes_on}with {shown(self.vocabulary[met.following])}"
-            return f"text {met.position.text} {what}"
+    def _contradiction(self, *met: tuple[int, int]) -> DataError:
+        """Return the error about two places, with what follows there, whose contexts are one."""
+        one, two = (self.position(place) for place, _ in met)
+        ends = self.end in [following for _, following in met]
 
-        second_goes_on = "goes on " if self.end in {first.following, second.following} else ""
-        token = first.position.token
-        told_apart = f", or prompt={token + 2}" if token + 2 <= self.lengths.min() else ""
+        def says(goes_on: str, following: int) -> str:
+            if following == self.end:
+                return "ends"
+            return f"{goes_on}with {shown(self.vocabulary[following])}"
+
+        first, second = (following for _, following in met)
+        told_apart = f", or prompt={one.token + 2}" if one.token + 2 <= self.lengths.min() else ""
         return DataError(
-            f"{says(first, 'goes on ')} after token {token}, and {says(second, second_goes_on)}",
-            witness=(tuple(first.position), tuple(second.position)),
+            f"text {one.text} {says('goes on ', first)} after token {one.token}, and text "
+            f"{two.text} {says('goes on ' if ends else '', second)}",
+            witness=(tuple(one), tuple(two)),
             suggestion=f"texts with different first tokens{told_apart}; or a longer window=, "
             "if any",
         )
@@ -437,12 +440,3 @@ def _side_by_side(texts: list[list[int]]) -> tuple[Integers, Integers]:
     """Return the numbers of tokens text after text (N,), and the lengths of the texts (S,)."""
     ids = np.array([i for text in texts for i in text], dtype=np.int64)
     return ids, np.array([len(text) for text in texts], dtype=np.int64)
-
-
-class _Met(NamedTuple):
-    """A context that was met: where first, what follows there, and its number."""
-
-    position: Position
-    place: int
-    following: int
-    number: int

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import Label, one_hot, require_classes, same_classes
-from constructive.data.padded import Padded, as_padded, of_lengths
+from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
     Integers,
-    as_array,
     finite_array,
     first_place,
     frozen,
@@ -37,8 +36,6 @@ from constructive.support.errors import (
 from constructive.support.files import replacing
 from constructive.support.tensors import fingerprint
 
-# Which examples are taken: indices, or a Boolean for each.
-
 
 def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     """Return indices of some of T = `total` examples, which may be from -T on, or T Booleans.
@@ -46,45 +43,37 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     Raises DataError for anything else, and where nothing is taken.
     """
     ways = f"indices from 0 to {total - 1}, or {total} Booleans, in a list or array"
-
-    def refuse(problem: str, witness: object) -> DataError:
-        return DataError(problem, witness=witness, suggestion=ways)
-
     index = readable_array("the examples to take", examples, ways)
-    if index.ndim != 1:
-        raise refuse(f"the examples to take have {index.ndim} axes, not one", index.shape)
+    if index.dtype == bool and index.shape == (total,):
+        index = np.flatnonzero(index)
     if not index.size:
-        raise refuse("no examples to take", index.shape)
-    if index.dtype == bool:
-        if len(index) != total:
-            raise refuse(
-                f"{len(index)} Booleans are not one for each of {total} examples", index.shape
-            )
-        if not index.any():
-            raise refuse("no examples to take: all Booleans are False", index.shape)
-        return index
-    if index.dtype.kind not in "iu":
-        raise refuse(f"the examples to take have dtype {index.dtype}", str(index.dtype))
+        raise DataError("no examples to take", witness=index.shape, suggestion=ways)
+    if index.ndim != 1 or index.dtype.kind not in "iu":
+        raise DataError(
+            f"the examples to take are an array {index.shape} of {index.dtype}",
+            witness=index.shape,
+            suggestion=ways,
+        )
     beyond = index[(index < -total) | (index >= total)]
     if len(beyond):
-        raise refuse(f"there is no example with index {beyond[0]} among {total}", int(beyond[0]))
+        raise DataError(
+            f"there is no example with index {beyond[0]} among {total}",
+            witness=int(beyond[0]),
+            suggestion=ways,
+        )
     return index
 
 
-# The arrays of a PyTorch data set. PyTorch itself is not imported: they are asked for them.
-
-
-_WANTED = "a TensorDataset(contexts, queries, targets), or examples (context, query, target)"
-
-
 def arrays_of(examples: object) -> tuple[Any, Any, Any]:
-    """Return contexts, queries and targets of a data set, or of what gives triples by index.
+    """Return contexts, queries and targets of a data set of PyTorch, which is not imported here.
 
     Raises ParameterError for what gives no examples, and DataError for what are not triples.
     """
     given: Any = examples
+    wanted = "a TensorDataset(contexts, queries, targets), or examples (context, query, target)"
     if hasattr(given, "tensors"):
-        found = tuple(given.tensors)
+        columns = tuple(given.tensors)
+        counts = {len(columns)}
     else:
         try:
             rows = [tuple(given[index]) for index in range(len(given))]
@@ -92,32 +81,20 @@ def arrays_of(examples: object) -> tuple[Any, Any, Any]:
             raise ParameterError(
                 f"a {type(given).__name__} does not give examples by their index: {error}",
                 witness=type(given).__name__,
-                suggestion=_WANTED,
+                suggestion=wanted,
             ) from error
-        lengths = {len(row) for row in rows}
-        if len(lengths) > 1:
-            raise DataError(
-                f"examples have from {min(lengths)} to {max(lengths)} parts",
-                witness=tuple(sorted(lengths)),
-                suggestion=_WANTED,
-            )
-        found = tuple(zip(*rows, strict=True))
-    if len(found) != 3:
+        counts = {len(row) for row in rows}
+        columns = tuple(map(list, zip(*rows, strict=False)))
+    if counts != {3}:
+        listed = sorted(counts)
         raise DataError(
-            f"examples have {len(found)} parts, not a context, a query and a target",
-            witness=len(found),
-            suggestion=_WANTED,
+            f"examples have {' or '.join(map(str, listed)) or 'no'} parts, not a context, a query "
+            "and a target",
+            witness=listed,
+            suggestion=wanted,
         )
-    contexts, queries, targets = (
-        array if hasattr(array, "shape") else _stacked(array) for array in found
-    )
+    contexts, queries, targets = columns
     return contexts, queries, targets
-
-
-def _stacked(parts: tuple[Any, ...]) -> np.ndarray[Any, Any] | list[Any]:
-    """Return parts of all examples as one array, or as a list where they have different shapes."""
-    arrays = [as_array(part) for part in parts]
-    return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else list(parts)
 
 
 class Example(NamedTuple):
@@ -201,7 +178,7 @@ class Dataset(ExampleShapes):
         def __getattr__(self, name: str) -> Array:
             """Map contexts on disk anew each time, as a mapping keeps what was read in memory."""
             if name == "contexts" and self.on_disk:
-                return self.on_disk.file.mapped()
+                return self.on_disk.mapped()
             raise AttributeError(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -379,7 +356,7 @@ class Dataset(ExampleShapes):
     def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
         """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared."""
         if self.on_disk:
-            return self.on_disk.file.rows(rows)
+            return self.on_disk.rows(rows)
         chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
         return chosen
 
@@ -503,7 +480,7 @@ class Dataset(ExampleShapes):
             >>> Dataset.open(folder)
             Dataset(T=1, n=2, d=2, d_out=1, own contexts, float64)
         """
-        return owning(*read_folder(path)) if as_path(path).is_dir() else cls.load(path)
+        return owning(**read_folder(path)) if as_path(path).is_dir() else cls.load(path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Dataset":
@@ -522,9 +499,8 @@ class Dataset(ExampleShapes):
             OSError: if it cannot be read
         """
         arrays = read_archive(path, ARRAYS)
-        lengths = arrays.pop(LENGTHS, None)
-        if lengths is not None:
-            arrays["contexts"] = of_lengths(arrays["contexts"], lengths)
+        if LENGTHS in arrays:
+            arrays["contexts"] = Padded(arrays["contexts"], arrays.pop(LENGTHS))
         return owning(**arrays)
 
     def __repr__(self) -> str:
@@ -558,21 +534,21 @@ def _fill(
     contexts, *others = arrays
     kept = vars(dataset)
     held: Any = as_padded(contexts)
-    if isinstance(held, StoredContexts):  # those were checked when they were read, and padded ones
-        kept.pop("contexts", None)
-        kept["on_disk"] = held
-    else:
-        if isinstance(held, Padded):
-            kept["lengths"] = held.lengths
-        else:
-            held = frozen(finite_array("contexts", held, copy=copy))
-        kept["contexts"] = held
+    if isinstance(held, Padded):
+        kept["lengths"] = held.lengths
+    elif not isinstance(held, StoredContexts):
+        held = frozen(finite_array("contexts", held, copy=copy))
     for name, values in zip(ARRAYS[1:], others, strict=True):
         kept[name] = frozen(finite_array(name, values, copy=copy))
     dataset.set_sizes(held.shape)
     kept["context_dtype"] = held.dtype
-    named = require_classes(classes)
-    kept["classes"] = named and require_classes(named, dataset.target_dim)
+    kept["classes"] = require_classes(classes, dataset.target_dim)
+    if isinstance(held, StoredContexts):
+        kept.pop("contexts", None)
+        # Copies and pickles of a data set know what was read before.
+        kept["on_disk"] = held if held.sha256 else held.scanned(dataset.queries, dataset.targets)
+    else:
+        kept["contexts"] = held
 
 
 # What occurs twice: inputs (one query, and one multiset of tokens), and tokens of a context.
@@ -594,8 +570,6 @@ def first_of_each(dataset: Dataset) -> Integers:
     """Return for each example the first with the same input, contexts being multisets: (T,)."""
     rows: list[bytes] = _rows_as_bytes(dataset.queries).tolist()
     first = np.arange(len(rows))
-    if len(set(rows)) == len(rows):
-        return first
     times, seen = Counter(rows), dict[bytes, int]()
     for example, row in enumerate(rows):
         if times[row] > 1:
@@ -673,12 +647,9 @@ def token_mixing(dataset: Dataset) -> Dataset:
     """
     require_examples(dataset, Dataset)
     if dataset.shared_context:
-        _, first, counts = np.unique(
-            dataset.queries + 0.0, axis=0, return_index=True, return_counts=True
-        )
-        if (counts > 1).any():
-            example = int(first[counts.argmax()])
-            others = np.flatnonzero((dataset.queries == dataset.queries[example]).all(axis=1))
+        first = first_of_each(dataset)
+        others = np.flatnonzero(first == np.bincount(first).argmax())
+        if len(others) > 1:
             raise AssumptionError(
                 f"{len(others)} examples with the shared context have one query, and stay equal",
                 witness=tuple(others[:8].tolist()),

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,14 +32,12 @@ from constructive.data.stored import write_folder
 from constructive.exact.modular import prime_from
 from constructive.support.arrays import Array, Integers, float_type, row_chunks
 from constructive.support.errors import (
-    DataError,
     ParameterError,
     in_three_parts,
     is_integer,
     require_memory,
     require_positive,
     require_seed,
-    shown,
 )
 
 _DRAWN_BYTES = 1 << 20  # Size of the numbers that are drawn at a time
@@ -123,14 +121,15 @@ def _generator(draw: Callable[..., _Draws]) -> _Generator:
         require_seed(seed)
         targets = (num_examples,) if target_dim is None else (num_examples, target_dim)
         shapes = _Shapes((num_examples, context_size, width), (num_examples, width), targets)
-        least = max(num_examples, context_size) * width
-        require_memory("queries", float_type(dtype).itemsize * least, "fewer examples")
-        require_memory("targets", float_type(dtype).itemsize * math.prod(targets), "fewer examples")
+        kind = float_type(dtype)
+        for name in ("queries", "targets"):
+            size = kind.itemsize * math.prod(getattr(shapes, name))
+            require_memory(name, size, "fewer examples")
         draws = draw(np.random.default_rng(seed), shapes, **options)
         if folder is None:
-            size = float_type(dtype).itemsize * math.prod(draws.shape)
+            size = kind.itemsize * math.prod(draws.shape)
             require_memory("contexts", size, "fewer examples, or a folder, where they stay on disk")
-        return _drawn(draws, dtype, folder)
+        return _drawn(draws, kind, folder)
 
     common = inspect.signature(_Generator.__call__)
     _, *sizes, _ = common.parameters.values()  # but for self and options
@@ -151,9 +150,9 @@ def _documented(own: str) -> str:
     return text + (example and f"\n\nExample:\n{example}")
 
 
-def _drawn(draws: _Draws, dtype: npt.DTypeLike, folder: str | Path | None) -> Dataset:
+def _drawn(draws: _Draws, kind: np.dtype[Any], folder: str | Path | None) -> Dataset:
     """Draw a few rows of contexts at a time, then the rest, into memory or into a folder."""
-    kind, (shape, *_) = float_type(dtype), draws
+    shape = draws.shape
     chunks = row_chunks(shape[0], 8 * math.prod(shape[1:]), _DRAWN_BYTES)
     blocks = (draws.rows(rows.stop - rows.start) for rows in chunks)
 
@@ -290,13 +289,6 @@ def moment_curve_points(nodes: Integers, width: int) -> Array:
     The prime p is the smallest above the largest node; any min(T, d) points are independent (the
     proof is in `moment_curve`).
     """
-    require_positive(width=width)
-    if not len(nodes) or nodes.min() < 0 or len(np.unique(nodes)) < len(nodes):
-        raise DataError(
-            "nodes are not different integers of 0 or more",
-            witness=shown(nodes.tolist()),
-            suggestion="np.arange(T)",
-        )
     prime = prime_from(int(nodes.max()) + 1)
     points = np.ones((len(nodes), width), dtype=np.int64)
     for power in range(1, width):

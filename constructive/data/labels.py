@@ -32,7 +32,7 @@ def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
 
 
 def require_classes(classes: object, columns: int | None = None) -> tuple[Label, ...]:
-    """Return the names of classes, if they have one type, differ, and are as many as columns."""
+    """Return the names of classes: none, or different ones of one type, as many as columns."""
     found = tuple(_listed(classes))
     if len(set(found)) < len(found):
         twice = next(label for place, label in enumerate(found) if label in found[:place])
@@ -46,7 +46,7 @@ def require_classes(classes: object, columns: int | None = None) -> tuple[Label,
                 witness=shown(label),
                 suggestion="smaller integers, or strings",
             )
-    if columns is not None and len(found) != columns:
+    if found and columns is not None and len(found) != columns:
         raise DataError(
             f"{len(found)} classes are named, and targets have d_out={columns} entries",
             witness=len(found),
@@ -97,7 +97,7 @@ def _column(labels: Any) -> Any:  # noqa: ANN401
 
 def _plain(label: Any) -> Any:  # noqa: ANN401
     """Return a label of numpy, or a tensor without axes, as an object of Python."""
-    return label.item() if hasattr(label, "item") and getattr(label, "ndim", 1) == 0 else label
+    return label.item() if getattr(label, "ndim", None) == 0 else label
 
 
 def _refused(place: int, label: object, first: object) -> DataError:

@@ -87,26 +87,21 @@ class Padded:
         if isinstance(index, slice | list) or getattr(index, "ndim", 0) == 1:
             lengths = self.lengths[index]
             return _shortest(self.tokens[index], lengths)
-        return self.refuse()
+        return self._refuse()
 
     def __iter__(self) -> Iterator[Array]:
         return (self[index] for index in range(len(self)))
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        self.refuse()
+        self._refuse()
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse what arrays have: called for names that are not defined above."""
         if name.startswith("_"):  # numpy, copy and pickle ask for these
             raise AttributeError(name)
-        self.refuse()
+        self._refuse()
 
-    def refuse(self) -> NoReturn:
-        """Refuse a use as one array.
-
-        Raises:
-            DataError: always
-        """
+    def _refuse(self) -> NoReturn:
         least, most = int(self.lengths.min()), int(self.lengths.max())
         raise DataError(
             f"contexts have from {least} to {most} tokens, and this takes contexts of one length",
@@ -150,17 +145,11 @@ def padded(contexts: object, mask: object) -> Contexts:
             witness=(counts.shape, tokens.shape),
             suggestion=_MASK,
         )
-    if counts.dtype.kind not in "biuf" or not ((counts == 0) | (counts == 1)).all():
+    if not ((counts == 0) | (counts == 1)).all():
         raise DataError("the mask has other entries than 0 and 1", suggestion=_MASK)
     order = np.argsort(counts == 0, axis=1, kind="stable")  # what counts comes first
     lengths = (counts != 0).sum(axis=1)
     return _shortest(np.take_along_axis(tokens, order[..., np.newaxis], axis=1), lengths)
-
-
-def of_lengths(contexts: object, lengths: object) -> Contexts:
-    """Read contexts (T, n, d) with lengths (T,), as files have them. Raises DataError."""
-    tokens = finite_array("contexts", contexts, copy=False)
-    return _shortest(tokens, _checked_lengths(lengths, tokens.shape))
 
 
 def as_padded(values: object) -> object:
@@ -169,6 +158,8 @@ def as_padded(values: object) -> object:
     Raises DataError for a list of different lengths whose members are not matrices of one width.
     """
     given: Any = values
+    if isinstance(given, Padded) and given.lengths.min() == given.shape[1]:
+        return given.tokens
     if getattr(given, "ndim", 0) == 1 and str(given.dtype) == "object":  # a column of a table
         values = list(given)
     if not isinstance(values, list | tuple) or not _different_lengths(values):

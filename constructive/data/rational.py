@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from constructive.data.shapes import ExampleShapes
-from constructive.exact.arithmetics import Fractions, array_of
+from constructive.exact.softmax import Fractions, array_of
 from constructive.support.arrays import as_array, frozen
 from constructive.support.errors import DataError
 
@@ -40,15 +40,6 @@ class RationalDataset(ExampleShapes):
         for name in ("contexts", "queries", "targets"):
             object.__setattr__(self, name, frozen(fractions(name, getattr(self, name))))
         self.set_sizes(self.contexts.shape)
-
-    def context(self, example: int) -> Fractions:
-        """Return the context of one example: (n, d).
-
-        Args:
-            example: its index
-        """
-        chosen: Fractions = self.contexts if self.shared_context else self.contexts[example]
-        return chosen
 
 
 def fractions(name: str, values: object) -> Fractions:

@@ -6,28 +6,17 @@ import numpy as np
 from scipy.special import softmax
 
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import (
-    DataError,
-    ParameterError,
-    require,
-    require_positive,
-    require_seed,
-)
+from constructive.support.errors import DataError, require
 
 
 def sinusoidal_positions(size: int, width: int) -> Array:
     """Return the positional encoding of Vaswani et al. (2017), section 3.5: (n, d)."""
-    require_positive(size=size, width=width)
     angles = np.arange(size)[:, np.newaxis] / 10000.0 ** (np.arange(0, width, 2) / width)
     interleaved: Array = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(size, -1)
     return interleaved[:, :width]
 
 
-# Real data as attention sees them: images of digits in patches, and text in bytes.
-#
-# Both come with scikit-learn (`pip install ".[demo]"`); nothing is downloaded. Embeddings are
-# random, as those of a network are before training.
-
+# Images and text come with scikit-learn (`pip install ".[demo]"`); nothing is downloaded.
 
 PATCH = 2  # Pixels along the side of a patch
 
@@ -66,16 +55,13 @@ def english_text() -> str:
 
 def text_windows(count: int, size: int) -> Integers:
     """Return bytes of `english_text` in windows: (count, size), different, at even distances."""
-    require_positive(count=count, size=size)
-    text = english_text().encode()
-    letters = np.frombuffer(text, dtype=np.uint8)
-    every = np.lib.stride_tricks.sliding_window_view(letters, min(size, len(letters)))
+    letters = np.frombuffer(english_text().encode(), dtype=np.uint8)
+    every = np.lib.stride_tricks.sliding_window_view(letters, size)
     first = np.sort(np.unique(every, axis=0, return_index=True)[1])  # without repeated windows
-    different = len(first) if size <= len(letters) else 0
-    if count > different:
+    if count > len(first):
         raise DataError(
-            f"the text has {different} different windows of {size} bytes, not {count}",
-            witness=different,
+            f"the text has {len(first)} different windows of {size} bytes, not {count}",
+            witness=len(first),
             suggestion="fewer windows, or another size",
         )
     chosen = first[np.linspace(0, len(first) - 1, count).astype(np.int64)]
@@ -84,15 +70,7 @@ def text_windows(count: int, size: int) -> Integers:
 
 def random_attention_layer(tokens: Array, *, num_heads: int, seed: int) -> Array:
     """Apply a self-attention layer with random weights and a skip connection: (T, n, d)."""
-    require_positive(num_heads=num_heads)
-    require_seed(seed)
     width = tokens.shape[-1]
-    if num_heads > width:
-        raise ParameterError(
-            f"num_heads={num_heads} is more than the d={width} entries of a token",
-            witness=num_heads,
-            suggestion=f"at most {width} heads",
-        )
     rng = np.random.default_rng(seed)
     inner = width // num_heads
     query, key, value = rng.standard_normal((3, num_heads, 1, width, inner)) / np.sqrt(width)

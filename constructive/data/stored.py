@@ -16,16 +16,16 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.labels import Label, require_classes
-from constructive.data.shapes import ARRAYS, LENGTHS, check_shapes
-from constructive.support.arrays import Array, finite_array, first_place, row_chunks
+from constructive.data.labels import Label
+from constructive.data.shapes import ARRAYS, LENGTHS
+from constructive.support.arrays import Array, first_place, row_chunks
 from constructive.support.errors import DataError, FormatError, as_path, physical_memory
 from constructive.support.files import regular_file, replacing_folder
 from constructive.support.tensors import Fingerprint
@@ -44,8 +44,8 @@ _WRITE_ANEW = "write it anew with numpy.save, or Dataset.save_folder"
 
 
 @dataclass(frozen=True)
-class StoredArray:
-    """An array of float32 or float64 in a .npy file.
+class StoredContexts:
+    """Contexts in a .npy file, in float32 or float64.
 
     Whenever it is read, the file has to be the one that was opened: its inode, size and time of
     change are compared. This does not see a program that changes bytes and sets that time back, nor
@@ -58,9 +58,12 @@ class StoredArray:
     shape: tuple[int, ...]  # (T, ...), of one axis at least
     start: int  # bytes before the first entry
     identity: tuple[int, ...]  # device, inode, size and time of the last change
+    # Known once all contexts have been read (`scanned`).
+    largest: float = 0.0  # |x| of an entry x
+    sha256: bytes = b""  # of contexts, queries and targets, as certificates have it
 
     @classmethod
-    def at(cls, path: str | Path) -> "StoredArray":
+    def at(cls, path: str | Path) -> "StoredContexts":
         """Read the header of a file, and compare its size with that."""
         path = Path(path).absolute()
 
@@ -116,6 +119,26 @@ class StoredArray:
         for rows in row_chunks(self.shape[0], row_bytes, block_bytes):
             yield rows, self.rows(rows)
 
+    def scanned(self, queries: Array, targets: Array) -> "StoredContexts":
+        """Read all contexts, a block at a time, to hash them and to see that they are finite."""
+        hashed, largest = Fingerprint(), 0.0
+        hashed.begin(ARRAYS[0], self.dtype, self.shape)
+        for rows, block in self.blocks():
+            largest = max(largest, _largest(rows.start, block))
+            hashed.block(block)
+        for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
+            hashed.add(name, array)
+        return replace(self, largest=largest, sha256=hashed.digest())
+
+    def require_unchanged(self, queries: Array, targets: Array) -> None:
+        """Read all contexts again, and compare the hash."""
+        try:
+            same = self.scanned(queries, targets).sha256 == self.sha256
+        except DataError:
+            same = False
+        if not same:
+            raise self.changed("its bytes")
+
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
         """The file, if it is still the same; opened anew, as threads share no place in it."""
@@ -150,62 +173,8 @@ def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-@dataclass(frozen=True)
-class StoredContexts:
-    """Contexts in a file, which was read once to hash them and to see that they are finite."""
-
-    file: StoredArray
-    largest: float  # |x| of an entry x
-    sha256: bytes  # of contexts, queries and targets, as certificates have it
-
-    @classmethod
-    def read(cls, file: StoredArray, queries: Array, targets: Array) -> "StoredContexts":
-        """Read all contexts, a block at a time."""
-        hashed, largest = Fingerprint(), 0.0
-        hashed.begin(ARRAYS[0], file.dtype, file.shape)
-        for rows, block in file.blocks():
-            largest = max(largest, _largest(rows.start, block))
-            hashed.block(block)
-        for name, array in zip(ARRAYS[1:], (queries, targets), strict=True):
-            hashed.add(name, array)
-        return cls(file, largest, hashed.digest())
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the data set."""
-        return self.file.path.parent
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(T, n, d)."""
-        return self.file.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        return self.file.dtype
-
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Walk through the contexts, a few at a time: which examples, and their contexts."""
-        return self.file.blocks()
-
-    def require_unchanged(self, queries: Array, targets: Array) -> None:
-        """Read all contexts again, and compare the hash."""
-        try:
-            same = StoredContexts.read(self.file, queries, targets).sha256 == self.sha256
-        except DataError:
-            same = False
-        if not same:
-            raise self.file.changed("its bytes")
-
-
-def read_folder(
-    path: str | Path,
-) -> tuple[Array | StoredContexts, Array, Array, tuple[Label, ...]]:
-    """Read contexts, queries, targets and classes from the folder of a data set.
-
-    Contexts are read once, and stay on disk; a shared one is loaded.
-    """
+def read_folder(path: str | Path) -> dict[str, Any]:
+    """Read the arrays of a folder by their names. Contexts stay on disk, but for a shared one."""
     folder = as_path(path).resolve()
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
@@ -220,18 +189,11 @@ def read_folder(
             witness=f"{LENGTHS}.npy",
             suggestion="an .npz file, by numpy.savez with the same names or Dataset.save",
         )
-    file = StoredArray.at(folder / FILES[0])
-    queries, targets = (
-        finite_array(name, _loaded(folder / f"{name}.npy"), copy=False) for name in ARRAYS[1:]
-    )
-    check_shapes(file.shape, queries.shape, targets.shape)
-    classes: tuple[Label, ...] = ()
-    if (folder / _CLASSES).exists():
-        columns = targets.shape[1] if targets.ndim == 2 else 1
-        classes = require_classes(_loaded(folder / _CLASSES), columns)
-    if len(file.shape) == 2:
-        return file.mapped().copy(), queries, targets, classes
-    return StoredContexts.read(file, queries, targets), queries, targets, classes
+    contexts = StoredContexts.at(folder / FILES[0])
+    others = [name for name in NAMES[1:] if (folder / name).exists()]
+    found = {name.removesuffix(".npy"): _loaded(folder / name) for name in others}
+    own = len(contexts.shape) > 2
+    return {**found, "contexts": contexts if own else contexts.mapped().copy()}
 
 
 def write_folder(

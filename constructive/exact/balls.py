@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, arb_mat
 
-from constructive.exact.arithmetics import Arithmetic, Hidden, Numbers, PerQuery
 from constructive.exact.directed import working_precision
 from constructive.exact.float_enclosure import Bounded, BoundedLogits, HeadFactors
+from constructive.exact.softmax import Arithmetic, Hidden, Numbers, PerQuery
 from constructive.support.arrays import Array, Booleans
 
 # Matrices in ball arithmetic.

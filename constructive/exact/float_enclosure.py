@@ -23,7 +23,8 @@ from typing import NamedTuple
 import flint
 import numpy as np
 
-from constructive.exact.arithmetics import (
+from constructive.exact.directed import working_precision
+from constructive.exact.softmax import (
     Absorbed,
     Arithmetic,
     Floats,
@@ -33,7 +34,6 @@ from constructive.exact.arithmetics import (
     averaged,
     side_by_side,
 )
-from constructive.exact.directed import working_precision
 from constructive.exact.upward import LONGEST, TINY, UNIT, gamma, up
 from constructive.exact.verified import EXPONENTIAL_ERROR, exponential, products
 from constructive.support.arrays import Array, Integers, row_chunks

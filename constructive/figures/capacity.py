@@ -5,7 +5,7 @@ context for classification (Figure 2) and regression (Figure 5), and in general 
 where it suggests H(d - 1) + 1. Here nothing is trained:
 
 - *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
-- *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.exact_capacity`). So
+- *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.capacity`). So
   many examples can be given any labels at all: on the curve they are the answer for every task.
 - *Built*: weights are built and run, at the bounds of Theorems 1, 2 and 10, and as many as were
   proved by random heads ("generic"). One set of heads carries two tasks, one of ten classes
@@ -29,18 +29,33 @@ from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
-from constructive.theory.exact_capacity import exact_capacity
+from constructive.theory.capacity import exact_capacity
 
 CLASSES = 10
 CLOSE = 1e-6
 
-# Marker and colour of what is built.
-MARKS = {
-    "Theorem 1": ("x", drawing.BLUE),
-    "Theorem 2": ("+", drawing.ORANGE),
-    "Theorem 10": (6, drawing.VERMILLION),  # a caret that touches its number from below
-    "generic": ("D", drawing.GREEN),
-}
+_MARK = {"linestyle": "", "markersize": 9, "markeredgewidth": 1.6}
+# What is drawn, by its name in the legend, and how.
+SERIES: dict[str, dict[str, Any]] = {
+    "Theorem 2: H(n - 1) + 1": {"color": drawing.ORANGE, "linewidth": 4.5},
+    "Theorem 1: H(min(n, d_h) - 1) + 1": {
+        "color": drawing.BLUE, "linestyle": "--", "linewidth": 2,
+    },
+    "c(E; H): no weights exceed it": {"color": "black", "linewidth": 1},
+    "the paper: H(d - 1) + 1": {
+        "color": drawing.VERMILLION, "linestyle": ":", "linewidth": 1.5,
+    },
+    "proved: rank of Z": {"color": "black", "linestyle": "", "marker": "o", "markersize": 4},
+    "built: Theorem 1": {**_MARK, "color": drawing.BLUE, "marker": "x"},
+    "built: Theorem 2": {**_MARK, "color": drawing.ORANGE, "marker": "+"},
+    # A caret that touches its number from below.
+    "built: Theorem 10": {**_MARK, "color": drawing.VERMILLION, "marker": 6},
+    "built: generic": {
+        **_MARK, "color": drawing.GREEN, "marker": "D", "markerfacecolor": "none",
+    },
+}  # fmt: skip
+
+Sizes = tuple[int, int, int, int]  # H, n, d_h and d
 
 
 @dataclass(frozen=True)
@@ -50,24 +65,9 @@ class Sweep:
     label: str  # what is swept
     title: str  # what is fixed
     values: tuple[int, ...]  # of what is swept
-    sizes: tuple[tuple[int, int, int, int], ...]  # H, n, d_h and d at each value
+    sizes: tuple[Sizes, ...]  # at each value
     ticks: bool = False  # whether each value is named on the axis
     logarithmic: bool = False  # whether the axis is, and each value is named on it
-
-
-@dataclass(frozen=True)
-class CapacityPoint:
-    """The largest rank of Z over all weights at some sizes, and what the theorems promise there."""
-
-    num_heads: int  # H
-    context_size: int  # n
-    head_dim: int  # d_h
-    width: int  # d
-    shared_context: bool
-    theorem_1: int
-    theorem_2: int
-    lower: int  # proved bounds of the largest rank, of one example more than any weights hold
-    upper: int
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,9 @@ class Capacity(drawing.Picture):
     def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
-        tasks = [(*sizes, self.shared) for sweep in sweeps for sizes in sweep.sizes]
-        measured = counted("capacities", map(measure, tasks), len(tasks))
+        sizes = [each for sweep in sweeps for each in sweep.sizes]
+        points = (measure(each, shared=self.shared) for each in sizes)
+        measured = counted("capacities", points, len(sizes))
         grid = figure.subplots(2, 2)
         for axes, sweep in zip(grid.flat, sweeps, strict=True):
             _panel(axes, sweep.values, list(islice(measured, len(sweep.values))))
@@ -145,36 +146,43 @@ GENERAL_POSITION = Capacity(
 )
 
 
-def measure(task: tuple[int, int, int, int, bool]) -> tuple[CapacityPoint, dict[str, int]]:
-    """Measure the capacity at H, n, d_h and d, and what was built there, by theorems."""
-    heads, size, inner, width, shared = task
+def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
+    """Return the examples of each of `SERIES`, at H, n, d_h and d."""
+    heads, size, inner, width = sizes
     total = heads * (size - 1) + 2 if shared else heads * width + 1
     draw = generators.shared_context if shared else generators.uniform
     found = exact_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
-    theorems = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
-    point = CapacityPoint(*task, *theorems, found.lower, found.upper)
-    promised = {"Theorem 1": ("saturated", point.theorem_1)}
+    first, second = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
+    suggested = heads * (width - 1) + 1
+    point = {
+        "Theorem 2: H(n - 1) + 1": second,
+        "Theorem 1: H(min(n, d_h) - 1) + 1": first,
+        "c(E; H): no weights exceed it": found.upper,
+        "proved: rank of Z": found.lower,
+    }
+    promised = {"built: Theorem 1": ("saturated", first)}
     if not shared:
-        promised["Theorem 2"] = "rank_one", point.theorem_2
+        point["the paper: H(d - 1) + 1"] = suggested
+        promised["built: Theorem 2"] = "rank_one", second
         if size > 1:
-            promised["Theorem 10"] = "rank_one", heads * (width - 1) + 1
-        promised["generic"] = "generic", point.lower
-    return point, {theorem: built_at(point, *goal) for theorem, goal in promised.items()}
+            promised["built: Theorem 10"] = "rank_one", suggested
+        promised["built: generic"] = "generic", found.lower
+    for name, (construction, count) in promised.items():
+        point[name] = built_at(sizes, construction, count, shared=shared)
+    return point
 
 
-def built_at(point: CapacityPoint, construction: str, total: int) -> int:
+def built_at(sizes: Sizes, construction: str, total: int, *, shared: bool) -> int:
     """Build weights for T examples, and count those of which they reproduce number and class."""
-    kind = generators.shared_context if point.shared_context else generators.uniform
-    data = kind(num_examples=total, context_size=point.context_size, width=point.width)
+    heads, size, inner, width = sizes
+    kind = generators.shared_context if shared else generators.uniform
+    data = kind(num_examples=total, context_size=size, width=width)
     labels = np.random.default_rng(1).integers(CLASSES, size=total)
     classes: Array = np.eye(CLASSES)[labels]
     both = Dataset(data.contexts, data.queries, np.column_stack([data.targets, classes]))
     try:
         memorizer = build_memorizer(
-            both,
-            num_heads=point.num_heads,
-            head_dim=point.head_dim,
-            construction=construction,
+            both, num_heads=heads, head_dim=inner, construction=construction
         )
     except PrecisionError:
         return 0
@@ -183,34 +191,9 @@ def built_at(point: CapacityPoint, construction: str, total: int) -> int:
     return int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum())
 
 
-def _panel(
-    axes: Any,  # noqa: ANN401
-    values: tuple[int, ...],
-    measured: list[tuple[CapacityPoint, dict[str, int]]],
-) -> None:
-    points = [point for point, _ in measured]
-    lines = [
-        ("Theorem 2: H(n - 1) + 1", [p.theorem_2 for p in points], drawing.ORANGE, "-", 4.5),
-        ("Theorem 1: H(min(n, d_h) - 1) + 1", [p.theorem_1 for p in points], drawing.BLUE, "--", 2),
-        ("c(E; H): no weights exceed it", [p.upper for p in points], "black", "-", 1),
-    ]
-    if not points[0].shared_context:
-        suggested = [p.num_heads * (p.width - 1) + 1 for p in points]
-        lines.append(("the paper: H(d - 1) + 1", suggested, drawing.VERMILLION, ":", 1.5))
-    for label, heights, colour, style, thick in lines:
-        axes.plot(values, heights, style, color=colour, label=label, linewidth=thick)
-    ranks = [point.lower for point in points]
-    axes.plot(values, ranks, "o", color="black", markersize=4, label="proved: rank of Z")
-    for theorem, (mark, colour) in MARKS.items():
-        built = [
-            (value, every[theorem])
-            for value, (_, every) in zip(values, measured, strict=True)
-            if theorem in every
-        ]
-        if built:
-            axes.plot(
-                *zip(*built, strict=True), linestyle="", marker=mark, color=colour,
-                markerfacecolor="none" if mark == "D" else colour, markersize=9,
-                markeredgewidth=1.6, label=f"built: {theorem}",
-            )  # fmt: skip
+def _panel(axes: Any, values: tuple[int, ...], points: list[dict[str, int]]) -> None:  # noqa: ANN401
+    for name, style in SERIES.items():
+        shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
+        if shown:
+            axes.plot(*zip(*shown, strict=True), label=name, **style)
     axes.set_ylim(bottom=0)

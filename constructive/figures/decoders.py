@@ -14,7 +14,6 @@ import lzma
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -23,15 +22,13 @@ import numpy.typing as npt
 from constructive.constructions.decoder import build_decoder
 from constructive.data.corpus import Text
 from constructive.data.samples import english_text
-from constructive.exact.arithmetics import Floats
 from constructive.exact.directed import percent
+from constructive.exact.softmax import Floats
 from constructive.figures import drawing
 from constructive.layers.attention import CausalView, attend
 from constructive.layers.decoder import Decoder
 from constructive.layers.margins import Margins, recital
-from constructive.support import tables
 from constructive.support.arrays import Array, Integers
-from constructive.support.files import replacing
 from constructive.support.work import report
 
 LAST, HEADS = 100, 3  # positions and heads whose attention is drawn, at most
@@ -196,81 +193,41 @@ def costs(text: Text, kinds: Iterable[str] = tuple(KINDS)) -> Iterator[TokenCost
         )
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What nothing goes below, and what files take, a token."""
-
-    bits: float  # for any text
-    listed: int  # bits of a list of tokens
-    packed: float  # bits of the text under xz
-
-
-def limits_of(text: Text) -> Limits:
-    """Return the limits for a text."""
-    count = len(text.vocabulary)
+def limits_of(text: Text) -> tuple[float, float]:
+    """Return the bits a token that any text takes, and those that this one takes under xz."""
     joined = [text.joined(tokens) for tokens in text.texts]
     content = b"".join(j.encode() if isinstance(j, str) else bytes(j) for j in joined)
     packed = 8 * len(lzma.compress(content, preset=9)) / len(text)
-    return Limits(math.log2(count + 1), max(1, (count - 1).bit_length()), packed)
-
-
-def render(text: Text, found: list[TokenCost]) -> str:
-    """Return the table as text."""
-    table = tables.new_table(
-        "decoder", "heads", "readout numbers", "stored numbers", "stored bits", "proved",
-        left=("decoder",),
-    )  # fmt: skip
-    for cost in found:
-        proved = f"yes, {percent(cost.share, 0)}" if cost.share < 1.0 else "no"
-        table.add_row(
-            cost.kind, str(cost.heads), f"{cost.readout:,.2f}", f"{cost.stored:,.2f}",
-            f"{cost.bits:,.1f}", proved,
-        )  # fmt: skip
-    known = limits_of(text)
-    table.add_row("limit for any labels", "", "1.00", "", f"{known.bits:.1f}", "yes")
-    table.add_row("a list of tokens", "", "", "", f"{known.listed}", "")
-    table.add_row("the text under xz", "", "", "", f"{known.packed:.1f}", "")
-    about = (
-        f"N = {len(text):,} tokens, V = {len(text.vocabulary):,}; numbers and bits are those of "
-        "each token, without the vocabulary. Proved: by how much of a margin float32 may be off.\n"
-    )
-    return "\n".join([about, *tables.lines(table, 120)]) + "\n"
+    return math.log2(len(text.vocabulary) + 1), packed
 
 
 @dataclass(frozen=True)
-class Curve(drawing.Figure):
-    """The curve for the beginning of an English text, as a picture and as a table."""
+class Curve(drawing.Picture):
+    """The curve for the beginning of an English text."""
 
     tokens: int = 1000  # of the text
     kinds: tuple[str, ...] = tuple(KINDS)  # of decoders, names in `KINDS`
 
     title = "What recitation costs, down to the limit (not of that paper)"
-    files = (*drawing.both("curve"), "curve.txt")
+    name = "curve"
+    height = 6.6
     needs = "matplotlib", "sklearn"
 
     def quick(self) -> Self:
         """Take a shorter text."""
         return replace(self, tokens=200)
 
-    def draw(self, folder: Path) -> tuple[Path, ...]:
-        """Build the decoders once, and write all files."""
+    def paint(self, figure: Any) -> None:  # noqa: ANN401
+        """Build the decoders, and draw bits over numbers, and the limits."""
         text = Text.words(english_text()).first(self.tokens)
-        found = list(costs(text, self.kinds))
-        figure = drawing.new_figure(6.6)
-        draw_curve(figure, text, found)
-        pictures = drawing.save_both(figure, folder, "curve")
-        path = folder / "curve.txt"
-        with replacing(path) as file:
-            file.write(render(text, found).encode())
-        return (*pictures, path)
+        _draw_curve(figure, text, list(costs(text, self.kinds)))
 
 
 CURVE = Curve()
 
 
-def draw_curve(figure: Any, text: Text, found: list[TokenCost]) -> None:  # noqa: ANN401 - of matplotlib
-    """Draw bits over numbers, and the limits, in an empty figure."""
-    axes, known = figure.subplots(), limits_of(text)
+def _draw_curve(figure: Any, text: Text, found: list[TokenCost]) -> None:  # noqa: ANN401
+    axes, any_text, packed = figure.subplots(), *limits_of(text)
     for proved, colour, label in (
         (True, drawing.BLUE, "proved for every float32 program"),
         (False, drawing.VERMILLION, "not proved"),
@@ -282,8 +239,8 @@ def draw_curve(figure: Any, text: Text, found: list[TokenCost]) -> None:  # noqa
                 color=colour, label=label,
             )  # fmt: skip
     axes.axvline(1.0, color=drawing.GREY, ls="--", label="limit for any labels, numbers")
-    axes.axhline(known.packed, color=drawing.ORANGE, ls="-.", label="the text under xz")
-    axes.axhline(known.bits, color=drawing.GREEN, ls=":", label="limit for any labels, bits")
+    axes.axhline(packed, color=drawing.ORANGE, ls="-.", label="the text under xz")
+    axes.axhline(any_text, color=drawing.GREEN, ls=":", label="limit for any labels, bits")
     # Points rise to the right, so that there is room above each for its number.
     axes.margins(x=0.06, y=0.1)
     for number, cost in enumerate(found, start=1):

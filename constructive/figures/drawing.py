@@ -1,4 +1,4 @@
-"""What all figures share: what one is, colours, and its files. Needs matplotlib to draw."""
+"""What all figures share: what one is, colours, and its file. Needs matplotlib to draw."""
 
 import io
 from abc import ABC, abstractmethod
@@ -32,8 +32,8 @@ _DARK_STYLE = f'{_STYLE}"text/css">@media (prefers-color-scheme: dark) {{{_RULES
 class Figure(ABC):
     """One figure. Its options are the fields of its dataclass, whose defaults are the paper's.
 
-    The laws: `draw` writes `files` into the folder and nothing else, the same bytes each time; and
-    nothing is computed where `require` raises.
+    The laws: `draw` writes one file, the same bytes each time; and nothing is computed where
+    `require` raises.
     """
 
     title: str
@@ -41,12 +41,12 @@ class Figure(ABC):
 
     @property
     @abstractmethod
-    def files(self) -> tuple[str, ...]:
-        """The names of the files that `draw` writes."""
+    def file(self) -> str:
+        """The name of the file that `draw` writes."""
 
     @abstractmethod
-    def draw(self, folder: Path) -> tuple[Path, ...]:
-        """Compute the figure, draw it into a folder, and return the paths of its files."""
+    def draw(self, path: Path) -> None:
+        """Compute the figure, and write it, whole or not at all."""
 
     def quick(self) -> Self:
         """Return the same figure of less, drawn in seconds."""
@@ -59,25 +59,25 @@ class Figure(ABC):
 
 
 class Picture(Figure):
-    """A figure of matplotlib, as NAME.png and as NAME.svg."""
+    """A figure of matplotlib, as NAME.svg."""
 
     name: str
     height: ClassVar[float]
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The names of both files."""
-        return both(self.name)
+    def file(self) -> str:
+        """The name of the file."""
+        return f"{self.name}.svg"
 
     @abstractmethod
     def paint(self, figure: Any) -> None:  # noqa: ANN401 - of matplotlib
         """Compute and draw everything, in an empty figure of matplotlib."""
 
-    def draw(self, folder: Path) -> tuple[Path, ...]:
-        """Paint the figure, and save it twice."""
+    def draw(self, path: Path) -> None:
+        """Paint the figure, and save it."""
         figure = new_figure(self.height)
         self.paint(figure)
-        return save_both(figure, folder, self.name)
+        save(figure, path)
 
 
 def require_matplotlib() -> None:
@@ -101,7 +101,7 @@ def new_figure(height: float) -> Any:  # noqa: ANN401 - of matplotlib, if instal
     return figures.Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
+def save(figure: Any, path: Path) -> None:  # noqa: ANN401
     """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG.
 
     An old file of that name is replaced. A PNG is white behind; an SVG is transparent, with colours
@@ -111,7 +111,6 @@ def save(figure: Any, path: Path) -> Path:  # noqa: ANN401
     require_picture(path)
     with replacing(path) as file:
         file.write(_svg(figure) if path.suffix.lower() == ".svg" else _png(figure))
-    return path
 
 
 def _png(figure: Any) -> bytes:  # noqa: ANN401
@@ -127,16 +126,6 @@ def _svg(figure: Any) -> bytes:  # noqa: ANN401
     with matplotlib.rc_context({"svg.hashsalt": "constructive"}):
         figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
     return content.getvalue().replace(_STYLE.encode(), f"{_DARK_STYLE}{_STYLE}".encode(), 1)
-
-
-def save_both(figure: Any, folder: Path, name: str) -> tuple[Path, ...]:  # noqa: ANN401
-    """Return the picture as NAME.png and NAME.svg."""
-    return tuple(save(figure, folder / file) for file in both(name))
-
-
-def both(name: str) -> tuple[str, ...]:
-    """Return the files that `save_both` writes."""
-    return f"{name}.png", f"{name}.svg"
 
 
 def describe(axes: Any, *, x: str, y: str, title: str = "") -> None:  # noqa: ANN401

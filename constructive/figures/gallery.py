@@ -5,10 +5,8 @@ the drawings, the data and the constructions are ours. Each module says what is 
 estimated in it. A new figure is a class in a module, and a name and a line here.
 """
 
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,53 +43,22 @@ def figures() -> "dict[str, Figure]":
     return dict(zip(NAMES, found, strict=True))
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure that was drawn: what it shows, its files, and the seconds which it took."""
-
-    title: str
-    paths: tuple[Path, ...]
-    seconds: float
-
-
-def prepare(folder: str | Path, only: Iterable[str] | None = None) -> tuple[Path, ...]:
-    """Make the folder that `draw` writes into, and return the paths of the files."""
-    folder, wanted = as_path(folder), _wanted(only)
-    for figure in wanted.values():
-        figure.require()
-    with suppress(OSError):  # the check of the first file says why
-        folder.mkdir(parents=True, exist_ok=True)
-    paths = tuple(folder / name for figure in wanted.values() for name in figure.files)
-    for path in paths:
-        require_writable(path)
-    return paths
-
-
-def _wanted(only: Iterable[str] | None) -> "dict[str, Figure]":
+def prepare(
+    folder: str | Path, only: Iterable[str] | None = None, *, quick: bool = False
+) -> "list[tuple[Figure, Path]]":
+    """Make a folder for the figures, and return each of them with its file."""
     names = list(NAMES if only is None else only)
     for name in names:
         if name not in NAMES:
             raise ParameterError(
                 f"unknown figure {name!r}", witness=name, suggestion=", ".join(NAMES)
             )
-    known = figures()
-    return {name: known[name] for name in names}
-
-
-def draw(
-    folder: str | Path,
-    *,
-    only: Iterable[str] | None = None,
-    quick: bool = False,
-) -> Iterator[Drawn]:
-    """Draw the figures into a folder, and yield each when its files are written.
-
-    Old files of these names are replaced. What is written stays where a later figure is
-    interrupted.
-    """
-    folder, wanted = as_path(folder), _wanted(only)
-    prepare(folder, wanted)
-    for whole in wanted.values():
-        figure, start = whole.quick() if quick else whole, time.perf_counter()
-        paths = figure.draw(folder)
-        yield Drawn(figure.title, paths, time.perf_counter() - start)
+    known, folder = figures(), as_path(folder)
+    wanted = [known[name].quick() if quick else known[name] for name in names]
+    for figure in wanted:
+        figure.require()
+    with suppress(OSError):  # the check of the first file says why
+        folder.mkdir(parents=True, exist_ok=True)
+    for figure in wanted:
+        require_writable(folder / figure.file)
+    return [(figure, folder / figure.file) for figure in wanted]

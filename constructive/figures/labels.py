@@ -7,7 +7,6 @@ random heads and of contexts is drawn, and random labels many times; each time t
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -28,18 +27,13 @@ _COLOURS = (drawing.BLUE, drawing.ORANGE, drawing.GREEN)
 
 @dataclass(frozen=True)
 class Share:
-    """How many of the random labelings of T examples are attained, and how many should be."""
+    """The share of random labelings of T examples that is attained, and what it should be."""
 
     total: int  # T
-    drawn: int
-    attained: int  # proved
-    refuted: int  # proved
-    expected: Fraction  # the share of all labelings
-
-    @property
-    def spread(self) -> float:
-        """Three standard errors of the share that is drawn."""
-        return 3.0 * math.sqrt(self.expected * (1 - self.expected) / self.drawn)
+    attained: float  # a share of those drawn, each proved
+    refuted: float
+    expected: float  # the share of all labelings
+    spread: float  # three standard errors of the share that is drawn
 
 
 @dataclass(frozen=True)
@@ -69,10 +63,9 @@ class LabelsPicture(drawing.Picture):
             exact = [labelings(t, heads, width=width, context_size=size).share for t in totals]
             found = [next(measured) for _ in self.ratios]
             axes.plot([t / columns for t in totals], list(map(float, exact)), color=colour)
-            part = [share.attained / share.drawn for share in found]
-            spread = [share.spread for share in found]
             axes.errorbar(
-                [share.total / columns for share in found], part, spread, color=colour,
+                [share.total / columns for share in found], [share.attained for share in found],
+                [share.spread for share in found], color=colour,
                 linestyle="", marker="o", markersize=4, capsize=2,
                 label=f"H = {heads}, n = {size}, d_h = {inner}, d = {width}",
             )  # fmt: skip
@@ -94,15 +87,16 @@ def measure(task: tuple[int, int, int, int, float, int]) -> Share:
     layer = AttentionLayer.from_effective_readout(query, key, np.zeros((heads * width, 2)))
     record = TrainedRecord("random heads", scalar_targets=False, constant=False)
     memorizer = Memorizer(layer, record)
-    verdicts = []
+    verdicts: list[Verdict] = []
     for _ in range(draws):
         targets = np.eye(2)[rng.integers(0, 2, total)]
         labeled = Dataset(data.contexts, data.queries, targets)
         verdicts.append(certify(memorizer, labeled, claims=["inseparable"]).verdict)
+    share = float(labelings(total, heads, width=width, context_size=size).share)
     return Share(
         total,
-        draws,
-        verdicts.count(Verdict.REFUTED),
-        verdicts.count(Verdict.PROVED),
-        labelings(total, heads, width=width, context_size=size).share,
+        verdicts.count(Verdict.REFUTED) / draws,
+        verdicts.count(Verdict.PROVED) / draws,
+        share,
+        3.0 * math.sqrt(share * (1 - share) / draws),
     )

@@ -205,24 +205,22 @@ class AssumptionTable(drawing.Figure):
     budget: float = 0.01
 
     title = "Table 1: the assumptions on real data"
-    files = ("table-1-assumptions.txt",)
+    file = "table-1-assumptions.txt"
     needs = ("sklearn",)
 
     def quick(self) -> Self:
         """Take fewer examples and subsets."""
         return replace(self, examples=300, subsets=50)
 
-    def draw(self, folder: Path) -> tuple[Path, ...]:
+    def draw(self, path: Path) -> None:
         """Write the table, whole or not at all."""
         found = [
             (stage, assumptions.check(stage.dataset[: self.examples], subsets=self.subsets,
                                       budget=self.budget))
             for stage in (*digits(), *text())
         ]  # fmt: skip
-        path = folder / self.files[0]
         with replacing(path) as file:
             file.write(render(found).encode())
-        return (path,)
 
 
 ASSUMPTIONS = AssumptionTable()

@@ -14,7 +14,7 @@ from constructive.constructions.build import build_memorizer
 from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data import generators
 from constructive.data.dataset import Dataset
-from constructive.exact.arithmetics import Floats
+from constructive.exact.softmax import Floats
 from constructive.figures import drawing
 from constructive.layers.attention import attend, examples
 from constructive.layers.memorizer import Memorizer

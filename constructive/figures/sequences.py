@@ -20,9 +20,14 @@ from constructive.support.work import report
 from constructive.theory.bounds import heads_needed, parameter_count
 
 CONTEXT_SIZE, WIDTH, CLASSES = 8, 4, 16
-HEIGHT = 8.4
 SMALLEST, FACTOR = 64, 4  # N of the first point, and from a point to the next
-_STYLES = (drawing.ORANGE, "s"), (drawing.GREEN, "^"), (drawing.BLUE, "o")
+# The constructions of the fewest weights, and how they are drawn.
+_STYLES = {"product_hash": (drawing.ORANGE, "s"), "separating_set": (drawing.GREEN, "^")}
+# What is counted, above and below.
+_COUNTS = {
+    "weights that are not zero": "nonzero_parameters",
+    "all weights of dense matrices": "total_parameters",
+}
 
 
 def random_sequences(
@@ -43,21 +48,6 @@ def random_sequences(
     return sequences, rng.integers(1, CLASSES + 1, size=total).tolist()
 
 
-def multihead_parameters(total: int, context_size: int) -> int:
-    """Count parameters of the layer of Theorem 2 for as many examples, in the least width n.
-
-    >>> multihead_parameters(4096, context_size=8)
-    14626
-    """
-    return parameter_count(
-        num_heads=heads_needed(total, context_size),
-        width=context_size,
-        head_dim=1,
-        value_dim=1,
-        target_dim=1,
-    )
-
-
 @dataclass(frozen=True)
 class Parameters(drawing.Picture):
     """Memorizers of 64 sequences and more by the two constructions of the fewest weights."""
@@ -66,7 +56,7 @@ class Parameters(drawing.Picture):
 
     title = "Sequences: parameters against N (not of that paper)"
     name = "sequences-parameters"
-    height = HEIGHT
+    height = 8.4
 
     def quick(self) -> Self:
         """Stop sooner."""
@@ -74,8 +64,16 @@ class Parameters(drawing.Picture):
 
     def paint(self, figure: Any) -> None:  # noqa: ANN401
         """Build them, and draw their parameters."""
-        names = "product_hash", "separating_set"
-        draw_points(figure, {name.replace("_", " "): growth(self.largest, name) for name in names})
+        found = {name: growth(self.largest, name) for name in _STYLES}
+        for axes, (title, attribute) in zip(figure.subplots(2, 1), _COUNTS.items(), strict=True):
+            for name, points in found.items():
+                _draw_counts(axes, name, points, attribute)
+            _draw_others(axes, sorted(p.record.sizes.keys for ps in found.values() for p in ps))
+            drawing.describe(axes, x="keys", y="parameters", title=title)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_ylim(top=6 * axes.get_ylim()[1])  # room for the legend
+            axes.legend(frameon=False, loc="upper left")
 
 
 SEQUENCES = Parameters()
@@ -114,49 +112,36 @@ def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = 
     return float(slope)
 
 
-def draw_points(figure: Any, found: dict[str, list[SequenceMemorizer]]) -> None:  # noqa: ANN401 - of matplotlib
-    """Draw parameters of each construction, their exponents, sqrt(N), N, and those of heads.
-
-    found: memorizers by their label, for three constructions at most
-
-    Above the weights that are not zero, below all of dense matrices.
-    """
-    for axes, (title, attribute) in zip(figure.subplots(2, 1), _COUNTS, strict=True):
-        keys = _draw_counts(axes, found, attribute)
-        size = next(iter(found.values()))[0].context_size
-        low, high = min(keys), max(keys)
-        ends = np.array([low, high])
-        between = np.unique(np.geomspace(low, high, 200).astype(int)).tolist()
-        heads = [multihead_parameters(total, size) for total in between]
-        axes.plot(between, heads, "--", color=drawing.VERMILLION,
-                  label=f"heads of rank one (Theorem 2), n = {size}")  # fmt: skip
-        anchor = 25 * np.sqrt(ends[0])
-        for name, heights in (("sqrt(N)", np.sqrt(ends)), ("N", ends)):
-            line = anchor * heights / heights[0]
-            axes.plot(ends, line, ":", color=drawing.GREY, linewidth=1)
-            axes.annotate(name, (ends[1], line[1]), xytext=(4, -3), textcoords="offset points",
-                          color=drawing.GREY)  # fmt: skip
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        drawing.describe(axes, x="keys", y="parameters", title=title)
-        axes.set_ylim(top=6 * axes.get_ylim()[1])  # room for the legend
-        axes.legend(frameon=False, loc="upper left")
+def _draw_counts(axes: Any, name: str, points: list[SequenceMemorizer], attribute: str) -> None:  # noqa: ANN401
+    """Draw one kind of count for a construction, and its exponents."""
+    keys = [point.record.sizes.keys for point in points]
+    counts = [getattr(point, attribute) for point in points]
+    label = name.replace("_", " ")
+    if len(keys) > 1:
+        after = exponent(keys, counts, after_log=True)
+        label += f": exponent {exponent(keys, counts):.3f}, {after:.3f} after log"
+    colour, mark = _STYLES[name]
+    axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label)
 
 
-_COUNTS = (
-    ("weights that are not zero", "nonzero_parameters"),
-    ("all weights of dense matrices", "total_parameters"),
-)
-
-
-def _draw_counts(axes: Any, found: dict[str, list[SequenceMemorizer]], attribute: str) -> list[int]:  # noqa: ANN401
-    """Draw one kind of count for each construction; the keys of all points."""
-    for (label, points), (colour, mark) in zip(found.items(), _STYLES, strict=False):
-        keys = [point.record.sizes.keys for point in points]
-        counts = [getattr(point, attribute) for point in points]
-        exponents = ""
-        if len(set(keys)) > 1:
-            after = exponent(keys, counts, after_log=True)
-            exponents = f": exponent {exponent(keys, counts):.3f}, {after:.3f} after log"
-        axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label + exponents)
-    return [point.record.sizes.keys for points in found.values() for point in points]
+def _draw_others(axes: Any, keys: list[int]) -> None:  # noqa: ANN401
+    """Draw the layer of Theorem 2 for as many examples, in the least width n; sqrt(N), and N."""
+    between = np.unique(np.geomspace(keys[0], keys[-1], 200).astype(int)).tolist()
+    heads = [
+        parameter_count(
+            num_heads=heads_needed(total, CONTEXT_SIZE),
+            width=CONTEXT_SIZE,
+            head_dim=1,
+            value_dim=1,
+            target_dim=1,
+        )
+        for total in between
+    ]
+    axes.plot(between, heads, "--", color=drawing.VERMILLION,
+              label=f"heads of rank one (Theorem 2), n = {CONTEXT_SIZE}")  # fmt: skip
+    ends = np.array([keys[0], keys[-1]])
+    for name, heights in (("sqrt(N)", np.sqrt(ends)), ("N", ends)):
+        line = 25 * np.sqrt(ends[0]) * heights / heights[0]
+        axes.plot(ends, line, ":", color=drawing.GREY, linewidth=1)
+        axes.annotate(name, (ends[1], line[1]), xytext=(4, -3), textcoords="offset points",
+                      color=drawing.GREY)  # fmt: skip

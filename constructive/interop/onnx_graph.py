@@ -9,8 +9,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from constructive.layers.layer import AttentionLayer
-from constructive.sequences.attention import RoundedNetwork, UniformAttention, require_exact
-from constructive.sequences.network import ReluNetwork
+from constructive.sequences.floats import dense_layers, require_exact
+from constructive.sequences.network import ReluNetwork, UniformAttention
 from constructive.support.arrays import Array, float_type
 
 OPSET, IR_VERSION = 18, 9  # Of ONNX 1.13 (2022), old enough for every runtime in use.
@@ -161,15 +161,15 @@ def _tokenwise(
 ) -> str:
     """Add a ReLU network on the last axis."""
     require_exact(network.numbers(), kind)
-    rounded = RoundedNetwork.of(network, kind)
+    layers = dense_layers(network, kind)
 
     def affine(index: int, inputs: str) -> str:
-        weights, bias = rounded.layers[index]
+        weights, bias = layers[index]
         w = graph.constant(f"{name}.{index}.weight", weights.T)
         b = graph.constant(f"{name}.{index}.bias", bias)
         return graph.node("Add", graph.node("MatMul", inputs, w), b)
 
-    count = len(rounded.layers)
+    count = len(layers)
     values = affine(0, values)
     for index in range(1, count - 1, 2):
         hidden = graph.node("Relu", affine(index, values))

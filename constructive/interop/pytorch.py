@@ -17,13 +17,8 @@ from torch.nn.functional import embedding, linear, pad, relu, scaled_dot_product
 
 from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers.layer import AttentionLayer, require_single_target
-from constructive.sequences.attention import (
-    WEIGHTS,
-    RoundedNetwork,
-    UniformAttention,
-    require_exact,
-)
-from constructive.sequences.network import ReluNetwork
+from constructive.sequences.floats import dense_layers, require_exact
+from constructive.sequences.network import WEIGHTS, ReluNetwork, UniformAttention
 from constructive.support.arrays import Array
 from constructive.support.errors import DataError, ParameterError
 
@@ -208,7 +203,7 @@ class TokenwiseModule(nn.Module):
     def __init__(self, network: ReluNetwork, dtype: torch.dtype) -> None:
         super().__init__()
         require_exact(network.numbers(), _DTYPES[dtype])
-        layers = RoundedNetwork.of(network, _DTYPES[dtype]).layers
+        layers = dense_layers(network, _DTYPES[dtype])
         # of each layer (outputs, inputs), as `torch.nn.Linear` has them
         self.weights = nn.ParameterList(torch.tensor(weights) for weights, _ in layers)
         # of each layer (outputs,)
@@ -363,8 +358,6 @@ class DecoderModule(nn.Module):
                 suggestion=f"sequences of at most {most} tokens",
             )
         try:
-            if length <= rows:
-                return embedding(ids, self.embedding) + self.positions[:length]
             places = torch.arange(length, device=ids.device) % rows
             return embedding(ids, self.embedding) + self.positions[places]
         except IndexError as error:

@@ -12,7 +12,7 @@ by the factor 1/sqrt(d_h) of `MultiheadAttention`, and not even that where d_h i
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -49,27 +49,31 @@ def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
     """
     _check_parameters(module)
     name = type(module).__name__
-    if _is_ours(module):
-        found = _layer_of_ours(module)
-        if dataset is not None:
-            _require_fit(found, dataset, name)
-        return found
-    try:
-        twin = copy.deepcopy(module).to(torch.float64).eval()
-    except Exception as error:  # modules may hold anything
-        raise ParameterError(
-            f"a {name} cannot be copied and read in float64: {error}",
-            witness=name,
-            suggestion="torch.nn.utils.prune.remove and the like, which leave plain weights",
-        ) from error
+    ours = _is_ours(module)
+    twin = module if ours else _evaluated(module)
     found = _layer_of(twin)
     if dataset is not None:
         _require_fit(found, dataset, name)
+    if ours:
+        return found
     outputs = [
         _compared(twin, name, found, contexts, queries, first=first)
         for contexts, queries, first in _probes(found, dataset)
     ]
     return found._replace(scalar_targets=outputs[0].ndim == 1)
+
+
+def _evaluated(module: nn.Module) -> nn.Module:
+    """Return a copy of a module in float64 and in evaluation mode."""
+    try:
+        return copy.deepcopy(module).to(torch.float64).eval()
+    except Exception as error:  # modules may hold anything
+        name = type(module).__name__
+        raise ParameterError(
+            f"a {name} cannot be copied and read in float64: {error}",
+            witness=name,
+            suggestion="torch.nn.utils.prune.remove and the like, which leave plain weights",
+        ) from error
 
 
 def _probes(
@@ -131,7 +135,7 @@ def _check_parameters(module: nn.Module) -> None:
             )
 
 
-def _is_ours(module: nn.Module) -> TypeGuard[AttentionModule]:
+def _is_ours(module: nn.Module) -> bool:
     """Whether it is known what a module does: an `AttentionModule` that nobody has changed."""
     hooks = (module._forward_hooks, module._forward_pre_hooks)  # noqa: SLF001 - no public way
     plain = type(module) is AttentionModule and "forward" not in vars(module)
@@ -146,11 +150,6 @@ def _array(tensor: Tensor) -> Array:
     return array
 
 
-def _layer_of_ours(module: AttentionModule) -> ReadModule:
-    layer = AttentionLayer(*(_array(getattr(module, name)) for name in _NAMES))
-    return ReadModule(layer, constant=False, scalar_targets=module.scalar_targets)
-
-
 def _layer_of(module: nn.Module) -> ReadModule:
     """Read weights; whether a module does what they say is another question."""
     ours = [part for part in module.modules() if isinstance(part, AttentionModule)]
@@ -160,7 +159,8 @@ def _layer_of(module: nn.Module) -> ReadModule:
         part for part in module.modules() if isinstance(part, nn.Linear) and id(part) not in inside
     ]
     if len(ours) == 1 and not attentions:
-        return _layer_of_ours(ours[0])
+        layer = AttentionLayer(*(_array(getattr(ours[0], name)) for name in _NAMES))
+        return ReadModule(layer, constant=False, scalar_targets=ours[0].scalar_targets)
     if len(attentions) != 1 or len(linears) != 1:
         raise ParameterError(
             f"a {type(module).__name__} has {len(attentions)} MultiheadAttention and "

@@ -91,7 +91,8 @@ def run_all(
 ) -> Iterator[Run]:
     """Yield a run for each problem of each spec."""
     chosen = None if cases is None else tuple(cases)
-    for shape, spec in specs.items():
+    for count, (shape, spec) in enumerate(specs.items()):
+        report(f"{spec.dtype}, {shape}", count, len(specs))
         for problem in problems(spec, cases=chosen):
             yield run_one(adapter, shape, problem, device)
 

@@ -1,4 +1,4 @@
-"""Attention, once: in any arithmetic, and for any view of which tokens a query sees."""
+"""Attention of all heads, once: in any arithmetic (`exact.softmax`), for any view of the tokens."""
 
 import math
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from constructive.data.padded import Padded
-from constructive.exact.arithmetics import Arithmetic, Logits, Matrices, Numbers, Weights
+from constructive.exact.softmax import Arithmetic, Logits, Matrices, Numbers, Weights
 from constructive.support.arrays import CHUNK_BYTES, Array, Booleans, Integers, row_chunks
 from constructive.support.work import in_pieces
 

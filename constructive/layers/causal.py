@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.arithmetics import Floats
+from constructive.exact.softmax import Floats
 from constructive.layers.attention import BLOCK_BYTES, CausalView, Rows, attend, flat
 from constructive.layers.layer import HeadShapes, require_floats
 from constructive.support.arrays import (

@@ -7,20 +7,19 @@ and one for the end of a text. Positions may be periodic: then position i has ro
 
 import dataclasses
 import json
-import lzma
 import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
-from constructive.exact.arithmetics import Floats
 from constructive.exact.float_model import model_named, rounded
+from constructive.exact.softmax import Floats
 from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
@@ -29,6 +28,7 @@ from constructive.support.errors import DataError, ParameterError, require, requ
 from constructive.support.files import replacing, unpacked
 from constructive.support.tables import Sheet, Shown
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
+from constructive.support.work import report
 
 # Files of decoders: with every weight as float32, or, where all weights are integers, packed.
 #
@@ -45,20 +45,6 @@ PACKED = "constructive decoder 2"  # The format of packed files
 # Bytes of JSON that a packed file may have; Python takes up to 64 for each of them.
 MOST_TEXT = 1 << 24
 _MOST_ENTRIES = 1 << 28  # Of the weights of a packed file
-
-
-class FileSizes(NamedTuple):
-    """Bytes of a decoder and of what it recites."""
-
-    file: int  # of the file that `Decoder.save` writes, the vocabulary included
-    text: int  # of the text itself
-    xz: int  # of the text, compressed by xz at its best preset
-
-
-def sizes(file: int, content: bytes) -> FileSizes:
-    """Compare the file of a decoder with the text that it recites."""
-    packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-    return FileSizes(file, len(content), len(packed))
 
 
 def file_content(tensors: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
@@ -209,7 +195,7 @@ class Decoder(Rebuilt, Shown):
     def num_bits(self) -> int:
         """The bits of those entries: 32 each, or fewer where all weights are integers.
 
-        The vocabulary is not counted. `layers.decoder.sizes` compares whole files.
+        The vocabulary is not counted.
         """
         return self._stored[1]
 
@@ -332,6 +318,7 @@ class Decoder(Rebuilt, Shown):
         seen = np.empty((length, layer.width), np.float32)
         seen[: len(ids)] = self.embedded([ids])[0]
         while len(ids) < length:
+            report("decode", len(ids), length)
             last = len(ids) - 1
             begin = 0 if layer.window is None else max(0, last + 1 - layer.window)
             keys = seen[np.newaxis, begin : last + 1]

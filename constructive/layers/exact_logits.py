@@ -45,10 +45,10 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.exact import upward
-from constructive.exact.arithmetics import side_by_side
 from constructive.exact.dyadic import granularity
 from constructive.exact.float_enclosure import ENOUGH, Moved, Rounded, growth
 from constructive.exact.float_model import FLOAT32, FLOAT64, FORMATS, FloatModel, Format
+from constructive.exact.softmax import side_by_side
 from constructive.exact.upward import up
 from constructive.layers.attention import (
     BLOCK_BYTES,

@@ -8,7 +8,7 @@ output matrix W_O (H d_v, d_o) and a readout W_D (d_o, d_out); the paper has d_o
     f(E, e) = W_D^T W_O^T [W_V1^T E^T alpha_1; ...; W_VH^T E^T alpha_H]            output, (d_out,)
 
 All of it is evaluated by `layers.attention`, one loop for all layers and masks, with the softmax
-of an arithmetic (`exact.arithmetics`). The logits carry no factor 1/sqrt(d_h). f is linear in z:
+of an arithmetic (`exact.softmax`). The logits carry no factor 1/sqrt(d_h). f is linear in z:
 f = U^T z, with an *effective readout* U of shape (H d, d_out), and any U can be written in these
 weights as soon as d_v >= d_out. Below that each head's part of U has rank d_v at most
 (proofs/18-narrow-values.md).
@@ -26,8 +26,8 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ExampleShapes
-from constructive.exact.arithmetics import FactoredFloats
 from constructive.exact.float_model import FLOAT32
+from constructive.exact.softmax import FactoredFloats
 from constructive.layers.attention import Chunk, View, after_attention, examples, flat
 from constructive.support.arrays import (
     CHUNK_BYTES,

@@ -326,9 +326,8 @@ def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
 
 _SMALL_WEIGHT = 2.0**-184  # More than e^-128
 _HELD = 2.0**52  # Float64 holds integers up to it, and differences of two of them
-_AT_ONCE = (
-    1024  # Positions whose logits are computed at a time, or fewer where there are many heads
-)
+# Positions whose logits are computed at a time, or fewer where there are many heads.
+_AT_ONCE = 1024
 _MOST_ENTRIES = 1 << 24  # Of the rows of Z of these
 _MOST_PICKS = 1 << 22  # Tokens that heads read, in memory at once
 _SPLIT = 128.0  # The unit of the high part of a readout

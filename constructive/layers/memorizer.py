@@ -13,7 +13,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.labels import labels_of, require_classes
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
-from constructive.exact.arithmetics import Fractions
+from constructive.exact.softmax import Fractions
 from constructive.layers.extended import ExtendedLayer, FloatLayer
 from constructive.layers.layer import (
     AttentionLayer,
@@ -76,8 +76,7 @@ class Memorizer(Shown):
 
     def __post_init__(self) -> None:
         require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
-        if self.record.classes:
-            require_classes(self.record.classes, self.layer.target_dim)
+        require_classes(self.record.classes, self.layer.target_dim)
 
     @property
     def built(self) -> BuildRecord:

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset, fractions
-from constructive.exact.arithmetics import (
+from constructive.exact.softmax import (
     LARGEST_LOGIT,
     Fractions,
     Rationals,

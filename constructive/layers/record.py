@@ -15,7 +15,7 @@ from constructive.layers.extended import FloatLayer
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, is_integer, require_known, shown
+from constructive.support.errors import ParameterError, require_known, shown
 from constructive.support.tables import Sheet, new_table
 
 # The layers of memorizers: multi-head attention with a linear readout, in three kinds of numbers.
@@ -97,14 +97,8 @@ def read_decoder_record(content: dict[str, Any]) -> DecoderRecord:
     wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
     if set(content) != wanted:
         raise ValueError(f"its record is about {shown(sorted(content))}")
-    counts = [content[name] for name in ("seed", "num_positions")]
-    sizes = [content[name] for name in ("condition", "share")]  # infinite where nothing bounds them
-    margin = content["margin"]  # below zero where rounding may take more than all of it
-    known = all(is_integer(count) and count >= 0 for count in counts)
-    known = known and all(is_size(size, unknown=True) for size in sizes)
-    if not known or type(margin) not in (int, float) or math.isnan(margin):
-        raise ValueError("its record has numbers that are none")
-    return DecoderRecord(**content)
+    record: DecoderRecord = _typed(DecoderRecord, content)
+    return record
 
 
 Facts = tuple[tuple[str, str], ...]
@@ -154,7 +148,8 @@ class BuildRecord:
         max_error: the largest `|f - y|`, as float64 evaluates the layer; an upper bound from balls
             where precision > 53; exact for rational weights. Where construction is "paired",
             heads are evaluated on their own examples, and elsewhere where they are not saturated
-            (`Memorizer.max_error` evaluates all)
+            (`Memorizer.max_error` evaluates all, in another order of products where heads are
+            narrow, which sharp heads show)
         largest_target: the largest size of an entry of the targets
         heads: what each of the H heads did
         precision: bits of the readout; 53, those of a float64, also for rational weights
@@ -308,7 +303,7 @@ def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
         if field.name in {"heads", "order", "classes"}:
             known = isinstance(value, tuple)
         elif field.type in {int, float}:
-            known = is_size(value, **_SPECIAL.get(field.name, {}))
+            known = _is_size(value, **_SPECIAL.get(field.name, {}))
             known = known and (field.type is float or isinstance(value, int))
         else:
             known = isinstance(value, field.type)  # type: ignore[arg-type] # it is a class
@@ -320,15 +315,23 @@ def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
 _SPECIAL: dict[str, dict[str, Any]] = {
     "saturated_fraction": {"most": 1},
     "condition": {"unknown": True},
+    "share": {"unknown": True},  # infinite where nothing bounds it
+    "margin": {"least": -math.inf, "most": math.inf},  # below zero if rounding takes more than it
 }
 
 
-def is_size(value: object, most: float = sys.float_info.max, *, unknown: bool = False) -> bool:
-    """Return whether it is a number from 0 to `most`; NaN and infinity where it may be unknown."""
+def _is_size(
+    value: object,
+    least: float = 0.0,
+    most: float = sys.float_info.max,
+    *,
+    unknown: bool = False,
+) -> bool:
+    """Return whether it is a number in this range; NaN and infinity where it may be unknown."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return False
     special = unknown and isinstance(value, float) and not math.isfinite(value)
-    return 0 <= value <= most or (special and value != -math.inf)
+    return least <= value <= most or (special and value != -math.inf)
 
 
 # Tables of memorizers and decoders: a few facts, and a row for each head or tensor.

@@ -14,7 +14,7 @@ import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point, Quotients, Residues, VanishingDenominatorError
+from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
 from constructive.layers.attention import Chunk, View, after_attention, examples
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers

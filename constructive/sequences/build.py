@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from constructive.sequences import dictionary
-from constructive.sequences.attention import UniformAttention
 from constructive.sequences.constructions import (
     CONSTRUCTIONS,
     Embedded,
@@ -30,7 +29,7 @@ from constructive.sequences.constructions import (
 from constructive.sequences.dictionary import Comparison
 from constructive.sequences.examples import SequenceDataset, conflict
 from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer, SequenceRecord
-from constructive.sequences.network import Affine, Program
+from constructive.sequences.network import Affine, Program, UniformAttention
 from constructive.support.errors import (
     ParameterError,
     require_known,
@@ -97,7 +96,7 @@ def build_sequence_memorizer(
     kind = CONSTRUCTIONS[construction]
     rng = np.random.default_rng(seed)
     projected = project(examples, rng)
-    embedded = kind.embed(examples, projected, max_word_bits, rng)
+    embedded = kind.embed(kind.comparison, examples, projected, max_word_bits, rng)
     classifier, below, modulus = _classifier(
         examples, projected, embedded, kind.comparison, max_word_bits, rng
     )

@@ -4,7 +4,6 @@ First, tokens become small integers: z = D_c u.x + offset for a random integer v
 small q. Examples with different labels stay different as multisets of residues, which is checked.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, repeat
@@ -129,7 +128,7 @@ class Embedded:
 
 
 @dataclass(frozen=True)
-class SequenceConstruction(ABC):
+class SequenceConstruction:
     """One way to build a sequence memorizer.
 
     The laws: sums of `hashes` over contexts, beside the residues of own tokens, tell examples with
@@ -138,32 +137,28 @@ class SequenceConstruction(ABC):
     """
 
     name: str  # what users ask for
+    # how tokens are embedded: of a comparison, the examples, their tokens projected, the most bits
+    # of a code word, and a source of random numbers
+    embed: Callable[
+        [Comparison, SequenceDataset, Projection, int | None, np.random.Generator], Embedded
+    ]
     comparison: Comparison  # by which its networks compare
 
-    @abstractmethod
-    def embed(
-        self,
-        examples: SequenceDataset,
-        projected: Projection,
-        max_word_bits: int | None,
-        rng: np.random.Generator,
-    ) -> Embedded:
-        """Return an embedding of the tokens that tells the examples apart."""
 
-    def program(
-        self,
-        examples: SequenceDataset,
-        projected: Projection,
-        steps: Iterable[ProgramStep],
-        register: str,
-    ) -> Program:
-        """Return the program from the entries of a token to the stream."""
-        inputs = tuple(f"x{k}" for k in range(len(projected.weights)))
-        start = {"z": Affine(dict(zip(inputs, projected.weights, strict=True)), projected.offset)}
-        own = [Affine({"z": 1})] if examples.per_position else []
-        reduced = self.comparison.remainder("z", projected.modulus, projected.size)
-        outputs = Affine({register: 1}), *own, Affine()
-        return Program(inputs, start, (*reduced, *steps), outputs)
+def _program(
+    comparison: Comparison,
+    examples: SequenceDataset,
+    projected: Projection,
+    steps: Iterable[ProgramStep],
+    register: str,
+) -> Program:
+    """Return the program from the entries of a token to the stream."""
+    inputs = tuple(f"x{k}" for k in range(len(projected.weights)))
+    start = {"z": Affine(dict(zip(inputs, projected.weights, strict=True)), projected.offset)}
+    own = [Affine({"z": 1})] if examples.per_position else []
+    reduced = comparison.remainder("z", projected.modulus, projected.size)
+    outputs = Affine({register: 1}), *own, Affine()
+    return Program(inputs, start, (*reduced, *steps), outputs)
 
 
 def rounding(units: int, max_word_bits: int | None) -> int:
@@ -172,33 +167,12 @@ def rounding(units: int, max_word_bits: int | None) -> int:
     return units << (_FLOAT64 - _FLOAT32) if short else units
 
 
-# Hashes that are products: a factor for each bit of z, modulo a prime or not.
+# Hashes that are products: a factor for each bit of z, modulo a prime or not. They have no code
+# words, so that the most bits of one do not matter.
 
 
-class Hash(SequenceConstruction):
-    """Products of the first factors that tell the examples apart."""
-
-    @abstractmethod
-    def factors(
-        self, examples: SequenceDataset, projected: Projection, rng: np.random.Generator
-    ) -> Iterator[tuple[list[int], int | None]]:
-        """Yield factors that are drawn, and the prime that products are reduced by, if any."""
-
-    def embed(
-        self,
-        examples: SequenceDataset,
-        projected: Projection,
-        max_word_bits: int | None,  # noqa: ARG002 - hashes have no code words
-        rng: np.random.Generator,
-    ) -> Embedded:
-        """Return the embedding of the first factors that tell the examples apart."""
-        drawn = self.factors(examples, projected, rng)
-        tried = (hashed(self, examples, projected, *each) for each in drawn)
-        return next(embedded for embedded in tried if embedded is not None)
-
-
-def hashed(
-    construction: SequenceConstruction,
+def _hashed(
+    comparison: Comparison,
     examples: SequenceDataset,
     projected: Projection,
     factors: Sequence[int],
@@ -217,8 +191,8 @@ def hashed(
         sums = np.unique(sums, return_inverse=True)[1].reshape(-1).astype(np.int64)
     if not examples.told_apart(*examples.with_own(sums, projected.residues)):
         return None
-    steps = products(factors, construction.comparison, prime)
-    program = construction.program(examples, projected, steps, "h")
+    steps = products(factors, comparison, prime)
+    program = _program(comparison, examples, projected, steps, "h")
     return Embedded(program, hashes, prime=prime or 0)
 
 
@@ -255,21 +229,22 @@ def products(
 # log(q) log(P).
 
 
-class ProductHash(Hash):
-    """Products of the smallest factors that were found: the fewest weights for most data."""
-
-    def factors(
-        self,
-        examples: SequenceDataset,  # noqa: ARG002 - sums may be of any length
-        projected: Projection,
-        rng: np.random.Generator,
-    ) -> Iterator[tuple[list[int], int | None]]:
-        """Yield factors up to 2^61, small ones first; by the lemma some of the first will do."""
-        for half_bits in range(2, 2 * MOST_BITS):
-            largest = int(2 ** (half_bits / 2))
-            for _ in range(TRIES):
-                yield rng.integers(2, largest, projected.bits, endpoint=True).tolist(), None
-        raise none_found("factors", MOST_BITS)
+def product_hash(
+    comparison: Comparison,
+    examples: SequenceDataset,
+    projected: Projection,
+    max_word_bits: int | None,  # noqa: ARG001
+    rng: np.random.Generator,
+) -> Embedded:
+    """Return products of the smallest factors that were found; by the lemma, of 2^61 at most."""
+    for half_bits in range(2, 2 * MOST_BITS):
+        largest = int(2 ** (half_bits / 2))
+        for _ in range(TRIES):
+            factors = rng.integers(2, largest, projected.bits, endpoint=True).tolist()
+            embedded = _hashed(comparison, examples, projected, factors)
+            if embedded is not None:
+                return embedded
+    raise none_found("factors", MOST_BITS)
 
 
 # The power hash: h(z) = alpha^z mod P, below P however long z is. Some two of the sums agree with
@@ -277,20 +252,24 @@ class ProductHash(Hash):
 # short: so it is for floats, whose bits are few.
 
 
-class PowerHash(Hash):
-    """Powers modulo the smallest prime that was found, where it takes many tokens to tell apart."""
-
-    def factors(
-        self, examples: SequenceDataset, projected: Projection, rng: np.random.Generator
-    ) -> Iterator[tuple[list[int], int | None]]:
-        """Yield powers of bases modulo primes whose sums fit into int64, small ones first."""
-        most = MOST_BITS - examples.ids.shape[1].bit_length()
-        for bits in range(2, most):
-            for _ in range(TRIES):
-                prime = prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
-                base = int(rng.integers(1, prime))
-                yield [pow(base, 1 << bit, prime) for bit in range(projected.bits)], prime
-        raise none_found("prime", most)
+def power_hash(
+    comparison: Comparison,
+    examples: SequenceDataset,
+    projected: Projection,
+    max_word_bits: int | None,  # noqa: ARG001
+    rng: np.random.Generator,
+) -> Embedded:
+    """Return powers modulo the smallest prime that was found; their sums fit into int64."""
+    most = MOST_BITS - examples.ids.shape[1].bit_length()
+    for bits in range(2, most):
+        for _ in range(TRIES):
+            prime = prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
+            base = int(rng.integers(1, prime))
+            factors = [pow(base, 1 << bit, prime) for bit in range(projected.bits)]
+            embedded = _hashed(comparison, examples, projected, factors, prime)
+            if embedded is not None:
+                return embedded
+    raise none_found("prime", most)
 
 
 # A separating set: a weight on at most N - 1 residues, and 0, exactly, on all others (Lemma 14.5,
@@ -301,28 +280,23 @@ class PowerHash(Hash):
 _FEW = 16  # Sums up to which sets are quicker than sorting
 
 
-class SeparatingSet(SequenceConstruction):
-    """A dictionary of weights: the fewest in all where few tokens tell contexts apart."""
-
-    def embed(
-        self,
-        examples: SequenceDataset,
-        projected: Projection,
-        max_word_bits: int | None,
-        rng: np.random.Generator,
-    ) -> Embedded:
-        """Return the embedding by `separating_weights`; there is always one."""
-        weights = separating_weights(projected.residues[examples.ids], rng)
-        hashes = np.array([weights.get(int(z), 0) for z in projected.residues], dtype=np.int64)
-        blocks = dictionary.plan(
-            weights or {0: 0}, projected.modulus,
-            comparison=self.comparison, max_word_bits=max_word_bits,
-        )  # fmt: skip
-        noise = rounding(4 * projected.size, max_word_bits)
-        steps = dictionary.steps(blocks, self.comparison, noise)
-        program = self.program(examples, projected, steps, "T")
-        kept = sum(map(len, blocks.members))
-        return Embedded(program, hashes, kept=kept, heaviest=blocks.scale)
+def separating_set(
+    comparison: Comparison,
+    examples: SequenceDataset,
+    projected: Projection,
+    max_word_bits: int | None,
+    rng: np.random.Generator,
+) -> Embedded:
+    """Return the embedding by a dictionary of `separating_weights`; there is always one."""
+    weights = separating_weights(projected.residues[examples.ids], rng)
+    hashes = np.array([weights.get(int(z), 0) for z in projected.residues], dtype=np.int64)
+    blocks = dictionary.plan(
+        weights or {0: 0}, projected.modulus, comparison=comparison, max_word_bits=max_word_bits
+    )
+    steps = dictionary.steps(blocks, comparison, rounding(4 * projected.size, max_word_bits))
+    program = _program(comparison, examples, projected, steps, "T")
+    kept = sum(map(len, blocks.members))
+    return Embedded(program, hashes, kept=kept, heaviest=blocks.scale)
 
 
 def separating_weights(rows: Integers, rng: np.random.Generator) -> dict[int, int]:
@@ -424,9 +398,9 @@ def _weight(touched: dict[int, tuple[int, int]], taken: set[int], rng: np.random
 CONSTRUCTIONS: dict[str, SequenceConstruction] = {
     known.name: known
     for known in (
-        ProductHash("product_hash", RAMP),
-        SeparatingSet("separating_set", RAMP),
-        SeparatingSet("float_separating_set", SATURATING),
-        PowerHash("float_power_hash", SATURATING),
+        SequenceConstruction("product_hash", product_hash, RAMP),
+        SequenceConstruction("separating_set", separating_set, RAMP),
+        SequenceConstruction("float_separating_set", separating_set, SATURATING),
+        SequenceConstruction("float_power_hash", power_hash, SATURATING),
     )
 }

@@ -45,12 +45,6 @@ def rectangular(sequences: Sequence[Any]) -> list[list[Any]]:
     return listed
 
 
-def codes(count: int) -> npt.NDArray[Any]:
-    """Return the integers 0, 1, 2, ... as vectors of one entry, which stand for symbols: (V, 1)."""
-    integers: npt.NDArray[Any] = np.arange(count).astype(object)[:, np.newaxis]
-    return integers
-
-
 def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
     """Return the different tokens, and the index of each (N, n)."""
     places: dict[Hashable, int] = {}
@@ -263,7 +257,10 @@ class SequenceDataset(Rebuilt, JsonFile):
         index = {label: place for place, label in enumerate(classes)}
         found = cls(
             task=task,  # type: ignore[arg-type] # checked above
-            tokens=codes(len(different)) if tokens is None else tokens,
+            # a symbol is its index
+            tokens=np.arange(len(different)).astype(object)[:, np.newaxis]
+            if tokens is None
+            else tokens,
             ids=ids,
             symbols=different if tokens is None else None,
             labels=np.array([index[label] for label in flat], dtype=np.int64),

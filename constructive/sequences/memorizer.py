@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from constructive.sequences.attention import (
-    Floats,
-    UniformAttention,
-    rounded_outputs,
-    rows_of_floats,
-)
 from constructive.sequences.examples import (
     SequenceDataset,
     Task,
@@ -27,13 +21,9 @@ from constructive.sequences.examples import (
     other_tokens,
     rectangular,
 )
-from constructive.sequences.network import Column, ReluNetwork
-from constructive.sequences.storage import (
-    decoded,
-    encoded,
-    network_content,
-    network_from,
-)
+from constructive.sequences.floats import Floats, rounded_outputs, rows_of_floats
+from constructive.sequences.network import Column, ReluNetwork, UniformAttention
+from constructive.sequences.storage import decoded, encoded
 from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError, require
 from constructive.support.files import Json, JsonFile, replacing
@@ -222,7 +212,7 @@ class SequenceMemorizer(JsonFile, Shown):
             )
         different, ids = numbered(listed)
         tokens = known_vectors(different, self.symbols, self.width)
-        return [tokens[:, k] for k in range(tokens.shape[1])], ids
+        return list(tokens.T), ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
         """Return the same for a data set of the same task, context size and kind of tokens."""
@@ -240,7 +230,7 @@ class SequenceMemorizer(JsonFile, Shown):
             tokens = known_vectors(vectors, self.symbols, self.width)
         elif tokens.shape[1] != self.width:
             raise other_tokens(tokens[0].tolist(), self.width)
-        return [tokens[:, k] for k in range(tokens.shape[1])], dataset.ids
+        return list(tokens.T), dataset.ids
 
     def outputs(self, columns: list[Column], ids: Integers) -> Column:
         """Return the output of the classifier for each example, a column (N,) or (N n,): integers.
@@ -382,7 +372,7 @@ class SequenceMemorizer(JsonFile, Shown):
 
     @property
     def largest_bits(self) -> int:
-        """Bits of the longest weight (`network.bits`)."""
+        """Bits of the longest weight of the two networks."""
         return max(self.embedding.largest_bits, self.classifier.largest_bits)
 
     @property
@@ -401,9 +391,9 @@ class SequenceMemorizer(JsonFile, Shown):
             "format": self.FORMAT,
             "task": self.task,
             "context_size": self.context_size,
-            "embedding": network_content(self.embedding),
+            "embedding": self.embedding.content(),
             "attention": self.attention.content(),
-            "classifier": network_content(self.classifier),
+            "classifier": self.classifier.content(),
             "symbols": None if self.symbols is None else list(map(encoded, self.symbols)),
             "classes": None if classes is None else list(map(encoded, classes)),
             "record": dataclasses.asdict(self.record),
@@ -421,9 +411,9 @@ class SequenceMemorizer(JsonFile, Shown):
         return cls(
             content["task"],
             content["context_size"],
-            network_from(content["embedding"]),
+            ReluNetwork.from_content(content["embedding"]),
             UniformAttention.from_content(content["attention"]),
-            network_from(content["classifier"]),
+            ReluNetwork.from_content(content["classifier"]),
             symbols,
             classes,
             read_record(content["record"]),

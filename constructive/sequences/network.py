@@ -1,4 +1,4 @@
-"""ReLU networks as plain data: programs on integer registers, their layers, and exact evaluation.
+"""ReLU networks and uniform attention as plain data, evaluated exactly; programs for networks.
 
 A *program* is a sequence of steps on named registers. Each step is one hidden layer: its units are
 relu(a.r + b), and registers are then kept or made anew from the units. Programs are how the proofs
@@ -8,8 +8,9 @@ layers of a transformer. Registers are coordinates of x, which cost nothing to k
 All weights are integers or Fractions. Nothing is rounded, so `==` decides.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from fractions import Fraction
 from itertools import chain, pairwise
 from typing import Any
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Number = int | Fraction
-# One quantity for all examples (N,), int64, or objects where numbers are long or fractions.
-Column = npt.NDArray[Any]
+from constructive.sequences.storage import Number, number, written
+from constructive.support.arrays import Integers
+from constructive.support.errors import ParameterError, shown
+from constructive.support.files import Json
 
-_WORD = 1 << 62  # Integers up to this size are computed in int64
+Column = npt.NDArray[Any]  # One quantity for all examples (N,): objects, integers or Fractions
 
 
 @dataclass(frozen=True)
@@ -112,34 +114,15 @@ class SparseMatrix:
 
     def __call__(self, inputs: Sequence[Column], count: int) -> list[Column]:
         """Apply it to a column (count,) for each entry of x."""
-        sizes = self._sizes(inputs)
-        rows = zip(self.columns, self.values, self.biases, strict=True)
-        return [
-            _combined([inputs[c] for c in row], [sizes[c] for c in row], values, bias, count)
-            for row, values, bias in rows
-        ]
+        return self.added_to([np.zeros(count, dtype=object)] * len(self.biases), inputs)
 
     def added_to(self, before: Sequence[Column], inputs: Sequence[Column]) -> list[Column]:
-        """Return `before` + W x + b; where a row is empty, the column itself."""
-        sizes, found = self._sizes(inputs), list(before)
-        for place, (row, values, bias) in enumerate(
-            zip(self.columns, self.values, self.biases, strict=True)
-        ):
-            if row or bias:
-                kept = before[place]
-                columns, bounds = [inputs[c] for c in row], [sizes[c] for c in row]
-                found[place] = _combined(
-                    [kept, *columns], [_largest(kept), *bounds], (1, *values), bias, len(kept)
-                )
-        return found
-
-    def _sizes(self, inputs: Sequence[Column]) -> dict[int, int]:
-        return {c: _largest(inputs[c]) for c in set(chain.from_iterable(self.columns))}
-
-    @property
-    def nonzero(self) -> int:
-        """Weights and biases that are not zero."""
-        return sum(map(len, self.values)) + sum(1 for bias in self.biases if bias)
+        """Return `before` + W x + b."""
+        rows = zip(before, self.columns, self.values, self.biases, strict=True)
+        return [
+            combination([kept, *(inputs[c] for c in row)], (1, *values), bias)
+            for kept, row, values, bias in rows
+        ]
 
     @property
     def total(self) -> int:
@@ -153,8 +136,42 @@ class SparseMatrix:
         yield from (bias for bias in self.biases if bias)
 
 
+class Weights(ABC):
+    """A part of a memorizer: how many weights it has, and how long they are."""
+
+    @abstractmethod
+    def numbers(self) -> Iterable[Number]:
+        """Return all weights and biases that are not zero."""
+
+    @property
+    @abstractmethod
+    def total_parameters(self) -> int:
+        """Weights and biases of the dense matrices."""
+
+    @property
+    def nonzero_parameters(self) -> int:
+        """Weights and biases that are not zero."""
+        return sum(1 for _ in self.numbers())
+
+    @property
+    def largest_bits(self) -> int:
+        """Bits of the longest weight: those of an integer, of a fraction of both less one."""
+        return max(map(_bits, self.numbers()), default=0)
+
+    @property
+    def total_bits(self) -> int:
+        """Bits of all weights that are not zero."""
+        return sum(map(_bits, self.numbers()))
+
+
+def _bits(number: Number) -> int:
+    if isinstance(number, int):
+        return number.bit_length()
+    return number.numerator.bit_length() + number.denominator.bit_length() - 1
+
+
 @dataclass(frozen=True)
-class ReluNetwork:
+class ReluNetwork(Weights):
     """A ReLU network with skip connections."""
 
     # affine maps: the first makes x of the inputs, the last reads the outputs of x, and between
@@ -179,12 +196,12 @@ class ReluNetwork:
 
     def __call__(self, inputs: Sequence[Column]) -> list[Column]:
         """Evaluate examples exactly: a column of numbers for each input and for each output."""
-        count = len(inputs[0])
-        values = self.layers[0](inputs, count)
+        count, columns = len(inputs[0]), [np.asarray(column, dtype=object) for column in inputs]
+        values = [whole(column) for column in self.layers[0](columns, count)]
         for first, second in self.blocks:
             units = [np.maximum(unit, 0) for unit in first(values, count)]
             values = second.added_to(values, units)
-        return self.layers[-1](values, count)
+        return [whole(column) for column in self.layers[-1](values, count)]
 
     @property
     def blocks(self) -> list[tuple[SparseMatrix, SparseMatrix]]:
@@ -192,7 +209,7 @@ class ReluNetwork:
         return list(zip(self.layers[1:-1:2], self.layers[2:-1:2], strict=True))
 
     def numbers(self) -> Iterable[Number]:
-        """Return all weights and biases that are not zero."""
+        """Return those of all layers."""
         return chain.from_iterable(layer.numbers() for layer in self.layers)
 
     @property
@@ -211,78 +228,121 @@ class ReluNetwork:
         return max((len(first.biases) for first, _ in self.blocks), default=0)
 
     @property
-    def nonzero_parameters(self) -> int:
-        """Weights and biases that are not zero."""
-        return sum(layer.nonzero for layer in self.layers)
-
-    @property
     def total_parameters(self) -> int:
         """Weights and biases of the dense matrices."""
         return sum(layer.total for layer in self.layers)
 
-    @property
-    def largest_bits(self) -> int:
-        """Bits of the longest weight (`bits`)."""
-        return max(map(bits, self.numbers()), default=0)
+    def content(self) -> Json:
+        """Return for each layer its inputs, and rows of columns, values and a bias."""
+        return {
+            "residual": True,
+            "layers": [
+                {
+                    "inputs": layer.width,
+                    "rows": [
+                        [list(columns), list(map(written, values)), written(bias)]
+                        for columns, values, bias in zip(
+                            layer.columns, layer.values, layer.biases, strict=True
+                        )
+                    ],
+                }
+                for layer in self.layers
+            ],
+        }
+
+    @classmethod
+    def from_content(cls, content: Json) -> "ReluNetwork":
+        """Return the network of which `content` is the content."""
+        return cls(
+            tuple(
+                SparseMatrix(
+                    tuple(tuple(columns) for columns, _, _ in layer["rows"]),
+                    tuple(tuple(map(number, values)) for _, values, _ in layer["rows"]),
+                    tuple(number(bias) for _, _, bias in layer["rows"]),
+                    layer["inputs"],
+                )
+                for layer in content["layers"]
+            )
+        )
+
+
+# One head of uniform attention with a skip connection, exactly.
+#
+# Queries and keys are zero, so that all logits are 0 and softmax is 1/n for every token, whatever
+# the tokens are. What is left is a mean of values, which is rational where the weights are.
+
+
+WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
+
+
+@dataclass(frozen=True)
+class UniformAttention(Weights):
+    """One head of dimension 1: `x_i <- x_i + W_O softmax(...) W_V x`, on a stream of some width."""
+
+    query_weights: tuple[Number, ...]  # W_Q (width,), all zero
+    key_weights: tuple[Number, ...]  # W_K (width,), all zero
+    value_weights: tuple[Number, ...]  # W_V (width,), which reads a number from each token
+    output_weights: tuple[Number, ...]  # W_O (width,), which adds their mean to each
+
+    def __post_init__(self) -> None:
+        moved = [weight for weight in (*self.query_weights, *self.key_weights) if weight]
+        lengths = [len(weights) for weights in vars(self).values()]
+        if moved or len(set(lengths)) > 1:
+            raise ParameterError(
+                "attention is not uniform, or of no width",
+                witness=shown(moved[0]) if moved else lengths,
+                suggestion="W_Q and W_K of zeros, and all four weights of one length",
+            )
+
+    @classmethod
+    def summing(cls, context_size: int, width: int) -> "UniformAttention":
+        """Make attention that writes the sum of the first entries into the last: W_V is n there."""
+        zero, rest = (0,) * width, (0,) * (width - 1)
+        return cls(zero, zero, (context_size, *rest), (*rest, 1))
+
+    def __call__(self, stream: Sequence[Column], ids: Integers) -> list[Column]:
+        """Attend within sequences."""
+        count, size = ids.shape
+        values = combination(stream, self.value_weights)[ids]
+        means = np.repeat(whole(values.sum(axis=1) * Fraction(1, size)), size)
+        flat = ids.reshape(-1)
+        return [
+            combination([column[flat], means], [1, weight]).reshape(count, size)
+            for column, weight in zip(stream, self.output_weights, strict=True)
+        ]
 
     @property
-    def total_bits(self) -> int:
-        """Bits of all weights that are not zero."""
-        return sum(map(bits, self.numbers()))
+    def total_parameters(self) -> int:
+        """All weights."""
+        return 4 * len(self.query_weights)
+
+    def content(self) -> Json:
+        """Return the weights by name, as files have them."""
+        return {
+            name: list(map(written, weights))
+            for name, weights in zip(WEIGHTS, astuple(self), strict=True)
+        }
+
+    @classmethod
+    def from_content(cls, content: Json) -> "UniformAttention":
+        """Return the attention of which `content` is the content."""
+        return cls(*(tuple(map(number, content[name])) for name in WEIGHTS))
+
+    def numbers(self) -> Iterable[Number]:
+        """Return all weights that are not zero."""
+        return filter(None, chain.from_iterable(astuple(self)))
 
 
-def bits(number: Number) -> int:
-    """Return the length of an integer, or of numerator and denominator less one."""
-    if isinstance(number, int):
-        return number.bit_length()
-    return number.numerator.bit_length() + number.denominator.bit_length() - 1
+def combination(columns: Sequence[Column], values: Sequence[Number], bias: Number = 0) -> Column:
+    """Return the sum of values times columns, of one length, and a bias."""
+    pairs = zip(columns, values, strict=True)
+    terms = [column if value == 1 else value * column for column, value in pairs if value]
+    total = sum(terms[1:], start=terms[0]) if terms else np.zeros_like(columns[0])
+    return total + bias if bias else total
 
 
-def _largest(column: Column) -> int:
-    """Return the size of the largest integer; for fractions one that does not fit into int64."""
-    if column.dtype == object and Fraction in set(map(type, column)):
-        return _WORD
-    return max(int(column.max(initial=0)), -int(column.min(initial=0)))
-
-
-def combination(
-    columns: Sequence[Column], values: Sequence[Number], bias: Number, *, divided_by: int = 1
-) -> Column:
-    """Sum values times columns (of one length) and a bias; then divide by an integer."""
-    sizes = [_largest(column) for column in columns]
-    total = _combined(columns, sizes, values, bias, len(columns[0]))
-    if divided_by == 1:
-        return total
-    if total.dtype != object and not (total % divided_by).any():
-        return total // divided_by
-    return _normalised(total.astype(object) * Fraction(1, divided_by))
-
-
-def _combined(
-    columns: Sequence[Column],
-    sizes: Sequence[int],
-    values: Sequence[Number],
-    bias: Number,
-    count: int,
-) -> Column:
-    """Return the sum of values times columns, and a bias; in int64 where no number can get long."""
-    bound: Number = max(bias, -bias)
-    for value, size in zip(values, sizes, strict=True):
-        bound += max(value, -value) * max(size, 1)
-    short = bound < _WORD and all(isinstance(v, int) for v in (*values, bias))
-    kind: Any = np.int64 if short else object
-    total = np.full(count, bias, dtype=kind)
-    for column, value in zip(columns, values, strict=True):
-        if value:
-            total = total + value * column.astype(kind)
-    return total if short else _normalised(total)
-
-
-def _normalised(column: Column) -> Column:
+def whole(column: Column) -> Column:
     """Return fractions that are integers as integers, which are quicker."""
     if Fraction not in set(map(type, column)):
         return column
-    for place, value in enumerate(column):
-        if isinstance(value, Fraction) and value.denominator == 1:
-            column[place] = value.numerator
-    return column
+    return np.array([x.numerator if x.denominator == 1 else x for x in column], dtype=object)

@@ -1,4 +1,4 @@
-"""Exact numbers, symbols and networks as JSON values.
+"""Exact numbers, symbols and classes as JSON values.
 
 Numbers are text in base 16, "-1f" or "3/2", since integers get long; symbols and classes are pairs
 of a kind and a value, so that 1, "1" and b"1" stay different. One value has one text, which
@@ -9,9 +9,10 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import Any
 
-from constructive.sequences.network import Number, ReluNetwork, SparseMatrix
 from constructive.support.errors import ParameterError
 from constructive.support.files import Json
+
+Number = int | Fraction
 
 
 def written(number: Number) -> str:
@@ -78,37 +79,3 @@ _DECODERS: dict[str, Callable[[Any], Hashable]] = {
     "None": lambda _: None,
     "tuple": lambda x: tuple(map(decoded, x)),
 }
-
-
-def network_content(network: ReluNetwork) -> Json:
-    """Describe a network: for each layer its inputs, and rows of columns, values and a bias."""
-    return {
-        "residual": True,
-        "layers": [
-            {
-                "inputs": layer.width,
-                "rows": [
-                    [list(columns), list(map(written, values)), written(bias)]
-                    for columns, values, bias in zip(
-                        layer.columns, layer.values, layer.biases, strict=True
-                    )
-                ],
-            }
-            for layer in network.layers
-        ],
-    }
-
-
-def network_from(content: Json) -> ReluNetwork:
-    """Return the network of `network_content`."""
-    return ReluNetwork(
-        tuple(
-            SparseMatrix(
-                tuple(tuple(columns) for columns, _, _ in layer["rows"]),
-                tuple(tuple(map(number, values)) for _, values, _ in layer["rows"]),
-                tuple(number(bias) for _, _, bias in layer["rows"]),
-                layer["inputs"],
-            )
-            for layer in content["layers"]
-        )
-    )

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from rich.table import Table
 
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, verified
 from constructive.exact.directed import percent
-from constructive.support.arrays import Array, Integers, checked_matrix, row_chunks
+from constructive.support.arrays import Array, Booleans, Integers, checked_matrix, row_chunks
 from constructive.support.errors import (
     ParameterError,
     in_three_parts,
@@ -62,8 +63,6 @@ __all__ = [
 # How many random subsets of vectors are dependent: an estimate.
 
 
-Drawn = tuple[int, tuple[int, ...]]  # The number of a subset, and the vectors in it
-
 SUBSETS = 5000  # The number of subsets of the paper
 CONFIDENCE = 0.99  # And the probability that an interval holds the share
 _FEWEST = 100  # Subsets that are drawn whatever the budget is
@@ -99,20 +98,12 @@ class Estimate:
     witness: tuple[int, ...] | None
 
 
-@dataclass(frozen=True)
-class Sample:
-    """How many subsets are drawn, and how many of these exact elimination may decide."""
+def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> tuple[int, int]:
+    """Return how many subsets of a size are drawn, and how many exact elimination may decide.
 
-    subsets: int = SUBSETS  # how many are drawn
-    exact: int | None = None  # so many of those that nothing else decides; None for all
-
-
-def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0) -> Sample:
-    """Return the sample of a size that a budget allows: at most 5,000 subsets, and at least 100.
-
-    It follows from T, d, the size of subsets, and from how a few subsets are decided which are not
-    among the sample: not from a clock. So a sample can be drawn again, and its size has nothing to
-    do with what is found in it.
+    At most 5,000 subsets are, and at least 100. It follows from T, d, the size of subsets, and from
+    how a few subsets are decided which are not among the sample: not from a clock. So a sample can
+    be drawn again, and its size has nothing to do with what is found in it.
 
     A budget of 1.0 allows about half a minute.
     """
@@ -128,14 +119,15 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
             seconds *= 1.0 + _ELIMINATION
     allowed = _SECONDS * budget
     subsets = max(_FEWEST, int(min(allowed / seconds, SUBSETS)))
-    return Sample(subsets, int(min(allowed / (_EXACT * float(size) ** 3), SUBSETS)))
+    return subsets, int(min(allowed / (_EXACT * float(size) ** 3), SUBSETS))
 
 
 def dependent_share(
     vectors: Array,
     size: int,
     *,
-    subsets: int | Sample = SUBSETS,
+    subsets: int = SUBSETS,
+    exact: int | None = None,
     seed: int = 0,
 ) -> Estimate:
     """Estimate the share of dependent subsets among those of `size` of the vectors (T, d).
@@ -143,7 +135,9 @@ def dependent_share(
     Args:
         vectors: T vectors of d entries, (T, d)
         size: the number of vectors in a subset, 1 to T
-        subsets: how many are drawn; or what `affordable` allows, so that some may stay undecided
+        subsets: how many are drawn
+        exact: how many of these exact elimination may decide where nothing else does; others stay
+            undecided; by default all
         seed: of the subsets
 
     Raises:
@@ -155,36 +149,33 @@ def dependent_share(
         >>> dependent_share(plane, 3, subsets=100).dependent
         100
     """
-    sample = subsets if isinstance(subsets, Sample) else Sample(subsets)
-    require_positive(subsets=sample.subsets)
-    if sample.subsets > _MOST:
+    require_positive(subsets=subsets)
+    if subsets > _MOST:
         raise ParameterError(
-            f"subsets={shown(sample.subsets)} would take days",
-            witness=shown(sample.subsets),
+            f"subsets={shown(subsets)} would take days",
+            witness=shown(subsets),
             suggestion=f"subsets <= {_MOST}",
         )
     require_seed(seed)
     vectors = _checked(vectors, size)
-    parts = list(row_chunks(sample.subsets, 8 * size * vectors.shape[1]))
-    seeds = np.random.SeedSequence(seed).spawn(len(parts))
-    batches = [
-        (part.start, part.stop - part.start, own) for part, own in zip(parts, seeds, strict=True)
-    ]
+    parts = [part.stop - part.start for part in row_chunks(subsets, 8 * size * vectors.shape[1])]
+    batches = list(zip(parts, np.random.SeedSequence(seed).spawn(len(parts)), strict=True))
     scaled = None if _all_dependent(vectors, size) else verified.scaled(vectors)
     judge = partial(_dependent_among, vectors, scaled, size)
-    drawn = in_pieces(judge, batches, sample.subsets * size**3.0)
-    found = list(counted(f"random subsets of {size}", drawn, len(batches)))
-    wrong = [subset for dependent, _ in found for subset in dependent]
-    pending = [subset for _, undecided in found for subset in undecided]
-    looked_at = pending[: sample.exact]
-    exact = in_pieces(lambda drawn: dyadic.has_full_rank(vectors[list(drawn[1])]), looked_at)
-    decided = counted(f"dependent subsets of {size}", exact, len(looked_at))
-    wrong += [subset for subset, full in zip(looked_at, decided, strict=True) if not full]
-    undecided = len(pending) - len(looked_at)
-    low, _ = clopper_pearson(len(wrong), sample.subsets, CONFIDENCE)
-    _, high = clopper_pearson(len(wrong) + undecided, sample.subsets, CONFIDENCE)
-    witness = min(wrong)[1] if wrong else None
-    return Estimate(size, sample.subsets, len(wrong), undecided, low, high, witness)
+    pieces = in_pieces(judge, batches, subsets * size**3.0)
+    judged = list(counted(f"random subsets of {size}", pieces, len(batches)))
+    drawn, undecided = (np.concatenate(found) for found in zip(*judged, strict=True))
+    pending = np.flatnonzero(undecided)[:exact]
+    full_ranks = in_pieces(lambda i: dyadic.has_full_rank(vectors[drawn[i]]), pending.tolist())
+    decided = list(counted(f"dependent subsets of {size}", full_ranks, len(pending)))
+    dependent = ~undecided
+    dependent[pending] = np.logical_not(decided)
+    undecided[pending] = False
+    wrong, unknown = int(dependent.sum()), int(undecided.sum())
+    low, _ = clopper_pearson(wrong, subsets, CONFIDENCE)
+    _, high = clopper_pearson(wrong + unknown, subsets, CONFIDENCE)
+    witness = tuple(sorted(drawn[dependent.argmax()].tolist())) if wrong else None
+    return Estimate(size, subsets, wrong, unknown, low, high, witness)
 
 
 def _checked(vectors: Array, size: int) -> Array:
@@ -218,24 +209,19 @@ def _dependent_among(
     vectors: Array,
     scaled: Array | None,
     size: int,
-    batch: tuple[int, int, np.random.SeedSequence],
-) -> tuple[list[Drawn], list[Drawn]]:
-    """Of a number of random subsets of this size the dependent ones, and those not decided.
+    batch: tuple[int, np.random.SeedSequence],
+) -> tuple[Integers, Booleans]:
+    """Return, of a number of random subsets, the dependent and undecided ones, and which are these.
 
     scaled: the vectors as `verified` takes them; None where all subsets are dependent
     """
-    start, number, seed = batch
+    number, seed = batch
     rng = np.random.default_rng(seed)
     drawn = _draw(len(vectors), size, number, rng)
-    subsets = [(start + i, tuple(sorted(subset))) for i, subset in enumerate(drawn.tolist())]
     if scaled is None:
-        return subsets, []
+        return drawn, np.zeros(number, dtype=bool)
     found = dyadic.decide(vectors[drawn], rng, scaled=scaled[drawn], most=0)
-    undecided = ~found.dependent & ~found.independent
-    wrong, pending = (
-        [subsets[i] for i in np.flatnonzero(chosen)] for chosen in (found.dependent, undecided)
-    )
-    return wrong, pending
+    return drawn[~found.independent], ~found.dependent[~found.independent]
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, float]:
@@ -302,54 +288,44 @@ class AssumptionReport(Shown):
 
     def _sheet(self) -> Sheet:
         table = new_table("", "known", "how", fold=True)
-        for line in (*self._contexts(), *self._queries(), *self._construction()):
-            table.add_row(*line)
+        known = "PROVED: all contexts"
+        if self.contexts:
+            first = self.contexts[0]
+            failing = f"{len(self.contexts)} fail; example {first.example}: tokens {first.tokens}"
+            known = f"REFUTED: {failing}"
+        table.add_row("Assumption 2: contexts of rank n", known, "exact")
+        found = self.kruskal
+        known, how = f"at least {found.lower}", "proved bound"
+        if found.exact:
+            known, how = f"it is {found.lower}", "exact"
+        if found.lower:
+            how += f" ({found.argument})"
+        name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
+        table.add_row(name, f"{self.assumption_1.name}: {known}", how)
+        if found.violation:
+            table.add_row("", f"at most {found.upper}: {found.violation}", "exact")
+        if found.near_miss:
+            table.add_row("", f"independent by a hair: {found.near_miss}", "exact")
+        if self.share is not None:
+            _add_estimate(table, "", self.share)
+        _add_estimate(table, "General position", self.position)
+        if self.regrouping is not None:
+            known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
+            if self.regrouping.dependency is not None:
+                known += f"; {self.regrouping.dependency}"
+            how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
+            table.add_row(f"Grouping for H = {self.num_heads}", known, how)
         return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
 
-    def _contexts(self) -> list[tuple[str, str, str]]:
-        name = "Assumption 2: contexts of rank n"
-        if not self.contexts:
-            return [(name, "PROVED: all contexts", "exact")]
-        first = self.contexts[0]
-        known = (
-            f"REFUTED: {len(self.contexts)} fail; example {first.example}: tokens {first.tokens}"
-        )
-        return [(name, known, "exact")]
 
-    def _queries(self) -> list[tuple[str, str, str]]:
-        name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
-        found = self.kruskal
-        lines = [(name, f"{self.assumption_1.name}: at least {found.lower}", "proved bound")]
-        if found.exact:
-            lines = [(name, f"{self.assumption_1.name}: it is {found.lower}", "exact")]
-        if found.lower:
-            lines[0] = (*lines[0][:2], f"{lines[0][2]} ({found.argument})")
-        if found.violation:
-            known = f"at most {found.upper}: {found.violation}"
-            lines.append(("", known, "exact"))
-        if found.near_miss:
-            lines.append(("", f"independent by a hair: {found.near_miss}", "exact"))
-        for estimate in (self.share, self.position):
-            if estimate is not None:
-                known = (
-                    f"{estimate.dependent} of {estimate.subsets} random subsets of "
-                    f"{estimate.size} dependent: share "
-                    f"{percent(estimate.low, 3, above=False)} to {percent(estimate.high, 3)}"
-                )
-                name = "" if estimate is self.share else "General position"
-                lines.append((name, known, f"estimate ({CONFIDENCE:.0%})"))
-                if estimate.undecided:
-                    lines.append(("", f"{estimate.undecided} of these not decided", "budget"))
-        return lines
-
-    def _construction(self) -> list[tuple[str, str, str]]:
-        if self.regrouping is None or self.num_heads is None:
-            return []
-        known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
-        if self.regrouping.dependency is not None:
-            known += f"; {self.regrouping.dependency}"
-        how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
-        return [(f"Grouping for H = {self.num_heads}", known, how)]
+def _add_estimate(table: Table, name: str, found: Estimate) -> None:
+    known = (
+        f"{found.dependent} of {found.subsets} random subsets of {found.size} dependent: share "
+        f"{percent(found.low, 3, above=False)} to {percent(found.high, 3)}"
+    )
+    table.add_row(name, known, f"estimate ({CONFIDENCE:.0%})")
+    if found.undecided:
+        table.add_row("", f"{found.undecided} of these not decided", "budget")
 
 
 @in_three_parts
@@ -405,10 +381,10 @@ def check(
         regrouping = regroup(dataset, num_heads, seed=seed)
 
     def estimate(count: int) -> Estimate:
-        sample = Sample(subsets or SUBSETS)
-        if subsets is None:
-            sample = affordable(dataset.queries, count, budget=budget, seed=seed)
-        return dependent_share(dataset.queries, count, subsets=sample, seed=seed)
+        drawn, exact = subsets, None
+        if drawn is None:
+            drawn, exact = affordable(dataset.queries, count, budget=budget, seed=seed)
+        return dependent_share(dataset.queries, count, subsets=drawn, exact=exact, seed=seed)
 
     return AssumptionReport(
         count=total,

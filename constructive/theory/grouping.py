@@ -1,6 +1,6 @@
-"""The claims *grouping* and *wide_grouping*: what Theorems 1, 2 and 10 ask of the data, exactly.
+"""Groups of examples, one for each head: their sizes, and what they have to meet, exactly.
 
-*grouping* says:
+The claim *grouping*, of Theorems 1 and 2, says:
 
 - Every context has rank n.
 - The queries of every group S are independent.
@@ -15,20 +15,42 @@ dependent. QED
 
 A certificate carries one v for each head but the first; a random one serves all other queries at
 once with probability 1 - T/p. Where no prime succeeds, the rank of the one matrix in question is
-computed over the rational numbers, which decides. *wide_grouping* is proved below.
+computed over the rational numbers, which decides. *wide_grouping*, of Theorem 10, is below.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array, Booleans, Integers, row_chunks
+from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.errors import require_positive
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import in_pieces
-from constructive.theory.bounds import Groups, consecutive
-from constructive.theory.context_capacity import dependent_rows, dimensions, generic_rows
+from constructive.theory.capacity import dependent_rows, dimensions, generic_rows
+
+Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
+
+
+def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
+    """Share T examples among H heads as evenly as possible, larger groups first.
+
+    At the bound T = H(r - 1) + 1 these are the sizes in the proof: r for the first head and r - 1
+    for each later one. Below the bound no group is larger than that.
+    """
+    require_positive(num_examples=num_examples, num_heads=num_heads)
+    each, rest = divmod(num_examples, num_heads)
+    return tuple(each + (head < rest) for head in range(num_heads))
+
+
+def consecutive(sizes: Iterable[int]) -> Groups:
+    """Return groups (start, stop) of these sizes, one after the other."""
+    return tuple(pairwise([0, *accumulate(sizes)]))
+
 
 STATEMENT = (
     "all contexts have rank n = {}; the queries of each of {} groups are independent, and no group "
@@ -54,22 +76,33 @@ class RefutedError(Exception):
 
 def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
     """Prove or refute the claim for groups (start, stop) of consecutive examples."""
-    statement = _statement(dataset, groups)
-    prime = next(modular.safe_primes())
-    try:
+
+    def evidence(prime: int) -> dict[str, Any]:
         _check_cover(dataset, groups)
         _check_contexts(dataset, prime, rng)
         normals = separate(dataset, groups, prime, rng, earlier=False)
-    except RefutedError as found:
-        return Claim("grouping", statement, Verdict.REFUTED, found.detail, found.witness)
-    except UndecidedError as found:
-        return Claim("grouping", statement, Verdict.UNDECIDED, str(found))
-    evidence = {
-        "prime": prime,
+        return _evidence(groups, normals, prime)
+
+    return _claim("grouping", _statement(dataset, groups), evidence)
+
+
+def _claim(name: str, statement: str, evidence: Callable[[int], dict[str, Any]]) -> Claim:
+    """Return a claim by the evidence for a prime, or by the error why there is none."""
+    prime = next(modular.safe_primes())
+    try:
+        found = {"prime": prime, **evidence(prime)}
+    except RefutedError as error:
+        return Claim(name, statement, Verdict.REFUTED, error.detail, error.witness)
+    except UndecidedError as error:
+        return Claim(name, statement, Verdict.UNDECIDED, str(error))
+    return Claim(name, statement, Verdict.PROVED, f"modulo p = {prime}", evidence=found)
+
+
+def _evidence(groups: Groups, normals: Array, prime: int) -> dict[str, Any]:
+    return {
         "groups": [list(group) for group in groups],
         "normals": pack(normals.astype(np.int64) % prime),
     }
-    return Claim("grouping", statement, Verdict.PROVED, f"modulo p = {prime}", evidence=evidence)
 
 
 def reordered(dataset: Dataset, groups: Groups) -> Claim:
@@ -150,24 +183,18 @@ def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> N
         raise RefutedError("contexts have more tokens than dimensions", dataset.context_size)
     mixing = modular.random_residues(rng, (dataset.width, dataset.context_size), prime)
 
-    def tried(piece: tuple[slice, Array]) -> tuple[slice, Array, Booleans]:
+    def tried(piece: tuple[slice, Array]) -> list[tuple[int, Array]]:
         rows, contexts = piece
         residues = modular.residues(contexts, prime, exponent)
-        return rows, contexts, modular.full_row_rank(residues, prime, mixing)
+        proved = modular.full_row_rank(residues, prime, mixing)
+        return [(rows.start + i, contexts[i]) for i in np.flatnonzero(~proved).tolist()]
 
-    doubtful = []
     operations = float(dataset.contexts.size) * dataset.context_size**2
-    for rows, contexts, proved in in_pieces(tried, dataset.context_chunks(), operations):
-        if not proved.all():
-            doubtful.append((rows, contexts, proved))
-    for rows, contexts, proved in doubtful:
-        again = np.flatnonzero(~proved)
-        residues = modular.residues(contexts[again], prime, exponent)
-        proved[again] = modular.have_full_row_rank(residues, prime, rng, _ATTEMPTS)
-        for index in np.flatnonzero(~proved).tolist():
-            rank = dyadic.rank(contexts[index])
-            if rank < dataset.context_size:
-                example = rows.start + index
+    doubtful = chain.from_iterable(in_pieces(tried, dataset.context_chunks(), operations))
+    for example, context in list(doubtful):  # all pieces are looked at, whatever is found
+        if modular.rank(modular.residues(context, prime, exponent), prime) < len(context):
+            rank = dyadic.rank(context)
+            if rank < len(context):
                 raise RefutedError(f"the context of example {example} has rank {rank}", example)
             raise UndecidedError(f"a context has rank n, but not modulo p = {prime}")
 
@@ -228,7 +255,6 @@ def _normal(
 # named, with its dimension over the rational numbers.
 
 
-WIDE = "wide_grouping"
 WIDE_STATEMENT = (
     "in an order of the examples, the queries of each of {} groups are independent, and no query "
     "of an earlier group is in the span of a later one; any k examples of a group have contexts "
@@ -245,30 +271,20 @@ def prove_wide(
     groups: (start, stop) of consecutive examples in the order
     order: (T,), the examples in the order in which heads take them
     """
-    statement = WIDE_STATEMENT.format(len(groups))
-    prime = next(modular.safe_primes())
-    try:
+    given = np.array_equal(order, np.arange(len(order)))
+
+    def evidence(prime: int) -> dict[str, Any]:
         require_cover(dataset, groups)
-        given = np.array_equal(order, np.arange(len(order)))
         taken = dataset if given else dataset.take(order)
         normals = separate(taken, groups, prime, rng, earlier=True)
         check_widths(taken, tuple(stop - start for start, stop in groups), rng)
-    except RefutedError as found:
-        detail = found.detail if given else f"{found.detail}, in the order of heads"
-        return Claim(
-            "wide_grouping", statement, Verdict.REFUTED, detail, _given(found.witness, order)
-        )
-    except UndecidedError as found:
-        return Claim(WIDE, statement, Verdict.UNDECIDED, str(found))
-    evidence = {
-        "prime": prime,
-        "order": pack(order.astype(np.int64)),
-        "groups": [list(group) for group in groups],
-        "normals": pack(normals.astype(np.int64) % prime),
-    }
-    return Claim(
-        "wide_grouping", statement, Verdict.PROVED, f"modulo p = {prime}", evidence=evidence
-    )
+        return {"order": pack(order.astype(np.int64)), **_evidence(groups, normals, prime)}
+
+    claim = _claim("wide_grouping", WIDE_STATEMENT.format(len(groups)), evidence)
+    if claim.verdict is not Verdict.REFUTED:
+        return claim
+    detail = claim.detail if given else f"{claim.detail}, in the order of heads"
+    return replace(claim, detail=detail, witness=_given(claim.witness, order))
 
 
 def _given(witness: Any, order: Integers) -> tuple[int, ...]:  # noqa: ANN401

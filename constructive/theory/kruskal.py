@@ -10,7 +10,7 @@ three parts, each with its own kind of truth:
 - An *estimate*: the share of random subsets that are dependent (`assumptions`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -80,10 +80,8 @@ _POINTS_AT_ONCE = 1 << 19  # Points of projective planes that are computed at a 
 _ATTEMPTS = 8  # Random maps, each with a prime of its own, before an image of zero is given up
 
 _OVERHEAD = 5000  # Points that could be computed in the time that a set of k - 3 divisors takes
-_TABLE_PAYS = 1 << 20  # Inverses from which on a table of all p is quicker
 
 Candidate = tuple[int, ...]  # Vectors whose images are dependent, k of them
-Inverses = Callable[[Array], Array]
 
 
 class CollidingImagesError(Exception):
@@ -124,9 +122,8 @@ def enumerated_dependency(vectors: Array, size: int, rng: np.random.Generator) -
 def _collisions(images: Array, size: int, prime: int) -> Iterator[Candidate | None]:
     """Yield candidates for dependent subsets: all of them, or None where a divisor was zero."""
     total = len(images)
-    inverses = _inverses(prime, cost(total, size))
     if size == 2:
-        yield from _equal_points(images[np.newaxis], inverses, prime, [()], 0)
+        yield from _equal_points(images[np.newaxis], prime, [()], 0)
         return
     count = comb(total, size - 3)
     for number, prefix in enumerate(combinations(range(total), size - 3)):
@@ -142,12 +139,12 @@ def _collisions(images: Array, size: int, prime: int) -> Iterator[Candidate | No
                 _quotient(d[np.newaxis], divisor[np.newaxis], prime)[0, 0]
                 for d in divisors[k + 1 :]
             ]
-        yield from _triples(rest, first, prefix, inverses, prime)
+        yield from _triples(rest, first, prefix, prime)
         report(f"subsets of {size}", number + 1, count)
 
 
 def _triples(
-    images: Array, first: int, prefix: Candidate, inverses: Inverses, prime: int
+    images: Array, first: int, prefix: Candidate, prime: int
 ) -> Iterator[Candidate | None]:
     """Candidates of the prefix and three of the images (R, 4), which are vectors first, ..."""
     start = 0
@@ -159,7 +156,7 @@ def _triples(
             return
         points = _quotient(rest, rest[:rows], prime)
         prefixes = [(*prefix, first + start + row) for row in range(rows)]
-        yield from _equal_points(points, inverses, prime, prefixes, first + start)
+        yield from _equal_points(points, prime, prefixes, first + start)
         start += rows
 
 
@@ -170,7 +167,7 @@ def _quotient(images: Array, divisors: Array, prime: int) -> Array:
 
 
 def _equal_points(
-    points: Array, inverses: Inverses, prime: int, prefixes: list[Candidate], first: int
+    points: Array, prime: int, prefixes: list[Candidate], first: int
 ) -> Iterator[Candidate]:
     """Yield a candidate for each two equal projective points in a row of (B, R, 3).
 
@@ -178,7 +175,7 @@ def _equal_points(
     count: each subset is looked at once.
     """
     lead = points[:, :, 0]
-    scale = inverses(lead)
+    scale = modular.inverse(lead, prime)
     keys = _canonical(points[:, :, 1] * scale, prime) * prime
     keys += _canonical(points[:, :, 2] * scale, prime)
     keys[lead == 0] = -1.0  # at infinity: any two are looked at
@@ -206,14 +203,6 @@ def _canonical(values: Array, prime: int) -> Array:
     residues = modular.reduce(values, prime)
     residues += prime * (residues < 0)
     return residues
-
-
-def _inverses(prime: int, count: float) -> Inverses:
-    """Return inverses modulo p (0 for 0): from a table where many are needed."""
-    if count < _TABLE_PAYS:
-        return lambda values: modular.inverse(values, prime)
-    table = modular.inverse(modular.reduce(np.arange(prime, dtype=np.float64), prime), prime)
-    return lambda values: table.take(values.astype(np.int64), mode="wrap")
 
 
 # Look for small dependent subsets among thousands of vectors. What is found is exact.

@@ -30,13 +30,13 @@ from constructive.support.errors import (
     require_positive,
     shown,
 )
-from constructive.theory.context_capacity import (
+from constructive.theory.bounds import generic_spans, sized_spans
+from constructive.theory.capacity import (
     ContextCapacity,
     context_capacity,
     dimensions,
     subset_dimensions,
 )
-from constructive.theory.values import generic_spans, sized_spans
 
 # Examples in dependencies up to which all sets of them are looked at: a minute at most.
 _MOST = 18
@@ -184,11 +184,9 @@ def label_capacity(
     most = 2 * columns
     while likely(most):
         most *= 2
-    least = columns  # all labelings
-    while most - least > 1:  # the chance falls with T
-        middle = (least + most) // 2
-        least, most = (middle, most) if likely(middle) else (least, middle)
-    return least
+    # The chance falls with T, from 1 at as many as there are columns.
+    beyond = range(columns, most)
+    return columns - 1 + bisect_left(beyond, x=True, key=lambda total: not likely(total))
 
 
 def _columns(num_heads: int, width: int, context_size: int, shared_context: bool) -> int:  # noqa: FBT001

@@ -88,18 +88,14 @@ def holds(kind: Kind, condition: object) -> None:
         raise ValueError(f"an instance does not hold: {condition}")
 
 
-def pages(folder: Path | None = None) -> list[Path]:
+def pages() -> list[Path]:
     """Return the pages of proofs in reading order, of the package or of the checkout."""
     here = Path(__file__).parent.parent
-    for candidate in [folder] if folder else [here / "proofs", here.parent / "proofs"]:
-        found = sorted(candidate.glob("*.md"), key=_reading_order)
+    for folder in (here / "proofs", here.parent / "proofs"):
+        found = sorted(folder.glob("*.md"), key=_reading_order)
         if found:
             return found
-    raise ParameterError(
-        f"no proofs in {folder or here}",
-        witness=str(folder or here),
-        suggestion="the folder proofs/",
-    )
+    raise ParameterError(f"no proofs in {here}", witness=str(here), suggestion="the folder proofs/")
 
 
 def sections(page: Path) -> list[Section]:

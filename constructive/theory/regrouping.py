@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,9 +25,9 @@ from constructive.support.errors import (
 from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import report
 from constructive.theory import grouping, kruskal
-from constructive.theory.bounds import Groups, consecutive, group_sizes, require_heads
-from constructive.theory.context_capacity import context_capacity, generic_rows
-from constructive.theory.grouping import context_of_each
+from constructive.theory.bounds import require_heads
+from constructive.theory.capacity import context_capacity, generic_rows
+from constructive.theory.grouping import Groups, consecutive, context_of_each, group_sizes
 from constructive.theory.kruskal import dependent_contexts
 
 # Searches for groups: an order of the examples is proved, or what stands in the way of all orders.
@@ -70,13 +70,11 @@ class Subspace:
 
     dimension: int
     members: tuple[int, ...]
-    dependency: Dependency | None
+    dependency: Dependency
 
     @classmethod
-    def of(cls, queries: Array, dependency: Dependency | None) -> "Subspace":
-        """Return the span of a dependency's queries (T, d), or all of the space without one."""
-        if dependency is None:  # no room was left, for no other reason
-            return cls(queries.shape[1], (), None)
+    def of(cls, queries: Array, dependency: Dependency) -> "Subspace":
+        """Return the span of a dependency's queries (T, d)."""
         members = dyadic.span_members(queries, dependency.rows)
         return cls(len(dependency.rows) - 1, tuple(members.tolist()), dependency)
 
@@ -103,19 +101,37 @@ def _zero_or_parallel(queries: Array, rng: np.random.Generator) -> Dependency | 
         return None
 
 
+# How groups are looked for, in passes.
+#
+# Examples are dealt out to groups like cards, and what a group does not take is put elsewhere. That
+# a group is independent makes it a set of a matroid, and to share all examples among H such sets is
+# Edmonds' matroid partition: where an example fits nowhere, a shortest chain of examples, each in
+# the place of the next, makes room for it. Where a group has to be independent in two matroids, an
+# exchange has to suit both. That is no longer sure to find what there is, but queries are dependent
+# by exception.
+#
+# A group may then have the query of another group in its span. Such queries lie in a subspace. They
+# are dealt out first, next time, so that no group has many of them.
+#
+# All tests are modulo a prime. A chance collision refuses an example that would fit; what comes out
+# is proved by `theory.grouping`.
+
+
+_PASSES = 20
+_BLAMED = 4  # Dependencies among queries that are looked at after each pass
+
+
 class GroupSearch(ABC):
     """A search for groups of at most H(size - 1) + 1 examples: passes, until one decides."""
 
     letter: ClassVar[str]  # what the theory calls `size`
     least: ClassVar[str]  # data for which it is 2 or more, in words
-    passes: ClassVar[int]  # how many there are
 
     def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
         self.dataset, self.num_heads, self.rng = dataset, num_heads, rng
         # (start, stop) of groups of even sizes, which the given order has
         self.even = consecutive(group_sizes(dataset.num_examples, num_heads))
-        # queries that stood in the way of the last passes, or None
-        self.dependency: Dependency | None = None
+        self.flats: list[Subspace] = []  # of queries that stood in the way of passes
 
     @staticmethod
     @abstractmethod
@@ -127,8 +143,12 @@ class GroupSearch(ABC):
         """Prove that groups of the examples in this order meet what heads need."""
 
     @abstractmethod
-    def attempt(self, number: int) -> Regrouping | None:
-        """Return what a pass proves or refutes, or None."""
+    def sharing(self, queue: Integers) -> "_Sharing":
+        """Deal out the examples to groups, which take what is independent in their matroids."""
+
+    @abstractmethod
+    def in_order(self, sharing: "_Sharing") -> list[int] | None:
+        """Return the groups such that none has a query in its span that it may not; or None."""
 
     def given(self) -> Regrouping | None:
         """Return the order that is given, with even groups, if it will do."""
@@ -141,13 +161,49 @@ class GroupSearch(ABC):
         obstacle = _zero_or_parallel(queries, self.rng)
         if obstacle is not None:
             return Subspace.of(queries, obstacle).refutation(self.even)
-        for number in range(self.passes):
-            report("regroup", number, self.passes)
-            found = self.attempt(number)
+        for number in range(_PASSES):
+            report("regroup", number, _PASSES)
+            found = self._attempt(number)
             if found is not None:
                 return found
-        detail = f"none found in {self.passes} passes; more heads make smaller groups"
-        return Regrouping(Verdict.UNDECIDED, None, self.even, detail, self.dependency)
+        detail = f"none found in {_PASSES} passes; more heads make smaller groups"
+        dependency = self.flats[-1].dependency if self.flats else None
+        return Regrouping(Verdict.UNDECIDED, None, self.even, detail, dependency)
+
+    def _attempt(self, number: int) -> Regrouping | None:
+        """Deal out the examples, exchange them, and sort the groups: what that proves, or None."""
+        sharing = self.sharing(_queue(self.dataset, self.flats, self.rng))
+        sharing.place_all()
+        if sharing.loose and number == 0:
+            narrow = self._too_narrow()
+            if narrow is not None:
+                return narrow
+        heads = None if sharing.loose else self.in_order(sharing)
+        if heads is not None:
+            members = [sharing.members[head] for head in heads]
+            groups, order = consecutive(map(len, members)), np.concatenate(members)
+            found = self.proved(groups, order, f"found in pass {number + 1}")
+            if found is not None:
+                return found
+        self.flats += [
+            flat for flat in sharing.flats(self.dataset.queries) if flat not in self.flats
+        ]
+        crowded = (flat for flat in self.flats if len(flat.members) > flat.held_by(self.num_heads))
+        return next((flat.refutation(self.even) for flat in crowded), None)
+
+    def _too_narrow(self) -> Regrouping | None:
+        """That no order will do, where contexts hold less than all examples (Theorem 8)."""
+        found = context_capacity(self.dataset, self.num_heads, self.rng)
+        if found.upper >= self.dataset.num_examples or not len(found.blamed):
+            return None
+        spans, members = found.spans, tuple(found.blamed.tolist())
+        most = spans.tokens + (self.num_heads - 1) * spans.differences
+        detail = (
+            f"the contexts of {len(members)} examples span {spans.tokens} dimensions, and their "
+            f"differences of tokens {spans.differences}; of these {self.num_heads} groups take at "
+            f"most {most}"
+        )
+        return Regrouping(Verdict.REFUTED, None, self.even, detail, None, members)
 
     def proved(self, groups: Groups, order: Integers, detail: str) -> Regrouping | None:
         """Return these groups if they are proved to meet what heads need."""
@@ -155,41 +211,31 @@ class GroupSearch(ABC):
             return None
         return Regrouping(Verdict.PROVED, order, groups, detail)
 
-    def refuted(self, flats: Iterable[Subspace]) -> Regrouping | None:
-        """Return the refutation by the first subspace with more queries than groups can hold."""
-        crowded = (flat for flat in flats if len(flat.members) > flat.held_by(self.num_heads))
-        return next((flat.refutation(self.even) for flat in crowded), None)
 
-
-# The groups of Theorems 1 and 2 in another order of the examples.
-#
-# What is asked of the queries (`theory.grouping`): each group is independent, and no group but the
-# first has another query in its span. Every part of a group that meets this meets it too; so
-# groups are filled one example at a time, the troublesome ones first, and where an example finds
-# no place another is moved for it.
-#
-# All tests are modulo a prime, of images of the queries under a random linear map to a few more
-# dimensions than a group has members, and with random vectors in the place of whole null spaces. A
-# chance collision refuses an example that would fit; what comes out is proved by
-# `theory.grouping`.
-
-
-# Dimensions of the images of queries beyond those of a group: two for another query and one example
-# more, and two so that chance collisions are rare.
-_MORE = 4
-_MOVES = 400  # Examples that are tried in the place of one that finds none
+def _queue(dataset: Dataset, flats: list[Subspace], rng: np.random.Generator) -> Integers:
+    """The order in which examples are dealt out: by subspaces of queries, then by contexts."""
+    total = dataset.num_examples
+    contexts = context_of_each(dataset).reshape(total, -1)
+    _, kind = np.unique(contexts, axis=0, return_inverse=True)
+    flat = np.full(total, len(flats))
+    for index in rng.permutation(len(flats)):
+        flat[list(flats[index].members)] = index
+    ties, kinds = np.arange(total), np.arange(total)
+    if flats:
+        ties, kinds = rng.permutation(total), rng.permutation(total)
+    order: Integers = np.lexsort((ties, kinds[kind.reshape(-1)], flat))
+    return order
 
 
 class EvenGroups(GroupSearch):
-    """Groups of n - 1 examples, and n in the first, whose contexts have rank n."""
+    """The groups of Theorems 1 and 2: n - 1 examples, n in the first, whose contexts have rank n.
+
+    The queries of each group are independent, and no group but the first has another query in its
+    span (`theory.grouping`).
+    """
 
     letter = "n"
     least = "contexts of n >= 2 tokens"
-    passes = 20
-
-    def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
-        super().__init__(dataset, num_heads, rng)
-        self._queue = list(range(dataset.num_examples))
 
     @staticmethod
     def size(dataset: Dataset) -> int:
@@ -209,151 +255,30 @@ class EvenGroups(GroupSearch):
             return Regrouping(Verdict.REFUTED, None, self.even, detail, wrong[0].tokens)
         return super().search()
 
-    def attempt(self, number: int) -> Regrouping | None:
-        """Fill groups with all examples, those first that found no place before."""
-        queries = self.dataset.queries
-        filling = _Filling(queries, self.even, self.rng)
-        stuck = [example for example in self._queue if not filling.place(example)]
-        if not stuck:
-            order = np.concatenate([np.array(g, dtype=np.int64) for g in filling.members])
-            return self.proved(self.even, order, f"found in pass {number + 1}")
-        flats = [Subspace.of(queries, filling.obstacle(example)) for example in stuck]
-        self._queue = _troublesome_first(self._queue, stuck, flats, self.rng)
-        self.dependency = flats[0].dependency
-        return self.refuted(flats)
+    def sharing(self, queue: Integers) -> "_Sharing":
+        """Deal out the examples to groups of independent queries, of even sizes."""
+        queries = _Matroid.of_queries(self.dataset, self.rng)
+        rooms = [stop - start for start, stop in self.even]
+        return _Sharing(rooms, [(queries,)] * self.num_heads, queue, self.rng)
 
-
-def _troublesome_first(
-    queue: list[int], stuck: list[int], flats: list[Subspace], rng: np.random.Generator
-) -> list[int]:
-    """Return the examples that found no place, and those in their way, before all others."""
-    first = sorted({*stuck, *(member for flat in flats for member in flat.members)})
-    rest = sorted(set(queue) - set(first))
-    return [*rng.permutation(first).tolist(), *rng.permutation(rest).tolist()]
-
-
-class _Filling:
-    """Groups that are being filled, with the null space of each: of images modulo a prime."""
-
-    def __init__(self, queries: Array, groups: Groups, rng: np.random.Generator) -> None:
-        self.queries = queries
-        self.prime = next(modular.safe_primes())
-        residues = modular.residues(queries, self.prime)
-        self.rooms = [stop - start for start, stop in groups]
-        self.width = min(queries.shape[1], max(self.rooms) + _MORE)
-        mixing = modular.random_residues(rng, (queries.shape[1], self.width), self.prime)
-        self.residues = modular.product(residues, mixing, self.prime)
-        self.members: list[list[int]] = [[] for _ in groups]
-        self.normals: list[Array] = [np.eye(self.width) for _ in groups]
-        self.home = np.repeat(np.arange(len(groups)), self.rooms)
-        self.rng = rng
-
-    def place(self, example: int) -> bool:
-        """Put an example into a group, its own if possible; or move another one for it."""
-        own = int(self.home[example])
-        heads = [own, *(h for h in self.rng.permutation(len(self.rooms)).tolist() if h != own)]
-        for head in heads:
-            if self._has_room(head) and self._fits(example, head, self.normals[head]):
-                self._add(example, head)
-                return True
-        return self._exchange(example, heads)
-
-    def obstacle(self, example: int) -> Dependency | None:
-        """Return a dependency that keeps an example out of a group."""
-        for head in np.argsort(
-            [len(members) - room for members, room in zip(self.members, self.rooms, strict=True)]
-        ).tolist():
-            kept = self.members[head]
-            found = dyadic.dependency(self.queries, [*kept, example])
-            if found is not None:
-                return found
-            for other in self._spanned(example, self.normals[head], kept):
-                found = dyadic.dependency(self.queries, [*kept, example, other])
-                if found is not None:
-                    return found
-        return None
-
-    def _has_room(self, head: int) -> bool:
-        return len(self.members[head]) < self.rooms[head]
-
-    def _fits(self, example: int, head: int, normals: Array) -> bool:
-        """Whether the example is outside of the group's span, and spans no other query with it."""
-        if not modular.product(self.residues[example : example + 1], normals, self.prime).any():
-            return False
-        return head == 0 or not len(self._spanned(example, normals, self.members[head]))
-
-    def _spanned(self, example: int, normals: Array, kept: list[int]) -> list[int]:
-        """Queries that seem to be in the span of a group and an example, but not of the group."""
-        mixing = modular.random_residues(self.rng, (normals.shape[1], 3), self.prime)
-        seen = modular.product(normals, mixing, self.prime)
-        images = modular.product(self.residues, seen, self.prime)
-        own, turned = images[example], np.roll(images[example], 1)
-        areas = modular.reduce(images * turned - np.roll(images, 1, axis=1) * own, self.prime)
-        parallel = np.flatnonzero(~areas.any(axis=1))
-        return [i for i in parallel.tolist() if i != example and i not in kept]
-
-    def _add(self, example: int, head: int) -> None:
-        self.members[head].append(example)
-        self.normals[head] = modular.null_vectors(self.residues[self.members[head]], self.prime)
-
-    def _exchange(self, example: int, heads: list[int]) -> bool:
-        """Move one member of a full group to one with room, and put the example in its place."""
-        open_heads = [head for head in heads if self._has_room(head)]
-        moves = [(head, other) for head in heads for other in self.members[head]]
-        for head, other in (moves[i] for i in self.rng.permutation(len(moves))[:_MOVES]):
-            kept = [member for member in self.members[head] if member != other]
-            normals: Array = np.eye(self.width)
-            if kept:
-                normals = modular.null_vectors(self.residues[kept], self.prime)
-            before = self.members[head], self.normals[head]
-            self.members[head], self.normals[head] = kept, normals
-            if self._fits(example, head, normals):
-                self._add(example, head)
-                for target in open_heads:
-                    if self._has_room(target) and self._fits(other, target, self.normals[target]):
-                        self._add(other, target)
-                        return True
-            self.members[head], self.normals[head] = before
-        return False
-
-
-# Groups for Theorem 10 in another order of the examples, of sizes that need not be even.
-#
-# What is asked of groups is of three kinds (`theory.grouping`).
-#
-# *Contexts.* Let r_t be a random difference of tokens of context t. A group is wide enough if its
-# r_t are independent (Proposition 15.3), and it may have d - 1 examples: it is independent in a
-# matroid. To share all examples among H such sets is Edmonds' matroid partition: where an example
-# fits nowhere, a shortest chain of examples, each in the place of the next, makes room for it. (In
-# the first group r_t is a random sum of tokens, and it may have d.)
-#
-# *Independent queries.* The same, in a second matroid: an exchange has to suit both. That is no
-# longer sure to find what there is, but queries are dependent by exception.
-#
-# *No earlier query in the span of a later group.* A group with another's query in its span goes
-# before it; so groups are sorted in the end. Where that is impossible, the queries to blame lie in
-# a subspace; they are dealt out first, next time.
-#
-# Examples are dealt out to groups like cards, those with equal contexts one after the other, so
-# that little is left to exchange. What comes out is proved by `theory.grouping`.
-#
-# *Obstruction.* Of the examples J groups hold k_J + (H - 1) delta_J at most: the first one k_J, by
-# (2), and the others delta_J.
-
-
-_BLAMED = 4  # Dependencies among queries that are looked at after each pass
+    def in_order(self, sharing: "_Sharing") -> list[int] | None:
+        """Return the groups as they are, if no later one has another query in its span."""
+        crossed = any(len(spanned) for spanned in sharing.spanned()[1:])
+        return None if crossed else list(range(self.num_heads))
 
 
 class WideGroups(GroupSearch):
-    """Groups of any sizes, up to d - 1 examples, and d in the first."""
+    """The groups of Theorem 10, of any sizes, up to d - 1 examples, and d in the first.
+
+    The queries of each group are independent, and no later group has an earlier query in its span:
+    so groups are sorted in the end. Contexts of a group are wide enough if random differences of
+    tokens, one of each, are independent (Proposition 15.3); of the first group, random sums of
+    tokens. Of any examples J groups hold k_J + (H - 1) delta_J at most: the first one k_J, and the
+    others delta_J.
+    """
 
     letter = "d"
     least = "queries of d >= 2 entries"
-    passes = 8
-
-    def __init__(self, dataset: Dataset, num_heads: int, rng: np.random.Generator) -> None:
-        super().__init__(dataset, num_heads, rng)
-        self._flats: list[Subspace] = []
 
     @staticmethod
     def size(dataset: Dataset) -> int:
@@ -364,54 +289,37 @@ class WideGroups(GroupSearch):
         """Prove the claim *wide_grouping*."""
         return grouping.prove_wide(self.dataset, groups, order, self.rng)
 
-    def attempt(self, number: int) -> Regrouping | None:
-        """Deal out the examples, exchange them, and sort the groups."""
-        queue = _queue(self.dataset, self._flats, self.rng)
-        sharing = _Sharing(self.dataset, self.num_heads, queue, self.rng)
-        sharing.place_all()
-        if sharing.loose and number == 0:
-            narrow = self._too_narrow()
-            if narrow is not None:
-                return narrow
-        heads = sharing.sorted_heads()
-        if not sharing.loose and heads is not None:
-            order = np.concatenate([sharing.members[head] for head in heads])
-            groups = consecutive([len(sharing.members[head]) for head in heads])
-            found = self.proved(groups, order, f"found in pass {number + 1}")
-            if found is not None:
-                return found
-        for flat in sharing.flats(self.dataset.queries):
-            if flat not in self._flats:
-                self._flats.append(flat)
-                self.dependency = flat.dependency
-        return self.refuted(self._flats)
-
-    def _too_narrow(self) -> Regrouping | None:
-        """That no order will do, where contexts hold less than all examples (Theorem 8)."""
-        found = context_capacity(self.dataset, self.num_heads, self.rng)
-        if found.upper >= self.dataset.num_examples or not len(found.blamed):
-            return None
-        spans, members = found.spans, tuple(found.blamed.tolist())
-        most = spans.tokens + (self.num_heads - 1) * spans.differences
-        detail = (
-            f"the contexts of {len(members)} examples span {spans.tokens} dimensions, and their "
-            f"differences of tokens {spans.differences}; of these {self.num_heads} groups take at "
-            f"most {most}"
+    def sharing(self, queue: Integers) -> "_Sharing":
+        """Deal out the examples to groups of independent queries, and of wide contexts."""
+        total, width = self.dataset.num_examples, self.dataset.width
+        queries = _Matroid.of_queries(self.dataset, self.rng)
+        prime, contexts = queries.prime, context_of_each(self.dataset)
+        tokens, differences = (
+            _Matroid.of(
+                generic_rows(contexts, 1, prime, self.rng, np.full(total, which)), prime, self.rng
+            )
+            for which in (False, True)
         )
-        return Regrouping(Verdict.REFUTED, None, self.even, detail, None, members)
+        later = self.num_heads - 1
+        matroids = [(tokens, queries), *[(differences, queries)] * later]
+        return _Sharing([width, *[width - 1] * later], matroids, queue, self.rng)
 
-
-def _queue(dataset: Dataset, flats: list[Subspace], rng: np.random.Generator) -> Integers:
-    """The order in which examples are dealt out: by subspaces of queries, then by contexts."""
-    total = dataset.num_examples
-    contexts = context_of_each(dataset).reshape(total, -1)
-    _, kind = np.unique(contexts, axis=0, return_inverse=True)
-    flat = np.full(total, len(flats))
-    for index in rng.permutation(len(flats)):
-        flat[list(flats[index].members)] = index
-    ties = rng.permutation(total) if flats else np.arange(total)
-    order: Integers = np.lexsort((ties, kind.reshape(-1), flat))
-    return order
+    def in_order(self, sharing: "_Sharing") -> list[int] | None:
+        """Return the groups in an order where none has an earlier query in its span, or None."""
+        home = np.full(self.dataset.num_examples, -1)
+        for head, members in enumerate(sharing.members):
+            home[members] = head
+        later = [set(home[spanned].tolist()) - {-1} for spanned in sharing.spanned()]
+        order: list[int] = []
+        left = list(range(self.num_heads))
+        while left:
+            # Empty groups span nothing, and come last, as heads of even groups do.
+            free = [h for h in left if not any(h in later[g] for g in left if g != h)]
+            if not free:
+                return None
+            order.append(free[0])
+            left.remove(free[0])
+        return sorted(order, key=lambda h: not len(sharing.members[h]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,6 +337,11 @@ class _Matroid:
     def of(cls, rows: Array, prime: int, rng: np.random.Generator) -> "_Matroid":
         mixing = modular.random_residues(rng, (rows.shape[1], 2), prime)
         return cls(rows, modular.product(rows, mixing, prime), prime)
+
+    @classmethod
+    def of_queries(cls, dataset: Dataset, rng: np.random.Generator) -> "_Matroid":
+        prime = next(modular.safe_primes())
+        return cls.of(modular.residues(dataset.queries, prime), prime, rng)
 
     def basis(self, examples: Integers) -> Integers:
         """Return as many of the examples as are independent."""
@@ -450,29 +363,28 @@ class _Sharing:
     """Groups that are being filled, with the examples that found no place yet."""
 
     def __init__(
-        self, dataset: Dataset, num_heads: int, queue: Integers, rng: np.random.Generator
+        self,
+        rooms: list[int],
+        matroids: Sequence[tuple[_Matroid, ...]],
+        queue: Integers,
+        rng: np.random.Generator,
     ) -> None:
-        """Deal out the examples, and take back what a group does not hold."""
-        prime = next(modular.safe_primes())
-        total, queries = dataset.num_examples, dataset.queries
-        self.rng = rng
-        residues = modular.residues(queries, prime)
-        self.queries = _Matroid.of(residues, prime, rng)
-        contexts = context_of_each(dataset)
-        tokens, differences = (
-            _Matroid.of(generic_rows(contexts, 1, prime, rng, np.full(total, which)), prime, rng)
-            for which in (False, True)
-        )
-        self.contexts = [tokens, *[differences] * (num_heads - 1)]
-        self.rooms = [dataset.width, *[dataset.width - 1] * (num_heads - 1)]
+        """Deal out the examples, and take back what a group does not hold.
+
+        rooms: how many examples each group may have
+        matroids: those in which each group has to be independent, the queries last
+        """
+        self.rooms, self.matroids, self.rng = rooms, matroids, rng
         self.members: list[Integers] = []
         self.loose: list[int] = []
         self.known: dict[int, tuple[Booleans, Booleans]] = {}
-        for head in range(num_heads):
-            given = np.sort(queue[head::num_heads])
-            kept = self.queries.basis(self.contexts[head].basis(given))[: self.rooms[head]]
-            self.members.append(kept)
-            self.loose += np.setdiff1d(given, kept).tolist()
+        for head, room in enumerate(rooms):
+            given = np.sort(queue[head :: len(rooms)])
+            kept = given
+            for matroid in matroids[head]:
+                kept = matroid.basis(kept)
+            self.members.append(kept[:room])
+            self.loose += np.setdiff1d(given, kept[:room]).tolist()
 
     def place_all(self) -> None:
         """Find places for loose examples, up to the first that finds none."""
@@ -501,11 +413,9 @@ class _Sharing:
     def _swaps(self, head: int) -> tuple[Booleans, Booleans]:
         """Which examples a group may have besides (T,), or in the place of a member (T, k)."""
         if head not in self.known:
-            members = self.members[head]
-            (one, ones), (other, others) = (
-                matroid.swaps(members) for matroid in (self.contexts[head], self.queries)
-            )
-            self.known[head] = one & other, ones & others
+            found = [matroid.swaps(self.members[head]) for matroid in self.matroids[head]]
+            outside, swapped = zip(*found, strict=True)
+            self.known[head] = np.logical_and.reduce(outside), np.logical_and.reduce(swapped)
         return self.known[head]
 
     def _move(self, example: int, head: int, came_from: dict[int, tuple[int, int] | None]) -> bool:
@@ -520,7 +430,7 @@ class _Sharing:
             changed.add(head)
             example = replacement
         for head in changed:
-            for matroid in (self.contexts[head], self.queries):
+            for matroid in self.matroids[head]:
                 if len(matroid.basis(self.members[head])) < len(self.members[head]):
                     self.members = before
                     return False
@@ -528,34 +438,17 @@ class _Sharing:
             self.known.pop(head, None)
         return True
 
-    def _spanned(self) -> list[Integers]:
+    def spanned(self) -> list[Integers]:
         """Return queries beside each group that seem to be in its span."""
-        rows, prime = self.queries.rows, self.queries.prime
+        queries = self.matroids[0][-1]
+        rows, prime = queries.rows, queries.prime
         found = []
         for members in self.members:
-            null = modular.null_vectors(rows[members], prime)
-            mixing = modular.random_residues(self.rng, (null.shape[1], 1), prime)
-            normal = modular.product(null, mixing, prime)
-            inside = ~modular.product(rows, normal, prime).any(axis=1)
+            free = modular.random_residues(self.rng, (rows.shape[1], 1), prime)
+            _, normal = modular.null_vector(rows[members], prime, free)
+            inside = ~modular.product(rows, normal[:, np.newaxis], prime).any(axis=1)
             found.append(np.setdiff1d(np.flatnonzero(inside), members))
         return found
-
-    def sorted_heads(self) -> list[int] | None:
-        """Return the groups in an order where none has an earlier query in its span, or None."""
-        home = np.full(len(self.queries.rows), -1)
-        for head, members in enumerate(self.members):
-            home[members] = head
-        later = [set(home[spanned].tolist()) - {-1} for spanned in self._spanned()]
-        order: list[int] = []
-        left = list(range(len(self.members)))
-        while left:
-            # Empty groups span nothing, and come last, as heads of even groups do.
-            free = [h for h in left if not any(h in later[g] for g in left if g != h)]
-            if not free:
-                return None
-            order.append(free[0])
-            left.remove(free[0])
-        return sorted(order, key=lambda h: not len(self.members[h]))
 
     def flats(self, queries: Array) -> list[Subspace]:
         """Return a few subspaces with more queries than groups allow."""
@@ -563,7 +456,7 @@ class _Sharing:
         suspects = [(self.members[head], x) for x in self.loose[-1:] for head in heads]
         suspects += [
             (members, int(x))
-            for members, spanned in zip(self.members, self._spanned(), strict=True)
+            for members, spanned in zip(self.members, self.spanned(), strict=True)
             for x in spanned
         ]
         found = []

@@ -203,14 +203,14 @@ def test_clopper_pearson_covers():
 def test_samples_follow_from_sizes_and_a_budget():
     rng = np.random.default_rng(0)
     small, wide = rng.standard_normal((50, 8)), rng.standard_normal((300, 200))
-    assert sampling.affordable(small, 8) == sampling.Sample(5000, 5000)
-    assert sampling.affordable(small, 8, budget=0) == sampling.Sample(100, 0)
+    assert sampling.affordable(small, 8) == (5000, 5000)
+    assert sampling.affordable(small, 8, budget=0) == (100, 0)
     some = sampling.affordable(wide, 200, budget=0.01)
-    assert 100 < some.subsets < 5000
+    assert 100 < some[0] < 5000
     assert some == sampling.affordable(wide, 200, budget=0.01)
     # What Cholesky does not prove takes longer.
     hard = wide @ np.diag(np.logspace(0, 7, 200)) @ np.linalg.qr(rng.standard_normal((200, 200)))[0]
-    assert sampling.affordable(hard, 200, budget=0.01).subsets < some.subsets / 2
+    assert sampling.affordable(hard, 200, budget=0.01)[0] < some[0] / 2
     with pytest.raises(ParameterError, match="budget=-1 is not a number of 0 or more"):
         sampling.affordable(small, 8, budget=-1)
 
@@ -222,10 +222,10 @@ def test_subsets_which_are_not_decided_count_for_neither_side():
     every = sampling.dependent_share(vectors, 12, subsets=60)
     assert 0 < every.dependent < 60
     assert every.undecided == 0
-    none = sampling.dependent_share(vectors, 12, subsets=sampling.Sample(60, 0))
+    none = sampling.dependent_share(vectors, 12, subsets=60, exact=0)
     assert (none.dependent, none.undecided, none.low) == (0, every.dependent, 0.0)
     assert none.high == every.high
-    few = sampling.dependent_share(vectors, 12, subsets=sampling.Sample(60, 2))
+    few = sampling.dependent_share(vectors, 12, subsets=60, exact=2)
     assert (few.dependent, few.undecided) == (2, every.dependent - 2)
     assert few.low < every.low < every.high == few.high
     assert few.witness == every.witness
@@ -317,11 +317,12 @@ def test_mixing_adds_the_mean():
 
 
 def test_mixing_refuses_what_it_cannot_tell_apart():
-    shared = generators.shared_context(num_examples=3, context_size=2, width=4)
-    same = Dataset(shared.contexts, np.tile(shared.queries[:1], (3, 1)), shared.targets)
+    shared = generators.shared_context(num_examples=4, context_size=2, width=4)
+    assert token_mixing(shared).shared_context
+    same = Dataset(shared.contexts, shared.queries[[1, 0, 1, 1]], shared.targets)
     with pytest.raises(AssumptionError, match="3 examples with the shared context") as caught:
         token_mixing(same)
-    assert caught.value.witness == (0, 1, 2)
+    assert caught.value.witness == (0, 2, 3)
     huge = Dataset([[[1.7e308, 0], [0, 1.7e308]]], [[1.7e308, 1]], [0])
     with pytest.raises(DataError, match="leave the range of floats"):
         token_mixing(huge)

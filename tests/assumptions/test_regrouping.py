@@ -5,10 +5,10 @@ from itertools import combinations, pairwise, permutations
 import numpy as np
 import pytest
 
-from constructive import Dataset, Verdict, assumptions, generators
+from constructive import Dataset, Verdict, assumptions, fewest_heads, generators
 from constructive.exact import dyadic
 from constructive.support.errors import CapacityError, ParameterError
-from constructive.theory.bounds import group_sizes
+from constructive.theory.grouping import group_sizes
 
 
 def wide(contexts, *, tokens):
@@ -175,7 +175,7 @@ def test_what_is_refused():
         assumptions.regroup(data, 3, construction="generic")
 
 
-def test_wide_queries_are_regrouped_by_their_images():
+def test_wide_queries_are_regrouped():
     """All of a group's places but a few are for others: queries of d = 384, one of them a sum."""
     rng = np.random.default_rng(0)
     queries = np.round(rng.standard_normal((121, 384)) * 1024)
@@ -222,3 +222,14 @@ def test_a_subspace_with_one_query_too_many():
     assert found.verdict is Verdict.REFUTED
     assert found.members == tuple(range(13))
     assert found.detail == "13 queries span 3 dimensions; of these 4 groups take at most 9"
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_contexts_of_few_words_take_exchanges(seed):
+    """Groups are as large as contexts allow: what is dealt out does not fit without chains."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(-3, 4, (6, 8)).astype(float)
+    contexts, queries = words[rng.integers(0, 6, (36, 3))], rng.integers(-9, 10, (36, 8))
+    data = Dataset(contexts, queries.astype(float), np.zeros(36))
+    found = assumptions.regroup(data, fewest_heads(data).least, construction="rank_one")
+    assert found.verdict is Verdict.PROVED

@@ -15,19 +15,20 @@ from measuring import saved, timed
 
 from constructive import build_memorizer, certify, generators, upper_bound_certificate
 from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq import error, impossible, rank
 from constructive.certificates.rocq.confirm import confirm, gigabytes
 from constructive.certificates.rocq.definitions import write
+from constructive.certificates.rocq.theories import ERROR, IMPOSSIBLE, RANK
 
 SMALL = (100, 12, 16, 9)  # T, n, d, H
 LARGE = (621, 32, 64, 20)
-LAYERS = {"rank": rank, "error": error}
+LAYERS = {"rank": RANK, "error": ERROR}
 
 
-def measure(kind, module, certificate, *things):
+def measure(kind, theory, certificate, *things):
     """Time one certificate, whose memorizer, if there is one, and data are things."""
     given = [certificate, *(thing for thing in things if thing is not None)]
-    known, files = module.known_of(*given), write(module.instance_of(*given))
+    known = theory.known_of(*given)
+    files = write(theory.filled(known, *given))
     with tempfile.TemporaryDirectory() as folder:
         paths = saved(folder, certificate, *things)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -57,7 +58,7 @@ def measure_bound():
     data = generators.shared_context(num_examples=total, context_size=size, width=width)
     certificate = upper_bound_certificate(data, heads)
     kind = f"impossible | {total} | {size} | {width} | {heads}"
-    measure(kind, impossible, certificate, None, data)
+    measure(kind, IMPOSSIBLE, certificate, None, data)
 
 
 def main():
@@ -65,7 +66,8 @@ def main():
     parser.add_argument("--large", action="store_true", help="also errors of 621 examples")
     large = parser.parse_args().large
     with (
-        rocq.compiled(impossible.THEORY.name) as theory,  # which needs that of ranks
+        # impossible needs the theory of ranks
+        rocq.compiled(IMPOSSIBLE.name, ERROR.name) as theory,
         mock.patch.object(rocq, "compiled", return_value=nullcontext(theory)),
     ):
         print(

@@ -46,6 +46,7 @@ import instance_forgeries
 import judges
 import resources
 import triples
+from claim_parts import record_of
 
 import constructive
 from constructive import (
@@ -59,7 +60,7 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.certificates.check import CHECKER
-from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
+from constructive.layers.record import TrainedRecord
 
 COLUMNS = (
     "tried", "accepted, true", "refused", "true, refused", "not judged", "accepted, false",
@@ -320,30 +321,12 @@ def memorizer_of(rng, triple, dataset):
             ends = [0, *map(int, triples.unpack(rank["stops"]))]
             pairs = [((a, b), (b, b)) for a, b in itertools.pairwise(ends)]
             order, groups = triples.unpack(rank["order"]), itertools.chain(*pairs)
-            record = built_record("paired", dataset, groups, order)
+            record = record_of("paired", dataset, groups, order)
         elif "groups" in evidence.get("evidence", {}):
             groups = [(int(a), int(b)) for a, b in evidence["evidence"]["groups"]]
             order = triples.unpack(evidence["evidence"]["order"]) if wide else ()
-            record = built_record("rank_one" if wide else "saturated", dataset, groups, order)
+            record = record_of("rank_one" if wide else "saturated", dataset, groups, order)
     return Memorizer(layer, record), options
-
-
-def built_record(construction, dataset, groups, order):
-    return BuildRecord(
-        construction=construction,
-        shared_keys=False,
-        num_examples=dataset.num_examples,
-        context_size=dataset.context_size,
-        capacity=dataset.num_examples,
-        seed=0,
-        saturated_fraction=0.0,
-        scalar_targets=dataset.targets.ndim == 1,
-        condition=1.0,
-        max_error=0.0,
-        largest_target=1.0,
-        heads=tuple(HeadRecord(start, stop, 0.0, 0.0, stop) for start, stop in groups),
-        order=tuple(map(int, order)),
-    )
 
 
 # Families.

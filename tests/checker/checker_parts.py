@@ -11,7 +11,6 @@ import mpmath
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
 
 from constructive import (
     Dataset,
@@ -301,12 +300,6 @@ def network(heads=2, tokens=3, inputs=2, outputs=2, seed=0, size=2.0):
 
 def unit_box(inputs=2):
     return Box(-np.ones(inputs), np.ones(inputs))
-
-
-def replace_constant(model, name, array):
-    for each in model.graph.initializer:
-        if each.name == name:
-            each.CopyFrom(numpy_helper.from_array(np.asarray(array), name))
 
 
 def changed(data, change):

@@ -37,8 +37,8 @@ from constructive import (
 )
 from constructive.certificates import check as checking
 from constructive.certificates.certify import ALL_WEIGHTS, CLAIMS, family_of
-from constructive.certificates.claims.impossible import AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind
+from constructive.certificates.claims.rank import AllWeights
 from constructive.support.work import report
 
 UNREAD = {"retries"}

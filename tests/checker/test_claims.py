@@ -28,7 +28,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims import rank, real
+from constructive.certificates.claims import outputs, rank
 from constructive.certificates.claims.kind import CertifyOptions
 from constructive.exact import modular, verified
 from constructive.exact.directed import working_precision
@@ -45,7 +45,7 @@ def evaluated(residuals, *, radii=None, readout=1.0, exponents=None, midpoints=N
     radii = np.zeros_like(residuals) if radii is None else np.array(radii).reshape(residuals.shape)
     balls = [arb(x, r) for x, r in zip(residuals.ravel(), radii.ravel(), strict=True)]
     exponents = np.zeros(len(residuals), dtype=np.int64) if exponents is None else exponents
-    return real.Evaluation(
+    return outputs.Evaluation(
         100,
         arb_mat(*residuals.shape, balls),
         arb(readout),
@@ -81,9 +81,9 @@ def test_errors(worst, radius, verdict, scale):
         worst = {True: 0.5, False: 1.5}[verdict is PROVED] if verdict is not UNDECIDED else 1.0
     residuals, radii = np.zeros((5, 1)), np.zeros((5, 1))
     residuals[3], radii[3] = worst * scale, radius * scale
-    claim = real.judge_error(evaluated(residuals, radii=radii), scale)
+    claim = outputs.judge_error(evaluated(residuals, radii=radii), scale)
     assert claim.verdict is verdict
-    assert claim.statement == real.ERROR.statement.format(scale)
+    assert claim.statement == outputs.ERROR.statement.format(scale)
     if verdict is REFUTED:
         assert claim.witness == 3
         shown = Fraction(claim.detail.split()[-3])
@@ -98,8 +98,10 @@ def test_errors(worst, radius, verdict, scale):
 
 def test_an_error_of_zero_is_shown_where_nothing_is_rounded():
     for size, verdict in ((0.0, PROVED), (1.0, UNDECIDED)):
-        assert real.judge_error(evaluated(np.zeros((2, 1)), readout=size), 0.0).verdict is verdict
-    assert real.judge_error(evaluated([[5e-324]], readout=0.0), 0.0).verdict is REFUTED
+        assert (
+            outputs.judge_error(evaluated(np.zeros((2, 1)), readout=size), 0.0).verdict is verdict
+        )
+    assert outputs.judge_error(evaluated([[5e-324]], readout=0.0), 0.0).verdict is REFUTED
 
 
 # The readout.
@@ -110,7 +112,7 @@ def readout_of(kappa, residual, delta, *, exponents=None, size=1.0):
     found = evaluated(
         [[residual]], exponents=exponents, midpoints=np.array([[1 / kappa]]), readout=size
     )
-    return real.judge_readout(found, delta, lambda: 1 / 0)
+    return outputs.judge_readout(found, delta, lambda: 1 / 0)
 
 
 @pytest.mark.parametrize("scale", [2.0**-1020, 1e-300, 1.0, 1e300])
@@ -120,11 +122,11 @@ def test_distances_are_claimed_with_room(scale):
     assert claim.verdict is PROVED
     shown = float.fromhex(claim.evidence["bound"])
     assert 5 * scale <= shown <= 5.6 * scale
-    assert claim.statement == real.READOUT.statement.format(shown)
+    assert claim.statement == outputs.READOUT.statement.format(shown)
     for delta, verdict in ((5.01, PROVED), (4.99, UNDECIDED), (3.0, UNDECIDED), (0.0, UNDECIDED)):
         claim = readout_of(4.0, scale, delta * scale)
         assert claim.verdict is verdict
-        assert claim.statement == real.READOUT.statement.format(delta * scale)
+        assert claim.statement == outputs.READOUT.statement.format(delta * scale)
 
 
 def test_a_distance_of_zero_is_claimed_as_a_part_of_the_readout():
@@ -138,7 +140,7 @@ def test_a_distance_of_zero_is_claimed_as_a_part_of_the_readout():
 @pytest.mark.parametrize(("radius", "balls"), [(0.0, None), (math.inf, 4.0)])
 def test_where_float64_finds_no_inverse_balls_may(radius, balls):
     found = evaluated([[1.0]], midpoints=np.array([[0.25]]), radius=radius, exponents=[1])
-    claim = real.judge_readout(found, None, lambda: arb_mat([[arb(0.5)]]))
+    claim = outputs.judge_readout(found, None, lambda: arb_mat([[arb(0.5)]]))
     assert claim.verdict is PROVED  # Z is 1/4 when it is scaled, either way
     assert 2.5 <= float.fromhex(claim.evidence["bound"]) <= 2.8
     assert ("balls" in claim.detail) == (balls is not None)
@@ -148,16 +150,16 @@ def test_where_float64_finds_no_inverse_balls_may(radius, balls):
 def test_where_nobody_finds_an_inverse(monkeypatch, z):
     found = evaluated([[1.0]], midpoints=np.array([[0.0]]))
     for delta in (None, 1e300):
-        claim = real.judge_readout(found, delta, lambda: arb_mat([[arb(z)]]))
+        claim = outputs.judge_readout(found, delta, lambda: arb_mat([[arb(z)]]))
         assert claim.verdict is UNDECIDED
-        assert claim.statement == real.UNKNOWN
-    monkeypatch.setattr(real, "LARGEST_IN_BALLS", 0)
-    assert real.judge_readout(found, None, lambda: 1 / 0).verdict is UNDECIDED
+        assert claim.statement == outputs.UNKNOWN
+    monkeypatch.setattr(outputs, "LARGEST_IN_BALLS", 0)
+    assert outputs.judge_readout(found, None, lambda: 1 / 0).verdict is UNDECIDED
 
 
 def test_a_readout_needs_z():
     with pytest.raises(TypeError, match="did not keep Z"):
-        real.judge_readout(evaluated([[1.0]]), None, lambda: None)
+        outputs.judge_readout(evaluated([[1.0]]), None, lambda: None)
 
 
 # Evaluation.
@@ -176,7 +178,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
     )
     data = Dataset(data.contexts * scale, data.queries, data.targets)
     enclosed, exact = (extended.enclose(layer, prec) for prec in (bits, 300))
-    found = real.evaluate(enclosed, data, representation=True)
+    found = outputs.evaluate(enclosed, data, representation=True)
     largest = np.abs(np.broadcast_to(data.contexts, (7, 3, 5))).max(axis=(1, 2))
     assert (largest < 2.0**found.exponents).all()
     assert (largest >= 2.0 ** (found.exponents - 1)).all()
@@ -194,7 +196,7 @@ def test_what_is_kept_of_z_is_within_its_radius(scale, shared, bits, most):
             assert middle <= found.largest_residual
             assert middle * power <= found.largest_scaled_residual
         assert largest_of(enclosed.readout) <= found.readout
-    without = real.evaluate(enclosed, data, representation=False)
+    without = outputs.evaluate(enclosed, data, representation=False)
     assert without.midpoints is None
 
 
@@ -306,17 +308,15 @@ def test_groups(name):
 
 
 def test_ranks_which_are_missed_by_chance_are_looked_for_again(monkeypatch):
-    calls, looks = [], modular.full_row_rank
+    looks = modular.full_row_rank
 
     def unlucky(*given):
-        calls.append(given)
         found = looks(*given)
-        return found if len(calls) > 3 else found & (np.arange(len(found)) > 0)
+        return found & (np.arange(len(found)) > 0)
 
     monkeypatch.setattr(modular, "full_row_rank", unlucky)
     monkeypatch.setattr(grouping.dyadic, "rank", lambda _: 1 / 0)
     assert grouped().verdict is PROVED
-    assert [len(residues) for residues, *_ in calls] == [4, 1, 1, 1]
 
 
 # Too many examples.

@@ -26,7 +26,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims import executed
+from constructive.certificates.claims.outputs import EXECUTED
 from constructive.exact.float_enclosure import Rounded, Sized, growth
 from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers.exact_logits import rounding
@@ -223,8 +223,8 @@ def certificate(data, memorizer):
 
 
 def test_statements_are_the_same(checker):
-    assert checker.executed.Executed.statement == executed.STATEMENT
-    assert checker.executed.VACUOUS == executed.VACUOUS
+    assert checker.executed.Executed.statement == EXECUTED.statement
+    assert EXECUTED.vacuous == checker.executed.VACUOUS
     for name, model in MODELS.items():
         theirs = checker.float_model.MODELS[name]
         for exact in (False, True):
@@ -302,7 +302,7 @@ def test_it_is_undecided_beyond_float32(data, memorizer, place):
         memorizer = Memorizer(layer, memorizer.record)
     claim = certify(memorizer, data, claims="executed")["executed"]
     assert claim.verdict is Verdict.UNDECIDED
-    assert claim.statement == executed.UNKNOWN.format(SINGLE.name)
+    assert claim.statement == EXECUTED.unshown.format(SINGLE.name)
     assert claim.witness == 0
     assert "nothing bounds rounding at example 0: products" in claim.detail
 
@@ -320,9 +320,9 @@ def stated(evidence, *, exact=False):
     """The statement that fits this evidence."""
     said, model = "", MODELS[evidence["model"]]
     if "vacuous" in evidence:
-        said = executed.VACUOUS.format(float.fromhex(evidence["vacuous"]))
+        said = EXECUTED.vacuous.format(float.fromhex(evidence["vacuous"]))
     bound = float.fromhex(evidence["bound"])
-    return executed.STATEMENT.format(bound, said, model.name, model.of_layers(exact=exact))
+    return EXECUTED.statement.format(bound, said, model.name, model.of_layers(exact=exact))
 
 
 def forged(certificate, *, exact=False, **evidence):

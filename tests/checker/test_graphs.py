@@ -12,7 +12,6 @@ from checker_parts import (
     network,
     problem,
     refused,
-    replace_constant,
     unit_box,
 )
 from hypothesis import given
@@ -21,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.graphs import written
+from constructive.instances.network import LEAD, Rectified, Stacked
 from constructive.instances.properties import version_1, version_2
 from constructive.instances.rounding import output_rounding
 
@@ -97,25 +97,29 @@ def add_constant(name, array):
     return change
 
 
-def stored_as(kind):
-    def change(model):
-        found = constant("V0")(model)
-        found.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(found).astype(kind), "V0"))
+def edited(name, change):
+    """A constant after a change of its array."""
+
+    def edit(model):
+        found = constant(name)(model)
+        array = change(numpy_helper.to_array(found).copy())
+        found.CopyFrom(numpy_helper.from_array(array, name))
+
+    return edit
+
+
+def zeros(shape):
+    return lambda _: np.zeros(shape, np.float32)
+
+
+def with_first(value):
+    """The array with another first entry."""
+
+    def change(array):
+        array.flat[0] = value
+        return array
 
     return change
-
-
-def replaced(name, index, value):
-    def change(model):
-        array = numpy_helper.to_array(constant(name)(model)).copy()
-        array[index] = value
-        replace_constant(model, name, array)
-
-    return change
-
-
-def replaced_by(name, array):
-    return lambda model: replace_constant(model, name, array.astype(np.float32))
 
 
 def attention_as_output(model):
@@ -177,8 +181,8 @@ REFUSED = {
     "axis twice": (second_axis, "given twice"),
     "attribute of a float": (typed_as_float, "not an integer"),
     "attribute of nothing": (without_value, "not an integer"),
-    "float64": (stored_as(np.float64), "not float32"),
-    "NaN": (replaced("V0", (0, 0), np.nan), "not finite"),
+    "float64": (edited("V0", np.float64), "not float32"),
+    "NaN": (edited("V0", with_first(np.nan)), "not finite"),
     "external": (external, "field"),
     "sparse": (lambda m: m.graph.sparse_initializer.add(), "field"),
     "function": (lambda m: m.functions.add(name="f", domain=""), "field"),
@@ -259,9 +263,9 @@ MISFITS = {
     "Y of no heads": (attention_as_output, "Y is not of heads"),
     "relu of heads": (lambda m: relu_of(m, "head0"), "anything but units"),
     "offsets of a matrix": (wired("logits1", 2, "A1"), "misfit"),
-    "offsets of another length": (replaced_by("b1", np.zeros(2)), "misfit"),
-    "factors of another number of inputs": (replaced_by("A1", np.zeros((3, 3))), "do not fit"),
-    "heads of other outputs": (replaced_by("V1", np.zeros((3, 1))), "summands"),
+    "offsets of another length": (edited("b1", zeros(2)), "misfit"),
+    "factors of another number of inputs": (edited("A1", zeros((3, 3))), "do not fit"),
+    "heads of other outputs": (edited("V1", zeros((3, 1))), "summands"),
 }  # fmt: skip
 
 
@@ -400,15 +404,18 @@ def test_evaluations_are_within_the_bound(checker, seed, dims, size):
     assert (bound < 2 * output_rounding(made, unit_box(dims)) + 1e-9).all()
 
 
+def computed(made, points):
+    """What onnxruntime returns at float32 points."""
+    session = onnxruntime.InferenceSession(written(made), providers=["CPUExecutionProvider"])
+    return np.concatenate([session.run(None, {"X": x[None]})[0] for x in points])
+
+
 def test_onnxruntime_is_within_the_bound(checker):
     made = network(3, 5, 4, 2, seed=6, size=3.0)
     bound, _ = bounds(checker, made, unit_box(4))
-    data = written(made)
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    for x in np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(FLOAT):
-        (found,) = session.run(None, {"X": x[None]})
-        assert (np.abs(found[0] - made(x[None])[0]) <= bound).all()
-    assert onnx.ModelProto.FromString(data).opset_import[0].version == 13
+    points = np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(FLOAT)
+    assert (np.abs(computed(made, points) - made(points)) <= bound).all()
+    assert onnx.ModelProto.FromString(written(made)).opset_import[0].version == 13
 
 
 def single(slopes, offsets, values=None):
@@ -445,6 +452,189 @@ def test_errors_of_logits_and_of_averages_multiply(checker):
     whole = (1.0 + larger) * (1.0 + zeta) - 1.0
     assert larger > 0.3
     assert whole <= bound[0] < whole * (1.0 + 1e-6)
+
+
+# Graphs with a saturated layer before, or units of Relu behind.
+
+ABOVE = ((Atom([1.0], 0.5),),)
+
+
+def stacked(lead=LEAD + 16.0, seed=0):
+    """Two layers with two inputs; the first token of the first leads by about so much."""
+    rng = np.random.default_rng(seed)
+    slopes = np.array([[0.5, -0.25], [0.25, 0.5], [-0.5, 0.0]])
+    values = rng.integers(-4, 5, (3, 2)) / 4.0
+    first = Network((Head(slopes, [lead, 0.0, 1.0], values),))
+    second = Head(rng.integers(-8, 9, (4, 2)) / 4.0, np.zeros(4), rng.integers(-8, 9, (4, 1)) / 8.0)
+    return Stacked((second,), first)
+
+
+def rectified(seed=0):
+    rng = np.random.default_rng(seed)
+
+    def drawn(*shape):
+        return rng.integers(-8, 9, shape) / 8.0
+
+    heads = [Head(drawn(3, 2), drawn(3), drawn(3, 2)) for _ in range(2)]
+    units = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    return Rectified(tuple(heads), units, drawn(4))
+
+
+def grid(count=200, seed=1):
+    return np.float32(np.random.default_rng(seed).uniform(-1, 1, (count, 2)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_layers_are_the_second_of_a_shifted_input(checker, seed):
+    network = stacked(seed=seed)
+    read = problem(checker, written(network), unit_box(), ABOVE)
+    heads = checker.softmaxes.heads_of(read.outputs, ((0, 1),))
+    assert 0 < checker.softmaxes.doubt_of(heads) < 2.0**-150
+    evidence = {"atom": 0, "kind": "interval"}
+    most = checker.softmaxes.REFUTATIONS["interval"](heads, read.box, evidence)
+    found = computed(network, grid())[:, 0]
+    assert found.max() <= float(most) + 1e-6
+    off = float(read.rounding(read.alternatives[0][0]))
+    assert np.abs(found - network(grid().astype(float))[:, 0]).max() <= off < 1e-3
+
+
+@pytest.mark.parametrize("lead", [64.0, LEAD - 1.0])
+def test_a_layer_that_is_not_saturated_is_refused(checker, lead):
+    with refused("not saturated"):
+        problem(checker, written(stacked(lead)), unit_box(), ABOVE)
+    network = stacked(lead)
+    assert network.error(unit_box()) == np.inf
+
+
+@pytest.mark.parametrize("lead", [129.875, 130.0])
+def test_the_lead_is_the_least_on_the_box(checker, lead):
+    """The others come as near as 2 where x = (0, 1), and one is far below."""
+    slopes = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])
+    first = Network((Head(slopes, [lead, 0.0, -500.0], np.ones((3, 2))),))
+    network = Stacked(stacked().heads, first)
+    with refused(None if lead == 130.0 else "not saturated"):
+        problem(checker, written(network), Box([0.0, 0.0], [1.0, 1.0]), ABOVE)
+
+
+def test_sizes_and_roundings_of_a_sum_of_both(checker):
+    """A sum has two roundings, of the average and of the sum; with an input of 0 it has one."""
+    values = np.array([[5.0, -2.0], [1.0, 3.0], [-6.0, 0.0]])
+    first = Head(stacked().first.heads[0].slopes, [LEAD + 16.0, 0.0, 1.0], values)
+    (second,) = stacked().heads
+    data = written(Stacked((second,), Network((first,))))
+    for box in (unit_box(), Box([-1.0, 0.0], [1.0, 0.0])):
+        read = problem(checker, data, box, ABOVE)
+        (part,) = read.outputs[0]
+        reach = box.upper + np.array([6.0, 3.0])
+        assert np.allclose(part.logits.sizes, np.abs(second.slopes) @ reach)
+        assert part.logits.steps.tolist() == (2 + (second.slopes != 0).sum(axis=1)).tolist()
+        least = 6.0 * np.abs(second.slopes).sum(axis=1).max()  # values, times how steep logits are
+        assert 8.0 * 2.0**-75 * least <= part.logits.lost < 9.0 * 2.0**-75 * least
+        assert 3.0 * 2.0**-183 * least <= part.logits.doubt < 4.0 * 2.0**-183 * least
+
+
+@pytest.mark.parametrize(
+    ("start", "words"), [("query", "more than the input"), ("X", "more than two layers")]
+)
+def test_a_third_layer_and_other_sums_are_refused(checker, start, words):
+    data = written(stacked())
+
+    def twice(model):
+        """The query of the second layer goes through the first one again."""
+        nodes = list(model.graph.node)
+        place = next(k for k, node in enumerate(nodes) if node.output[0] == "query") + 1
+        for node in nodes[place:]:
+            node.input[:] = ["query2" if name == "query" else name for name in node.input]
+        again = [
+            helper.make_node("Gemm", ["query", "A0_before", "b0_before"], ["logits2"]),
+            helper.make_node("Softmax", ["logits2"], ["attention2"], axis=1),
+            helper.make_node("MatMul", ["attention2", "V0_before"], ["before2"]),
+            helper.make_node("Add", [start, "before2"], ["query2"]),
+        ]
+        del model.graph.node[:]
+        model.graph.node.extend([*nodes[:place], *again, *nodes[place:]])
+
+    with refused(words):
+        problem(checker, changed(data, twice), unit_box(), ABOVE)
+
+    with refused("weights of units"):
+        problem(checker, changed(data, wired("query", 0, "before")), unit_box(), ABOVE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_readout_is_the_largest_of_its_pieces(checker, seed):
+    network = rectified(seed)
+    read = problem(checker, written(network), unit_box(), ABOVE)
+    assert len(read.alternatives) == 15
+    heads, pieces, _ = network.reduced(Property(unit_box(), ABOVE))
+    for (ours,), (theirs,) in zip(pieces.disjuncts, read.alternatives, strict=True):
+        assert float(theirs.threshold) == ours.threshold
+        assert dict(theirs.weights) == dict(enumerate(ours.coefficients))
+    values = heads(grid().astype(float))
+    found = computed(network, grid())[:, 0]
+    largest = np.max([values @ a.coefficients + (0.5 - a.threshold) for (a,) in pieces.disjuncts],
+                     axis=0)  # fmt: skip
+    assert np.abs(np.maximum(largest, 0.0) - found).max() < 1e-5
+    off = float(read.rounding(read.alternatives[0][0]))
+    assert np.abs(found - network(grid().astype(float))[:, 0]).max() <= off < 1e-3
+
+
+def without_relu(model):
+    nodes = [node for node in model.graph.node if node.op_type != "Relu"]
+    nodes[-1].input[0] = "before_relu"
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def more_units(model):
+    for name, array in (
+        ("units", np.eye(2, 11)),
+        ("biases", np.ones(11)),
+        ("ones", np.ones((11, 1))),
+    ):
+        edited(name, lambda _, array=array: array.astype(np.float32))(model)
+
+
+def computed_ones(model):
+    """Ones are sums 2^30 + 1 - 2^30, which float32 programs may find to be zeros."""
+    terms = np.full((4, 3), [2.0**30, 1.0, -(2.0**30)], np.float32)
+    edited("ones", lambda _: terms)(model)
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((3, 1), np.float32), "terms"))
+    model.graph.node.insert(0, helper.make_node("MatMul", ["ones", "terms"], ["sums"]))
+    model.graph.node[-1].input[1] = "sums"
+
+
+READOUTS = {
+    "of three features": (edited("units", lambda w: np.vstack([w, w[:1]])), "units misfit"),
+    "eleven": (more_units, "too many"),
+    "two outputs": (with_fields(lambda m: sizes(m.graph.output[0])[1], dim_value=2), "shape of Y"),
+    "computed": (computed_ones, "anything but attention or units"),
+    "half": (edited("units", lambda w: w / np.float32(2)), "not -1, 0, 1"),
+    "less of one": (
+        edited("ones", lambda w: w * np.float32([[1], [1], [1], [0.5]])),
+        "not the sum",
+    ),
+    "no relu": (without_relu, "not the sum"),
+    "relu of heads": (
+        lambda m: node("Relu")(m).input.__setitem__(0, "features"),
+        "not used|anything but units",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READOUTS)
+def test_other_readouts_are_refused(checker, name):
+    change, words = READOUTS[name]
+    with refused(words):
+        problem(checker, changed(written(rectified()), change), unit_box(), ABOVE)
+
+
+@pytest.mark.parametrize(
+    "atoms", [(Atom([-1.0], -0.5),), (Atom([1.0], 0.0),), (Atom([1.0], 0.5), Atom([1.0], 0.25))]
+)
+def test_other_questions_about_a_readout_are_refused(checker, atoms):
+    with refused("from above|never below"):
+        problem(checker, written(rectified()), unit_box(), (atoms,))
 
 
 # VNN-LIB as the checker reads it: two versions, exact decimals, and all that it refuses.

@@ -20,8 +20,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.certify import LAYERS, made_by
-from constructive.certificates.claims import labels as of_labels
-from constructive.certificates.claims import real
+from constructive.certificates.claims import outputs
 from constructive.constructions.separation import separate
 from constructive.support.verdict import pack
 from constructive.theory.labelings import cover
@@ -79,9 +78,9 @@ def test_every_labeling_is_attained_or_refuted_and_as_many_as_counted(drawn, hea
 def forged(name, evidence, memorizer, data):
     """A certificate about these very files, which claims what it likes."""
     if name == "labels":
-        statement = of_labels.LABELS.statement.format(float.fromhex(evidence["bound"]))
+        statement = outputs.LABELS.statement.format(float.fromhex(evidence["bound"]))
     else:
-        statement = of_labels.INSEPARABLE.statement.format(len(data))
+        statement = outputs.INSEPARABLE.statement.format(len(data))
     claim = Claim(name, statement, Verdict.PROVED, "forged", evidence=evidence)
     return Certificate((claim,), *LAYERS.describe(memorizer, data), made_by())
 
@@ -148,7 +147,7 @@ def test_what_is_claimed_by_default(drawn, heads):
     exact = build_memorizer(data, num_heads=2)
     assert "labels" not in [claim.name for claim in certify(exact, data).claims]
     proved = certify(exact, data, claims=["labels"])["labels"]
-    assert proved.statement == of_labels.LABELS.statement.format(0.5)
+    assert proved.statement == outputs.LABELS.statement.format(0.5)
 
 
 def test_who_is_to_blame(drawn, heads):
@@ -257,15 +256,15 @@ def test_rounding_and_the_errors_of_z_are_paid_for(
         assert refused(checker, tmp_path, certificate, memorizer, data)
     monkeypatch.undo()
     assert not refused(checker, tmp_path, certificate, memorizer, data)
-    monkeypatch.setattr(of_labels, "gamma", lambda terms: 1e9 * terms)
+    monkeypatch.setattr(outputs, "gamma", lambda terms: 1e9 * terms)
     assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
     monkeypatch.undo()
-    found = real.Evaluations.__iter__
+    found = outputs.Evaluations.__iter__
 
     def rough(self):
         return (dataclasses.replace(each, radius=1e9) for each in found(self))
 
-    monkeypatch.setattr(real.Evaluations, "__iter__", rough)
+    monkeypatch.setattr(outputs.Evaluations, "__iter__", rough)
     assert certify(memorizer, data, claims=[name])[name].verdict is Verdict.UNDECIDED
 
 

@@ -5,6 +5,7 @@ import time
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from checker_parts import network, problem, refused, unit_box
 from hypothesis import given
 from hypothesis import strategies as st
@@ -290,3 +291,51 @@ def test_intervals_of_integers_contain_them(checker):
     found, fraction = checker.operators.interval(big, 300), checker.operators.fraction
     assert fraction(found.a) < Fraction(big, 2**300) < fraction(found.b)
     assert str(checker.operators.rounded(Fraction(1, 3), 2)) == "1"
+
+
+# Answers of float32 programs: what they compute of rows of one product and one sum.
+
+ABOVE = ((Atom([1.0], 0.5),),)
+
+
+def constant(slopes, offsets=(0.0, 0.0), values=((1.0,), (0.0,))):
+    return Network((Head(np.array(slopes), np.array(offsets), np.array(values)),))
+
+
+def computed(checker, network, box, disjuncts=ABOVE):
+    read = problem(checker, written(network), box, disjuncts)
+    return float(checker.softmaxes.computed_most(read.outputs, ((0, 1),), read.box, read.model))
+
+
+@pytest.mark.parametrize("row", [[3.0, 0.0], [0.5, 0.0], [1.0, 1.0], [1.0, -2.0]])
+def test_logits_of_more_than_one_rounding_are_refused(checker, row):
+    with refused("not one rounding"):
+        computed(checker, constant([row, [0.0, 0.0]]), unit_box())
+    assert computed(checker, constant([[4.0, 0.0], [0.0, -1.0]]), unit_box()) < 1.0
+
+
+HALF = constant(np.zeros((2, 2)))
+AT_LEAST = {c: Atom([1.0], c) for c in (0.25, 0.75)}
+LITTLE = Atom([-1.0], -0.25)
+
+
+@pytest.mark.parametrize(
+    ("disjuncts", "sat", "unsat"),
+    [
+        (((AT_LEAST[0.25],),), True, False),
+        (((AT_LEAST[0.75],),), False, True),
+        (((AT_LEAST[0.25], LITTLE),), False, True),
+        (((AT_LEAST[0.75],), (AT_LEAST[0.25],)), True, False),
+        (((AT_LEAST[0.25], LITTLE), (AT_LEAST[0.75],)), False, True),
+    ],
+)
+def test_conditions_hold_together_and_alternatives_one_by_one(checker, disjuncts, sat, unsat):
+    """All programs return one half, but for some roundings."""
+    read = problem(checker, written(HALF), unit_box(), disjuncts)
+    for answer, right in (("sat", sat), ("unsat", unsat)):
+        content = {"answer": answer} | ({"witness": ["0", "0"]} if answer == "sat" else {})
+        if right:
+            assert checker.folder.in_float32(read, content)[1] > 0.2
+        else:
+            with refused("not shown"):
+                checker.folder.in_float32(read, content)

@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 from checker_parts import TWO, altered, by_hand, signed, two_tokens
-from claim_parts import certified
+from claim_parts import certified, record_of
 
 from constructive import (
     AttentionLayer,
@@ -24,8 +24,8 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims.real import READOUT
-from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
+from constructive.certificates.claims.outputs import READOUT
+from constructive.layers.record import TrainedRecord
 
 PAIRED = "constructive paired certificate 1"
 
@@ -47,22 +47,8 @@ def one_each(targets, scale, heads, tokens):
     readouts = np.zeros((2 * pairs, pairs, 1)), np.ones((2 * pairs, 1)), np.ones((1, 1))
     layer = AttentionLayer(np.array(heads)[:, :, None] / scale, keys, *readouts)
     ends = [(t // 2, (t + 1) // 2) for t in range(2 * pairs)]
-    record = BuildRecord(
-        construction="paired",
-        shared_keys=True,
-        num_examples=pairs,
-        context_size=2,
-        capacity=pairs + 1,
-        seed=0,
-        saturated_fraction=0.0,
-        scalar_targets=True,
-        condition=1.0,
-        max_error=0.0,
-        largest_target=1.0,
-        heads=tuple(HeadRecord(a, b, 0.0, 0.0, b) for a, b in ends),
-        order=tuple(range(pairs)),
-    )
-    return Memorizer(layer, record), Dataset(contexts, queries, np.full(pairs, targets))
+    data = Dataset(contexts, queries, np.full(pairs, targets))
+    return Memorizer(layer, record_of("paired", data, ends, range(pairs))), data
 
 
 def least_distance(memorizer, data):

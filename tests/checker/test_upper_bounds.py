@@ -17,12 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import constructive
-from constructive import Dataset, Verdict, check, exact_capacity, generators
+from constructive import Dataset, Verdict, check, exact_capacity, fewest_heads, generators
 from constructive import upper_bound_certificate as certify_bound
 from constructive.certificates.check import CHECKER
 from constructive.data.dataset import different_inputs
 from constructive.support.verdict import pack
-from constructive.theory.context_capacity import least_heads
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 
@@ -165,7 +164,7 @@ def test_what_is_dependent_modulo_a_prime_alone_is_not_called_impossible(name):
     assert certify_bound(data, heads).verdict is Verdict.UNDECIDED
     assert exact_capacity(data, 9).upper == len(contexts)
     if name != "halves":
-        assert least_heads(data, np.random.default_rng(0))[0] == heads
+        assert fewest_heads(data).least == heads
 
 
 # Against the definition: the least bound over all sets of examples.

@@ -16,8 +16,10 @@ from typer.models import OptionInfo
 from typer.testing import CliRunner
 
 from constructive import OutputError, ParameterError, __version__
-from constructive.cli import app
+from constructive.cli import app, outputs
 from constructive.cli import program as entry
+from constructive.instances import planted, save
+from constructive.support.work import JOBS
 
 # A call of each command that writes files, with inputs of nonsense, and the options for its files.
 CALLS = {
@@ -38,7 +40,7 @@ FOLDER = {
 }
 # These make something of the nonsense; their own tests force them.
 SLOW = {"demo", "figures", "recite"}
-# These write a folder of their own, which test_tool_commands looks at, or go on with one.
+# These write a folder of their own, which a test below looks at, or go on with one.
 FOLDER_FIRST = {"kernels export", "instances make"}
 OTHERS = {"check", "prove"}
 
@@ -202,13 +204,6 @@ def test_standard_output_which_is_closed(folder):
     assert sorted(folder.iterdir()) == sorted([*before, folder / "data.npz"])
 
 
-def test_what_is_not_there_is_named_before_what_is(folder, run):
-    (folder / "old.safetensors").write_bytes(b"precious")
-    said = run("build", "nothing.npz", "-o", "old.safetensors", status=2)
-    assert "FileNotFoundError" in said
-    assert "nothing.npz" in said
-
-
 def test_the_whole_text_of_a_refusal(folder, program):
     (folder / "old.npz").write_bytes(b"precious")
     done = program(*GENERATE, "-o", "old.npz")
@@ -220,19 +215,38 @@ def test_the_whole_text_of_a_refusal(folder, program):
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["generate uniform -T 7 -n 3 -d 5 -o new", "kernels export new --shape tiny --case last",
+     "instances make -o new --count 2 --dim 2"],
+)  # fmt: skip
+def test_a_folder_which_exists_is_kept_unless_forced(run, tmp_path, line):
+    def files():
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    run(*line.split())
+    before = files()
+    said = run(*line.split(), "--seed", 1, status=2)
+    assert "cannot write new: it exists already" in said
+    assert "--force" in said
+    assert files() == before
+    run(*line.split(), "--seed", 1, "--force")
+    assert files() != before
+
+
 # Commands from signatures: what they take, and how errors name it.
 
 
 @pytest.fixture
-def called():
+def called(monkeypatch):
     """A program of one command, and what this was called with."""
+    monkeypatch.setenv(JOBS, "5")
     program, given = typer.Typer(), {}
 
-    @entry.command(program, choices={"colour": ("red", "dark blue")})
+    @entry.command(program, adds=("jobs",), choices={"colour": ("red", "dark blue")})
     def paint(
-        wall: str, *, colour: str = "red", coats: list[int] | None = None, as_json: bool = False,
-        heads: int = 1,
-    ) -> None:  # fmt: skip
+        wall: str, *, colour: str = "red", coats: list[int] | None = None, heads: int = 1
+    ) -> None:
         """Paint it.
 
         Args:
@@ -245,7 +259,7 @@ def called():
 
             paint north
         """
-        given.update(wall=wall, colour=colour, coats=coats, as_json=as_json)
+        given.update(wall=wall, colour=colour, coats=coats, jobs=os.environ[JOBS])
         if heads > 9:
             raise ParameterError("10 heads are many", suggestion="num_heads=9")
 
@@ -254,10 +268,10 @@ def called():
 
 def test_a_signature_makes_a_command(called):
     run, given, _ = called
-    assert run("north", "--colour", "dark blue", "--coats", "2", "--json").exit_code == 0
-    assert given == {"wall": "north", "colour": "dark blue", "coats": [2], "as_json": True}
     assert run("north").exit_code == 0
-    assert given == {"wall": "north", "colour": "red", "coats": None, "as_json": False}
+    assert given == {"wall": "north", "colour": "red", "coats": None, "jobs": "5"}
+    assert run("north", "--colour", "dark blue", "--coats", "2", "-j", "3").exit_code == 0
+    assert given == {"wall": "north", "colour": "dark blue", "coats": [2], "jobs": "3"}
     for words in ([], ["north", "--colour", "green"], ["north", "--coats", "few"]):
         assert run(*words).exit_code == 2
 
@@ -298,6 +312,17 @@ def document(program):
 FILES = ["certificate.json", "memorizer.safetensors", "data.npz"]
 
 
+def test_instances_as_json(document, tmp_path):
+    save(tmp_path / "folder", planted(dim=2, scale=16.0))
+    checked = document("instances", "check", "folder", "-q")
+    assert checked["verdict"] == checked["report"][-1] == "PROVED"
+    (tmp_path / "results.csv").write_text("needle_a,unsat\nneedle_b,unsat\nother,sat\n")
+    scored = document("instances", "score", "folder", "results.csv", "-q", status=1)
+    assert scored["counts"]["FALSE"] == scored["counts"]["right"] == scored["other rows"] == 1
+    (tmp_path / "folder/more.txt").write_text("")
+    assert document("instances", "check", "folder", "-q", status=1)["verdict"] == "UNDECIDED"
+
+
 @pytest.mark.usefixtures("memorizer")
 def test_certify_and_check_as_json(document, tmp_path):
     certify = "certify", "memorizer.safetensors", "data.npz"
@@ -318,16 +343,8 @@ def test_certify_and_check_as_json(document, tmp_path):
     assert checked["report"][-1].startswith("NOT PROVED")
 
 
-@pytest.mark.usefixtures("memorizer")
-def test_two_documents_on_standard_output_are_refused(program):
-    done = program("certify", "memorizer.safetensors", "data.npz", "-o", "-", "--json")
-    assert done.returncode == 2
-    assert "OutputError" in done.stderr
-    assert done.stdout == ""
-
-
 def test_quiet_commands_say_nothing(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(entry, "_SILENCE", 0.0)
+    monkeypatch.setattr(outputs, "_SILENCE", 0.0)
     for command in (
         ["generate", "uniform", "-T", 7, "-n", 3, "-d", 5],
         ["build", "data.npz", "--heads", 3],
@@ -355,26 +372,6 @@ def test_short_names_of_help_and_version(program):
         assert short.stdout == long.stdout != ""
 
 
-@pytest.mark.usefixtures("memorizer")
-def test_an_ending_of_another_format_is_refused(run, tmp_path):
-    before = sorted(tmp_path.iterdir())
-    for command, ending, right in (
-        (["export", "memorizer.safetensors"], "safetensors", "onnx"),
-        (["export", "memorizer.safetensors"], "pt", "onnx"),
-        (["build", "data.npz", "--heads", 3], "onnx", "safetensors"),
-        (["certify", *FILES[1:]], "npz", "json"),
-        (["certify", *FILES[1:]], "NPZ", "json"),
-        (["recite", "data.npz", "--unit", "bytes"], "json", "safetensors"),
-    ):
-        text = run(*command, "-o", f"x.{ending}", status=2)
-        assert f"OutputError: cannot write x.{ending}" in text
-        assert f"try: x.{right}" in text
-    assert sorted(tmp_path.iterdir()) == before
-    for name in ("right.onnx", "plain", "own.model"):
-        run("export", "memorizer.safetensors", "-o", name)
-        assert (tmp_path / name).exists()
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [(MemoryError("Unable to allocate 9 PiB"), "MemoryError: this needs more memory"),
@@ -390,10 +387,3 @@ def test_errors_of_python_and_numpy_have_three_parts(run, monkeypatch, error, wo
     assert text.startswith(words)
     assert f"witness: {error}" in text
     assert "try: " in text
-
-
-def test_data_beyond_all_memory(run, tmp_path):
-    text = run("generate", "uniform", "-T", 10**15, "-n", 32, "-d", 64, status=2)
-    assert "ParameterError" in text
-    assert "memory" in text
-    assert not list(tmp_path.iterdir())

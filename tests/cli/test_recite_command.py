@@ -9,8 +9,6 @@ import pytest
 
 import constructive
 from constructive import Decoder, Text, build_decoder
-from constructive.cli import recite
-from constructive.data.corpus import joined
 from constructive.support.work import progress_to
 
 CAT = "the cat sat on the mat, and the cat saw the rat\r\n"
@@ -105,35 +103,6 @@ def test_one_token_and_any_bytes(run, folder):
     assert '"?[31m?\N{REPLACEMENT CHARACTER}"' in printed
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["empty.txt"], "DataError: empty.txt is empty"),
-        (["latin.txt"], "latin.txt is not UTF-8: byte 3 is 233"),
-        (["none.txt"], "FileNotFoundError"),
-        (["."], "FormatError: . is a folder"),
-        (["cat.txt", "--output", "cat.txt"], "--output and FILE are one file"),
-        (["cat.txt", "--text", "a", "--certificate", "./a"], "--certificate and --text are one"),
-        (["cat.txt", "--picture", "none/p.png"], "no such folder"),
-        (["cat.txt", "--picture", "p.pdf"], "pictures are PNG or SVG"),
-        (["cat.txt", "--text", "t.npz"], ".npz is the ending of an archive"),
-        (["cat.txt", "--certificate", "c.safetensors"], "this is a JSON file"),
-        (["cat.txt", "--output", "d.json"], "this is a file of safetensors"),
-        (["cat.txt", "--window", "0"], "window=0"),
-        (["cat.txt", "--limit", "0"], "--limit"),
-        (["cat.txt", "--unit", "lines"], "--unit"),
-        (["cat.txt", "--width", "8", "--heads", "1"], "26 positions are too many for 1 heads"),
-        (["cat.txt", "--width", "1"], "PrecisionError"),
-    ],
-)
-def test_bad_input(run, folder, arguments, words):
-    (folder / "empty.txt").write_bytes(b"")
-    (folder / "latin.txt").write_bytes(b"caf\xe9")
-    before = names(folder)
-    assert words in run("recite", *arguments, status=2)
-    assert names(folder) == before
-
-
 def of_another_text(text, **options):
     """A decoder for other words in the same places."""
     ids = text.ids.copy()
@@ -197,14 +166,13 @@ def test_a_picture_that_is_asked_for_is_refused_before_the_work(run, folder):
     assert names(folder) == before
 
 
-def test_decoding_in_pieces(monkeypatch):
-    monkeypatch.setattr(recite, "_PIECE", 4)
+def test_decoding_says_how_far_it_is():
     text, steps = Text.words(CAT), []
     decoder = constructive.build_decoder(text, width=64)
     with progress_to(lambda *step: steps.append(step)):
-        found = recite._decoded(decoder, text)
-    assert joined(found, "words") == CAT
-    assert steps == [("recite", done, 26) for done in range(1, 26, 4)]
+        found = decoder.generate(text.tokens[:1])
+    assert found == text.tokens
+    assert steps == [("decode", done, 26) for done in range(1, 26)]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -216,29 +184,3 @@ def test_a_saved_decoder_continues_a_prompt(run, folder, unit, prompt):
     shorter = run("continue", "decoder.safetensors", prompt, "--length", 7)
     assert CAT.startswith(shorter.removesuffix("\n"))
     assert len(shorter) < len(CAT)
-
-
-def test_a_decoder_of_token_ids_takes_numbers(run, folder):
-    decoder = build_decoder(Text.of([3, 14, 15, 9, 2, 6]), width=32)
-    decoder.save(folder / "ids.safetensors")
-    assert run("continue", "ids.safetensors", "3 14").split() == ["3", "14", "15", "9", "2", "6"]
-    for prompt in ("three", "-3", "9" * 5000, ""):
-        text = run("continue", "ids.safetensors", "--", prompt, status=2)
-        assert text.startswith("DataError")
-        assert "try: " in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["decoder.safetensors", "the zebra"], "DataError: the token 'zebra'"),
-        (["decoder.safetensors", ""], "DataError: the prompt is empty"),
-        (["decoder.safetensors", "the", "--length", "10000"], "ParameterError: length=10000"),
-        (["decoder.safetensors", "the", "--length", "0"], "length=0"),
-        (["cat.txt", "the"], "FormatError: cat.txt is not a decoder"),
-        (["none.safetensors", "the"], "FileNotFoundError"),
-    ],
-)
-def test_what_a_decoder_cannot_continue(run, folder, arguments, words):
-    build_decoder(Text.words(CAT), width=64).save(folder / "decoder.safetensors")
-    assert words in run("continue", *arguments, status=2)

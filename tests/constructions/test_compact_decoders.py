@@ -10,7 +10,7 @@ from constructive import ParameterError, PrecisionError, Text, build_decoder
 from constructive.constructions import compact
 from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
 from constructive.constructions.compact_tokens import base_of, cells_of, points_of
-from constructive.exact.arithmetics import Floats
+from constructive.exact.softmax import Floats
 from constructive.layers.attention import CausalView, attend
 from constructive.layers.causal import LEAD, picks, read
 

@@ -22,6 +22,7 @@ from constructive import (
     generators,
 )
 from constructive.constructions import NAMES
+from constructive.constructions.build import CONSTRUCTIONS
 from constructive.constructions.construction import (
     EXACT_LOGITS,
     FIT,
@@ -37,9 +38,9 @@ from constructive.constructions.construction import (
     unsaturated_heads,
 )  # fmt: skip
 from constructive.constructions.multihead.readout import largest
-from constructive.constructions.planning import CONSTRUCTIONS
 from constructive.support.work import progress_to, report
-from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
+from constructive.theory.bounds import Plan, rank_one_capacity
+from constructive.theory.grouping import group_sizes
 
 # What every construction has to do: a new one is tested by one line, `check_construction`.
 

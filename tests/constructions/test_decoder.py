@@ -328,9 +328,9 @@ SPOILT = [
     ("vocabulary", 3, "is not a decoder"),
     ("window", 0, "window=0"),
     ("record", {}, r"its record is about \[\]"),
-    ("record.seed", 1.5, "has numbers that are none"),
-    ("record.margin", math.nan, "has numbers that are none"),
-    ("record.share", -0.5, "has numbers that are none"),
+    ("record.seed", 1.5, "seed is 1.5"),
+    ("record.margin", math.nan, "margin is nan"),
+    ("record.share", -0.5, "share is -0.5"),
     ("record.storage", "float8", "unknown storage='float8'"),
     ("record.more", 1, "its record is about"),
 ]
@@ -349,6 +349,14 @@ def test_spoilt_descriptions(saved, field, value, words):
     del about[name]
     save_file(tensors, path, {**metadata, "decoder": json.dumps(about)})
     with pytest.raises(FormatError, match="is not a decoder"):
+        Decoder.load(path)
+
+
+def test_a_longest_text_is_a_number_or_absent(saved):
+    path, tensors, metadata = saved
+    about = json.loads(metadata["decoder"]) | {"longest": None}
+    save_file(tensors, path, {**metadata, "decoder": json.dumps(about)})
+    with pytest.raises(FormatError, match="its longest text is null"):
         Decoder.load(path)
 
 

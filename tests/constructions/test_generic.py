@@ -18,7 +18,7 @@ from constructive import (
     value_bounds,
 )
 from constructive.constructions import generic
-from constructive.theory.values import generic_spans, heads_for_values
+from constructive.theory.bounds import generic_spans, heads_for_values
 
 
 def build(data, heads, **options):

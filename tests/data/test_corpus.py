@@ -8,36 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import DataError, FormatError, ParameterError, Text
-from constructive.data.corpus import joined
 
-NONEMPTY = st.text(min_size=1)
 IDS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6)
 
 
 @settings(max_examples=25)
-@given(st.lists(NONEMPTY, min_size=1, max_size=3))
-def test_words_lose_nothing(texts):
-    text = Text.words(*texts)
-    assert [text.joined(tokens) for tokens in text.texts] == texts
-    assert len(set(text.vocabulary)) == len(text.vocabulary)
-    # The first tokens are those of the first characters, too.
-    first = text.texts[0][: 1 + len(text.texts[0]) // 2]
-    assert Text.words(joined(first, "words")).tokens == first
-
-
-@given(st.lists(st.binary(min_size=1), min_size=1, max_size=3))
-def test_bytes_lose_nothing(texts):
-    text = Text.bytes(*texts)
-    assert [text.joined(tokens) for tokens in text.texts] == texts
-    assert text.vocabulary == tuple(dict.fromkeys(b"".join(texts)))
-
-
-@given(IDS)
-def test_ids_lose_nothing(texts):
-    text = Text.of(*texts)
-    assert [list(text.joined(tokens)) for tokens in text.texts] == texts
-    assert (text.num_texts, len(text)) == (len(texts), sum(map(len, texts)))
-    assert text.longest == max(map(len, texts))
+@given(
+    st.lists(st.text(min_size=1), min_size=1, max_size=3),
+    st.lists(st.binary(min_size=1), min_size=1, max_size=3),
+    IDS.map(lambda texts: [tuple(ids) for ids in texts]),
+)
+def test_nothing_is_lost(words, contents, ids):
+    for make, texts in ((Text.words, words), (Text.bytes, contents), (Text.of, ids)):
+        text = make(*texts)
+        assert [text.joined(tokens) for tokens in text.texts] == texts
+        assert text.vocabulary == tuple(dict.fromkeys(t for part in text.texts for t in part))
+        assert (text.num_texts, text.longest) == (len(texts), max(map(len, text.texts)))
+        assert len(text) == sum(map(len, text.texts))
+        # The first tokens are those of the first characters, too.
+        first = text.texts[0][: 1 + len(text.texts[0]) // 2]
+        assert make(text.joined(first)).tokens == first
 
 
 def test_what_words_are():
@@ -69,9 +59,19 @@ def test_batches_hold_each_position_once(texts, prompt):
     assert text.num_positions == sum(x >= 0 for x in wanted)
 
 
-def test_texts_of_one_length_stand_together():
-    text = Text.of(*[[i] * 4 for i in range(5)], [9] * 40)
-    assert [batch.ids.shape for batch in text.batches()] == [(5, 4), (1, 40)]
+@pytest.mark.parametrize(
+    ("lengths", "shapes"),
+    [
+        ([4, 4, 40, 4], [(3, 4), (1, 40)]),
+        ([8, 4, 5], [(3, 8)]),
+        ([9, 4, 5], [(2, 5), (1, 9)]),
+        ([8192, 8192], [(2, 8192)]),
+        ([8193, 8192], [(1, 8192), (1, 8193)]),
+    ],
+)
+def test_texts_of_about_one_length_stand_together(lengths, shapes):
+    text = Text.of(*([i] * length for i, length in enumerate(lengths)))
+    assert [batch.ids.shape for batch in text.batches()] == shapes
 
 
 def contradictions(texts, prompt, window):
@@ -120,7 +120,8 @@ def test_equal_prefixes_with_different_continuations(texts, words, suggestion):
     with pytest.raises(DataError, match=words) as refused:
         Text.words(*texts).different()
     assert suggestion in refused.value.suggestion
-    assert len(Text.of([1, 1], [2]).different()) == 3  # each token follows another context
+    for ids in ([1, 1], [0, 1, 0]):
+        assert len(Text.of(ids, [2]).different()) == len(ids) + 1  # each follows another context
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as arrays
 
 from constructive import build_memorizer, generators, strategies
 from constructive.exact import dyadic, modular
-from constructive.exact.arithmetics import Point, VanishingDenominatorError
 from constructive.exact.dyadic import Dependency
 from constructive.exact.modular import as_flint, balanced
+from constructive.exact.softmax import Point, VanishingDenominatorError
 from constructive.layers import residues
 from constructive.support import work
 from constructive.support.errors import ParameterError

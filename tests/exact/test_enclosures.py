@@ -27,7 +27,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.certificates.claims.real import evaluate, evaluate_in_floats
+from constructive.certificates.claims.outputs import evaluate, evaluate_in_floats
 from constructive.exact import balls, verified
 from constructive.exact.balls import relevant_tokens
 from constructive.exact.directed import working_precision

@@ -37,21 +37,12 @@ def test_files_keep_every_bit(memorizer, saved, data):
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-def test_tensors_have_the_names_of_the_theory(saved):
+def test_tensors_have_the_names_of_the_theory_and_keep_their_dtype(memorizer, saved):
+    memorizer.astype(np.float32).save(saved)
     shapes = {name: tensor.shape for name, tensor in load_file(saved).items()}
-    assert shapes == {
-        "W_Q": (3, 5, 3),
-        "W_K": (3, 5, 3),
-        "W_V": (3, 5, 1),
-        "W_O": (3, 1),
-        "W_D": (1, 1),
-    }
-
-
-def test_float32_weights_keep_their_dtype(memorizer, tmp_path):
-    memorizer.astype(np.float32).save(tmp_path / "single.safetensors")
-    again = Memorizer.load(tmp_path / "single.safetensors")
-    assert again.layer.query_weights.dtype == np.float32
+    heads = {"W_Q": (3, 5, 3), "W_K": (3, 5, 3), "W_V": (3, 5, 1)}
+    assert shapes == heads | {"W_O": (3, 1), "W_D": (1, 1)}
+    assert Memorizer.load(saved).layer.query_weights.dtype == np.float32
 
 
 def metadata_of(path):
@@ -100,44 +91,41 @@ def test_numbers_of_a_record_are_in_range(saved, changed, name):
                 Memorizer.load(saved)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"not safetensors at all"),
-        lambda path: path.write_bytes(path.read_bytes()[:-5]),
-        lambda path: save_file({"W_Q": np.ones(3)}, path),
-        lambda path: rewrite(path, format="another"),
-        lambda path: rewrite(path, record="{"),
-        lambda path: rewrite(path, record="[]"),
-        lambda path: rewrite(path, record="{}"),
-        lambda path: rewrite(path, record=record_with(path, heads=[])),
-        lambda path: rewrite(path, record=record_with(path, heads=7)),
-        lambda path: rewrite(path, record=record_with(path, max_error="small")),
-        lambda path: rewrite(path, record=record_with(path, surprise=1)),
-        lambda path: rewrite(path, record="[" * 100_000),
-        lambda path: rewrite(path, record='"abc"'),
-        lambda path: rewrite(path, record=record_with(path, num_examples=10**9, order=[0])),
-        lambda path: rewrite(path, record=record_with(path, num_examples=10**30, order=[0])),
-        lambda path: rewrite(path, record=record_with(path, max_error=10**400)),
-        lambda path: rewrite(path, record=trained(source="a\x1b[2J")),
-        lambda path: rewrite(path, record=trained(scalar_targets=1)),
-        lambda path: rewrite(path, record=trained(more=1)),
-        lambda path: rewrite(
-            path, tensors={**load_file(path), "W_D": np.ones((1, 2))}, record=trained()
-        ),
-        lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.ones((2, 2))}),
-        lambda path: rewrite(path, tensors={**load_file(path), "W_D": np.full((1, 1), np.nan)}),
-        lambda path: rewrite(path, tensors={**load_file(path), "slopes": np.ones(3)}),
-        lambda path: rewrite(
-            path, tensors={k: v for k, v in load_file(path).items() if k != "W_O"}
-        ),
-        lambda path: rewrite(
-            path, tensors={k: v.astype(np.int64) for k, v in load_file(path).items()}
-        ),
-    ],
-)
-def test_files_which_are_not_memorizers(saved, damage):
+def without(tensors, name):
+    return {other: array for other, array in tensors.items() if other != name}
+
+
+NOT_RECORDS = [
+    "{", "[]", "{}", "[" * 100_000, '"abc"', trained(source="a\x1b[2J"), trained(scalar_targets=1),
+    trained(more=1),
+]  # fmt: skip
+CHANGES = [
+    {"heads": []}, {"heads": 7}, {"max_error": "small"}, {"max_error": 10**400}, {"surprise": 1},
+    {"num_examples": 10**9, "order": [0]}, {"num_examples": 10**30, "order": [0]},
+]  # fmt: skip
+TENSORS = [
+    lambda _: {"W_Q": np.ones(3)},
+    lambda tensors: {**tensors, "W_D": np.ones((2, 2))},
+    lambda tensors: {**tensors, "W_D": np.full((1, 1), np.nan)},
+    lambda tensors: {**tensors, "slopes": np.ones(3)},
+    lambda tensors: without(tensors, "W_O"),
+    lambda tensors: {name: array.astype(np.int64) for name, array in tensors.items()},
+]
+DAMAGE = [
+    *(lambda path, cut=cut: path.write_bytes(path.read_bytes()[:cut]) for cut in (0, 30, -5)),
+    lambda path: rewrite(path, format="another"),
+    lambda path: save_file(load_file(path), path),  # without a record
+    *(lambda path, text=text: rewrite(path, record=text) for text in NOT_RECORDS),
+    *(lambda path, new=new: rewrite(path, record=record_with(path, **new)) for new in CHANGES),
+    *(lambda path, new=new: rewrite(path, tensors=new(load_file(path))) for new in TENSORS),
+    lambda path: rewrite(
+        path, tensors={**load_file(path), "W_D": np.ones((1, 2))}, record=trained()
+    ),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_files_that_are_not_memorizers(saved, damage):
     damage(saved)
     with pytest.raises(FormatError) as caught:
         Memorizer.load(saved)

@@ -31,6 +31,7 @@ from constructive.support.files import (
 
 ROOT = os.geteuid() == 0
 FILES = "a.txt", "b.txt"
+DATA = generators.uniform(num_examples=7, context_size=3, width=5)
 
 
 def write_file(path, text="new", then=lambda: None):
@@ -84,11 +85,15 @@ def raises(error):
 
 @BOTH
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, OSError])
-def test_on_any_error_the_old_one_stays(tmp_path, write, error):
+def test_on_any_error_the_old_one_stays(tmp_path, monkeypatch, write, error):
     write(tmp_path / "old", "old")
     for name in ("old", "new"):
         with pytest.raises(OutputError if error is OSError else error):
             write(tmp_path / name, then=raises(error))
+    monkeypatch.setattr(os, "fsync", raises(OSError))
+    with pytest.raises(OutputError, match=r"cannot write .*old: No space left on device") as full:
+        write(tmp_path / "old")
+    assert full.value.suggestion.startswith("free some space")
     assert content(tmp_path / "old") == "old"
     assert names(tmp_path) == ["old"]
 
@@ -100,17 +105,6 @@ def test_devices_are_written_to_and_long_names(tmp_path):
     assert all(stat.S_ISCHR(Path(path).stat().st_mode) for path in ("/dev/null", "/dev/full"))
     write_file(tmp_path / ("x" * 255))
     assert content(tmp_path / ("x" * 255)) == "new"
-
-
-@BOTH
-def test_what_the_disk_refuses_is_an_output_error(tmp_path, monkeypatch, write):
-    write(tmp_path / "old", "old")
-    monkeypatch.setattr(os, "fsync", raises(OSError))
-    with pytest.raises(OutputError, match=r"cannot write .*old: No space left on device") as full:
-        write(tmp_path / "old")
-    assert full.value.suggestion.startswith("free some space")
-    assert content(tmp_path / "old") == "old"
-    assert names(tmp_path) == ["old"]
 
 
 def file(path, text="precious"):
@@ -200,20 +194,27 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("write", "make", "words"), REFUSED)
-def test_what_is_not_replaced(tmp_path, monkeypatch, write, make, words):
-    """Also for root, who may write nearly anything."""
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A path in a folder of its own, in which the test runs."""
     path = tmp_path / "folder" / "it"
     path.parent.mkdir()
     monkeypatch.chdir(path.parent)
+    return path
+
+
+@pytest.mark.parametrize(("write", "make", "words"), REFUSED)
+def test_what_is_not_replaced(path, write, make, words):
+    """Also for root, who may write nearly anything."""
     make(path)
-    before = sorted(tmp_path.rglob("*"))
+    around = path.parent.parent
+    before = sorted(around.rglob("*"))
     with pytest.raises(OutputError) as caught:
         write(path)
     assert caught.value.problem == f"cannot write {path}: {words}"
     assert caught.value.witness
     assert caught.value.suggestion
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(around.rglob("*")) == before
     assert all(kept.read_text() == "precious" for kept in before if kept.is_file())
 
 
@@ -237,13 +238,12 @@ def test_a_read_only_folder_around_it(tmp_path, write):
         (write_folder, link, "it is not a folder"),
     ],
 )
-def test_what_appears_meanwhile_stays(tmp_path, write, make, words):
-    path = tmp_path / "it"
+def test_what_appears_meanwhile_stays(path, write, make, words):
     with pytest.raises(OutputError) as caught:
         write(path, then=lambda: make(path))
     assert caught.value.problem == f"cannot write {path}: {words}"
     assert path.is_symlink() == (make is link)
-    assert set(names(tmp_path)) <= {"it", "real"}
+    assert set(names(path.parent)) <= {"it", "real"}
 
 
 # Files: permissions, links, and names.
@@ -258,9 +258,8 @@ def umask():
 
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize("mode", [None, 0o600, 0o666, 0o755, 0o220])
-def test_a_new_file_has_the_permissions_of_the_old_one(tmp_path, mode):
+def test_a_new_file_has_the_permissions_of_the_old_one(path, mode):
     """Already while it is written; and those which the umask leaves where there was none."""
-    path = tmp_path / "file"
     if mode is not None:
         path.write_text("old")
         path.chmod(mode)
@@ -272,16 +271,16 @@ def test_a_new_file_has_the_permissions_of_the_old_one(tmp_path, mode):
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_the_owner_stays_where_that_is_allowed(tmp_path, monkeypatch, allowed):
-    (tmp_path / "file").write_text("old")
+def test_the_owner_stays_where_that_is_allowed(path, monkeypatch, allowed):
+    path.write_text("old")
     if not allowed:
         monkeypatch.setattr(os, "fchown", raises(PermissionError))
     elif ROOT:
-        os.chown(tmp_path / "file", 1234, 5678)
-    before = (tmp_path / "file").stat()
-    write_file(tmp_path / "file")
-    after = (tmp_path / "file").stat()
-    assert (tmp_path / "file").read_text() == "new"
+        os.chown(path, 1234, 5678)
+    before = path.stat()
+    write_file(path)
+    after = path.stat()
+    assert path.read_text() == "new"
     assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
 
 
@@ -334,25 +333,25 @@ def test_the_same_file_by_several_names(tmp_path):
 # Streams get all bytes at the end, and stay.
 
 
-def test_what_a_path_stands_for(tmp_path):
-    (tmp_path / "file").write_bytes(b"old")
-    assert require_writable(tmp_path / "file").is_old_file
-    assert not require_writable(tmp_path / "new").is_old_file
-    assert require_writable("/dev/null").is_stream
-    assert not require_writable(tmp_path / "file").is_stream
+def test_what_a_path_stands_for(path):
+    for kept, old, stream in ((path, False, False), ("/dev/null", False, True)):
+        assert require_writable(kept).is_old_file is old
+        assert require_writable(kept).is_stream is stream
+    path.write_bytes(b"old")
+    assert require_writable(path).is_old_file
 
 
-def test_a_pipe_gets_all_and_stays(tmp_path):
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    os.mkfifo(tmp_path / "pipe")
+def test_a_pipe_gets_all_and_stays(path):
+    os.mkfifo(path)
     got = []
-    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_bytes()))
+    reader = threading.Thread(target=lambda: got.append(path.read_bytes()))
     reader.start()
-    data.save(tmp_path / "pipe")
+    DATA.save(path)
     reader.join()
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-    (tmp_path / "data.npz").write_bytes(got[0])
-    assert (Dataset.load(tmp_path / "data.npz").contexts == data.contexts).all()
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    path.unlink()
+    path.write_bytes(got[0])
+    assert Dataset.load(path) == DATA
 
 
 PRINTED = """
@@ -389,9 +388,12 @@ def test_standard_output_gets_bytes_in_their_order(tmp_path, kind, path):
     assert printed == b"before\nbytes\nafter\n"
 
 
-def test_a_pipe_that_is_closed_is_a_broken_pipe(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+def test_a_pipe_gets_nothing_of_a_failure_and_may_be_closed(path):
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(path, then=raises(KeyboardInterrupt))
+    assert os.read(reader, 10) == b""
 
     def close_after_the_first_byte():
         select.select([reader], [], [])
@@ -400,21 +402,11 @@ def test_a_pipe_that_is_closed_is_a_broken_pipe(tmp_path):
     closing = threading.Thread(target=close_after_the_first_byte)
     closing.start()
     with pytest.raises(BrokenPipeError):
-        write_file(tmp_path / "pipe", "0" * (1 << 20))
+        write_file(path, "0" * (1 << 20))
     closing.join()
 
 
-def test_a_failure_sends_nothing_to_a_pipe(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(KeyboardInterrupt):
-        write_file(tmp_path / "pipe", then=raises(KeyboardInterrupt))
-    assert os.read(reader, 10) == b""
-    os.close(reader)
-
-
-def test_a_pipe_that_becomes_a_file_meanwhile_is_not_cut_off(tmp_path):
-    path = tmp_path / "pipe"
+def test_a_pipe_that_becomes_a_file_meanwhile_is_not_cut_off(path):
     os.mkfifo(path)
     with pytest.raises(OutputError, match="it has become a file meanwhile"):
         write_file(path, then=lambda: (path.unlink(), file(path)))
@@ -424,13 +416,11 @@ def test_a_pipe_that_becomes_a_file_meanwhile_is_not_cut_off(tmp_path):
 # Folders.
 
 
-def test_whether_a_folder_would_be_replaced(tmp_path):
-    assert not require_folder(tmp_path / "data", FILES)
-    (tmp_path / "data").mkdir()
-    assert not require_folder(tmp_path / "data", FILES)
-    write_folder(tmp_path / "data")
-    assert content(tmp_path / "data") == "new"
-    assert require_folder(tmp_path / "data", FILES)
+def test_whether_a_folder_would_be_replaced(path):
+    for make, replaced in ((lambda _: None, False), (Path.mkdir, False), (write_folder, True)):
+        make(path)
+        assert require_folder(path, FILES) is replaced
+    assert content(path) == "new"
 
 
 @pytest.mark.parametrize("failing", [1, 2])
@@ -455,7 +445,6 @@ def test_an_old_folder_comes_back_if_names_cannot_be_changed(tmp_path, monkeypat
 # All that is saved.
 
 
-DATA = generators.uniform(num_examples=7, context_size=3, width=5)
 SAVES = {
     "Dataset": lambda: DATA.save,
     "Memorizer": lambda: build_memorizer(DATA, num_heads=3).save,

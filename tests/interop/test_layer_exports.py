@@ -116,8 +116,11 @@ def test_a_real_multihead_attention(shared):
     np.testing.assert_allclose(again.layer.query_weights, memorizer.layer.query_weights, rtol=1e-15)
 
 
-def test_shapes_which_multihead_attention_does_not_have():
+def test_shapes_and_dtypes_that_modules_do_not_have():
     memorizer = build_memorizer(make(), num_heads=8)
+    for kind in (torch.int32, np.float32, "float32", torch.complex64):
+        with pytest.raises(ParameterError, match=r"is not a torch.dtype of real numbers"):
+            memorizer.to_torch(kind)
     with pytest.raises(ParameterError, match="H = 8, d = 8, d_h = 4, d_v = 1") as caught:
         memorizer.to_torch(multihead=True)
     assert caught.value.witness == (8, 8, 4, 1)
@@ -134,21 +137,40 @@ def test_a_module_of_ours_comes_back_bit_by_bit():
     assert repr(again).startswith("Memorizer(of a AttentionModule, AttentionLayer(H=8, d=8")
 
 
-def test_readouts_beyond_float64_and_rational_weights_are_no_modules():
-    data = make()
+def test_readouts_beyond_float64_and_rational_weights_are_not_exported(tmp_path):
+    data = generators.integers(num_examples=3, context_size=3, width=4)
     for options in ({"precision": 80}, {"arithmetic": "rational"}):
-        exact = data if "precision" in options else generators.integers(
-            num_examples=3, context_size=3, width=4)  # fmt: skip
-        memorizer = build_memorizer(exact, num_heads=8, **options)
-        with pytest.raises(ParameterError, match="hold floats, not the weights of"):
-            memorizer.to_torch()
+        memorizer = build_memorizer(data, num_heads=8, **options)
+        for export in (memorizer.to_torch, lambda m=memorizer: m.to_onnx(tmp_path / "m.onnx")):
+            with pytest.raises(ParameterError, match="hold floats, not the weights of"):
+                export()
+    with pytest.raises(OutputError, match="no such folder"):
+        build_memorizer(make(), num_heads=8).to_onnx(tmp_path / "none" / "m.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 8])
 def test_a_module_with_biases_is_a_layer_for_data_with_a_constant(bias, heads):
-    read = assert_read(multihead(heads=heads, bias=bias), make(target_dim=3))
-    assert read.layer.width == 9  # the readout has a bias in any case
+    """As it is in evaluation mode, where dropout is off; also with a parametrized readout."""
+    module, data = multihead(heads=heads, bias=bias, dropout=0.5).train(), make(target_dim=3)
+    assert Memorizer.from_torch(module).layer.width == 9  # the readout has a bias in any case
+    assert module.training
+    assert_read(module, data)
+    nn.utils.parametrizations.weight_norm(module.readout)
+    assert_read(module, data)
+
+
+def test_trained_heads_have_no_groups_nor_full_rank_on_equal_inputs():
+    data = make(target_dim=3)
+    again = Dataset(data.contexts, data.queries, data.targets + 1)[:1]
+    arrays = ("contexts", "queries", "targets")
+    twice = Dataset(*(np.concatenate([getattr(x, n) for x in (data, again)]) for n in arrays))
+    assert certify(multihead(), twice, claims=["rank"]).verdict is Verdict.REFUTED
+    with pytest.raises(ParameterError, match="are not claims about trained heads"):
+        certify(multihead(), data, claims=["grouping"])
+    with pytest.raises(ParameterError, match="were not built here"):
+        _ = Memorizer.from_torch(multihead()).built
 
 
 def test_a_trained_module_is_certified(tmp_path):
@@ -181,37 +203,10 @@ def test_a_trained_module_is_certified(tmp_path):
     assert Memorizer.load(tmp_path / "m.safetensors").record == read.record
 
 
-def test_equal_inputs_refute_the_rank_of_a_trained_module():
-    data = make(target_dim=3)
-    twice = np.concatenate([data.contexts, data.contexts[:1]])
-    queries = np.concatenate([data.queries, data.queries[:1]])
-    targets = np.concatenate([data.targets, data.targets[:1] + 1])
-    certificate = certify(multihead(), Dataset(twice, queries, targets), claims=["rank"])
-    assert certificate.verdict is Verdict.REFUTED
-
-
-def test_trained_weights_have_no_groups():
-    with pytest.raises(ParameterError, match="are not claims about trained heads"):
-        certify(multihead(), make(target_dim=3), claims=["grouping"])
-    with pytest.raises(ParameterError, match="were not built here"):
-        _ = Memorizer.from_torch(multihead()).built
-
-
 ATTENTION = nn.MultiheadAttention(8, 2, batch_first=True)
 
 
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
-        self.head = nn.Linear(8, 1, dtype=torch.float64)
-
-    def forward(self, contexts, queries):
-        mixed, _ = self.attention(queries[:, None], contexts, contexts)
-        return self.head(mixed[:, 0] + queries)
-
-
-class OtherArguments(Residual):
+class OtherArguments(MultiheadModule):
     def forward(self, tokens):
         return tokens
 
@@ -219,8 +214,10 @@ class OtherArguments(Residual):
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (Residual(), "computes something else than its attention and readout"),
-        (OtherArguments(), r"forward\(contexts, queries\) of a OtherArguments fails"),
+        (
+            OtherArguments(ATTENTION, nn.Linear(8, 3)),
+            r"forward\(contexts, queries\) of a OtherArguments fails",
+        ),
         (nn.Linear(3, 4), "has 0 MultiheadAttention and 1 Linear, not one of each"),
         (multihead(add_bias_kv=True), "with bias_k or bias_v is not a layer"),
         (multihead(add_zero_attn=True), "with add_zero_attn is not a layer"),
@@ -237,8 +234,8 @@ def test_modules_which_are_something_else(module, message):
         Memorizer.from_torch(module)
 
 
-def wrapped(change, base=MultiheadModule):
-    class Changed(base):
+def wrapped(change):
+    class Changed(MultiheadModule):
         def forward(self, contexts, queries):
             return change(super().forward, contexts, queries)
 
@@ -252,6 +249,7 @@ def wrapped(change, base=MultiheadModule):
     ("change", "scale"),
     [
         (lambda f, c, q: torch.relu(f(c, q)), 1.0),
+        (lambda f, c, q: f(c, q) + q[:, 0], 1.0),
         (lambda f, c, q: f(c, q).clamp(-5, 5), 100.0),
         (lambda f, c, q: f(c.clamp(-80, 80), q), 100.0),
         (lambda f, c, q: f(c[..., :8, :], q), 1.0),
@@ -287,27 +285,16 @@ def tied(module):
     module.W_K = module.W_Q
 
 
-@pytest.mark.parametrize("change", [pruned, hooked, replaced])
-def test_modules_of_ours_which_do_something_else_now_are_refused(change):
+@pytest.mark.parametrize("change", [pruned, hooked, replaced, swapped, tied])
+def test_modules_of_ours_that_were_changed_are_compared_or_read_by_names(change):
     data = make()
     module = build_memorizer(data, num_heads=8).to_torch()
     change(module)
+    if change in (swapped, tied):
+        assert_read(module, data, atol=1e-8)
+        return
     with pytest.raises(ParameterError, match=r"computes something else|cannot be copied"):
         Memorizer.from_torch(module, data)
-
-
-@pytest.mark.parametrize("change", [swapped, tied])
-def test_modules_of_ours_are_read_by_names(change):
-    data = make()
-    module = build_memorizer(data, num_heads=8).to_torch()
-    change(module)
-    assert_read(module, data, atol=1e-8)
-
-
-def test_a_parametrized_readout_is_read():
-    module = multihead()
-    nn.utils.parametrizations.weight_norm(module.readout)
-    assert_read(module, make(target_dim=3))
 
 
 def test_data_of_another_width_are_refused():
@@ -323,29 +310,11 @@ def test_data_of_another_width_are_refused():
         with pytest.raises(DataError, match=f"d=8 .* have d={far.width}") as caught:
             certify(multihead(), far, claims=["rank"])  # biases, but the data are wide already
         assert "data of d=8 entries as they are" in caught.value.suggestion
+    ours = build_memorizer(make(), num_heads=8).to_torch()
+    with pytest.raises(DataError, match="d_out=2"):
+        Memorizer.from_torch(ours, make(target_dim=2))
     with pytest.raises(DataError, match=r"or Dataset.with_constant\(\) for weights of a module"):
         certify(Memorizer.from_torch(multihead()), make(target_dim=3))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        generators.gaussian(num_examples=2, context_size=4, width=9),
-        generators.gaussian(num_examples=2, context_size=4, width=8, target_dim=2),
-    ],
-)
-def test_a_module_of_ours_refuses_data_of_other_shapes(other):
-    module = build_memorizer(make(), num_heads=8).to_torch()
-    assert Memorizer.from_torch(module, make()).layer.width == 8
-    with pytest.raises(DataError):
-        Memorizer.from_torch(module, other)
-
-
-@pytest.mark.parametrize("kind", [torch.int32, np.float32, "float32", torch.complex64])
-def test_dtypes_which_are_none(kind):
-    memorizer = build_memorizer(make(), num_heads=8)
-    with pytest.raises(ParameterError, match=r"is not a torch.dtype of real numbers"):
-        memorizer.to_torch(kind)
 
 
 def test_one_number_a_target_and_several_do_not_go_together():
@@ -369,13 +338,6 @@ def test_logits_too_sharp_to_compare():
         Memorizer.from_torch(module)
 
 
-def test_dropout_is_off_as_in_evaluation_mode():
-    module = multihead(dropout=0.5).train()
-    Memorizer.from_torch(module)
-    assert module.training
-    assert_read(module, make(target_dim=3))
-
-
 def test_safetensors_files_have_the_documented_names(tmp_path):
     memorizer = build_memorizer(make(), num_heads=8)
     memorizer.save(tmp_path / "m.safetensors")
@@ -392,10 +354,6 @@ def test_safetensors_files_have_the_documented_names(tmp_path):
 # Layers as ONNX models, run by onnxruntime.
 
 
-def run(path, data):
-    return in_onnx(path)(contexts=data.contexts, queries=data.queries)
-
-
 @pytest.mark.parametrize("target_dim", [None, 3])
 @pytest.mark.parametrize("shared", [False, True])
 def test_onnxruntime_gives_what_numpy_gives(tmp_path, shared, target_dim):
@@ -403,25 +361,16 @@ def test_onnxruntime_gives_what_numpy_gives(tmp_path, shared, target_dim):
     data = kind(num_examples=22, context_size=4, width=8, target_dim=target_dim)
     memorizer = build_memorizer(data, num_heads=8, value_dim=3)
     memorizer.to_onnx(tmp_path / "m.onnx", shared_context=shared)
-    model = onnx.load(tmp_path / "m.onnx")
-    onnx.checker.check_model(model, full_check=True)
-    assert {tensor.name for tensor in model.graph.initializer} > {"W_Q", "W_K", "W_V", "W_O", "W_D"}
-    outputs = run(tmp_path / "m.onnx", data)
+    stored = onnx.load(tmp_path / "m.onnx").graph.initializer
+    assert {tensor.name for tensor in stored} > {"W_Q", "W_K", "W_V", "W_O", "W_D"}
+    model = in_onnx(tmp_path / "m.onnx")
+    outputs = model(contexts=data.contexts, queries=data.queries)
     assert outputs.dtype == np.float64
     assert outputs.shape == data.targets.shape
     np.testing.assert_allclose(outputs, memorizer.predict(data.contexts, data.queries), atol=1e-9)
-    some = run(tmp_path / "m.onnx", data.take(range(5)))  # T is free
+    first = data.take(range(5))
+    some = model(contexts=first.contexts, queries=first.queries)  # T is free
     np.testing.assert_allclose(some, data.targets[:5], atol=1e-9)
-
-
-def test_what_has_no_onnx_model_leaves_no_file(tmp_path):
-    data = generators.uniform(num_examples=7, context_size=3, width=5)
-    extended = build_memorizer(data, num_heads=3, precision=80)
-    with pytest.raises(ParameterError, match="ONNX models hold floats, not the weights of"):
-        extended.to_onnx(tmp_path / "m.onnx")
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(OutputError, match="no such folder"):
-        build_memorizer(data, num_heads=3).to_onnx(tmp_path / "none" / "m.onnx")
 
 
 # Sequence memorizers in floats, in PyTorch and in ONNX.
@@ -452,7 +401,6 @@ def test_every_label_in_float64(tmp_path, task, construction):
     found = module(torch.tensor(arrays)).round().detach().numpy()
     assert found.tolist() == labels
     memorizer.to_onnx(tmp_path / "m.onnx")
-    onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
     model = in_onnx(tmp_path / "m.onnx")
     outputs = model(sequences=arrays)
     assert outputs.dtype == np.float64
@@ -483,32 +431,24 @@ def test_long_labels_and_means_which_are_rounded():
     assert outputs.round().tolist() == labels
 
 
-def test_tokens_beyond_all_floats():
-    given = [[0], [10**400]], [1, 2]
+@pytest.mark.parametrize("given", [problem(total=600)[:2], (["ab", "cd"], [0, 10**400])])
+def test_what_no_float_holds(given, tmp_path):
+    """Long words, long labels, weights of attention, and tokens."""
     memorizer = build_sequence_memorizer(*given)
-    assert memorizer.reproduced(SequenceDataset.of(*given)) <= 0.5
-    with pytest.raises(DataError, match="a token is beyond float64"):
-        memorizer.arrays(given[0])
-
-
-def test_attention_which_no_float_holds(tmp_path):
-    memorizer = build_sequence_memorizer(["ab", "cd"], [1, 2], **SAFE)
-    values = (Fraction(1, 3), *memorizer.attention.value_weights[1:])
-    attention = dataclasses.replace(memorizer.attention, value_weights=values)
-    other = dataclasses.replace(memorizer, attention=attention)
-    for export in (other.to_torch, lambda: other.to_onnx(tmp_path / "m.onnx")):
-        with pytest.raises(PrecisionError, match="a weight of 1 bits is not a number of float64"):
-            export()
-
-
-def test_long_words_are_lost_in_floats():
-    tokens, labels, _ = given = problem(total=600)
-    memorizer = build_sequence_memorizer(tokens, labels)
-    assert memorizer.predict(tokens) == labels
+    assert memorizer.predict(given[0]) == given[1]
     assert memorizer.largest_bits > 53
     assert memorizer.reproduced(SequenceDataset.of(*given)) < 0.9
-    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits is not a number of float64"):
-        memorizer.to_torch()
+    safe = build_sequence_memorizer(["ab", "cd"], [1, 2], **SAFE)
+    values = (Fraction(1, 3), *safe.attention.value_weights[1:])
+    attention = dataclasses.replace(safe.attention, value_weights=values)
+    for each in (memorizer, dataclasses.replace(safe, attention=attention)):
+        for export in (each.to_torch, lambda m=each: m.to_onnx(tmp_path / "m.onnx")):
+            with pytest.raises(PrecisionError, match=r"a weight of \d+ bits is not a number of f"):
+                export()
+    far = build_sequence_memorizer([[0], [10**400]], [1, 2])
+    assert far.reproduced(SequenceDataset.of([[0], [10**400]], [1, 2])) <= 0.5
+    with pytest.raises(DataError, match="a token is beyond float64"):
+        far.arrays([[0], [10**400]])
 
 
 def test_few_sequences_fit_float32():
@@ -522,13 +462,6 @@ def test_few_sequences_fit_float32():
     found = module(torch.tensor(memorizer.arrays(given[0], np.float32)))
     assert found.dtype == torch.float32
     assert found.round().tolist() == given[1]
-
-
-def test_labels_which_no_float_holds():
-    memorizer = build_sequence_memorizer(["ab", "cd"], [0, 10**400])
-    assert memorizer.reproduced(SequenceDataset.of(["ab", "cd"], [0, 10**400])) < 1
-    with pytest.raises(PrecisionError, match=r"a weight of \d+ bits"):
-        memorizer.to_torch()
 
 
 def test_types_with_too_few_bits(tmp_path):

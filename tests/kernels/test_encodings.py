@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from encoded_kernels import SINGLE, VARIANTS, attend, random_spec
+from kernels_of_tests import SINGLE, VARIANTS, attend, random_spec
 
 from constructive.kernels import (
     CASES,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from encoded_kernels import VARIANTS, attend, random_spec
+from kernels_of_tests import VARIANTS, attend, random_spec
 
 from constructive.kernels import CASES, Guarded, Problem, Spec, invariance
 from constructive.kernels.masks import Boolean, Causal

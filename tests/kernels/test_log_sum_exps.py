@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from encoded_kernels import LOG2E, SINGLE, Encoded
-from kernels_of_tests import logits_of
+from kernels_of_tests import LOG2E, SINGLE, Encoded, logits_of
 
 from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels import (

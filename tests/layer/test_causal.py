@@ -10,13 +10,13 @@ from flint import arb, arb_mat, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
-from test_arithmetics import VIEWS, WIDTH
+from test_softmax import VIEWS, WIDTH
 
 from constructive import CausalLayer, DataError, ParameterError
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point, Residues
 from constructive.exact.float_enclosure import Rounded, exponentials
 from constructive.exact.float_model import FLOAT32, FLOAT64, MODELS, STORAGES, model_named
+from constructive.exact.softmax import Point, Residues
 from constructive.layers import residues
 from constructive.layers.attention import CausalView, Shared, attend
 from constructive.layers.exact_logits import exact_logits, exact_positions

@@ -6,13 +6,14 @@ from contextlib import nullcontext
 import pytest
 
 from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq import confirm, error, impossible, recites
+from constructive.certificates.rocq import confirm
+from constructive.certificates.rocq.theories import ERROR, IMPOSSIBLE, RECITES
 
 
 @pytest.fixture(scope="session")
 def theory():
     """Compiled: those of upper bounds and errors, which need that of ranks, and of recitals."""
-    names = (kind.THEORY.name for kind in (impossible, error, recites))
+    names = (theory.name for theory in (IMPOSSIBLE, ERROR, RECITES))
     with rocq.compiled(*names) as folder:
         yield folder
 

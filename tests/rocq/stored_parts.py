@@ -19,6 +19,10 @@ def by_rocq(test):
     return test
 
 
+def instance_of(theory, *subject):
+    return theory.filled(theory.known_of(*subject), *subject)
+
+
 def replaced(made, **values):
     return dataclasses.replace(made, values={**made.values, **values})
 

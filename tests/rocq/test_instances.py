@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from stored_parts import (
     by_rocq,
+    instance_of,
     needs_rocq,
     replaced,
     require_compared,
@@ -27,7 +28,7 @@ from constructive import (
     generators,
 )
 from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq import definitions, rank
+from constructive.certificates.rocq import definitions, theories
 from constructive.certificates.rocq.confirm import (
     AXIOMS,
     compile_files,
@@ -38,8 +39,8 @@ from constructive.certificates.rocq.confirm import (
     read,
     require_same,
 )
-from constructive.certificates.rocq.definitions import MAIN, right_inverse, write
-from constructive.certificates.rocq.rank import ARRAYS, THEORY, instance_of
+from constructive.certificates.rocq.definitions import MAIN, write
+from constructive.certificates.rocq.theories import RANK, RANK_ARRAYS, right_inverse
 
 
 def layers():
@@ -62,7 +63,7 @@ def certificate_of(name):
 
 
 def instance(name="own"):
-    return instance_of(certificate_of(name), *LAYERS[name])
+    return instance_of(RANK, certificate_of(name), *LAYERS[name])
 
 
 def value_of(x, exponent):
@@ -98,16 +99,18 @@ def test_every_number_of_the_file_is_the_stored_one(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_is_written_is_read_back(name):
-    made, known = instance(name), rank.known_of(None, *LAYERS[name])
-    found = require_compared(made, known, ARRAYS, ["n", "d", "dh", "T", "H"])
+    made, known = instance(name), RANK.known_of(None, *LAYERS[name])
+    found = require_compared(made, known, RANK_ARRAYS, ["n", "d", "dh", "T", "H"])
     for field, value in made.values.items():
-        assert np.array_equal(found[field], value) if field in ARRAYS else found[field] == value
+        assert (
+            np.array_equal(found[field], value) if field in RANK_ARRAYS else found[field] == value
+        )
 
 
 def test_numbers_of_all_sizes_are_read_back():
     queries = np.array([[5e-324, -1e308, 0.0, -0.1, 2.0**-1074]] * 7)
     files = write(replaced(instance(), queries=queries))
-    assert np.array_equal(read(THEORY, files).values["queries"], queries)
+    assert np.array_equal(read(RANK, files).values["queries"], queries)
 
 
 @pytest.fixture
@@ -119,14 +122,14 @@ def pieces(monkeypatch):
 
 @pytest.mark.usefixtures("pieces")
 def test_long_lists_are_cut_into_pieces_and_files():
-    made, known = instance(), rank.known_of(None, *LAYERS["own"])
+    made, known = instance(), RANK.known_of(None, *LAYERS["own"])
     files = write(made)
     assert list(files) == [*(f"numbers_{k}" for k in range(len(files) - 1)), MAIN]
     assert len(files) > 3
     assert "Definition contexts : arrays := contexts_0 ++ contexts_1" in files[MAIN]
     assert "From Stored Require Import numbers_1." in files[MAIN]
-    assert all(text.startswith(THEORY.head) for text in files.values())
-    found = read(THEORY, files)
+    assert all(text.startswith(RANK.head) for text in files.values())
+    found = read(RANK, files)
     assert require_same(found, known) == sum(x.size for x in known.arrays.values())
     assert found.values["inverse"] == made.values["inverse"]
 
@@ -146,14 +149,14 @@ def test_long_lists_are_cut_into_pieces_and_files():
 def test_pieces_in_another_order_and_other_lines_are_refused(file, change):
     files = write(instance())
     with pytest.raises(FormatError, match="this is not a file for Rocq"):
-        read(THEORY, {**files, file: change(files[file])})
+        read(RANK, {**files, file: change(files[file])})
 
 
 def with_line(text, name, value):
     """The text with another value of a definition."""
-    start = text.index(f"Definition {name} : {THEORY.definitions[name]} := ")
+    start = text.index(f"Definition {name} : {RANK.definitions[name]} := ")
     stop = text.index(".\n", start)
-    return f"{text[:start]}Definition {name} : {THEORY.definitions[name]} := {value}{text[stop:]}"
+    return f"{text[:start]}Definition {name} : {RANK.definitions[name]} := {value}{text[stop:]}"
 
 
 @pytest.mark.parametrize(
@@ -183,12 +186,12 @@ def with_line(text, name, value):
 def test_a_file_with_anything_else_is_refused(change, words):
     files = write(instance())
     with pytest.raises(FormatError, match="this is not a file for Rocq") as caught:
-        read(THEORY, {MAIN: change(files[MAIN])})
+        read(RANK, {MAIN: change(files[MAIN])})
     assert words in str(caught.value)
 
 
 def test_arrays_of_other_shapes_are_found():
-    found, known = read(THEORY, write(instance())), rank.known_of(None, *LAYERS["own"])
+    found, known = read(RANK, write(instance())), RANK.known_of(None, *LAYERS["own"])
     fewer = {**known.arrays, "queries": known.arrays["queries"][:1]}
     with pytest.raises(FormatError, match="the shape of queries is"):
         require_same(found, dataclasses.replace(known, arrays=fewer))
@@ -202,7 +205,7 @@ def test_dependent_columns_have_no_right_inverse():
 def test_certificates_of_something_else_are_refused():
     memorizer, data = LAYERS["own"]
     with pytest.raises(FormatError, match="does not claim that rank is PROVED"):
-        instance_of(certify(memorizer, data, claims=["error"]), memorizer, data)
+        instance_of(RANK, certify(memorizer, data, claims=["error"]), memorizer, data)
     certificate = certify(memorizer, data, claims=["rank"])
     for change, words in (
         ({"columns": base64.b64encode(b"\0" * 28).decode()}, "not about these weights"),
@@ -210,7 +213,7 @@ def test_certificates_of_something_else_are_refused():
         ({"prime": None}, "cannot be read"),
     ):
         with pytest.raises((FormatError, ParameterError), match=words):
-            instance_of(with_evidence(certificate, **change), memorizer, data)
+            instance_of(RANK, with_evidence(certificate, **change), memorizer, data)
 
 
 MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(AXIOMS))
@@ -277,7 +280,7 @@ def test_rocq_proves_the_rank(name, tmp_path):
     done = confirm(*saved(tmp_path, certificate_of(name), *LAYERS[name]))
     assert done.proved, done.report
     assert "rank Z = T = 7" in done.report
-    size = sum(x.size for x in rank.known_of(None, *LAYERS[name]).arrays.values())
+    size = sum(x.size for x in RANK.known_of(None, *LAYERS[name]).arrays.values())
     assert done.report.startswith(f"read back: {size} numbers")
 
 
@@ -304,7 +307,7 @@ def test_rocq_refuses_what_does_not_hold(forged):
         values["point"] += 1
     else:  # a^(p - 1) is not 1 modulo what is not a prime
         values["modulus"] += 1
-    require_refused(replaced(made, **values), rank.known_of(None, *LAYERS["own"]))
+    require_refused(replaced(made, **values), RANK.known_of(None, *LAYERS["own"]))
 
 
 @by_rocq
@@ -339,7 +342,7 @@ def test_a_folder_in_which_something_is_is_refused_before_rocq_runs(tmp_path, mo
 
 
 def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr(rank, "instance_of", None)  # is not called
+    monkeypatch.setattr(theories, "right_inverse", None)  # is not called
     files = list(map(str, saved(tmp_path, certificate_of("own"), *LAYERS["own"])))
     with pytest.raises(ParameterError, match="numbers take Rocq about") as caught:
         confirm(*files, max_memory=1.0)
@@ -352,5 +355,5 @@ def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monke
 
 
 def test_the_estimate_grows_with_the_numbers():
-    known = rank.known_of(None, *LAYERS["own"])
+    known = RANK.known_of(None, *LAYERS["own"])
     assert gigabytes(dataclasses.replace(known, more=10**6)) > gigabytes(known) + 0.1

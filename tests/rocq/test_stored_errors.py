@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from stored_parts import (
     by_rocq,
+    instance_of,
     one_changed,
     replaced,
     require_compared,
@@ -27,8 +28,7 @@ from constructive import (
 )
 from constructive.certificates.rocq import confirm as confirmation
 from constructive.certificates.rocq.confirm import confirm
-from constructive.certificates.rocq.definitions import NotConfirmableError
-from constructive.certificates.rocq.error import ARRAYS, instance_of, known_of
+from constructive.certificates.rocq.theories import ERROR, ERROR_ARRAYS, NotConfirmableError
 
 HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
 
@@ -66,14 +66,14 @@ def certificate_of(name):
 
 def made_of(name):
     memorizer, data, _ = CASES[name]
-    return instance_of(certificate_of(name), memorizer, data)
+    return instance_of(ERROR, certificate_of(name), memorizer, data)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_is_read_back(name):
     memorizer, data, epsilon = CASES[name]
-    known = known_of(certificate_of(name), memorizer, data)
-    require_compared(made_of(name), known, ARRAYS, ["n", "d", "dh", "dv", "dout", "T", "H"])
+    known = ERROR.known_of(certificate_of(name), memorizer, data)
+    require_compared(made_of(name), known, ERROR_ARRAYS, ["n", "d", "dh", "dv", "dout", "T", "H"])
     assert known.arrays["epsilon"].tolist() == [[epsilon]]
     assert np.array_equal(known.arrays["targets"][:, 0], data.targets.reshape(7, -1)[:, 0])
 
@@ -81,10 +81,10 @@ def test_what_is_written_is_read_back(name):
 def test_a_certificate_without_the_claim_and_other_layers_are_refused():
     memorizer, data, _ = CASES["own"]
     with pytest.raises(FormatError, match="does not claim that error is PROVED"):
-        instance_of(certify(memorizer, data, claims=["rank"]), memorizer, data)
+        instance_of(ERROR, certify(memorizer, data, claims=["rank"]), memorizer, data)
     extended = build_memorizer(data, num_heads=3, precision=200)
     with pytest.raises(NotConfirmableError, match="confirmed for float layers"):
-        instance_of(certificate_of("own"), extended, data)
+        instance_of(ERROR, certificate_of("own"), extended, data)
 
 
 def beyond(name):
@@ -151,7 +151,7 @@ def test_an_epsilon_that_is_none_is_refused(bound, kind, words):
     memorizer, data, _ = CASES["own"]
     certificate = with_evidence(certify(memorizer, data, claims=["error"]), bound=bound)
     with pytest.raises(kind, match=words):
-        instance_of(certificate, memorizer, data)
+        instance_of(ERROR, certificate, memorizer, data)
 
 
 @pytest.mark.usefixtures("without_rocq")
@@ -208,7 +208,7 @@ FORGED = {
 @by_rocq
 @pytest.mark.parametrize("forged", FORGED)
 def test_rocq_refuses_what_does_not_hold(forged):
-    known = known_of(certificate_of("own"), *CASES["own"][:2])
+    known = ERROR.known_of(certificate_of("own"), *CASES["own"][:2])
     require_refused(FORGED[forged](made_of("own")), known)
 
 

@@ -8,6 +8,7 @@ import pytest
 from compact_parts import SENTENCE, WINDOW, changed, compact
 from stored_parts import (
     by_rocq,
+    instance_of,
     one_changed,
     replaced,
     require_compared,
@@ -17,10 +18,10 @@ from stored_parts import (
 )
 
 from constructive import DataError, FormatError, Text, build_decoder, certify
-from constructive.certificates.rocq import recites
+from constructive.certificates.rocq import theories
 from constructive.certificates.rocq.confirm import confirm, read
-from constructive.certificates.rocq.definitions import NotConfirmableError, write
-from constructive.certificates.rocq.recites import THEORY, instance_of, known_of, stored
+from constructive.certificates.rocq.definitions import write
+from constructive.certificates.rocq.theories import RECITES, NotConfirmableError, stored_decoder
 
 RHYME = "one for the cook, one for the crook, and one for the boy with the broken hook"
 ARRAYS = (
@@ -59,13 +60,13 @@ def certificate_of(name):
 
 
 def made_of(name):
-    return instance_of(certificate_of(name), *CASES[name])
+    return instance_of(RECITES, certificate_of(name), *CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_is_read_back(name):
     certificate, (decoder, text) = certificate_of(name), CASES[name]
-    known = known_of(certificate, decoder, text)
+    known = RECITES.known_of(certificate, decoder, text)
     assert sum(x.size for x in known.arrays.values()) == (
         decoder.num_parameters + len(text) + text.num_texts + 1
     )
@@ -86,48 +87,48 @@ def test_another_way_to_write_an_integer_is_refused(value):
     forged = {name: text.replace("Zpos 0x40", value, 1) for name, text in files.items()}
     assert forged != files
     with pytest.raises(FormatError, match="not a file for Rocq"):
-        read(THEORY, forged)
+        read(RECITES, forged)
 
 
 def test_decoders_that_are_not_of_integers_are_left_to_the_checker():
     text = Text.words(SENTENCE)
     wide = build_decoder(text, width=32)
     with pytest.raises(NotConfirmableError, match="decoders of integers") as caught:
-        stored(wide, text, 1.0)
+        stored_decoder(wide, text, 1.0)
     assert "embedding" in caught.value.witness
     even, text = compact(even=True)
     with pytest.raises(NotConfirmableError, match="saturated heads"):
-        stored(even, text, 1.0)
+        stored_decoder(even, text, 1.0)
     decoder, text = CASES["two outputs"]
     token = changed(decoder, "embedding", (0, 1), 3)
     with pytest.raises(NotConfirmableError, match="saturated heads"):
-        stored(token, text, 1.0)
+        stored_decoder(token, text, 1.0)
     with pytest.raises(DataError, match="other tokens"):
-        stored(decoder, Text.words(RHYME), 1.0)
+        stored_decoder(decoder, Text.words(RHYME), 1.0)
 
 
 def test_what_would_take_hours_is_left_to_the_checker(monkeypatch):
     decoder, text = CASES["two outputs"]
     heads, width, _ = decoder.layer.query_weights.shape
     steps = len(text) * heads * width * 5
-    monkeypatch.setattr(recites, "_MOST_STEPS", steps)
-    stored(decoder, text, 1.0)
-    monkeypatch.setattr(recites, "_MOST_STEPS", steps - 1)
+    monkeypatch.setattr(theories, "_MOST_STEPS", steps)
+    stored_decoder(decoder, text, 1.0)
+    monkeypatch.setattr(theories, "_MOST_STEPS", steps - 1)
     with pytest.raises(NotConfirmableError, match="too long"):
-        stored(decoder, text, 1.0)
+        stored_decoder(decoder, text, 1.0)
 
 
 @pytest.mark.parametrize("bound", [(0.0).hex(), (-1.0).hex(), "inf", "nan", "x", None])
 def test_a_margin_that_is_none_is_refused(bound):
     certificate = with_evidence(certificate_of("two outputs"), bound=bound)
     with pytest.raises(FormatError, match="evidence of recites"):
-        known_of(certificate, *CASES["two outputs"])
+        RECITES.known_of(certificate, *CASES["two outputs"])
 
 
 def test_a_certificate_without_the_claim_is_refused():
     decoder, text = CASES["two outputs"]
     with pytest.raises(FormatError, match="does not claim that recites is PROVED"):
-        known_of(certify(decoder, text, claims=["executed"]), decoder, text)
+        RECITES.known_of(certify(decoder, text, claims=["executed"]), decoder, text)
 
 
 @pytest.mark.usefixtures("without_rocq")
@@ -177,5 +178,5 @@ FORGED = {
 @by_rocq
 @pytest.mark.parametrize("forged", FORGED)
 def test_rocq_refuses_what_does_not_hold(forged):
-    known = known_of(certificate_of("two outputs"), *CASES["two outputs"])
+    known = RECITES.known_of(certificate_of("two outputs"), *CASES["two outputs"])
     require_refused(FORGED[forged](made_of("two outputs")), known)

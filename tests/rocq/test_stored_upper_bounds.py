@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from stored_parts import (
     by_rocq,
+    instance_of,
     one_changed,
     replaced,
     require_compared,
@@ -27,13 +28,12 @@ from constructive import (
 )
 from constructive.certificates.rocq.confirm import confirm, read, require_same
 from constructive.certificates.rocq.definitions import write
-from constructive.certificates.rocq.impossible import (
-    ARRAYS,
+from constructive.certificates.rocq.theories import (
+    IMPOSSIBLE,
+    INPUT_ARRAYS,
     MODULUS,
-    THEORY,
     examples_of,
-    instance_of,
-    stored,
+    stored_examples,
 )
 from constructive.support.verdict import pack
 
@@ -72,20 +72,20 @@ def certificate_of(name):
 
 
 def made_of(name):
-    return instance_of(certificate_of(name), CASES[name][0])
+    return instance_of(IMPOSSIBLE, certificate_of(name), CASES[name][0])
 
 
 def known_of(name):
     data, heads = CASES[name]
-    return stored(data, examples_of(certificate_of(name), data)[1], heads)
+    return stored_examples(data, examples_of(certificate_of(name), data)[1], heads)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_is_read_back(name):
     made = made_of(name)
-    found = require_compared(made, known_of(name), ARRAYS, ["n", "d", "T", "H"])
+    found = require_compared(made, known_of(name), INPUT_ARRAYS, ["n", "d", "T", "H"])
     for field, value in made.values.items():
-        if field in {*ARRAYS, "words"}:
+        if field in {*INPUT_ARRAYS, "words"}:
             assert np.array_equal(found[field].ravel(), value.ravel())
         else:
             assert found[field] == value
@@ -104,9 +104,9 @@ def test_evidence_is_what_the_data_need():
 
 def test_other_examples_are_other_numbers():
     data, heads = CASES["part"]
-    found = read(THEORY, write(made_of("part")))
+    found = read(IMPOSSIBLE, write(made_of("part")))
     with pytest.raises(FormatError, match=r"contexts\[0, .* is stored"):
-        require_same(found, stored(data, np.arange(1, 10), heads))
+        require_same(found, stored_examples(data, np.arange(1, 10), heads))
 
 
 def test_examples_which_are_one_input_count_once():
@@ -119,14 +119,14 @@ def test_examples_which_are_one_input_count_once():
     honest = upper_bound_certificate(data, heads)
     forged = with_evidence(honest, count=32, examples=pack(range(32)))
     assert examples_of(forged, twice)[1].tolist() == list(range(16))
-    assert instance_of(forged, twice).values["T"] == 16
+    assert instance_of(IMPOSSIBLE, forged, twice).values["T"] == 16
 
 
 def test_certificates_of_something_else_are_refused():
     data, heads = CASES["own"]
     certificate = upper_bound_certificate(data, heads)
     with pytest.raises(FormatError, match="does not claim that impossible is PROVED"):
-        instance_of(upper_bound_certificate(data, 9), data)
+        instance_of(IMPOSSIBLE, upper_bound_certificate(data, 9), data)
     for change, words in (
         ({"examples": pack([3, 2])}, "not about these data"),
         ({"examples": pack(range(15))}, "not about these data"),  # as many as the bound
@@ -139,7 +139,7 @@ def test_certificates_of_something_else_are_refused():
         ({"zeros": 1}, "not about these data"),
     ):
         with pytest.raises((FormatError, ParameterError), match=words):
-            instance_of(with_evidence(certificate, **change), data)
+            instance_of(IMPOSSIBLE, with_evidence(certificate, **change), data)
 
 
 def test_the_certificate_of_weights_is_none_of_an_upper_bound(tmp_path):

@@ -19,9 +19,9 @@ from constructive import (
     certify,
 )
 from constructive.sequences import constructions, examples, storage
-from constructive.sequences.attention import UniformAttention
 from constructive.sequences.constructions import CONSTRUCTIONS
 from constructive.sequences.memorizer import fewest_weights
+from constructive.sequences.network import UniformAttention
 from constructive.support.files import digest
 
 

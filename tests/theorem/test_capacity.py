@@ -32,7 +32,7 @@ from constructive import (
 from constructive.exact import dyadic
 from constructive.theory import bounds
 from constructive.theory.bounds import RANK_ONE, SATURATED, nonzero_parameter_count, parameter_count
-from constructive.theory.context_capacity import context_capacity, spans_of
+from constructive.theory.capacity import context_capacity, spans_of
 
 # Exact capacity, the counts of parameters, and the tables.
 

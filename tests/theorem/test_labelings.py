@@ -1,13 +1,10 @@
 """Labelings that readouts attain, against sign vectors decided one by one in exact arithmetic.
 
 Data sets have contexts of a small vocabulary, which may be dependent, equal or collinear. Softmax
-takes powers of 2 in the place of exp(1), so that Z is rational; logits are integers. Every one of
-the 2^T sign vectors is decided twice, with fractions alone:
-
-- it is attained if the vertices (sign vectors of the Z u that are zero on as many independent rows
-  as there can be) that do not contradict it have its signs everywhere;
-- it is not if some smallest dependency of rows has its signs, and so is a combination with positive
-  coefficients of signed rows that is zero (Gordan).
+takes powers of 2 in the place of exp(1), so that Z is rational; logits are integers. Each of the
+2^T sign vectors is decided with fractions: it is attained if the vertices (sign vectors of the Z u
+that are zero on as many independent rows as there can be) that do not contradict it have its signs
+everywhere, as it is then their sum, and as a region is spanned by its vertices.
 
 No draw of queries and heads may attain more than the theorem says, and one has to attain as many.
 """
@@ -28,7 +25,7 @@ from constructive import (
     label_capacity,
     labelings,
 )
-from constructive.theory.context_capacity import subset_dimensions
+from constructive.theory.capacity import subset_dimensions
 from constructive.theory.labelings import cover
 
 
@@ -55,22 +52,14 @@ def rows_of_z(contexts, queries, weights):
 
 
 def attained(rows):
-    """How many sign vectors of rows (T, N) without a zero are attained; both ways have to agree."""
+    """How many sign vectors of rows (T, N) without a zero are attained."""
     total = len(rows)
-    matrix = independent_columns(rows)
     signs = np.arange(1 << total)  # bit t: the sign of row t is positive
-    vertices, dependencies = vertices_of(matrix), dependencies_of(matrix)
     covered = np.zeros_like(signs)
-    for positive, negative in vertices:
+    for positive, negative in vertices_of(independent_columns(rows)):
         agrees = ((signs & negative) == 0) & ((signs & positive) == positive)
         covered[agrees] |= positive | negative
-    found = covered == (1 << total) - 1
-    refuted = np.zeros(len(signs), dtype=bool)
-    for positive, negative in dependencies:
-        refuted |= ((signs & negative) == 0) & ((signs & positive) == positive)
-    if not (found != refuted).all():
-        raise ValueError("a labeling is both attained and refuted, or neither")
-    return int(found.sum())
+    return int((covered == (1 << total) - 1).sum())
 
 
 def independent_columns(rows):
@@ -101,21 +90,6 @@ def vertices_of(matrix):
         if nullity == 1:
             u = flint.fmpz_mat([[kernel[i, 0]] for i in range(rank)])
             found |= signed([row[0] for row in (whole * u).tolist()])
-    return found
-
-
-def dependencies_of(matrix):
-    """Sign vectors of the coefficients of rows that are dependent, no fewer of them being so."""
-    total, rank, found = len(matrix), len(matrix[0]), set()
-    for size in range(1, rank + 2):
-        for places in combinations(range(total), size):
-            columns = [x for j in range(rank) for x in (matrix[t][j] for t in places)]
-            kernel, nullity = flint.fmpz_mat(rank, size, columns).nullspace()
-            if nullity == 1 and all(kernel[i, 0] for i in range(size)):
-                entries = [0] * total
-                for i, t in enumerate(places):
-                    entries[t] = kernel[i, 0]
-                found |= signed(entries)
     return found
 
 

@@ -13,9 +13,9 @@ from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Sub
 from constructive.certificates.claims.rank import Rank
 from constructive.data.corpus import Text
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point, Residues
 from constructive.exact.directed import at_least, at_most, percent
 from constructive.exact.float_model import FloatModel, model_named
+from constructive.exact.softmax import Point, Residues
 from constructive.layers import residues
 from constructive.layers.attention import CausalView
 from constructive.layers.decoder import Decoder

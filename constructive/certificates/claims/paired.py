@@ -7,15 +7,16 @@ contexts) -> `residuals`, and `Coupling`, which is N of Lemma 12.2 -> the claims
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from constructive.certificates.claims.kind import Subject
+from constructive.certificates.claims.outputs import ERROR, READOUT, UNKNOWN, epsilon_of
 from constructive.certificates.claims.rank import RANK, refute
-from constructive.certificates.claims.real import ERROR, READOUT, UNKNOWN, epsilon_of
+from constructive.constructions.paired import right_inverses
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
 from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
@@ -379,9 +380,10 @@ class Coupling:
         sizes = np.diff(layer.stops, prepend=0)
         widest = int(sizes.max())
         padded = np.zeros((len(sizes), width, widest))
-        for pairs, rows, inverse in _right_inverses(layer.stops, scan.own):
-            count, _, size = inverse.shape
-            blocks = scan.own[rows].reshape(count, size, width)
+        for pairs, rows, blocks, inverse, _ in right_inverses(layer.stops, scan.own):
+            if np.isnan(inverse).any():
+                raise UndecidedError("a block of a pair is singular in float64; another seed=")
+            count, size, _ = blocks.shape
             error: Array = margin * scan.own_error[rows].reshape(count, size, 1)
             sums = up(np.abs(inverse).sum(axis=1))
             self.column_sums[rows] = sums.ravel()
@@ -436,24 +438,6 @@ class Coupling:
         if self.direction.any():
             spread = float(up(spread + up(np.abs(self.direction).max() * weights[-1])))
         return spread
-
-
-def _right_inverses(stops: Integers, own: Array) -> Iterator[tuple[slice, slice, Array]]:
-    """Yield approximate R_p = D_p^T (D_p D_p^T)^-1 of pairs in a row with as many examples.
-
-    With them the slices of these pairs, and of their positions. Any numbers will do.
-    """
-    sizes = np.diff(stops, prepend=0)
-    for chosen in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(sizes)) + 1):
-        size = int(sizes[chosen[0]])
-        rows = slice(int(stops[chosen[0]]) - size, int(stops[chosen[-1]]))
-        blocks = own[rows].reshape(len(chosen), size, own.shape[1])
-        basis, triangle = np.linalg.qr(blocks.transpose(0, 2, 1))
-        singular = (np.diagonal(triangle, axis1=1, axis2=2) == 0.0).any()
-        if singular or not np.isfinite(triangle).all():
-            raise UndecidedError("a block of a pair is singular in float64; another seed=")
-        inverse = np.matmul(basis, np.linalg.inv(triangle).transpose(0, 2, 1))
-        yield slice(int(chosen[0]), int(chosen[-1]) + 1), rows, inverse
 
 
 class Inverse(NamedTuple):

@@ -1,24 +1,12 @@
-"""The claim *rank*: all rows of Z are independent, so these weights memorize every labelling.
+"""The claims *rank*, *grouping*, *wide_grouping* and *impossible*, by elimination (docs/claims.md).
 
-Proof by one prime p and one value a at which Z has rank T modulo p (`layers.residues`). What a
-certificate carries:
-
-- p, a, and T columns C of Z that are independent modulo p. To eliminate Z(a)[:, C] again proves
-  the claim.
-- The solution X of Z(a)[:, C] X = B modulo p for `ROUNDS` columns B that nobody can choose: they
-  are the SHAKE-256 stream of the hashes of data and weights, of p, a and C. If Z(a)[:, C] were
-  singular, a random column would lie in its range with probability at most 1/p, and so no X would
-  exist but with probability p^-ROUNDS < 2^-250. An attacker who tries 2^128 certificates in
-  search of an accident still fails but for 2^-122. To check Z(a)[:, C] X = B costs O(T^2).
-
-The second is the certificate of Kaltofen, Nehring and Saunders (*Quadratic-time certificates in
-linear algebra*, ISSAC 2011), with the verifier's random vectors drawn from a hash function (Fiat
-and Shamir), which is modelled as random.
+What a certificate carries that others may check quickly is said at each claim.
 """
 
 import hashlib
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +14,7 @@ import numpy as np
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point
+from constructive.exact.softmax import Point
 from constructive.layers import residues
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
@@ -36,6 +24,25 @@ from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import report
+from constructive.theory import grouping
+from constructive.theory.capacity import Spans, Vectors, context_capacity, count_spans
+
+# *rank*: all rows of Z are independent, so these weights memorize every labelling.
+#
+# Proof by one prime p and one value a at which Z has rank T modulo p (`layers.residues`). What a
+# certificate carries:
+#
+# - p, a, and T columns C of Z that are independent modulo p. To eliminate Z(a)[:, C] again proves
+#   the claim.
+# - The solution X of Z(a)[:, C] X = B modulo p for `ROUNDS` columns B that nobody can choose: they
+#   are the SHAKE-256 stream of the hashes of data and weights, of p, a and C. If Z(a)[:, C] were
+#   singular, a random column would lie in its range with probability at most 1/p, and so no X would
+#   exist but with probability p^-ROUNDS < 2^-250. An attacker who tries 2^128 certificates in
+#   search of an accident still fails but for 2^-122. To check Z(a)[:, C] X = B costs O(T^2).
+#
+# The second is the certificate of Kaltofen, Nehring and Saunders (*Quadratic-time certificates in
+# linear algebra*, ISSAC 2011), with the verifier's random vectors drawn from a hash function (Fiat
+# and Shamir), which is modelled as random.
 
 ROUNDS = 12
 
@@ -144,4 +151,124 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
     return None
 
 
-RANK = LayerRank()
+# *grouping* and *wide_grouping*: what a construction requires of the data, exactly. The first is
+# about the groups of Theorems 1 and 2, the second about those of Theorem 10.
+
+
+class Grouping(ClaimKind):
+    """The claim *grouping*: usual where groups are small, and in the order given."""
+
+    name = "grouping"
+    statement = grouping.STATEMENT
+    options = frozenset({"seed"})
+
+    def applies(self, weights: Memorizer) -> bool:
+        """Return whether heads have groups, as neither paired heads nor trained weights have."""
+        return weights.record.grouped
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether these are groups of Theorems 1 and 2."""
+        return not _are_wide(weights)
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Look at every context and every group."""
+        report("check the groups", 0, 1)
+        groups = _groups(subject.weights)
+        if subject.weights.record.order:
+            return grouping.reordered(subject.data, groups)
+        return grouping.prove(subject.data, groups, subject.rng)
+
+
+class WideGrouping(Grouping):
+    """The claim *wide_grouping*: usual where *grouping* is not."""
+
+    name = "wide_grouping"
+    statement = grouping.WIDE_STATEMENT
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether these are groups of Theorem 10."""
+        return _are_wide(weights)
+
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Look at every group, in the order of the heads."""
+        report("check the groups", 0, 1)
+        given = subject.weights.record.order or range(subject.data.num_examples)
+        order = np.array(given, dtype=np.int64)
+        return grouping.prove_wide(subject.data, _groups(subject.weights), order, subject.rng)
+
+
+def _are_wide(memorizer: Memorizer) -> bool:
+    """Return whether groups are large, or in an order of their own."""
+    record = memorizer.record
+    too_large = not record.small_groups or record.context_size > memorizer.layer.width
+    return too_large or bool(record.order)
+
+
+def _groups(memorizer: Memorizer) -> tuple[tuple[int, int], ...]:
+    return tuple((head.start, head.stop) for head in memorizer.record.heads)
+
+
+# *impossible*: no weights of H heads memorize all labellings of these examples.
+#
+# It is Theorem 8 for a set J of more different examples than its rows of Z can have rank: that with
+# the least bound that was found (`theory.capacity`). Any such J is a proof.
+# The evidence is J, and integer vectors: the first are orthogonal to all tokens of J, the others
+# constant within each of its contexts; entry `pivots[i]` of vector i is zero in all later ones, so
+# that they are independent, and the tokens span d dimensions less the first ones, differences d
+# less all. Where tokens are so few that counting them says the same, J alone is the proof.
+
+
+@dataclass(frozen=True)
+class AllWeights:
+    """All weights of some heads, of which *impossible* speaks."""
+
+    num_heads: int  # H
+
+
+def vectors_of(spans: Spans, vectors: Vectors) -> dict[str, Any]:
+    """Return evidence of what contexts span: vectors, or none of them, and their pivots."""
+    return {
+        "vectors": [[hex(x) for x in vector] for vector in vectors],
+        "pivots": list(spans.pivots[: len(vectors)]),
+        "zeros": len(vectors) - (spans.tokens - spans.differences) if vectors else 0,
+    }
+
+
+class Impossible(ClaimKind):
+    """The claim *impossible*."""
+
+    name = "impossible"
+    statement = (
+        "for all weights of H = {} heads rank Z <= {} on {} different examples: "
+        "none memorize every labelling"
+    )
+    options = frozenset({"seed"})
+
+    def judge(self, subject: Subject[AllWeights, Dataset]) -> Claim:
+        """Prove that some examples are too many for all weights, or leave it undecided."""
+        report("eliminate, and look for vectors", 0, 1)
+        dataset, num_heads = subject.data, subject.weights.num_heads
+        found = context_capacity(dataset, num_heads, subject.rng)
+        blamed = found.blamed
+        if not len(blamed):
+            statement = f"no weights of H = {num_heads} heads memorize every labelling"
+            detail = f"contexts allow all {found.upper} different inputs, for almost all queries"
+            if not found.exact:
+                detail = f"contexts allow {found.lower} inputs or more; no obstacle was found"
+            return Claim("impossible", statement, Verdict.UNDECIDED, detail)
+        spans, shared = found.spans, dataset.shared_context
+        contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
+        counted = count_spans(contexts) == (spans.tokens, spans.differences)
+        evidence = {
+            "heads": num_heads,
+            "count": len(blamed),
+            "examples": pack(blamed),
+            **vectors_of(spans, () if counted else spans.orthogonal),
+        }
+        bound = spans.tokens + (num_heads - 1) * spans.differences
+        statement = self.statement.format(num_heads, bound, len(blamed))
+        return Claim("impossible", statement, Verdict.PROVED, str(found), evidence=evidence)
+
+
+RANK, IMPOSSIBLE = LayerRank(), Impossible()
+GROUPING, WIDE_GROUPING = Grouping(), WideGrouping()

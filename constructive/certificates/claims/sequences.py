@@ -169,7 +169,7 @@ def _bits_of_tokens(memorizer: SequenceMemorizer, columns: list[Column]) -> int:
 
 def _bits_of_hashes(memorizer: SequenceMemorizer, columns: list[Column]) -> int:
     """Return bits of n times the largest hash of a token, which attention reads."""
-    read = combination(memorizer.embedding(columns), memorizer.attention.value_weights, 0)
+    read = combination(memorizer.embedding(columns), memorizer.attention.value_weights)
     return int(max(*read.tolist(), 0)).bit_length()
 
 

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,23 @@ import numpy as np
 from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.check import Checked, require_gigabytes
 from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq import error, impossible, rank, recites
 from constructive.certificates.rocq.definitions import (
     MAIN,
     SCALARS,
     SCOPES,
     SIGNED,
     FilledTheory,
-    NotConfirmableError,
     StoredNumbers,
     Theory,
     mapped,
     write,
+)
+from constructive.certificates.rocq.theories import (
+    ERROR,
+    IMPOSSIBLE,
+    RANK,
+    RECITES,
+    NotConfirmableError,
 )
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -243,18 +247,18 @@ def confirm(
     """
     loaded = Certificate.load(certificate)
     subject: list[Any] = [loaded]
-    claims: dict[str, ModuleType]
+    theories: tuple[Theory, ...]
     if weights is None:
-        claims = {"impossible": impossible}
+        theories = (IMPOSSIBLE,)
         subject += [Dataset.open(data)]
     elif loaded.format == DECODER_FORMAT:
-        claims = {"recites": recites}
+        theories = (RECITES,)
         subject += [Decoder.load(weights), Text.load(data)]
     else:
-        claims = {"rank": rank, "error": error}
+        theories = RANK, ERROR
         subject += [Memorizer.load(weights), Dataset.open(data)]
     proved = [claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED]
-    names = [name for name in claims if name in proved] or list(claims)[:1]
+    asked = [theory for theory in theories if theory.claim in proved] or theories[:1]
     others = {
         claim.name: "not a claim that Rocq proves of these files"
         if claim.verdict is Verdict.PROVED
@@ -263,15 +267,15 @@ def confirm(
     }
     pairs: list[tuple[FilledTheory, StoredNumbers]] = []
     refused: NotConfirmableError | None = None
-    for name in names:
+    for theory in asked:
         try:
-            known = claims[name].known_of(*subject)
+            known = theory.known_of(*subject)
             require_memory(known, max_memory)
-            pairs.append((claims[name].instance_of(*subject), known))
-            others.pop(name)
+            pairs.append((theory.filled(known, *subject), known))
+            others.pop(theory.claim)
         except NotConfirmableError as reason:
             refused = refused or reason
-            others[name] = f"{reason.problem}; here: {reason.witness}"
+            others[theory.claim] = f"{reason.problem}; here: {reason.witness}"
     if refused is not None and not pairs:
         raise refused
     return confirm_instances(pairs, folder, others)

@@ -5,23 +5,14 @@ A float is an integer m <= 2^53 times 2^s times the power of two of its array, e
 long lists are cut into pieces, in files which are compiled one after the other.
 """
 
-import base64
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from constructive.certificates.certificate import Certificate
-from constructive.data.dataset import Dataset
 from constructive.exact import modular
-from constructive.exact.arithmetics import Point, Residues
-from constructive.layers.attention import attend, examples
-from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import FormatError, ParameterError
-from constructive.support.verdict import Verdict
 
 MANTISSA = 53
 MAIN = "stored"  # The file with the theorems: the last, which needs all others
@@ -55,6 +46,10 @@ class Theory:
     conclusion: str
     # says in lines what is proved where Rocq accepts the files
     confirmed: Callable[["FilledTheory"], list[str]]
+    # the numbers of which the theorems have to speak, of a certificate, weights and data
+    known_of: Callable[..., "StoredNumbers"]
+    # of these numbers, certificate, weights and data: what else Rocq needs, and need not believe
+    evidence_of: Callable[..., Mapping[str, Any]] = lambda *_: {}
     # arrays which have no power of two of their own, but that of another one
     shares: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,6 +65,11 @@ class Theory:
             "Local Open Scope ring_scope.\n"
         )
 
+    def filled(self, known: "StoredNumbers", *subject: object) -> "FilledTheory":
+        """Return what Rocq has to check of these numbers, of a certificate, weights and data."""
+        others = self.evidence_of(known, *subject)
+        return FilledTheory(self, {**known.sizes, **known.arrays, **others})
+
 
 def theorems(section: str, program: str, proved: str) -> str:
     """Return theorems about all real types R, which rest on a program that says true."""
@@ -79,31 +79,9 @@ def theorems(section: str, program: str, proved: str) -> str:
     )
 
 
-# Contexts of all examples, also where one is shared; and what contexts and queries are in R.
-OF_EXAMPLES = """\
-Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
-"""
-IN_REALS = """\
-Let E (t : 'I_T) : 'M[R]_(n, d) := stored_matrix R contexts_exponent n d (nth [::] of_examples t).
-Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
-"""
-
-
 def exponents(arrays: Iterable[str]) -> dict[str, str]:
     """Return the definitions of the powers of two of arrays."""
     return {f"{name}_exponent": "exponent" for name in arrays}
-
-
-def sizes_of(layer: AttentionLayer, dataset: Dataset) -> dict[str, int]:
-    """Return the sizes of a layer and its data; raise DataError where they do not fit."""
-    layer.check_fits(dataset)
-    return {
-        "n": dataset.context_size,
-        "d": layer.width,
-        "dh": layer.head_dim,
-        "T": dataset.num_examples,
-        "H": layer.num_heads,
-    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,10 +107,6 @@ class StoredNumbers:
     def count(self) -> int:
         """All numbers that take memory."""
         return sum(array.size for array in self.arrays.values()) + self.more
-
-    def filled(self, theory: Theory, **others: object) -> FilledTheory:
-        """Return a theory with these numbers and others."""
-        return FilledTheory(theory, {**self.sizes, **self.arrays, **others})
 
 
 def write(instance: FilledTheory) -> dict[str, str]:
@@ -222,93 +196,3 @@ def _scalar(name: str, kind: str, values: Mapping[str, Any]) -> str:
     else:
         value = values[name]
     return SCALARS[kind].format(f"- {-value}" if value < 0 else value)
-
-
-# What Rocq gets besides stored numbers: evidence of a claim, and a right inverse modulo p.
-
-
-Read = TypeVar("Read")
-
-
-class NotConfirmableError(ParameterError):
-    """A claim for which Rocq has no program, on these weights; it may hold all the same."""
-
-
-def evidence_of(
-    certificate: Certificate, name: str, read: Callable[[dict[str, Any]], Read], command: str
-) -> Read:
-    """Read the evidence of a claim that is PROVED; the command is one that makes such certificates.
-
-    Raises FormatError for a certificate without that claim, or with other evidence.
-    """
-    claims = {claim.name: claim for claim in certificate.claims}
-    if name not in claims or claims[name].verdict is not Verdict.PROVED:
-        raise FormatError(
-            f"the certificate does not claim that {name} is PROVED",
-            witness=sorted(claims),
-            suggestion=f"constructive {command}",
-        )
-    try:
-        return read(claims[name].evidence)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"the evidence of {name} cannot be read: {error}",
-            witness=name,
-            suggestion=f"a certificate of `constructive {command}`",
-        ) from error
-
-
-def bound_of(evidence: dict[str, Any]) -> float:
-    """Return the bound that evidence states, for `evidence_of`."""
-    bound = float.fromhex(evidence["bound"])
-    if not 0.0 <= bound < math.inf:
-        raise ValueError(f"the bound is {bound!r}")
-    return bound
-
-
-def unpack(text: str) -> Integers:
-    """Read integers as `support.verdict.pack` writes them, or raise TypeError or ValueError."""
-    return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.int64)
-
-
-def not_about(name: str, what: str, witness: object) -> ParameterError:
-    """Return the error for evidence of other numbers than the stored ones."""
-    return ParameterError(
-        f"the evidence of {name} is not about {what}",
-        witness=witness,
-        suggestion="the files from which the certificate was made",
-    )
-
-
-def cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
-    """Return Z(a) modulo p (T, H d), each row times its softmax denominators, balanced."""
-    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
-    weights, prime = (layer.query_weights, layer.key_weights), point.prime
-    rows = np.empty((dataset.num_examples, layer.num_heads, layer.width))
-    view = examples(dataset.contexts, dataset.queries)
-    for chunk in attend(Residues(point, *units), weights, view):
-        sums, inverses, _ = chunk.representation
-        product: Array = np.ones(len(sums))
-        for denominators in modular.inverse(inverses, prime).T:
-            product = modular.reduce(product * denominators, prime)
-        others = modular.reduce(product[:, np.newaxis] * inverses, prime)
-        rows[chunk.rows] = modular.reduce(sums * others[:, :, np.newaxis], prime)
-    return rows.reshape(dataset.num_examples, -1)
-
-
-def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
-    """Return M with A[:, columns] M = 1 modulo p, in 0, ..., p - 1: (T, T).
-
-    A (T, k) has balanced residues. Raises ParameterError where its T columns are dependent.
-    """
-    total = len(matrix)
-    factors = modular.factor(np.ascontiguousarray(matrix[:, columns]), prime)
-    if factors.rank < total or len(columns) != total:
-        raise ParameterError(
-            f"Z has rank {factors.rank} modulo {prime} in {len(columns)} columns, not {total}",
-            witness=factors.rank,
-            suggestion="a certificate of these very weights and data, in which rank is PROVED",
-        )
-    solution = np.empty((total, total))  # of the columns in the order of their pivots
-    solution[factors.columns] = modular.solve(factors, np.eye(total))
-    return solution.astype(np.int64) % prime

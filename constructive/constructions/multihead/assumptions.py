@@ -9,8 +9,6 @@ Ranks are numerical here: a context counts as rank-deficient when, after its tok
 length one, its smallest singular value is below `RANK_TOLERANCE` times its largest.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from constructive.data.dataset import Dataset, refusal, repeated_inputs
@@ -20,7 +18,7 @@ from constructive.support.work import in_pieces
 from constructive.theory.kruskal import dependency, describe_dependency
 
 # A Gram matrix loses half the digits, so distances below this are decided by singular values.
-_LOOK_CLOSER = 1e-6
+LOOK_CLOSER = 1e-6
 
 
 # Length of a token below which its products are not normal numbers: a Gram matrix says nothing.
@@ -28,18 +26,6 @@ _TINY = 1e-150
 
 # Largest entry of contexts or queries; squares and products with weights stay within float64.
 _LARGEST = 1e100
-
-
-@dataclass(frozen=True)
-class Assumptions:
-    """What was found: the least distance of a unit token to the span of the tokens before it."""
-
-    least_token_distance: float
-
-    @property
-    def well_conditioned(self) -> bool:
-        """Whether Gram matrices of contexts have digits to spare."""
-        return self.least_token_distance >= _LOOK_CLOSER
 
 
 def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
@@ -79,8 +65,11 @@ def _check_scale(name: str, largest: float) -> None:
         raise DataError(message, witness=largest, suggestion=suggestion)
 
 
-def context_ranks(dataset: Dataset) -> Assumptions | AssumptionError:
-    """Return how independent the tokens of all contexts are, or which context has rank below n."""
+def context_ranks(dataset: Dataset) -> float | AssumptionError:
+    """Return the least distance of a unit token to the span of the tokens before it.
+
+    That is over all contexts. Returns an AssumptionError for one of rank below n.
+    """
     least = float("inf")
     operations = float(dataset.contexts.size) * dataset.context_size
     for found in in_pieces(
@@ -89,7 +78,7 @@ def context_ranks(dataset: Dataset) -> Assumptions | AssumptionError:
         if isinstance(found, AssumptionError):
             return found
         least = min(least, found)
-    return Assumptions(least_token_distance=least)
+    return least
 
 
 def least_distance(rows: slice, contexts: Array) -> float | AssumptionError:
@@ -112,7 +101,7 @@ def least_distance(rows: slice, contexts: Array) -> float | AssumptionError:
     distances[~((lengths.min(axis=1) > _TINY) & (distances > 0.0))] = (
         0.0  # also what is not a number
     )
-    for index in np.flatnonzero(distances < _LOOK_CLOSER):
+    for index in np.flatnonzero(distances < LOOK_CLOSER):
         rank, coefficients = dependency(contexts[index])
         size = contexts.shape[1]
         if rank < size:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.multihead.assumptions import Assumptions
+from constructive.constructions.multihead.assumptions import LOOK_CLOSER
 from constructive.constructions.multihead.grouping import Group
 from constructive.data.dataset import Dataset, token_numbers
 from constructive.support.arrays import Array, Integers, row_chunks
@@ -261,15 +261,15 @@ class GroupHead:
 
 def construct(
     dataset: Dataset,
-    assumed: Assumptions,
     groups: tuple[Group, ...],
     plan: Plan,
     *,
+    token_distance: float,
     shared_keys: bool,
     fraction: float,
     rng: np.random.Generator,
 ) -> tuple[GroupHead, ...] | AssumptionError:
-    """Build every head from its group.
+    """Build every head from its group; `token_distance` is that of `assumptions.context_ranks`.
 
     With `shared_keys` all heads score tokens along one direction; otherwise they take a few in
     turn. Returns an AssumptionError if too many queries off a group lie in its span.
@@ -279,7 +279,7 @@ def construct(
         directions = directions[:1]
     turns = [directions[index % len(directions)] for index in range(len(groups))]
     if not plan.rank_one:
-        vectors_of_all = key_vectors(dataset, assumed, groups, turns, rng)
+        vectors_of_all = key_vectors(dataset, token_distance, groups, turns, rng)
         radius = np.concatenate(
             [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
         )
@@ -365,7 +365,7 @@ def _saturated_head(
 
 def key_vectors(
     dataset: Dataset,
-    assumed: Assumptions,
+    token_distance: float,
     groups: tuple[Group, ...],
     directions: Sequence[KeyDirection],
     rng: np.random.Generator,
@@ -380,46 +380,28 @@ def key_vectors(
     ranks = np.array([*range(1, size - 1), 0, size - 1])  # the extreme ones last
     rank = np.concatenate([ranks[:count] for count in sizes])
     own_direction = np.repeat(np.stack([each.vector for each in directions]), sizes, axis=0)
-    jitter = _JITTER * rng.standard_normal((dataset.num_examples, size))
+    logits = _JITTER * rng.standard_normal((dataset.num_examples, size))
+    attended = math.log(max(size - 1, 1) * _ATTENDED / (1.0 - _ATTENDED))
     vectors = np.empty((dataset.num_examples, dataset.width))
 
     def solve(chunk: tuple[slice, Array]) -> None:
         rows, contexts = chunk
-        vectors[rows] = attended_vectors(
-            contexts, own_direction[rows], rank[rows], jitter[rows], assumed
-        )
+        scores = np.matmul(contexts, own_direction[rows, :, np.newaxis])[:, :, 0]
+        token = np.take_along_axis(np.argsort(scores, axis=1), rank[rows, np.newaxis], axis=1)
+        wanted = logits[rows]
+        wanted[np.arange(len(wanted)), token[:, 0]] += attended
+        vectors[rows] = _solve_contexts(contexts, wanted, token_distance)
 
     for _ in in_pieces(solve, dataset.context_chunks()):
         pass
     return vectors
 
 
-def attended_vectors(
-    contexts: Array,
-    directions: Array,
-    rank: Integers,
-    jitter: Array,
-    assumed: Assumptions,
-) -> Array:
-    """Return v_t (rows, d), by which each example attends to its token of a rank by scores.
-
-    contexts: (rows, n, d) or (1, n, d);  directions: (rows, d), along which tokens are scored
-    rank: (rows,), from the smallest score on;  jitter: (rows, n), added to the logits
-    """
-    others = max(contexts.shape[1] - 1, 1)
-    scores = np.matmul(contexts, directions[:, :, np.newaxis])[:, :, 0]
-    order = np.argsort(scores, axis=1)
-    each = np.arange(len(rank))
-    wanted = jitter.copy()
-    wanted[each, order[each, rank]] += math.log(others * _ATTENDED / (1.0 - _ATTENDED))
-    return _solve_contexts(contexts, wanted, assumed)
-
-
-def _solve_contexts(contexts: Array, logits: Array, assumed: Assumptions) -> Array:
+def _solve_contexts(contexts: Array, logits: Array, token_distance: float) -> Array:
     """Return the shortest v_t (rows, d) with E_t v_t = l_t; contexts (rows, n, d) or (1, n, d)."""
     vectors: Array
     gram = contexts @ contexts.transpose(0, 2, 1)
-    if not assumed.well_conditioned:
+    if token_distance < LOOK_CLOSER:
         inverses = np.linalg.pinv(contexts, rcond=RANK_TOLERANCE)
         vectors = np.matmul(inverses, logits[:, :, np.newaxis])[:, :, 0]
     elif len(contexts) == 1:

@@ -1,12 +1,13 @@
 """Step 4. All heads together: the intermediate representation Z, of rank T (proofs/4)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from constructive.constructions.multihead.heads import SATURATION_EPS, GroupHead
 from constructive.data.dataset import Dataset, token_numbers
-from constructive.exact.arithmetics import Floats
+from constructive.exact.softmax import Floats
 from constructive.layers.attention import Chunk, after_attention, examples
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.work import report
@@ -29,6 +30,26 @@ class Intermediate:
     group_ends: Integers
 
 
+def represent(
+    dataset: Dataset,
+    weights: tuple[Array, Array],
+    group_ends: Integers,
+    seen: Callable[[Chunk[Array]], Integers] = lambda _: np.zeros(0, np.int64),
+) -> tuple[Intermediate, list[Integers]]:
+    """Run all heads on all examples; return Z, and what `seen` makes of each chunk of examples."""
+    z = np.empty((dataset.num_examples, len(weights[0]) * dataset.width))
+
+    def stored(chunk: Chunk[Array]) -> tuple[slice, Integers]:
+        z[chunk.rows] = chunk.representation.reshape(len(chunk.representation), -1)
+        return chunk.rows, seen(chunk)
+
+    found, view = [], examples(dataset.contexts, dataset.queries)
+    for rows, one in after_attention(stored, Floats(np.float64), weights, view):
+        found.append(one)
+        report("evaluate heads", rows.stop, dataset.num_examples)
+    return Intermediate(*weights, z, group_ends), found
+
+
 def assemble(dataset: Dataset, heads: tuple[GroupHead, ...]) -> tuple[Intermediate, Array]:
     """Run all heads on all examples, and count where they saturate.
 
@@ -38,24 +59,17 @@ def assemble(dataset: Dataset, heads: tuple[GroupHead, ...]) -> tuple[Intermedia
     key_weights = np.stack([head.key_weights for head in heads])
     sizes = np.array([head.group.size for head in heads])
     owner = np.repeat(np.arange(len(heads)), sizes)
-    total = dataset.num_examples
-    representation = np.empty((total, len(heads) * dataset.width))
-    saturated = np.zeros(len(heads), dtype=np.int64)
-    weights, view = (query_weights, key_weights), examples(dataset.contexts, dataset.queries)
 
-    def counted(chunk: Chunk[Array]) -> tuple[slice, Integers]:
-        rows = chunk.rows
-        representation[rows] = chunk.representation.reshape(rows.stop - rows.start, -1)
+    def saturated(chunk: Chunk[Array]) -> Integers:
         on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS
-        _add_equal_tokens(on, chunk.attention, dataset, rows)
-        on[np.arange(len(on)), owner[rows]] = False
-        return rows, on.sum(axis=0)
+        _add_equal_tokens(on, chunk.attention, dataset, chunk.rows)
+        on[np.arange(len(on)), owner[chunk.rows]] = False
+        counts: Integers = on.sum(axis=0)
+        return counts
 
-    for rows, counts in after_attention(counted, Floats(np.float64), weights, view):
-        saturated += counts
-        report("evaluate heads", rows.stop, total)
-    z = Intermediate(query_weights, key_weights, representation, np.cumsum(sizes))
-    return z, saturated / np.maximum(total - sizes, 1)
+    weights = query_weights, key_weights
+    z, counts = represent(dataset, weights, np.cumsum(sizes), saturated)
+    return z, np.sum(counts, axis=0) / np.maximum(dataset.num_examples - sizes, 1)
 
 
 def _add_equal_tokens(on: Booleans, attention: Array, dataset: Dataset, rows: slice) -> None:

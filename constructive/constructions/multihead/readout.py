@@ -14,7 +14,6 @@ entries above rounding, up to the last example of a group, estimates the rank th
 `intermediate` reaches there. It is an estimate in floats, and labelled so.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,50 +26,34 @@ from constructive.support.work import in_pieces
 _GRAM_RESIDUAL = 1e-9  # Relative residual up to which the readout from the Gram matrix is kept
 
 
-@dataclass(frozen=True, eq=False)
-class SolvedReadout:
-    """The shortest U with Z U = Y.
+class SolvedReadout(NamedTuple):
+    """The shortest U with Z U = Y."""
 
-    effective: U (H d, d_out);  condition: estimated condition number of Z, in the 1-norm
-    ranks: (H,), estimated rank of Z on the examples of the first h groups
-    residuals: (d_out,), max |Z U - Y| over the examples
-    """
+    effective: Array  # U (H d, d_out)
+    distances: Array  # (T,), entries (t, t) of L, but for signs
+    condition: float  # estimated condition number of Z, in the 1-norm
+    residuals: Array  # (d_out,), max |Z U - Y| over the examples
 
-    effective: Array
-    condition: float
-    ranks: tuple[int, ...]
-    residuals: Array
+    def ranks(self, counts: Integers) -> tuple[int, ...]:
+        """Return the estimated rank of Z on the first so many examples, for each count."""
+        size = max(len(self.effective), len(self.distances))
+        smallest = np.finfo(np.float64).eps * size * self.distances.max()
+        reached = np.concatenate([[0], np.cumsum(self.distances > smallest)])
+        return tuple(reached[counts].tolist())
 
 
-def solve(z: Array, targets: Array, group_ends: Integers) -> SolvedReadout:
-    """Solve Z U = Y for Z (T, H d) and Y (T, d_out). A singular Z only shows in the residual.
-
-    group_ends: (H,), the number of examples in the groups of each head and those before it
-    """
+def solve(z: Array, targets: Array) -> SolvedReadout:
+    """Solve Z U = Y for Z (T, H d) and Y (T, d_out). A singular Z only shows in the residual."""
     targets = targets.astype(np.float64, copy=False)
     allowed = _GRAM_RESIDUAL * np.abs(targets).max(axis=0)
     with np.errstate(all="ignore"):  # a singular Z overflows here, and is reported as such
         solution = _by_gram(z, targets)
         if solution is None or not (solution.residuals <= allowed).all():
             solution = _by_qr(z, targets)
-    smallest = np.finfo(np.float64).eps * max(z.shape) * solution.distances.max()
-    reached = np.concatenate([[0], np.cumsum(solution.distances > smallest)])
-    return SolvedReadout(
-        solution.effective,
-        solution.condition,
-        tuple(reached[group_ends].tolist()),
-        solution.residuals,
-    )
+    return solution
 
 
-class _Solution(NamedTuple):
-    effective: Array
-    distances: Array
-    condition: float
-    residuals: Array
-
-
-def _by_gram(z: Array, targets: Array) -> _Solution | None:
+def _by_gram(z: Array, targets: Array) -> SolvedReadout | None:
     """Return the readout by Cholesky, or None where the Gram matrix is not positive in float64."""
     gram = blocks.gram(z)
 
@@ -85,7 +68,7 @@ def _by_gram(z: Array, targets: Array) -> _Solution | None:
     condition = _estimate(np.sqrt(1.0 / reciprocal)) if reciprocal > 0 else float("inf")
     effective = z.T @ lapack.dpotrs(factor, targets, lower=1)[0]
     effective += z.T @ lapack.dpotrs(factor, targets - z @ effective, lower=1)[0]
-    return _Solution(
+    return SolvedReadout(
         effective, np.diagonal(factor).copy(), condition, largest(z @ effective - targets)
     )
 
@@ -95,18 +78,18 @@ def _estimate(condition: float) -> float:
     return float(f"{condition:.6g}")
 
 
-def _by_qr(z: Array, targets: Array) -> _Solution:
+def _by_qr(z: Array, targets: Array) -> SolvedReadout:
     basis, triangle = qr(z.T, mode="economic", check_finite=False)
     distances = np.abs(np.diagonal(triangle))
     if not distances.all():
         nothing = np.zeros((z.shape[1], targets.shape[1]))
-        return _Solution(nothing, distances, float("inf"), largest(z @ nothing - targets))
+        return SolvedReadout(nothing, distances, float("inf"), largest(z @ nothing - targets))
     reciprocal, _ = lapack.dtrcon(triangle, norm="1", uplo="U")
     condition = _estimate(1.0 / reciprocal) if reciprocal > 0 else float("inf")
     effective = basis @ solve_triangular(triangle, targets, trans="T", check_finite=False)
     correction = targets - z @ effective
     effective += basis @ solve_triangular(triangle, correction, trans="T", check_finite=False)
-    return _Solution(effective, distances, condition, largest(z @ effective - targets))
+    return SolvedReadout(effective, distances, condition, largest(z @ effective - targets))
 
 
 def largest(residuals: Array) -> Array:

@@ -41,7 +41,7 @@ import test_gradients as gradients
 import test_invariance as invariant
 import test_log_sum_exps as lses
 import test_planted_kernels as planted
-from encoded_kernels import VARIANTS, attend
+from kernels_of_tests import VARIANTS, attend
 
 SINGLE = np.float32
 SHAPE = {name: size for name, size in planted.SHAPE.items() if name != "cases"}

@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernels"))
 
 import kernel_programs as programs
 import numpy as np
-from encoded_kernels import VARIANTS, attend, random_spec, rounded
-from kernels_of_tests import Flash, plain
+from kernels_of_tests import VARIANTS, Flash, attend, plain, random_spec, rounded
 from test_encodings import KINDS, dequantized
 from test_gradients import BaseTwo, Steps
 from test_log_sum_exps import at_once, kernel, logaddexp, sigmoid, two_by_two

@@ -1,12 +1,12 @@
-"""Wrong outputs of released libraries, by a few lines each.
+"""Wrong results of released libraries, each shown by a few lines (docs/kernels-found.md).
 
-    python tests/benchmarks/kernels/reproduce.py NAME
+    python tests/benchmarks/kernels/found.py paddle_causal
 
-NAME is that of a function below; docs/kernels-found.md says what each of them prints, and of which
-release. Those of Triton's interpreter need TRITON_INTERPRET=1.
+Each program needs the library that it names; those with device="cuda" need a GPU, and those of
+Triton its interpreter, by TRITON_INTERPRET=1.
 """
 
-import sys
+import argparse
 from importlib.metadata import version
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -283,5 +283,18 @@ def onnxruntime_padding():
         print(onnxruntime.__version__, value or "default", out[0, 0, 0])
 
 
+PROGRAMS = {
+    program.__name__: program
+    for program in (
+        sglang_merge, torch_merge, torch_cudnn_mask,
+        flag_gems_mask, x_transformers_causal, x_transformers_kv_heads,
+        openvino_float16, paddle_causal, paddle_empty_rows,
+        onnx_reference_bfloat16, triton_dot_bfloat16, triton_bfloat16,
+        softmax_of_float64, onnxruntime_padding,
+    )
+}  # fmt: skip
+
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=PROGRAMS)
+    PROGRAMS[parser.parse_args().name]()

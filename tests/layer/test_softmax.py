@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from constructive.data.padded import Padded
-from constructive.exact import arithmetics, modular
-from constructive.exact.arithmetics import (
+from constructive.exact import modular, softmax
+from constructive.exact.balls import Balls
+from constructive.exact.float_enclosure import Bounded, Tabulated
+from constructive.exact.softmax import (
     FactoredFloats,
     Floats,
     Point,
@@ -20,8 +22,6 @@ from constructive.exact.arithmetics import (
     UnfitLogitsError,
     VanishingDenominatorError,
 )
-from constructive.exact.balls import Balls
-from constructive.exact.float_enclosure import Bounded, Tabulated
 from constructive.layers.attention import CausalView, OfLengths, Own, Shared, attend
 
 # What every arithmetic and every view must do: one line of test for a new kind of either.
@@ -341,7 +341,7 @@ def test_a_vanishing_denominator_is_seen():
 
 @pytest.mark.parametrize(
     ("query", "fraction", "spread"),
-    [(Fraction(1, 3), True, 0), (Fraction(arithmetics.LARGEST_LOGIT + 1), False, 4097)],
+    [(Fraction(1, 3), True, 0), (Fraction(softmax.LARGEST_LOGIT + 1), False, 4097)],
 )
 def test_logits_without_short_powers_of_two_are_refused(query, fraction, spread):
     contexts = np.array([[[Fraction(0)], [Fraction(1)]]])

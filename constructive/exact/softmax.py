@@ -1,4 +1,4 @@
-"""What an arithmetic is: numbers for logits, numbers for values, and a softmax between them.
+"""The softmax of a head, in floats, fractions and modulo a prime; what an arithmetic is.
 
 Attention of all heads is the same few steps in every arithmetic, with queries e and tokens x ::
 
