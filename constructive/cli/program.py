@@ -161,16 +161,17 @@ def command(
     return register
 
 
-def _require_in_range(name: str, value: object) -> None:
+def _require_in_range(name: str, given: object) -> None:
     least, most = _RANGES.get(name, (-math.inf, math.inf))
-    if isinstance(value, int) and not least <= value <= most:
-        option = _option(name)
-        raise ParameterError(
-            f"{option}={value} is not from {least} to {most}" if most < math.inf
-            else f"{option}={value} is less than {least}",
-            witness=value,
-            suggestion=f"{option}={min(max(value, least), most)}",
-        )  # fmt: skip
+    for value in given if isinstance(given, list) else [given]:
+        if isinstance(value, int) and not least <= value <= most:
+            option = _option(name)
+            raise ParameterError(
+                f"{option}={value} is not from {least} to {most}" if most < math.inf
+                else f"{option}={value} is less than {least}",
+                witness=value,
+                suggestion=f"{option}={min(max(value, least), most)}",
+            )  # fmt: skip
 
 
 def _option(name: str) -> str:
