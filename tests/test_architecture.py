@@ -161,7 +161,7 @@ BUDGET = {
     "data": (2335, 9),
     "exact": (3300, 10),
     "figures": (1420, 9),
-    "instances": (4230, 14),
+    "instances": (4180, 14),
     "interop": (980, 3),
     "kernels": (10010, 25),
     "layers": (4700, 12),

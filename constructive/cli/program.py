@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import os
 import platform
 import re
@@ -80,14 +81,14 @@ _LETTERS = {
 _NAMES = {"as_json": "--json", "file_format": "--format", "option": "--set"}
 # Parameters of the library, in its messages, whose options have other names.
 _SAID = {"num_heads": "heads", "num_examples": "examples"}
-# What is wrong whatever the files are, so that usage says it before they are looked at. The most
-# jobs are far above the cores of one machine.
-_RANGES = {
-    "count": (1, 1_000_000), "jobs": (1, 1024), "seed": (0, None),
+# What is wrong whatever the files are, so that it is said before they are looked at. The most jobs
+# are far above the cores of one machine.
+_RANGES: dict[str, tuple[int, float]] = {
+    "count": (1, 1_000_000), "jobs": (1, 1024), "seed": (0, math.inf),
     **dict.fromkeys(
         ("context_size", "examples", "head_dim", "heads", "length", "limit", "subsets",
          "target_dim", "value_dim", "width", "window"),
-        (1, None),
+        (1, math.inf),
     ),
 }  # fmt: skip
 
@@ -128,6 +129,8 @@ def command(
         @functools.wraps(function)
         def called(**given: Any) -> None:  # noqa: ANN401 - whatever the function takes
             given = {name: _plain(value) for name, value in given.items()}
+            for each, value in given.items():
+                _require_in_range(each, value)
             asked = {each: given.pop(each) for each in added}
             jobs = asked.pop("jobs", None)
             if jobs is not None:
@@ -158,6 +161,19 @@ def command(
     return register
 
 
+def _require_in_range(name: str, given: object) -> None:
+    least, most = _RANGES.get(name, (-math.inf, math.inf))
+    for value in given if isinstance(given, list) else [given]:
+        if isinstance(value, int) and not least <= value <= most:
+            option = _option(name)
+            raise ParameterError(
+                f"{option}={value} is not from {least} to {most}" if most < math.inf
+                else f"{option}={value} is less than {least}",
+                witness=value,
+                suggestion=f"{option}={min(max(value, least), most)}",
+            )  # fmt: skip
+
+
 def _option(name: str) -> str:
     return _NAMES.get(name, "--" + name.replace("_", "-"))
 
@@ -185,8 +201,7 @@ def _parameter(
         info: Any = typer.Argument(help=text, readable=False, metavar=metavar)
     else:
         words = [_option(name), *([_LETTERS[name]] if name in _LETTERS else [])]
-        least, most = _RANGES.get(name, (None, None))
-        info = typer.Option(*words, help=text, min=least, max=most, metavar=metavar)
+        info = typer.Option(*words, help=text, metavar=metavar)
     return given.replace(annotation=Annotated[kind, info], default=default)
 
 

@@ -29,17 +29,10 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
 from constructive.instances.difficulty import search
 from constructive.instances.family import Family, Option
-from constructive.instances.instance import (
-    Answer,
-    Instance,
-    Refutation,
-    Refutations,
-    Twins,
-    Witness,
-)
+from constructive.instances.instance import Answer, Instance, Refutations, Twins, Witness
 from constructive.instances.network import Network, Rectified, network_of, network_of_token
 from constructive.instances.properties import TOLERANCE, Atom, Box, Linear, Property
-from constructive.instances.refutations import Interval, attention_ranges, refute_by_heads
+from constructive.instances.refutations import refute
 from constructive.instances.rounding import property_rounding
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
@@ -83,34 +76,15 @@ def widened(box: Box) -> Box:
 def refuted(network: Network, wanted: Property, *, dual: bool) -> Refutations | None:
     """Prove unsat on a box that is wider by 1e-4, with a margin; None where that fails.
 
-    A disjunct is refuted by the first of its atoms for which there is a proof. With dual, weighted
-    means of each head (`refute_by_heads`), which take longer, are tried where the interval
-    form fails.
+    With dual, weighted means of each head are tried where the interval form fails.
     """
     wide = Property(widened(wanted.box), wanted.disjuncts)
     needed = max(CLEARANCE, 2.0 * property_rounding(network, wide))
     if not needed < np.inf:
         return None
-    network, wide, _ = network.reduced(wide)
-    ranges = attention_ranges(network, wide.box)
-
-    def shown(atoms: tuple[Linear, ...]) -> Refutation | None:
-        for index, atom in enumerate(atoms):
-            if atom.threshold - ranges.upper_bound(atom.coefficients) >= needed:
-                return Interval(index)
-        for index, atom in enumerate(atoms if dual else ()):
-            slabs = refute_by_heads(network, wide.box, atoms, tolerance=CLEARANCE / 8, index=index)
-            if slabs.margin(network, wide.box, atom) >= needed:
-                return slabs
-        return None
-
-    parts: list[Refutation] = []
-    for atoms in wide.disjuncts:
-        part = shown(atoms)
-        if part is None:
-            return None
-        parts.append(part)
-    return Refutations(tuple(parts))
+    heads, wide, _ = network.reduced(wide)
+    parts = refute(heads, wide, needed, tolerance=CLEARANCE / 8 if dual else None)
+    return Refutations(parts) if parts else None
 
 
 def largest_proved(
@@ -165,12 +139,12 @@ def nearest_witness(
         if not needed <= conceivable:
             return None
         for method in ("sign", "adam"):
-            attempt = search(
+            best, slack = search(
                 network, wanted, method, budget=_BUDGET, seed=seed, enough=_ROOM * needed
             )
-            near = np.clip(attempt.point.astype(np.float32), wanted.box.lower, wanted.box.upper)
+            near = np.clip(best.astype(np.float32), wanted.box.lower, wanted.box.upper)
             witness = Witness(tuple(Fraction(x) for x in near.tolist()))
-            if attempt.slack >= needed and witness.margin(network, wanted) >= needed:
+            if slack >= needed and witness.margin(network, wanted) >= needed:
                 return wanted, witness
         return None
 

@@ -38,7 +38,7 @@ from constructive.exact.upward import TINY, UNIT, gamma, up
 from constructive.exact.verified import exponential
 from constructive.instances.instance import Refutation, exact_ball
 from constructive.instances.network import Head, Network
-from constructive.instances.properties import Box, Linear, text_of
+from constructive.instances.properties import Box, Linear, Property, text_of
 from constructive.support.arrays import Array, Integers, Rebuilt
 from constructive.support.errors import ParameterError
 
@@ -396,13 +396,14 @@ def refute_by_slabs(
 
 
 def refute_by_heads(
-    network: Network, box: Box, atoms: Sequence[Linear], *, tolerance: float = 1e-6, index: int = 0
+    network: Network, box: Box, atom: Linear, *, tolerance: float = 1e-6, index: int = 0
 ) -> Slabs:
-    """Bound each head on the whole box, as if they did not share the input, for one of the atoms.
+    """Bound each head on the whole box, as if they did not share the input, for an atom.
 
-    The margin of what is returned may be negative: then nothing is refuted.
+    The index is that of the atom in its disjunct. The margin of what is returned may be negative:
+    then nothing is refuted.
     """
-    heads = [FloatHead.of(head, atoms[index]) for head in network.heads]
+    heads = [FloatHead.of(head, atom) for head in network.heads]
     bounds = tuple(head.maximum(box, tolerance) for head in heads)
     whole = (Slab(Fraction(0), Fraction(0), bounds),)
     return Slabs(index, np.zeros(network.input_dim), whole)
@@ -480,6 +481,38 @@ def ranges_of(network: Network, logits: Sequence[Array]) -> AttentionRanges:
     """Bound attention by bounds M of l_j - l_i, (n, n) for each head."""
     least, most = (np.stack(bounds) for bounds in zip(*map(_attention_ranges, logits), strict=True))
     return AttentionRanges(network, least, most)
+
+
+def refute(
+    network: Network, wanted: Property, needed: float, *, tolerance: float | None = None
+) -> tuple[Refutation, ...] | None:
+    """Refute each disjunct of a sum of heads with a margin; None where that fails.
+
+    A disjunct is refuted by the first of its atoms for which there is a proof: in the interval
+    form, or by weighted means of each head (`refute_by_heads`), which take longer and are tried if
+    their tolerance is given.
+    """
+    ranges = attention_ranges(network, wanted.box)
+
+    def shown(atoms: Sequence[Linear]) -> Refutation | None:
+        for index, atom in enumerate(atoms):
+            if atom.threshold - ranges.upper_bound(atom.coefficients) >= needed:
+                return Interval(index)
+        if tolerance is None:
+            return None
+        for index, atom in enumerate(atoms):
+            slabs = refute_by_heads(network, wanted.box, atom, tolerance=tolerance, index=index)
+            if slabs.margin(network, wanted.box, atom) >= needed:
+                return slabs
+        return None
+
+    parts: list[Refutation] = []
+    for atoms in wanted.disjuncts:
+        part = shown(atoms)
+        if part is None:
+            return None
+        parts.append(part)
+    return tuple(parts)
 
 
 def _head_ranges(slopes: Array, offsets: Array, box: Box) -> Array:

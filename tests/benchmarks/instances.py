@@ -41,7 +41,17 @@ def normalised():
     return step
 
 
+def at_random(network, wanted, budget, seed):
+    """The largest slack of random points."""
+    box, random, most = wanted.box, np.random.default_rng(seed), -math.inf
+    for start in range(0, budget, 1000):
+        points = random.uniform(box.lower, box.upper, (min(1000, budget - start), len(box.lower)))
+        most = max(most, wanted.least_slack(network(points)).max())
+    return most
+
+
 STEPS["normalised"] = normalised
+SEARCHES = "random", *STEPS
 SCALES = 16.0, 64.0, 256.0
 BUDGET = 100_000
 
@@ -53,7 +63,7 @@ def promised(share):
 
 def hardness_row(dim, scale, seeds):
     """Print what each search finds of the sat instances of some seeds."""
-    found = dict.fromkeys(STEPS, 0)
+    found = dict.fromkeys(SEARCHES, 0)
     promises, outside = [], 0
     start = time.perf_counter()
     for seed in range(seeds):
@@ -61,9 +71,10 @@ def hardness_row(dim, scale, seeds):
         (sat,) = (each for each in pair if each.answer is Answer.SAT)
         promises.append([promised(share) for share in sat.hardness])
         outside += sat.hardness.sign is None
+        found["random"] += at_random(sat.network, sat.property, BUDGET, seed) >= 0.0
         for method in STEPS:
-            attempt = search(sat.network, sat.property, method, budget=BUDGET, seed=seed)
-            found[method] += attempt.slack >= 0.0
+            _, slack = search(sat.network, sat.property, method, budget=BUDGET, seed=seed)
+            found[method] += slack >= 0.0
     random, sign = np.mean(promises, axis=0)
     limits = f"{random:8.0e} {'-' if outside == seeds else f'{sign:8.0e}':>8}"
     shares = " ".join(f"{count:4}/{seeds}" for count in found.values())
@@ -71,7 +82,7 @@ def hardness_row(dim, scale, seeds):
 
 
 def hardness(given):
-    names = " ".join(f"{name[:6]:>6}" for name in STEPS)
+    names = " ".join(f"{name[:6]:>6}" for name in SEARCHES)
     print(f"{'':11} {'at most':^17}  found by")
     print(f"{'d':>4} {'scale':>6} {'random':>8} {'sign':>8}  {names}")
     for dim in given.dims:
@@ -84,7 +95,7 @@ def distances(instance, row):
     network, box = instance.network, instance.property.box
     points = np.random.default_rng(0).uniform(box.lower, box.upper, (2000, len(box.lower)))
     best = (network(points) @ row.coefficients).max()
-    (whole,) = refute_by_heads(network, box, (row,), tolerance=1e-4).slabs
+    (whole,) = refute_by_heads(network, box, row, tolerance=1e-4).slabs
     found = (
         attention_ranges(network, box).upper_bound(row.coefficients),
         by_vertices(network, box, row.coefficients).sum(),

@@ -206,17 +206,17 @@ def test_done(said, tmp_path, lines, status, words, new):
 # Words of an error.
 REFUSED = [
     # usage says what is wrong with an option before files are looked at
-    ("build none.npz --heads 0 -o missing/x", "Usage: ... '--heads'"),
-    ("build none.npz --head-dim 0", "Usage: ... '--head-dim'"),
+    ("build none.npz --heads 0 -o missing/x", "--heads=0 is less than 1"),
+    ("build none.npz --head-dim 0", "--head-dim=0 is less than 1"),
     ("build data.npz --construction magic", "Usage: ... 'magic'"),
-    ("build data.npz --jobs 1000000000000000000000", "Usage: ... 1024"),
-    ("instances check folder --jobs 0", "Usage: ... '--jobs'"),
-    ("certify none none --jobs 0", "Usage: ... '--jobs'"),
-    ("exact-capacity none --head-dim 0", "Usage: ... '--head-dim'"),
-    ("generate uniform -T 7 -n 3 -d 5 --seed -1", "Usage: ... '--seed'"),
-    ("recite none --limit 0", "Usage: ... '--limit'"),
+    ("build data.npz --jobs 1000000000000000000000", "is not from 1 to 1024 ... try: --jobs=1024"),
+    ("instances check folder --jobs 0", "--jobs=0 is not"),
+    ("certify none none --jobs 0", "--jobs=0 is not"),
+    ("exact-capacity none --head-dim 0", "--head-dim=0 is less"),
+    ("generate uniform -T 7 -n 3 -d 5 --seed -1", "--seed=-1 is less than 0"),
+    ("recite none --limit 0", "--limit=0 is less"),
     ("recite none --unit lines", "Usage: ... '--unit'"),
-    ("continue none the --length 0", "Usage: ... '--length'"),
+    ("continue none the --length 0", "--length=0 is less"),
     ("demo --examples few", "Usage: ... '--examples'"),
     # making things
     ("generate uniform -T 1000000000000000 -n 32 -d 64 -o x.npz", "ParameterError: ... memory"),

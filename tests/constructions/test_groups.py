@@ -107,6 +107,27 @@ def test_dependent_queries_in_a_pair_are_named():
     assert "construction='saturated'" in str(caught.value)
 
 
+def test_a_context_of_dependent_tokens_is_named():
+    data = generators.gaussian(num_examples=12, context_size=3, width=6, seed=1)
+    contexts = data.contexts.copy()
+    contexts[7, 2] = contexts[7, 0] + contexts[7, 1]
+    with pytest.raises(AssumptionError, match="the context of example 7 has rank 2"):
+        build_memorizer(
+            Dataset(contexts, data.queries, data.targets), num_heads=6, construction="paired"
+        )
+
+
+@pytest.mark.parametrize("near", [1e-7, 1e-9])
+def test_saturated_heads_take_tokens_that_are_nearly_dependent(near):
+    """A Gram matrix of these is singular in float64."""
+    data = generators.gaussian(num_examples=13, context_size=4, width=6, seed=1)
+    contexts = data.contexts.copy()
+    contexts[:, 3] = contexts[:, 0] + near * contexts[:, 3]
+    data = Dataset(contexts, data.queries, data.targets)
+    memorizer = build_memorizer(data, num_heads=4, construction="saturated")
+    assert memorizer.max_error(data) < 1e-12
+
+
 def test_contexts_which_coincide_are_refused():
     data = generators.gaussian(num_examples=21, context_size=3, width=12, seed=1)
     same = Dataset(np.repeat(data.contexts[:1], 21, axis=0), data.queries, data.targets)

@@ -143,7 +143,7 @@ class Toy(Family):
         letters = random.permutation(["a", "b"])
         below, above = (float(np.float32(c)) for c in self.thresholds(options))
         asked = [Property(box, ((Atom([1.0], c),),)) for c in (below, above)]
-        slabs = refute_by_heads(network, box, asked[1].disjuncts[0])
+        slabs = refute_by_heads(network, box, asked[1].disjuncts[0][0])
         point = tuple(Fraction(0) for _ in range(dim))
         return (
             Instance(f"{name}_{letters[0]}", network, asked[0], Answer.SAT, Witness(point), "toy"),

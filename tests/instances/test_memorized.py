@@ -44,7 +44,7 @@ def test_no_corner_and_no_search_contradicts_unsat(kind, dim):
     assert slacks.max() < -unsat.rounding
     outside = replace(unsat.property, box=wide)
     for method in STEPS:
-        assert search(unsat.network, outside, method, budget=4000).slack < 0
+        assert search(unsat.network, outside, method, budget=4000)[1] < 0
     assert (sat.property.box.lower <= unsat.property.box.lower).all()
     assert (sat.property.box.upper >= unsat.property.box.upper).all()
     assert thresholds(sat) == thresholds(unsat)
@@ -129,7 +129,7 @@ def wanted_of(threshold=0.25):
 def test_gradients_are_those_of_the_atom_that_is_raised():
     ascent = _Ascent(network := drawn_of(0), wanted_of())
     inputs = np.random.default_rng(1).uniform(-1, 1, (30, 4))
-    slacks, gradients = ascent(inputs, gradients=True)
+    slacks, gradients = ascent(inputs)
     raised = ascent._raised(network(inputs))
     assert np.array_equal(np.unique(raised[0::3], axis=0), [[1.0, 0.0, 0.0]])
     for axis, unit in enumerate(1e-6 * np.eye(4)):
@@ -140,10 +140,21 @@ def test_gradients_are_those_of_the_atom_that_is_raised():
 
 @pytest.mark.parametrize("method", STEPS)
 @pytest.mark.parametrize("budget", [1, 999, 2345])
-def test_budgets_are_spent_and_kept(method, budget):
-    attempt = search(drawn_of(2), wanted_of(threshold=100.0), method, budget=budget)
-    assert attempt.evaluations == budget
-    assert attempt.slack < 0
+def test_budgets_are_spent_and_kept(method, budget, monkeypatch):
+    rows, ascend = [], _Ascent.__call__
+    monkeypatch.setattr(
+        _Ascent, "__call__", lambda self, inputs: rows.append(len(inputs)) or ascend(self, inputs)
+    )
+    _, slack = search(drawn_of(2), wanted_of(threshold=100.0), method, budget=budget)
+    assert sum(rows) == budget
+    assert slack < 0
+
+
+def best_of_random(network, wanted, budget, seed=0):
+    """The largest slack of random points of the box."""
+    box = wanted.box
+    points = np.random.default_rng(seed).uniform(box.lower, box.upper, (budget, len(box.lower)))
+    return wanted.least_slack(network(points)).max()
 
 
 def test_gradients_find_more_than_random_points():
@@ -154,27 +165,20 @@ def test_gradients_find_more_than_random_points():
     box = Box([-1.0] * 10, [1.0] * 10)
     attained = 1 / (1 + np.exp(-np.abs(slopes[0]).sum()))
     wanted = Property(box, ((Atom([1.0], np.float32(attained - 1e-5)),),))
-    found = {method: search(network, wanted, method).slack >= 0 for method in STEPS}
-    assert found == {"random": False, "sign": True, "adam": True}
+    assert best_of_random(network, wanted, 20_000) < 0
+    assert all(search(network, wanted, method)[1] >= 0 for method in STEPS)
 
 
 def test_searches_find_no_more_than_is_promised():
     """Needles of which random points find a tenth at most, and searches that enter few of them."""
     seeds, budget = 12, 20_000
-    promised, found = np.zeros(2), dict.fromkeys(STEPS, 0)
+    promised, found = np.zeros(2), np.zeros(2)
     for seed in range(seeds):
         sat = instances.planted(dim=4, scale=128.0, seed=seed).sat
         assert None not in sat.hardness
         promised += np.minimum(1.0, np.array(sat.hardness) * budget)
-        for method in ("random", "sign"):
-            found[method] += search(sat.network, sat.property, method, budget=budget).slack >= 0
-    assert found["random"] <= promised[0] + 4 * np.sqrt(promised[0])
-    assert found["sign"] <= promised[1] + 4 * np.sqrt(promised[1])
+        _, by_signs = search(sat.network, sat.property, "sign", budget=budget)
+        at_random = best_of_random(sat.network, sat.property, budget)
+        found += at_random >= 0, by_signs >= 0
+    assert (found <= promised + 4 * np.sqrt(promised)).all()
     assert promised[0] < 1
-
-
-def test_a_method_that_is_not_there_is_refused():
-    with pytest.raises(ParameterError, match="random"):
-        search(drawn_of(0), wanted_of(), "luck")
-    with pytest.raises(ParameterError, match="budget"):
-        search(drawn_of(0), wanted_of(), "sign", budget=0)
