@@ -130,8 +130,7 @@ def command(
         def called(**given: Any) -> None:  # noqa: ANN401 - whatever the function takes
             given = {name: _plain(value) for name, value in given.items()}
             for each, value in given.items():
-                for one in value if isinstance(value, list) else [value]:
-                    _require_in_range(each, one)
+                _require_in_range(each, value)
             asked = {each: given.pop(each) for each in added}
             jobs = asked.pop("jobs", None)
             if jobs is not None:
@@ -162,16 +161,17 @@ def command(
     return register
 
 
-def _require_in_range(name: str, value: object) -> None:
+def _require_in_range(name: str, given: object) -> None:
     least, most = _RANGES.get(name, (-math.inf, math.inf))
-    if isinstance(value, int) and not least <= value <= most:
-        option = _option(name)
-        raise ParameterError(
-            f"{option}={value} is not from {least} to {most}" if most < math.inf
-            else f"{option}={value} is less than {least}",
-            witness=value,
-            suggestion=f"{option}={min(max(value, least), most)}",
-        )  # fmt: skip
+    for value in given if isinstance(given, list) else [given]:
+        if isinstance(value, int) and not least <= value <= most:
+            option = _option(name)
+            raise ParameterError(
+                f"{option}={value} is not from {least} to {most}" if most < math.inf
+                else f"{option}={value} is less than {least}",
+                witness=value,
+                suggestion=f"{option}={min(max(value, least), most)}",
+            )  # fmt: skip
 
 
 def _option(name: str) -> str:

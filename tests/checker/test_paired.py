@@ -136,22 +136,6 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
 # What is false, or not shown, is not proved.
 
 
-def test_repeated_examples_prove_nothing(checker, paired, tmp_path):
-    data, memorizer, certificate, _ = paired
-    index = np.arange(61)
-    for other in (int(memorizer.record.order[1]), int(memorizer.record.order[40])):
-        index[:] = np.arange(61)
-        index[memorizer.record.order[0]] = other
-        twice = data.take(index)
-        claim = certify(memorizer, twice, claims=["rank"])["rank"]
-        assert claim.verdict is Verdict.REFUTED
-        assert sorted(claim.witness) == sorted([int(memorizer.record.order[0]), other])
-        forged = signed(certificate, memorizer, twice)
-        files = saved(tmp_path, memorizer, twice, forged)
-        status, printed = said(checker, files, "--claims", "rank")
-        assert (status, printed[:10]) == (1, "NOT PROVED")
-
-
 @pytest.mark.parametrize(("first", "words"), [(12, "Singular"), (13, "more than d examples")])
 def test_pairs_with_as_many_examples_as_dimensions_and_one_more(
     checker, paired, tmp_path, first, words
