@@ -1,6 +1,7 @@
 """Boxes around memorized examples, and searches: no point and no search contradicts an answer."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +15,16 @@ from constructive.instances.network import Head, Network, network_of, network_of
 from constructive.instances.properties import TOLERANCE, Atom, Box
 
 KINDS = ["robust", "classes", "token", "readout"]
+
+
+def test_bounds_are_the_nearest_float32_numbers_outside():
+    ends = np.array([0.1, -0.3, 0.0, 2.0]), np.array([0.2, -0.1, 0.0, 2.0])
+    box, step = outward(*ends, TOLERANCE), Fraction(TOLERANCE)
+    for sign, bounds, given in ((-1, box.lower, ends[0]), (1, box.upper, ends[1])):
+        for bound, exact in zip(bounds.tolist(), given.tolist(), strict=True):
+            reached = sign * Fraction(exact) + step
+            inward = float(np.nextafter(np.float32(bound), np.float32(-sign * np.inf)))
+            assert sign * Fraction(inward) < reached <= sign * Fraction(bound)
 
 
 def twins_of(kind, dim, seed, **options):
