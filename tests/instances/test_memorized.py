@@ -17,9 +17,10 @@ from constructive.instances.properties import TOLERANCE, Atom, Box
 KINDS = ["robust", "classes", "token", "readout"]
 
 
-def test_bounds_are_the_nearest_float32_numbers_outside():
+@pytest.mark.parametrize("size", [TOLERANCE, 0.25])  # 2.25 is a number of float32
+def test_bounds_are_the_nearest_float32_numbers_outside(size):
     ends = np.array([0.1, -0.3, 0.0, 2.0]), np.array([0.2, -0.1, 0.0, 2.0])
-    box, step = outward(*ends, TOLERANCE), Fraction(TOLERANCE)
+    box, step = outward(*ends, size), Fraction(size)
     for sign, bounds, given in ((-1, box.lower, ends[0]), (1, box.upper, ends[1])):
         for bound, exact in zip(bounds.tolist(), given.tolist(), strict=True):
             reached = sign * Fraction(exact) + step
