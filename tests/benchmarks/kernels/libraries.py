@@ -166,6 +166,6 @@ def _of_adapters() -> list[Row]:
 def every_row() -> list[Row]:
     """Return the rows of all libraries, also of those that are not installed."""
     found = []
-    for library in ("torch", "flash_attention", "flashinfer", "servers", "triton", "jax"):
+    for library in ("torch", "flash", "servers", "triton", "jax"):
         found += import_module(f"of_{library}").rows()
     return found + _of_adapters()
