@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import subprocess
 
 import pytest
 
@@ -9,7 +10,18 @@ from constructive import Dataset, FormatError, Text
 from constructive.certificates.rocq.confirm import confirm_instances, read, require_same
 from constructive.certificates.rocq.definitions import write
 
-needs_rocq = pytest.mark.skipif(shutil.which("coqc") is None, reason="Rocq (coqc) is not installed")
+
+def version():
+    """Of Rocq, or "" where it is not installed."""
+    if shutil.which("coqc") is None:
+        return ""
+    command = ["coqc", "--print-version"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+needs_rocq = pytest.mark.skipif(
+    not version().startswith("8.16."), reason="Rocq (coqc) 8.16 is not installed"
+)
 
 
 def by_rocq(test):

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from stored_parts import needs_rocq
 from typer.testing import CliRunner
 
 from constructive import cli
@@ -17,18 +18,6 @@ from constructive.support.errors import MissingExtraError, OutputError
 from constructive.support.work import progress_to
 from constructive.theory import proofs
 
-
-def version():
-    """Of Rocq, or "" where it is not installed."""
-    if shutil.which("coqc") is None:
-        return ""
-    command = ["coqc", "--print-version"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-needs_rocq = pytest.mark.skipif(
-    not version().startswith("8.16."), reason="Rocq (coqc) 8.16 is not installed"
-)
 TEXT = (rocq.sources() / "main_theorems.txt").read_text()
 
 
