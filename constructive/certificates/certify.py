@@ -360,11 +360,8 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
         memorizer = Memorizer.from_torch(given, dataset)
         return memorizer, dataset.with_constant() if memorizer.record.constant else dataset
     named = type(given).__name__, type(dataset).__name__
-    swapped = isinstance(given, _DATA) and not isinstance(dataset, _DATA)
     raise ParameterError(
-        "certify takes a memorizer and a data set"
-        + (" in this order; here they are swapped" if swapped else "")
-        + f", not a {named[0]} and a {named[1]}",
+        f"certify takes a memorizer and then a data set, not a {named[0]} and then a {named[1]}",
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
         "Dataset; of files Memorizer.load(path) and Dataset.open(path)",

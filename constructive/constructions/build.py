@@ -28,6 +28,7 @@ from constructive.constructions.construction import (
     PLANNED,
     RATIONAL,
     TARGETS,
+    WIDE,
     Built,
     Construction,
     Options,
@@ -166,7 +167,13 @@ def build_memorizer(
     with one_blas_thread(data.largest_product(num_heads or data.num_examples)):
         survey = Survey(data)
         heads, _ = heads_for(survey, num_heads, construction, options)
-        plan, built, rng = _build(survey, heads, construction, options, operator.index(seed))
+        try:
+            plan, built, rng = _build(survey, heads, construction, options, operator.index(seed))
+        except CapacityError:
+            # Heads that nobody asked for are counted for different inputs.
+            if num_heads is None and survey.repeated is not None:
+                raise survey.repeated from None
+            raise
         record = _record(data, dataset.classes, plan, built, operator.index(seed))
         return _measured(data, built, record, options, tolerance, rng)
 
@@ -237,7 +244,7 @@ class Explanation:
             left=("", "construction", "theorem"),
         )  # fmt: skip
         for option in self.options:
-            mark = "->" if option is self.chosen else ""
+            mark = "->" if option is self.chosen and option.plan is not None else ""
             named = option.construction, CONSTRUCTIONS[option.construction].theorem
             if option.plan is None:
                 reason = str(option.refusal).splitlines()[0]
@@ -266,8 +273,8 @@ class Explanation:
             return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
         most = self.survey.capacity(self.num_heads)
         held = f"{most.upper} of these {total} examples"
-        why = f" = {most}" if len(most.blamed) else ""
-        return ["", f"  Contexts allow {held} at most, whatever the weights are{why} (Theorem 8)."]
+        why = f": {most.upper} = {most}" if len(most.blamed) else ""
+        return ["", f"  Contexts allow {held} at most, whatever the weights are (Theorem 8){why}."]
 
 
 def explain(
@@ -556,6 +563,13 @@ def refusal(
         found = {name: found[name] for name in found if name in PLANNED or name not in asked}
     if not found:
         return None
+    if WIDE in found:
+        below = f"value_dim={target_dim - 1} or less" if target_dim > 1 else "targets (T, d_out)"
+        return ParameterError(
+            f"construction={construction.name!r} is for values of d_v < d_out = {target_dim}",
+            witness=target_dim if options.value_dim is None else options.value_dim,
+            suggestion=f"{below}, or another construction=",
+        )
     others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
     kind = f"construction={construction.name!r}"
     if arithmetic != FLOAT and arithmetic in construction.options:

@@ -357,7 +357,7 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
             f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
             f"their weights are: contexts of these shapes allow {holds} at most",
             witness=shapes.num_examples,
-            suggestion=f"num_heads={enough}"
+            suggestion=f"num_heads={enough} or more"
             if differences
             else "contexts with n >= 2 tokens: softmax over one token is constant",
         )

@@ -522,9 +522,8 @@ def test_what_is_no_memorizer_or_no_data_set(proved):
         (str(folder / "weights.safetensors"), data),
         (memorizer.layer, data),
     ):
-        with pytest.raises(ParameterError, match="certify takes a memorizer and a data set") as e:
+        with pytest.raises(ParameterError, match="certify takes a memorizer and then a data set"):
             certify(*pair)
-        assert ("in this order; here they are swapped" in e.value.problem) == (pair[0] is data)
 
 
 def test_files_and_printing(proved, tmp_path):

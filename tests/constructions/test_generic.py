@@ -166,7 +166,7 @@ def test_auto_takes_it_for_narrow_values_only():
         wide = explain(data, num_heads=8, value_dim=value_dim)
         assert wide.plan.construction == "saturated"
         refusal = wide.options[3].refusal
-        assert "'narrow_values' does not take value_dim= of d_out" in refusal.problem
+        assert "'narrow_values' is for values of d_v < d_out" in refusal.problem
     assert build_memorizer(data, num_heads=8, value_dim=2, shared_keys=True).record.shared_keys
 
 

@@ -298,7 +298,7 @@ def test_what_no_theorem_of_groups_holds_random_heads_do():
         CapacityError, match="28 examples are too many for 3 heads, whatever"
     ) as caught:
         _ = found.plan
-    assert caught.value.suggestion == "num_heads=4"
+    assert caught.value.suggestion == "num_heads=4 or more"
     assert "too many" in str(found)
 
 

@@ -219,6 +219,15 @@ def test_data_that_no_construction_takes(data, name):
         build_memorizer(change(data), num_heads=3)
 
 
+@pytest.mark.parametrize(
+    ("targets", "error"), [([0, 1, 2], DataError), ([1, 1, 1], AssumptionError)]
+)
+def test_equal_inputs_are_named_where_heads_are_counted(targets, error):
+    data = Dataset(np.ones((3, 2, 2)), np.ones((3, 2)), targets)
+    with pytest.raises(error, match="examples 0 and 1 are the same input"):
+        build_memorizer(data)
+
+
 @pytest.mark.parametrize("seed", range(15, 18))
 def test_entries_of_all_sizes_are_built_or_refused(seed):
     """In three parts, and without a warning of numpy."""
