@@ -150,26 +150,27 @@ def test_a_name_of_two_classes_would_be_seen():
     assert twice(["class Head: ...", "class Group:\n    class Head: ..."]) == ["Head"]
 
 
-# The most lines and files of each room. Who raises a number says in the commit what for.
+# The most lines and files of each room: what it once came to, and a tenth. Who raises a number says
+# in the commit what for.
 BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),
-    "certificates": (4480, 13),
-    "checker": (6560, 27),
-    "cli": (2220, 9),
-    "constructions": (5500, 16),
-    "data": (2335, 9),
-    "exact": (3300, 10),
-    "figures": (1420, 9),
-    "instances": (4180, 14),
-    "interop": (980, 3),
-    "kernels": (10010, 25),
-    "layers": (4700, 12),
-    "pytest_plugin": (150, 2),
-    "sequences": (2330, 8),
-    "strategies": (400, 1),
-    "support": (1600, 8),
-    "theory": (3610, 9),
+    "certificates": (4900, 15),
+    "checker": (7190, 29),
+    "cli": (2240, 10),
+    "constructions": (5980, 18),
+    "data": (2560, 10),
+    "exact": (3560, 11),
+    "figures": (1540, 10),
+    "instances": (4540, 16),
+    "interop": (1070, 4),
+    "kernels": (10830, 28),
+    "layers": (5060, 14),
+    "pytest_plugin": (160, 2),
+    "sequences": (2540, 9),
+    "strategies": (440, 2),
+    "support": (1730, 9),
+    "theory": (3930, 10),
 }
 
 
