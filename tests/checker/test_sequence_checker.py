@@ -481,7 +481,7 @@ def test_what_makes_no_sense_is_refused():
         (ParameterError, "are not claims about sequences", memorizer, dataset, {"claims": "rank"}),
         (ParameterError, "does not take epsilon=", memorizer, dataset, {"epsilon": 1e-6}),
         (ParameterError, "are not claims about a layer", layer, other, {"claims": "size"}),
-        (ParameterError, "not a SequenceDataset and a SequenceM", dataset, memorizer, {}),
+        (ParameterError, "not a SequenceDataset and then a SequenceM", dataset, memorizer, {}),
         (DataError, "a SequenceMemorizer does not fit a Dataset", memorizer, other, {}),
         (DataError, "a Memorizer does not fit a SequenceDataset", layer, dataset, {}),
         (DataError, "task='last'", memorizer, SequenceDataset.of(["ab"], ["x"], "last"), {}),
