@@ -183,16 +183,17 @@ class ClaimFamily:
             kind.require_options(weights, options)
         about = self.describe(weights, data)
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
-        rng, form = np.random.default_rng(options.seed), PAIRED_FORMAT
+        rng = np.random.default_rng(options.seed)
         subject = Subject(weights, data, options, kinds, fingerprints, rng)
-        judged = paired.attempt(subject) if isinstance(weights, Memorizer) else None
-        if judged is None:
+        together = paired.attempt(subject) if isinstance(weights, Memorizer) else None
+        if together is None:
             for kind in kinds:
                 subject.judged[kind.name] = kind.judge(subject)
-            judged, form = tuple(subject.judged.values()), self.format
         if isinstance(data, Dataset):  # claims are about the data that were hashed
             data.require_unchanged()
-        return Certificate(judged, *about, made_by(), form)
+        if together is not None:
+            return Certificate(together, *about, made_by(), PAIRED_FORMAT)
+        return Certificate(tuple(subject.judged.values()), *about, made_by(), self.format)
 
 
 LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer)

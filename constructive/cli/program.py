@@ -8,7 +8,8 @@ import platform
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum, StrEnum
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -133,14 +134,12 @@ def command(
                 _require_in_range(each, value)
             asked = {each: given.pop(each) for each in added}
             jobs = asked.pop("jobs", None)
-            if jobs is not None:
-                os.environ[JOBS] = str(jobs)  # of this process, and of the checker
             inputs = {
                 each.name.upper(): given[each.name]
                 for each in own.values()
                 if writes and each.kind is not inspect.Parameter.KEYWORD_ONLY
             }
-            with running(inputs, several=len(writes or ()) > 1, **asked):
+            with _threads(jobs), running(inputs, several=len(writes or ()) > 1, **asked):
                 try:
                     for each, endings in (writes or {}).items():
                         if given[each] is not None:
@@ -159,6 +158,21 @@ def command(
         return function
 
     return register
+
+
+@contextmanager
+def _threads(jobs: int | None) -> Iterator[None]:
+    """Give loops so many threads, those of the checker as well; None for the usual number."""
+    before = os.environ.get(JOBS)
+    if jobs is not None:
+        os.environ[JOBS] = str(jobs)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[JOBS] = before
+        else:
+            os.environ.pop(JOBS, None)
 
 
 def _require_in_range(name: str, given: object) -> None:

@@ -523,7 +523,9 @@ def _choice(asked: str, look: _Look) -> Candidate:
 def _accepted(option: Candidate) -> Plan:
     """Return its plan. Raises what refuses it."""
     if option.plan is None:
-        raise option.refusal or ParameterError("nothing was planned", suggestion="another one")
+        raise option.refusal or ParameterError(
+            "nothing was planned", suggestion="construction='auto'"
+        )
     return option.plan
 
 

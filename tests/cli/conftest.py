@@ -1,7 +1,6 @@
 """Two runners of the command line: in this process, which is quick, and as a user starts it."""
 
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -9,7 +8,6 @@ import sys
 import pytest
 
 from constructive import build_memorizer, cli, generators
-from constructive.support.work import JOBS
 
 
 @pytest.fixture
@@ -41,7 +39,6 @@ def program(tmp_path, monkeypatch):
         handler, status = signal.getsignal(signal.SIGTERM), 0
         with monkeypatch.context() as patch:
             patch.chdir(tmp_path)
-            patch.setenv(JOBS, os.environ.get(JOBS, ""))  # what --jobs sets ends with the command
             patch.setattr(sys, "argv", command)
             # What runs is no `python -m pytest`, by whose name it would call itself.
             patch.setattr(sys.modules["__main__"], "__package__", "", raising=False)

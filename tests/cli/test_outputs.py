@@ -266,14 +266,17 @@ def called(monkeypatch):
     return lambda *words: CliRunner().invoke(program, [*words]), given, paint
 
 
-def test_a_signature_makes_a_command(called):
+def test_a_signature_makes_a_command(called, monkeypatch):
     run, given, _ = called
-    assert run("north").exit_code == 0
-    assert given == {"wall": "north", "colour": "red", "coats": None, "jobs": "5"}
     assert run("north", "--colour", "dark blue", "--coats", "2", "-j", "3").exit_code == 0
     assert given == {"wall": "north", "colour": "dark blue", "coats": [2], "jobs": "3"}
+    assert run("north").exit_code == 0
+    assert given == {"wall": "north", "colour": "red", "coats": None, "jobs": "5"}
     for words in ([], ["north", "--colour", "green"], ["north", "--coats", "few"]):
         assert run(*words).exit_code == 2
+    monkeypatch.delenv(JOBS)
+    run("north", "-j", "3")
+    assert JOBS not in os.environ
 
 
 def test_a_docstring_says_what_options_are(called):

@@ -404,7 +404,7 @@ class Executed(ClaimKind):
 
     name = "executed"
     statement = "max |fl(f(E_t, e_t)) - y_t| <= {!r}{} for every program fl of the model {!r}: {}"
-    # What is said of a bound that is no less than the targets.
+    # Added where the bound is no less than the targets.
     vacuous = " (vacuous, as no target is larger than {!r})"
     # The statement where nothing is bounded.
     unshown = "fl(f(E_t, e_t)) is near y_t for every program fl of the model {!r}"
