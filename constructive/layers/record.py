@@ -145,11 +145,7 @@ class BuildRecord:
         scalar_targets: whether targets are (T,) rather than (T, d_out)
         condition: estimated condition number of Z, or the largest one of the systems that were
             solved instead of it; NaN for rational weights, where it is not estimated
-        max_error: the largest `|f - y|`, as float64 evaluates the layer; an upper bound from balls
-            where precision > 53; exact for rational weights. Where construction is "paired",
-            heads are evaluated on their own examples, and elsewhere where they are not saturated
-            (`Memorizer.max_error` evaluates all, in another order of products where heads are
-            narrow, which sharp heads show)
+        max_error: the largest `|f - y|`, as `Memorizer.max_error` evaluates it, unless `own_heads`
         largest_target: the largest size of an entry of the targets
         heads: what each of the H heads did
         precision: bits of the readout; 53, those of a float64, also for rational weights
@@ -163,6 +159,8 @@ class BuildRecord:
         grouped: whether its groups are those of the theorems, of which certificates speak then
         lead: by how much the output of each label is the largest one, at least, as float64
             evaluates it, if labels were fit; else 0
+        own_heads: whether max_error is what the heads of an example's own pair miss it by, with
+            those that are not saturated on it: to evaluate all would take far longer than the build
     """
 
     construction: str
@@ -185,6 +183,7 @@ class BuildRecord:
     theorem: str = ""
     grouped: bool = False
     lead: float = 0.0
+    own_heads: bool = False
 
     constant: ClassVar[bool] = False
 
@@ -201,8 +200,12 @@ class BuildRecord:
         return (
             f"{self.construction}, T={self.num_examples}{promised}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
-            + (measured or f"max error {self.max_error:.1e}")
+            + (measured or f"max error {self._error}")
         )
+
+    @property
+    def _error(self) -> str:
+        return f"{self.max_error:.1e}" + " (own heads)" * self.own_heads
 
     def title(self, layer: Layer) -> str:
         """Return the title of its table."""
@@ -214,7 +217,7 @@ class BuildRecord:
         if not self.formula:
             bound = str(self.capacity)
         kind = "less than half of all labelings above" if self.lead else "bound"
-        error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
+        error = f"{self._error} on targets of size {self.largest_target:.2g}"
         measured = ("labels lead by", f"{self.lead:.2g}") if self.lead else ("max error", error)
         estimated = math.isfinite(self.condition)
         return (
