@@ -26,6 +26,7 @@ class Inputs:
     visible: Booleans
     slopes: Array | None
     sinks: Array | None
+    drawn: Array | None
 
     @property
     def q(self) -> Array:
@@ -44,8 +45,8 @@ class Inputs:
 
     @cached_property
     def bias(self) -> Array | None:
-        """What is added to logits for ALiBi, (B, H, T_q, T_k), or None."""
-        return None if self.slopes is None else alibi(self.spec, self.slopes)
+        """What is added to logits: ALiBi, or a bias with 1 for the axes that it lacks; or None."""
+        return self.drawn if self.slopes is None else alibi(self.spec, self.slopes)
 
     @property
     def added(self) -> Array | None:
