@@ -306,8 +306,8 @@ class Spec:
         return ", ".join([*words, self.dtype])
 
 
-# What a bias is: 0 for half of the keys of its rows, of which winners are chosen, and for the others
-# a number that outweighs products by which they would win. In one case a quarter is at -1.
+# What a bias is: 0 for half of the keys of its rows, of which winners are chosen, for the others a
+# number that outweighs products by which they would win. In one case a quarter is at -1.
 
 
 def kinds_of_bias(spec: Spec, *, near: bool) -> Integers:
