@@ -85,6 +85,8 @@ def paired_capacity(num_heads: int, width: int) -> int:
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
     """Return the smallest H that holds T examples by Theorem 1 if d_h is given, else by 2.
 
+    Both theorems are about heads that do not depend on the targets.
+
     Args:
         num_examples: T
         context_size: n
@@ -106,7 +108,7 @@ def heads_needed(num_examples: int, context_size: int, head_dim: int | None = No
     if num_examples == 1:
         return 1
     if rank == 1:
-        message = f"no number of heads memorizes {num_examples} examples with r = min(n, d_h) = 1"
+        message = f"the theorem allows one example with r = min(n, d_h) = 1, not {num_examples}"
         suggestion = "use contexts with n >= 2 tokens" + (
             f", or construction={RANK_ONE.name!r}, which needs no head dimension"
             if context_size > 1
@@ -213,8 +215,8 @@ class TheoremHeads:
             ways.append("contexts with n >= 2 tokens: softmax over one token is constant")
         ways.append(f"or keep {holds} of the examples")
         return CapacityError(
-            f"{num_examples} examples are too many for {num_heads} {self.name} heads: the theorem "
-            f"allows {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
+            f"{num_examples} examples are too many for {heads_in_words(num_heads, self.name)}: the "
+            f"theorem allows {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
             witness=num_examples,
             suggestion="; ".join(ways),
         )
@@ -342,10 +344,15 @@ def sized_spans(context_size: int, width: int, *, shared_context: bool) -> tuple
     return width, width if context_size > 1 else 0
 
 
-def require_room(shapes: ExampleShapes, num_heads: int) -> int:
-    """Return how many examples H heads hold if contexts of these shapes are generic.
+def heads_in_words(num_heads: int, kind: str = "") -> str:
+    """Return "1 head", "3 heads" or, of a kind, "3 saturated heads"."""
+    return f"{num_heads} {kind}{' ' * bool(kind)}head{'s' * (num_heads != 1)}"
 
-    CapacityError for more examples than that, which no contexts of these shapes hold.
+
+def require_room(shapes: ExampleShapes, num_heads: int) -> int:
+    """Return how many examples H fixed heads hold if contexts of these shapes are generic.
+
+    CapacityError for more examples than that, which no contexts of these shapes allow.
 
     Source: Theorems 8 and 9.
     """
@@ -354,8 +361,8 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
     if shapes.num_examples > holds:
         enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
         raise CapacityError(
-            f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
-            f"their weights are: contexts of these shapes allow {holds} at most",
+            f"{shapes.num_examples} examples are too many for {heads_in_words(num_heads)} chosen "
+            f"before the targets: contexts of these shapes allow {holds} at most",
             witness=shapes.num_examples,
             suggestion=f"num_heads={enough} or more"
             if differences
