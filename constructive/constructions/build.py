@@ -26,14 +26,13 @@ from constructive.constructions.construction import (
     FLOAT,
     PLANNED,
     RATIONAL,
-    WIDE,
     Built,
     Construction,
     Options,
     Survey,
 )
 from constructive.constructions.dense import RANK_ONE, SATURATED
-from constructive.constructions.generic import GENERIC, NARROW_VALUES
+from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
@@ -61,12 +60,12 @@ from constructive.support.errors import (
     require_size,
 )
 from constructive.support.work import one_blas_thread, report
-from constructive.theory.bounds import Plan, heads_for_values, require_heads, require_room
+from constructive.theory.bounds import Plan, require_heads, require_room
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
 CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, NARROW_VALUES, PAIRED)
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED)
 }
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
@@ -101,14 +100,12 @@ def build_memorizer(
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
-        value_dim: d_v; by default d_out. Below that fewer examples can have any labels
-            (`value_bounds`), and "narrow_values" is built
+        value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
             T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
-            "generic" (random heads, T <= c(E; H)), "narrow_values" (random heads, d_v < d_out),
-            "paired" (own contexts), whose readout does not cost T^3, or "auto", which `explain`
-            explains; where data do not meet what the first choice assumes, "auto" goes on to the
-            next
+            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
+            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
+            choice assumes, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
@@ -287,7 +284,7 @@ def explain(
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction; for "paired" the latter alone, by shapes
         head_dim: d_h; by default what suits each construction
-        value_dim: d_v; by default d_out
+        value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
         exact_logits: whether float32 must make no error in logits
@@ -306,6 +303,7 @@ def explain(
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
+    _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     survey = Survey(dataset)
@@ -369,6 +367,7 @@ def _check(
         suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
+    _require_values(options.value_dim, data.target_dim)
     if num_heads is not None:
         inner, values = (
             1 if count is None else operator.index(count)
@@ -376,6 +375,16 @@ def _check(
         )
         each = data.width * (2 * inner + values)
         require_heads(operator.index(num_heads), data.num_examples, each)
+
+
+def _require_values(value_dim: int | None, target_dim: int) -> None:
+    """Raise ParameterError for values that have fewer entries than targets (proofs/18)."""
+    if value_dim is not None and value_dim < target_dim:
+        raise ParameterError(
+            f"value_dim={value_dim} is less than the d_out={target_dim} entries of a target",
+            witness=value_dim,
+            suggestion=f"value_dim={target_dim} or more",
+        )
 
 
 def _is_real(value: object) -> bool:
@@ -410,17 +419,17 @@ def heads_for(
     if num_heads is not None:
         return operator.index(num_heads), ""
     if construction == AUTO:
-        return _fewest(survey, options.value_dim)
+        return _fewest(survey)
     known = CONSTRUCTIONS[construction]
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    heads, why = (0, "") if known.name == "paired" else _fewest(survey, options.value_dim)
+    heads, why = (0, "") if known.name == "paired" else _fewest(survey)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
     if more > heads:
         return more, f" (construction={construction!r} requires that many)"
     return heads, why
 
 
-def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
+def _fewest(survey: Survey) -> tuple[int, str]:
     """Return the fewest heads that contexts and values allow, and why no fewer do."""
     dataset = survey.dataset
     if not isinstance(dataset, Dataset):
@@ -431,10 +440,6 @@ def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
         )
     report("what contexts allow", 0, 1)
     fewest = survey.fewest_heads
-    if value_dim is not None and value_dim < dataset.target_dim:
-        more = heads_for_values(dataset, value_dim)
-        if more is not None and more > fewest.heads:
-            return more, f" (values of d_v={value_dim} entries require that many)"
     return fewest.heads, f" ({fewest.reason})"
 
 
@@ -497,7 +502,7 @@ def _option(
     """What one construction would do of what planning is asked for."""
     plan: Plan | None = None
     refused: ConstructiveError | None
-    refused = refusal(construction, options, shapes.target_dim, planning=True)
+    refused = refusal(construction, options, planning=True)
     cost = construction.cost(shapes, num_heads, options)
     if refused is None:
         try:
@@ -508,13 +513,13 @@ def _option(
 
 
 def refusal(
-    construction: Construction, options: Options, target_dim: int, *, planning: bool = False
+    construction: Construction, options: Options, *, planning: bool = False
 ) -> ParameterError | None:
     """Return the error about what a construction does not take, or None.
 
     planning: whether only what planning asks for counts
     """
-    arithmetic, asked = options.arithmetic, options.asked(target_dim)
+    arithmetic, asked = options.arithmetic, options.asked()
 
     def foreign(known: Construction) -> dict[str, object]:
         takes = known.options.get(arithmetic)
@@ -527,13 +532,6 @@ def refusal(
         found = {name: found[name] for name in found if name in PLANNED or name not in asked}
     if not found:
         return None
-    if WIDE in found:
-        below = f"value_dim={target_dim - 1} or less" if target_dim > 1 else "targets (T, d_out)"
-        return ParameterError(
-            f"construction={construction.name!r} is for values of d_v < d_out = {target_dim}",
-            witness=target_dim if options.value_dim is None else options.value_dim,
-            suggestion=f"{below}, or another construction=",
-        )
     others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
     kind = f"construction={construction.name!r}"
     if arithmetic != FLOAT and arithmetic in construction.options:
@@ -559,7 +557,7 @@ def _build(
     obstacles: list[AssumptionError] = []
     for plan in plans(survey, num_heads, construction, options):
         rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
-        refused = refusal(chosen, options, survey.dataset.target_dim)
+        refused = refusal(chosen, options)
         if refused is not None:
             raise refused
         outcome = chosen.build(survey, plan, options, rng=rng)
@@ -625,8 +623,7 @@ def _measured(
     if precisions:
         return _extended(data, built.layer, record, precisions, tolerance, rng)
     if not carried:
-        narrow = options.value_dim is not None and options.value_dim < data.target_dim
-        raise _imprecise(data, record, built, narrow=narrow)
+        raise _imprecise(data, record, built)
     return _finished(built.layer, record)
 
 
@@ -692,9 +689,7 @@ def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
     return Memorizer(layer, record)
 
 
-def _imprecise(
-    dataset: Dataset, record: BuildRecord, built: Built, *, narrow: bool
-) -> PrecisionError:
+def _imprecise(dataset: Dataset, record: BuildRecord, built: Built) -> PrecisionError:
     """What to say of a float64 readout that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
@@ -705,8 +700,6 @@ def _imprecise(
         f"{built.condition:.0e} (estimate)"
     )
     ways = ["precision='auto', a readout beyond float64"]
-    if narrow:  # whose corrections W_V could not hold
-        ways = [f"value_dim={dataset.target_dim}"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

@@ -13,7 +13,6 @@ from constructive.constructions.construction import (
     FLOAT,
     RATIONAL,
     USUAL,
-    WIDE,
     Built,
     Construction,
     Cost,
@@ -144,7 +143,7 @@ def _modulo(matrix: Fractions, prime: int) -> Array:
     return modular.reduce(np.array(rows, dtype=np.float64), prime)
 
 
-TAKES = {FLOAT: USUAL, RATIONAL: frozenset({WIDE})}
+TAKES = {FLOAT: USUAL, RATIONAL: frozenset()}
 
 
 @dataclass(frozen=True)
