@@ -13,7 +13,6 @@ from constructive.constructions.construction import (
     FLOAT,
     RATIONAL,
     USUAL,
-    WIDE,
     Built,
     Construction,
     Cost,
@@ -67,8 +66,8 @@ def _build_rational(dataset: RationalDataset, plan: Plan, rng: np.random.Generat
         return obstacle
     layer = _solved(dataset, plan, rng)
     stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
-    error = np.full(dataset.target_dim, layer.max_error(dataset))
-    return Built(layer, error, float("nan"), unsaturated_heads(stops, stops))
+    solved = np.zeros(dataset.target_dim)  # exactly
+    return Built(layer, solved, float("nan"), unsaturated_heads(stops, stops))
 
 
 def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> RationalLayer:
@@ -144,7 +143,7 @@ def _modulo(matrix: Fractions, prime: int) -> Array:
     return modular.reduce(np.array(rows, dtype=np.float64), prime)
 
 
-TAKES = {FLOAT: USUAL, RATIONAL: frozenset({WIDE})}
+TAKES = {FLOAT: USUAL, RATIONAL: frozenset()}
 
 
 @dataclass(frozen=True)

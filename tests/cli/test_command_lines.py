@@ -126,7 +126,6 @@ FEW = "--shape tiny --shape 'causal, more keys' --case last --case uniform"
 DONE = [
     ("generate uniform -T 7 -n 9 -d 4 -o x.npz", 0, "written to x.npz warning: contexts of n=9 "
      "tokens in d=4 dimensions cannot have rank 9 ... try -d 9", "x.npz"),
-    ("explain wide.npz --value-dim 2", 0, "-> narrow_values", ""),
     ("build many.npz -o m.txt", 0, "H = 3 ... m.txt will be a file of safetensors, usually named "
      "*.safetensors", "m.txt"),
     ("build data.npz --heads 3 --precision 120 -o x && certify x data.npz -o y --epsilon 1e-30 && "
@@ -229,7 +228,7 @@ REFUSED = [
     ("predict m.safetensors data.npz -o p.txt",
      "OutputError: cannot write p.txt: ... an array of NumPy or a table ... p.npy or p.csv"),
     ("explain wide.npz --heads 2 --value-dim 2",
-     "CapacityError: no weights of 2 heads with d_h=1, d_v=2 and d_out=4 memorize"),
+     "ParameterError: value_dim=2 is less than the d_out=4 entries of a target"),
     # endings of other formats
     ("export m.safetensors -o x.safetensors", "OutputError: cannot write x ... x.onnx"),
     ("export m.safetensors -o x.pt", "OutputError: cannot write x ... try: x.onnx"),
