@@ -95,7 +95,7 @@ def build_memorizer(
     exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -199,7 +199,7 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
@@ -261,7 +261,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow with fixed heads."""
+        """What the contexts of a dataset allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []

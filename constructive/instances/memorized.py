@@ -202,7 +202,7 @@ def twins_around(
 
 
 class Memorized(Family):
-    """Twins around an example of a data set that is drawn and memorized.
+    """Twins around an example of a dataset that is drawn and memorized.
 
     The construction is drawn, too. Networks that are too steep for a proof in float32 are replaced.
     """
