@@ -262,10 +262,9 @@ def certify(
             `Decoder`
         claims: some of those that docs/claims.md explains. By default "rank", "error", and
             "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
-            Theorem 10; "labels" alone where labels were fit. If you ask for them, also "readout"
-            (which brings the rank with it where paired heads have their own proof), "inseparable"
-            and "executed". Of sequences "equality" and "size", of decoders "rank", "recites" and
-            "executed"
+            Theorem 10. If you ask for them, also "readout" (which brings the rank with it where
+            paired heads have their own proof), "labels", "inseparable" and "executed".
+            Of sequences "equality" and "size", of decoders "rank", "recites" and "executed"
         epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
             targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).
             The claim *executed* is UNDECIDED where its bound is larger than an epsilon that was

@@ -24,10 +24,8 @@ import numpy as np
 
 from constructive.constructions.construction import (
     FLOAT,
-    LABELS,
     PLANNED,
     RATIONAL,
-    TARGETS,
     WIDE,
     Built,
     Construction,
@@ -64,7 +62,6 @@ from constructive.support.errors import (
 )
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import Plan, heads_for_values, require_heads, require_room
-from constructive.theory.labelings import heads_for_labels
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
@@ -87,7 +84,6 @@ def build_memorizer(
     head_dim: int | None = None,
     value_dim: int | None = None,
     construction: str = "auto",
-    fit: Literal["targets", "labels"] = "targets",
     shared_keys: bool = False,
     saturated_fraction: float = 0.99,
     tolerance: float = 1e-6,
@@ -113,14 +109,11 @@ def build_memorizer(
             "paired" (own contexts), whose readout does not cost T^3, or "auto", which `explain`
             explains; where data do not meet what the first choice assumes, "auto" goes on to the
             next
-        fit: "labels" for a readout with which the output of each label is only the largest one, by
-            1 or so, for data from `Dataset.of_classes`: random heads hold random labels of nearly
-            2Hd examples then (`labelings`). By default the fewest heads that do so most likely
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
         tolerance: largest error that is handed out, for each entry of the targets relative to the
-            largest target there; not of labels
+            largest target there
         precision: bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
             arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets the
             tolerance, else as many bits as reproduce the targets to float64 accuracy
@@ -133,8 +126,7 @@ def build_memorizer(
 
     Raises:
         ParameterError: for arguments that make no sense
-        CapacityError: for more examples than the construction holds; says how many heads would do.
-            For labels that no readout of the heads has
+        CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data that do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
         DataError: for equal inputs with different targets, and for data of too many bits for
@@ -156,7 +148,6 @@ def build_memorizer(
         value_dim=value_dim,
         arithmetic=arithmetic,
         exact_logits=exact_logits,
-        fit=fit,
         shared_keys=shared_keys,
         saturated_fraction=saturated_fraction,
         precision=precision,
@@ -378,7 +369,6 @@ def _check(
         suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
-    _check_fit(data, options)
     if num_heads is not None:
         inner, values = (
             1 if count is None else operator.index(count)
@@ -386,31 +376,6 @@ def _check(
         )
         each = data.width * (2 * inner + values)
         require_heads(operator.index(num_heads), data.num_examples, each)
-
-
-def _check_fit(data: Any, options: Options) -> None:  # noqa: ANN401 - in its arithmetic
-    """Raise ParameterError for labels that are not there, or that are to have more bits."""
-    require_known("fit", options.fit, (TARGETS, LABELS))
-    if options.fit == TARGETS:
-        return
-    if len(data.classes) < 2:
-        raise ParameterError(
-            f"fit={LABELS!r} is for data with two classes or more, not {len(data.classes)}",
-            witness=data.classes,
-            suggestion="Dataset.of_classes(contexts, queries, labels)",
-        )
-    if options.precision != FLOAT64_BITS:
-        raise ParameterError(
-            f"fit={LABELS!r} has a readout in float64",
-            witness=options.precision,
-            suggestion="no precision=, or fit='targets'",
-        )
-    if options.value_dim is not None and options.value_dim < data.target_dim:
-        raise ParameterError(
-            f"fit={LABELS!r} needs values of d_v >= {data.target_dim}, one number for each class",
-            witness=options.value_dim,
-            suggestion="no value_dim=",
-        )
 
 
 def _is_real(value: object) -> bool:
@@ -444,9 +409,6 @@ def heads_for(
     require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
     if num_heads is not None:
         return operator.index(num_heads), ""
-    if options.fit == LABELS:
-        heads = heads_for_labels(survey.dataset)
-        return heads, " (random labels of so many examples are attained then, most likely)"
     if construction == AUTO:
         return _fewest(survey, options.value_dim)
     known = CONSTRUCTIONS[construction]
@@ -633,10 +595,9 @@ def _record(
         order=built.order,
         coupled=built.coupled,
         classes=classes,
-        formula="2(C - 1) c(E; H)" if built.lead else known.formula,
-        theorem="Proposition 31" if built.lead else known.theorem,
+        formula=known.formula,
+        theorem=known.theorem,
         grouped=known.grouped,
-        lead=built.lead,
     )
 
 
@@ -655,8 +616,6 @@ def _measured(
 
     Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
     """
-    if built.lead:
-        return _finished(built.layer, record)
     carried = bool((built.residuals <= _allowed(data, tolerance)).all())
     precisions: tuple[int, ...] = ()
     if options.precision == "auto":

@@ -39,16 +39,12 @@ FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 WIDE, NARROW = "value_dim= of d_out or more", "value_dim= below d_out"
 LENGTHS = "contexts of different lengths"
 EXACT_LOGITS = "exact_logits="
-FIT = "fit="
-
-# What a readout is fit to: every number of the targets, or only which of them is the largest.
-TARGETS, LABELS = "targets", "labels"
 
 # What a construction in floats takes, or has no use for.
 USUAL = frozenset({WIDE, "value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
 
 # What planning asks for; the others say how a plan is built.
-PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS, FIT})
+PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS})
 
 # The options of a construction, for each arithmetic that it has.
 Takes = Mapping[str, frozenset[str]]
@@ -62,7 +58,6 @@ class Options:
     value_dim: int | None = None  # d_v, or None for d_out
     arithmetic: str = FLOAT  # "float" or "rational"
     exact_logits: bool = False  # W_Q and W_K of so few bits that float32 makes no error in logits
-    fit: str = TARGETS  # "targets" or "labels"
     shared_keys: bool = False  # all heads score tokens along one key direction
     # share of the examples off its group on which a head has to saturate
     saturated_fraction: float = 0.99
@@ -85,7 +80,7 @@ class Options:
         if self.value_dim is not None and not narrow:
             found["value_dim="] = self.value_dim
         for name in (
-            "exact_logits", "fit", "shared_keys", "saturated_fraction", "precision",
+            "exact_logits", "shared_keys", "saturated_fraction", "precision",
         ):  # fmt: skip
             value = getattr(self, name)
             if value != getattr(Options, name):
@@ -153,7 +148,6 @@ class Built:
     order: tuple[int, ...] = ()
     coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
     fraction: float = 0.0  # share of the examples on which heads had to saturate
-    lead: float = 0.0  # of the output of each label, at least, as measured, if labels were fit
 
 
 # What was built; or what the data do not meet, as a value: "auto" goes on to another construction,

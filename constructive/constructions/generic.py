@@ -17,9 +17,7 @@ import numpy as np
 
 from constructive.constructions.construction import (
     EXACT_LOGITS,
-    FIT,
     FLOAT,
-    LABELS,
     LENGTHS,
     NARROW,
     USUAL,
@@ -36,7 +34,6 @@ from constructive.constructions.construction import (
 from constructive.constructions.multihead import readout
 from constructive.constructions.multihead.intermediate import Intermediate, represent
 from constructive.constructions.multihead.readout import SolvedReadout, largest
-from constructive.constructions.separation import separate
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact import modular
@@ -55,7 +52,6 @@ from constructive.theory.bounds import (
     require_room,
 )
 from constructive.theory.grouping import group_sizes
-from constructive.theory.labelings import room_for_labels
 
 # What a readout of random heads is solved for: all of it at once, or with values of few entries.
 #
@@ -215,12 +211,9 @@ class Generic(Construction):
     """Random heads."""
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """Plan for as many examples as generic contexts of these shapes allow, or their labels."""
+        """Plan for as many examples as generic contexts of these shapes allow."""
         inner = options.inner_dim
-        if options.fit == LABELS:
-            holds = room_for_labels(shapes, num_heads)
-        else:
-            holds = require_room(shapes, num_heads)
+        holds = require_room(shapes, num_heads)
         return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
@@ -236,8 +229,6 @@ class Generic(Construction):
         if survey.repeated is not None:
             return survey.repeated
         dataset: Dataset = survey.dataset
-        if options.fit == LABELS:
-            return _with_labels(dataset, plan, options, rng)
         deviations = trials(dataset.num_examples, plan.num_heads * dataset.width)
         solved: list[Solved] = []
         for index, deviation in enumerate(deviations):
@@ -274,38 +265,6 @@ class Generic(Construction):
     ) -> list[Shape]:
         """What the readout may be solved for; of these the best conditioned is taken."""
         return [Whole(options.value_dim)]
-
-
-def _with_labels(dataset: Dataset, plan: Plan, options: Options, rng: np.random.Generator) -> Built:
-    """Draw heads until some readout gives every example its label; CapacityError if none does."""
-    labels, rows = dataset.target_matrix.argmax(axis=1), np.arange(dataset.num_examples)
-    columns = plan.num_heads * dataset.width
-    refuted = 0
-    deviations = trials(dataset.num_examples, columns)
-    for index, deviation in enumerate(deviations):
-        report("draw heads, and separate labels", index, len(deviations))
-        z = drawn(dataset, plan, deviation, options, rng)
-        found = separate(z.representation, labels, dataset.target_dim)
-        refuted += found.combination is not None
-        if found.effective is None:
-            continue
-        layer = Whole(options.value_dim).layer(z, [found.effective])
-        outputs = z.representation @ layer.effective_readout
-        missed, own = outputs - dataset.target_matrix, outputs[rows, labels]
-        outputs[rows, labels] = -np.inf
-        lead = float((own - outputs.max(axis=1)).min())
-        if lead > 0.0:
-            ranks = np.minimum(z.group_ends, columns).tolist()
-            heads = unsaturated_heads(z.group_ends.tolist(), ranks)
-            unknown = float("nan")
-            return Built(layer, largest(missed), unknown, heads, options.shared_keys, lead=lead)
-    told = "no readout of them has these labels" if refuted else "float64 found no readout"
-    raise CapacityError(
-        f"heads were drawn {len(deviations)} times, and {told}, for T={dataset.num_examples} "
-        f"examples, H d={columns} and {dataset.target_dim} classes",
-        witness=dataset.num_examples,
-        suggestion="more heads; labelings(T, num_heads, ...) tells how many labelings are attained",
-    )
 
 
 def trials(total: int, columns: int) -> tuple[float, ...]:
@@ -402,7 +361,7 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {EXACT_LOGITS, LENGTHS, FIT}},
+    options={FLOAT: USUAL | {EXACT_LOGITS, LENGTHS}},
 )
 
 

@@ -137,8 +137,7 @@ class BuildRecord:
         shared_keys: whether all heads score tokens along one key direction
         num_examples: T
         context_size: n
-        capacity: how many examples the theorem promises for these heads, T or more; if labels were
-            fit, above how many less than half of all labelings are attained
+        capacity: how many examples the theorem promises for these heads, T or more
         seed: of all random choices
         saturated_fraction: share of the examples off its group on which a head had to saturate; 0
             for rational weights
@@ -161,8 +160,6 @@ class BuildRecord:
         formula: how many examples the theorem promises, in symbols; "" in older files
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
-        lead: by how much the output of each label is the largest one, at least, as float64
-            evaluates it, if labels were fit; else 0
     """
 
     construction: str
@@ -184,7 +181,6 @@ class BuildRecord:
     formula: str = ""
     theorem: str = ""
     grouped: bool = False
-    lead: float = 0.0
 
     constant: ClassVar[bool] = False
 
@@ -196,12 +192,10 @@ class BuildRecord:
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
-        measured = f"labels lead by {self.lead:.2g}" if self.lead else ""
-        promised = "" if self.lead else f" of {self.capacity}"  # nothing is promised of labels
         return (
-            f"{self.construction}, T={self.num_examples}{promised}, "
+            f"{self.construction}, T={self.num_examples} of {self.capacity}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
-            + (measured or f"max error {self.max_error:.1e}")
+            f"max error {self.max_error:.1e}"
         )
 
     def title(self, layer: Layer) -> str:
@@ -213,14 +207,12 @@ class BuildRecord:
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
             bound = str(self.capacity)
-        kind = "less than half of all labelings above" if self.lead else "bound"
         error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
-        measured = ("labels lead by", f"{self.lead:.2g}") if self.lead else ("max error", error)
         estimated = math.isfinite(self.condition)
         return (
             ("layer", _sizes(layer, f"H = {layer.num_heads}, n = {self.context_size}")),
-            ("examples", f"{self.num_examples}, {kind} {bound}"),
-            measured,
+            ("examples", f"{self.num_examples}, bound {bound}"),
+            ("max error", error),
             ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
         )
 
@@ -247,7 +239,6 @@ class TrainedRecord:
     grouped: ClassVar[bool] = False
     small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
-    lead: ClassVar[float] = 0.0
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
@@ -278,6 +269,7 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
             raise ValueError("its source is not printable")
         return trained
     fields = {"grouped": fields["construction"] in _GROUPED_BEFORE, **fields}
+    fields.pop("lead", None)  # of files written when labels could be fit
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
     order = tuple(fields.pop("order", ()))
     classes = require_classes(fields.pop("classes", ()))

@@ -21,7 +21,6 @@ from typing import overload
 import numpy as np
 
 from constructive.data.dataset import Dataset, different_inputs
-from constructive.data.shapes import ExampleShapes
 from constructive.support.arrays import Integers
 from constructive.support.errors import (
     CapacityError,
@@ -30,7 +29,7 @@ from constructive.support.errors import (
     require_positive,
     shown,
 )
-from constructive.theory.bounds import generic_spans, sized_spans
+from constructive.theory.bounds import sized_spans
 from constructive.theory.capacity import (
     ContextCapacity,
     context_capacity,
@@ -206,33 +205,6 @@ def cover(total: int, columns: int) -> int:
         chosen += binomial
         binomial = binomial * (total - 1 - k) // (k + 1)
     return 2 * chosen
-
-
-# Of shapes, to plan with.
-
-_LIKELY = Fraction(99, 100)  # Chance of random labels with as many heads as nobody asked for
-
-
-def room_for_labels(shapes: ExampleShapes, num_heads: int) -> int:
-    """Return the T above which less than half of all labelings are attained.
-
-    For more than two classes it is an upper bound (Proposition 31). Labels of data that are not
-    like random ones may be attained beyond.
-    """
-    tokens, differences = generic_spans(shapes)
-    return 2 * max(shapes.target_dim - 1, 1) * (tokens + (num_heads - 1) * differences)
-
-
-def heads_for_labels(shapes: ExampleShapes) -> int:
-    """Return the fewest H with which random signs of so many examples are attained most likely."""
-    total = shapes.num_examples
-    tokens, differences = generic_spans(shapes)
-
-    def likely(num_heads: int) -> bool:
-        columns = tokens + (num_heads - 1) * differences
-        return Fraction(cover(total, columns), 1 << total) >= _LIKELY
-
-    return 1 + bisect_left(range(1, total), 1, key=likely)
 
 
 # Of a data set: examples in no dependency have any sign, whatever the others have, and double the

@@ -77,12 +77,14 @@ def layers():
 
 def labels():
     """Layers that give labels to more examples than numbers; and labels that no readout has."""
+    from claim_parts import label_layer
+
     for classes in (2, 3):
         drawn = generators.uniform(num_examples=60, context_size=3, width=6, seed=classes)
         index = np.random.default_rng(classes).integers(classes, size=60)
         data = Dataset.of_classes(drawn.contexts, drawn.queries, index)
         few = data.take(range(20))
-        memorizer = build_memorizer(few, num_heads=2, fit="labels")
+        memorizer = label_layer(few, 2)
         yield f"labels-{classes}", memorizer, few, {"claims": ["labels"]}
         yield f"inseparable-{classes}", memorizer, data, {"claims": ["inseparable"]}
 

@@ -103,10 +103,6 @@ class LayerRank(Rank):
     statement = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
     advice = "fewer examples or more heads"
 
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether readouts are to have any targets, and not some labels alone."""
-        return not weights.record.lead
-
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Eliminate the rows of all examples."""
         layer, dataset = floats_of(subject.weights.layer).leading, subject.data
