@@ -31,6 +31,7 @@ from constructive.constructions.construction import (
     Construction,
     Options,
     Survey,
+    operations_of_z,
 )
 from constructive.constructions.dense import RANK_ONE, SATURATED
 from constructive.constructions.generic import GENERIC, NARROW_VALUES
@@ -38,6 +39,7 @@ from constructive.constructions.paired import PAIRED
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
+from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
 from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.layer import FLOAT64_BITS
@@ -73,6 +75,8 @@ AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 _QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
+# Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
+_EATEN = 1e3
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
 
 
@@ -94,7 +98,7 @@ def build_memorizer(
 ) -> Memorizer:
     """Build weights that memorize a data set, whatever its targets are.
 
-    The error on the data is measured before the memorizer is returned.
+    The error of the layer on the data is measured before the memorizer is returned.
 
     Args:
         dataset: T examples
@@ -107,8 +111,8 @@ def build_memorizer(
             T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
             "generic" (random heads, T <= c(E; H)), "narrow_values" (random heads, d_v < d_out),
             "paired" (own contexts), whose readout does not cost T^3, or "auto", which `explain`
-            explains; where data do not meet what the first choice assumes, "auto" goes on to the
-            next
+            explains; where data do not meet what the first choice assumes, or float64 does not
+            carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
@@ -131,7 +135,9 @@ def build_memorizer(
             assumes, such as contexts of rank n, or groups of independent queries
         DataError: for equal inputs with different targets, and for data of too many bits for
             exact_logits
-        PrecisionError: if the readout misses the tolerance at this precision
+        PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
+            or if it would with logits that are rounded otherwise, as heads are too sharp for
+            float64
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
 
@@ -159,14 +165,17 @@ def build_memorizer(
         survey = Survey(data)
         heads, _ = heads_for(survey, num_heads, construction, options)
         try:
-            plan, built, rng = _build(survey, heads, construction, options, operator.index(seed))
+            seed = operator.index(seed)
+            built = _build(survey, heads, construction, options, tolerance, seed)
         except CapacityError:
             # Heads that nobody asked for are counted for different inputs.
             if num_heads is None and survey.repeated is not None:
                 raise survey.repeated from None
             raise
-        record = _record(data, dataset.classes, plan, built, operator.index(seed))
-        return _measured(data, built, record, options, tolerance, rng)
+        # Those of the data as given: rational ones have no names.
+        return dataclasses.replace(
+            built, record=dataclasses.replace(built.built, classes=dataset.classes)
+        )
 
 
 @dataclass(frozen=True)
@@ -553,19 +562,39 @@ def _bytes(count: float) -> str:
 
 
 def _build(
-    survey: Survey, num_heads: int, construction: str, options: Options, seed: int
-) -> tuple[Plan, Built, np.random.Generator]:
-    """Build by the chosen plan, or where the data do not meet what it assumes by the next one."""
+    survey: Survey,
+    num_heads: int,
+    construction: str,
+    options: Options,
+    tolerance: float,
+    seed: int,
+) -> Memorizer:
+    """Build by the chosen plan; where the data or float64 do not meet it, by the next one."""
     obstacles: list[AssumptionError] = []
+    imprecise: list[PrecisionError] = []
     for plan in plans(survey, num_heads, construction, options):
         rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
         refused = refusal(chosen, options, survey.dataset.target_dim)
         if refused is not None:
             raise refused
-        outcome = chosen.build(survey, plan, options, rng=rng)
-        if isinstance(outcome, Built):
-            return plan, outcome, rng
-        obstacles.append(outcome)
+        try:
+            outcome = chosen.build(survey, plan, options, rng=rng)
+        except CapacityError:
+            if imprecise:  # heads hold these examples, but for rounding
+                break
+            raise
+        if isinstance(outcome, AssumptionError):
+            obstacles.append(outcome)
+            continue
+        record = _record(survey.dataset, plan, outcome, seed)
+        try:
+            return _measured(survey.dataset, outcome, record, options, tolerance, rng)
+        except PrecisionError as error:
+            if options.precision != FLOAT64_BITS:  # in balls these heads are as good as any
+                raise
+            imprecise.append(error)
+    if imprecise:
+        raise imprecise[0]
     if construction == AUTO:  # before an assumption: more examples than any weights hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
@@ -573,7 +602,6 @@ def _build(
 
 def _record(
     data: Any,  # noqa: ANN401 - in its arithmetic
-    classes: Any,  # noqa: ANN401 - of the data
     plan: Plan,
     built: Built,
     seed: int,
@@ -594,14 +622,16 @@ def _record(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        classes=classes,
         formula=known.formula,
         theorem=known.theorem,
         grouped=known.grouped,
     )
 
 
-# What is handed out: the first readout whose measured error is within the tolerance.
+# What is handed out: the first layer whose error, as it is evaluated, is within the tolerance.
+#
+# Heads may be so sharp that rounding decides their logits. What float64 evaluates is not the layer
+# then, even if it meets the targets: so it has to meet them with logits rounded otherwise, too.
 
 
 def _measured(
@@ -616,18 +646,25 @@ def _measured(
 
     Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
     """
-    carried = bool((built.residuals <= _allowed(data, tolerance)).all())
-    precisions: tuple[int, ...] = ()
-    if options.precision == "auto":
-        precisions = () if carried else _LADDER
-    elif isinstance(options.precision, int) and options.precision > FLOAT64_BITS:
-        precisions = (options.precision,)
-    if precisions:
-        return _extended(data, built.layer, record, precisions, tolerance, rng)
-    if not carried:
+    layer = _finished(built.layer, record)
+    errors = np.full(data.target_dim, np.inf)
+    if options.precision in ("auto", FLOAT64_BITS):
+        report("measure the error", 0, 1)
+        known = CONSTRUCTIONS[record.construction]
+        whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
+        errors = layer.column_errors(data) if whole else built.residuals
+        worst = errors
+        if whole and any(head.sharpness for head in built.heads):
+            worst = np.maximum(errors, layer.column_errors(data, NudgedFloats))
+        if (worst <= _allowed(data, tolerance)).all():
+            found = {"max_error": float(errors.max()), "own_heads": not whole}
+            return Memorizer(layer, dataclasses.replace(record, **found))
+        errors = worst
+    if options.precision == FLOAT64_BITS:
         narrow = options.value_dim is not None and options.value_dim < data.target_dim
-        raise _imprecise(data, record, built, narrow=narrow)
-    return _finished(built.layer, record)
+        raise _imprecise(data, record, built, errors, narrow=narrow)
+    precisions = _LADDER if options.precision == "auto" else (options.precision,)
+    return _extended(data, built.layer, record, precisions, tolerance, rng)
 
 
 def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its arithmetic
@@ -666,12 +703,12 @@ def _extended(
         for value, part in zip(values, parts, strict=True):
             value[:, :, : dataset.target_dim] = part.reshape(shape)
         leading = dataclasses.replace(layer, value_weights=values[0])
-        solved = ExtendedLayer(leading, np.stack(values[1:]), precision)
+        solved = _finished(ExtendedLayer(leading, np.stack(values[1:]), precision), record)
         errors = solved.column_errors(dataset)
         if (errors <= _allowed(dataset, tolerance)).all():
             error = float(errors.max())
             record = dataclasses.replace(record, max_error=error, precision=precision)
-            return _finished(solved, record)
+            return Memorizer(solved, record)
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     more = min(2 * precision, MOST_BITS)
@@ -685,20 +722,31 @@ def _extended(
     )
 
 
-def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
-    """The memorizer, with W_O and W_D that are drawn; by random numbers that no build has used."""
-    if not isinstance(layer, RationalLayer):  # which stores the effective readout
-        layer = layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
-    return Memorizer(layer, record)
+def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kind that is given
+    """The layer, with W_O and W_D that are drawn; by random numbers that no build has used."""
+    if isinstance(layer, RationalLayer):  # which stores the effective readout
+        return layer
+    return layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
 
 
 def _imprecise(
-    dataset: Dataset, record: BuildRecord, built: Built, *, narrow: bool
+    dataset: Dataset, record: BuildRecord, built: Built, errors: Array, *, narrow: bool
 ) -> PrecisionError:
-    """What to say of a float64 readout that misses a target by more than its share."""
+    """What to say of a float64 layer that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
-    worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
-    error = float(built.residuals[worst])
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
+    error, solved = float(errors[worst]), float(built.residuals[worst])
+    sharpest = max(head.sharpness for head in built.heads)
+    if sharpest and _EATEN * solved < error:
+        return PrecisionError(
+            f"float64 cannot carry these {record.construction} heads: the readout was solved to "
+            f"{solved:.1e}, but with logits as float64 rounds them the layer misses targets of "
+            f"size {largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
+            witness={"max_error": error, "sharpness": sharpest},
+            suggestion="contexts without tokens that differ by rounding alone; "
+            "precision='auto'; or construction='generic', whose heads are not sharp",
+        )
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
         f"{largest[worst]:.2g}; the condition number of Z is about "

@@ -140,7 +140,7 @@ class Built:
     """A layer, and what was found on the way."""
 
     layer: Layer  # heads with their readout
-    residuals: Array  # (d_out,), the largest `|f - y|` for each entry of the targets, as measured
+    residuals: Array  # (d_out,), how well the readout was solved: the largest `|Z U - Y|`
     condition: float  # estimated condition number of Z, or the largest one among the systems solved
     heads: tuple[HeadRecord, ...]  # a record for each head
     shared_keys: bool = False  # whether all heads score tokens along one key direction
@@ -160,7 +160,7 @@ class Construction(ABC):
     """One way to build a memorizer: its facts as fields, and three methods.
 
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
-    the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
+    the plan's heads, reproduces the targets but for rounding, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
     reaches any of them (`build.refusal`).
     """

@@ -67,8 +67,8 @@ def _build_rational(dataset: RationalDataset, plan: Plan, rng: np.random.Generat
         return obstacle
     layer = _solved(dataset, plan, rng)
     stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
-    error = np.full(dataset.target_dim, layer.max_error(dataset))
-    return Built(layer, error, float("nan"), unsaturated_heads(stops, stops))
+    solved = np.zeros(dataset.target_dim)  # exactly
+    return Built(layer, solved, float("nan"), unsaturated_heads(stops, stops))
 
 
 def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> RationalLayer:

@@ -144,11 +144,7 @@ class BuildRecord:
         scalar_targets: whether targets are (T,) rather than (T, d_out)
         condition: estimated condition number of Z, or the largest one of the systems that were
             solved instead of it; NaN for rational weights, where it is not estimated
-        max_error: the largest `|f - y|`, as float64 evaluates the layer; an upper bound from balls
-            where precision > 53; exact for rational weights. Where construction is "paired",
-            heads are evaluated on their own examples, and elsewhere where they are not saturated
-            (`Memorizer.max_error` evaluates all, in another order of products where heads are
-            narrow, which sharp heads show)
+        max_error: the largest `|f - y|`, as `Memorizer.max_error` evaluates it, unless `own_heads`
         largest_target: the largest size of an entry of the targets
         heads: what each of the H heads did
         precision: bits of the readout; 53, those of a float64, also for rational weights
@@ -160,6 +156,8 @@ class BuildRecord:
         formula: how many examples the theorem promises, in symbols; "" in older files
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
+        own_heads: whether max_error is what the heads of an example's own pair miss it by, with
+            those that are not saturated on it: to evaluate all would take far longer than the build
     """
 
     construction: str
@@ -181,6 +179,7 @@ class BuildRecord:
     formula: str = ""
     theorem: str = ""
     grouped: bool = False
+    own_heads: bool = False
 
     constant: ClassVar[bool] = False
 
@@ -195,8 +194,12 @@ class BuildRecord:
         return (
             f"{self.construction}, T={self.num_examples} of {self.capacity}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
-            f"max error {self.max_error:.1e}"
+            f"max error {self._error}"
         )
+
+    @property
+    def _error(self) -> str:
+        return f"{self.max_error:.1e}" + " (own heads)" * self.own_heads
 
     def title(self, layer: Layer) -> str:
         """Return the title of its table."""
@@ -207,7 +210,7 @@ class BuildRecord:
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
             bound = str(self.capacity)
-        error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
+        error = f"{self._error} on targets of size {self.largest_target:.2g}"
         estimated = math.isfinite(self.condition)
         return (
             ("layer", _sizes(layer, f"H = {layer.num_heads}, n = {self.context_size}")),
