@@ -44,7 +44,6 @@ from constructive.constructions.construction import (
     Options,
     Outcome,
     Survey,
-    unsaturated_heads,
 )
 from constructive.constructions.multihead.readout import largest
 from constructive.data.dataset import Dataset
@@ -54,7 +53,7 @@ from constructive.layers.attention import Chunk, View, after_attention, examples
 from constructive.layers.layer import AttentionLayer
 from constructive.support import blocks
 from constructive.support.arrays import Array, row_chunks
-from constructive.support.errors import CapacityError, physical_memory
+from constructive.support.errors import CapacityError, PrecisionError, physical_memory
 from constructive.support.work import in_pieces, report
 from constructive.theory.bounds import Plan
 from constructive.theory.free_heads import (
@@ -135,21 +134,22 @@ class Heads:
         def store(chunk: Chunk[Array]) -> None:
             tokens, z = self.view.tokens[chunk.block.groups], chunk.representation
             values = (tokens @ side_by_side).reshape(*tokens.shape[:2], heads, entries)
-            centred = values.transpose(0, 2, 3, 1) - np.matmul(z[:, :, np.newaxis], raw.readout)[
-                :, :, 0, :, np.newaxis
-            ]
+            centred = (
+                values.transpose(0, 2, 3, 1)
+                - np.matmul(z[:, :, np.newaxis], raw.readout)[:, :, 0, :, np.newaxis]
+            )
             centred *= chunk.attention[:, :, np.newaxis]
-            rows = centred.reshape(len(z), heads * entries, -1) @ tokens
-            rows = (rows @ self.token_basis).reshape(-1, heads, entries, width)
-            covariances[:, chunk.rows] = rows.transpose(1, 0, 2, 3)
+            rows = centred.reshape(len(z), heads * entries, -1) @ tokens @ self.token_basis
+            each = rows.reshape(-1, heads, entries, width)
+            covariances[:, chunk.rows] = each.transpose(1, 0, 2, 3)
             for index, group in enumerate(self.groups):
                 averages[index, chunk.rows] = z[:, group].mean(axis=1) @ self.token_basis
 
         self._attend(raw, store)
-        covariances = covariances.reshape(heads, -1, width)
+        of_outputs: Array = covariances.reshape(heads, -1, width)
         return Tangent(
-            covariances,
-            np.matmul(covariances, weights.key),
+            of_outputs,
+            np.matmul(of_outputs, weights.key),
             np.matmul(self.view.queries, raw.query),
             averages,
             self.view.queries @ self.query_basis,
@@ -185,7 +185,8 @@ def _whitening(rows: Array) -> Array:
     squares, directions = np.linalg.eigh(rows.T.astype(float) @ rows / len(rows))
     sizes = np.sqrt(np.maximum(squares, 0.0))
     sizes[sizes <= _FLAT * sizes[-1]] = sizes[-1] or 1.0
-    return (directions / sizes) @ directions.T
+    basis: Array = (directions / sizes) @ directions.T
+    return basis
 
 
 _ROWS = 256  # Rows of the Gram matrix that one piece computes
@@ -254,9 +255,14 @@ class Tangent:
             pass
         return found
 
+    def in_float32(self) -> "Tangent":
+        """Return the same with half the memory, for what need not be exact."""
+        arrays = {name: x.astype(np.float32) for name, x in vars(self).items() if name != "groups"}
+        return Tangent(**arrays, groups=self.groups)
+
     @property
     def _operations(self) -> float:
-        return float(self.covariances.size) * self.asked.shape[2]
+        return 1.0 * self.covariances.size * self.asked.shape[2]
 
     def gram(self) -> Array:
         """Return G = J J^T (T m, T m)."""
@@ -304,9 +310,10 @@ class Tangent:
             found: Array = np.einsum("hrd,hrd->hr", of, of).reshape(shape)
             return found
 
-        found = np.einsum("htm,ht->tm", squares(self.covariances), squares(self.asked)[:, :, 0])
+        found: Array = np.einsum("htm,ht->tm", squares(self.covariances), squares(self.asked)[:, :, 0])
         found += squares(self.keyed).sum(axis=0) * squares(self.queries[np.newaxis])[0]
-        return found + squares(self.averages).sum(axis=0)
+        found += squares(self.averages).sum(axis=0)
+        return found
 
 
 # The solution of G x = y.
@@ -330,7 +337,8 @@ def factored(tangent: Tangent) -> Solver | None:
     condition = float(f"{math.sqrt(1.0 / reciprocal):.6g}") if reciprocal > 0 else math.inf
 
     def solve(y: Array) -> Array:
-        return lapack.dpotrs(factor, y.reshape(-1, 1), lower=1)[0].reshape(y.shape)
+        x: Array = lapack.dpotrs(factor, y.reshape(-1, 1), lower=1)[0]
+        return x.reshape(y.shape)
 
     return Solver(solve, condition)
 
@@ -341,8 +349,7 @@ _MOST_ITERATIONS = 2000
 
 def iterative(tangent: Tangent) -> Solver:
     """Solve by conjugate gradients in float32, with the diagonal of G as a preconditioner."""
-    arrays = [getattr(tangent, name).astype(np.float32) for name in vars(tangent) if name != "groups"]
-    single = Tangent(*arrays, tangent.groups)
+    single = tangent.in_float32()
     diagonal = single.diagonal()
 
     def solve(y: Array) -> Array:
@@ -508,8 +515,8 @@ def _head_dim(shapes: ExampleShapes, num_heads: int) -> int:
     wider = range(usual, shapes.width)
     return usual + bisect_left(
         wider,
-        True,
-        key=lambda inner: _LOAD * _room(shapes, num_heads, inner, data) >= shapes.num_examples,
+        shapes.num_examples,
+        key=lambda inner: math.floor(_LOAD * _room(shapes, num_heads, inner, data)),
     )
 
 
@@ -528,7 +535,7 @@ def _full(
         )
     needed = heads_at_load(total, head_dim, data, each=each, m=entries, load=_LOAD)
     wider = heads_at_load(total, shapes.width, data, each=each, m=entries, load=_LOAD)
-    ways = [f"num_heads={needed}"] if needed else []
+    ways = [f"num_heads={needed} with head_dim={head_dim}"] if needed else []
     ways += [f"head_dim={shapes.width} with num_heads={wider}"] if wider and wider != needed else []
     return CapacityError(message, witness=total, suggestion=", or ".join(ways) or "fewer examples")
 
@@ -558,7 +565,12 @@ class TangentHeads(Construction):
         return Cost(rows**2 * each + rows**3 / 3, 8.0 * rows * (rows + 2 * each))
 
     def build(
-        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
+        self,
+        survey: Survey,
+        plan: Plan,
+        options: Options,  # noqa: ARG002 - its width is that of the plan
+        *,
+        rng: np.random.Generator,
     ) -> Outcome:
         """Draw a zero point, factor the Gram matrix of its derivative, and take chord steps."""
         dataset: Dataset = survey.dataset.distinct()
@@ -583,11 +595,35 @@ class TangentHeads(Construction):
         size = float(np.abs(targets).max()) or 1.0
         found = chord(heads, base, tangent, solver, targets, _GOAL * size)
         raw = heads.raw(found.weights)
-        values, outputs = raw.readout * found.scale, np.concatenate([np.eye(entries)] * len(base.key))
+        values = raw.readout * found.scale
+        outputs = np.concatenate([np.eye(entries)] * plan.num_heads)
         layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
-        none = unsaturated_heads([0] * plan.num_heads, [0] * plan.num_heads)
-        missed = largest(layer(dataset.contexts, dataset.queries) - dataset.target_matrix)
-        return Built(layer, missed, solver.condition, none)
+        found_outputs = layer(dataset.contexts, dataset.queries)
+        return Built(
+            layer,
+            largest(found_outputs - dataset.target_matrix),
+            solver.condition,
+            (),
+            formula=f"rank at {point}",
+            scale=found.scale,
+            labels=_require_labels(found_outputs, dataset, found),
+        )
+
+
+def _require_labels(outputs: Array, dataset: Dataset, found: Solved) -> bool:
+    """Return whether targets are classes. Raises PrecisionError unless outputs have all labels."""
+    if len(dataset.classes) < 2:
+        return False
+    is_label = dataset.target_matrix == 1.0
+    others = np.where(is_label, -np.inf, outputs).max(axis=1)
+    leads = np.where(is_label, outputs, -np.inf).max(axis=1) - others
+    if not leads.min() > 0.0:
+        raise PrecisionError(
+            f"float64 cannot carry these heads: points of classes are missed by {found.error:.1e}",
+            witness=int(np.argmin(leads)),
+            suggestion="more heads",
+        )
+    return True
 
 
 TANGENT = TangentHeads(

@@ -218,7 +218,7 @@ class Memorizer(Shown):
             record = read_record(fields)
             layer = _layer(arrays, record.precision)
             require_only(arrays, layer.tensors)
-            if isinstance(record, BuildRecord) and len(record.heads) != layer.num_heads:
+            if record.heads and len(record.heads) != layer.num_heads:
                 raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
             return cls(layer, record)
 
