@@ -37,7 +37,6 @@ from scipy.linalg import lapack
 from constructive.constructions.construction import (
     FLOAT,
     LENGTHS,
-    WIDE,
     Built,
     Construction,
     Cost,
@@ -310,7 +309,9 @@ class Tangent:
             found: Array = np.einsum("hrd,hrd->hr", of, of).reshape(shape)
             return found
 
-        found: Array = np.einsum("htm,ht->tm", squares(self.covariances), squares(self.asked)[:, :, 0])
+        found: Array = np.einsum(
+            "htm,ht->tm", squares(self.covariances), squares(self.asked)[:, :, 0]
+        )
         found += squares(self.keyed).sum(axis=0) * squares(self.queries[np.newaxis])[0]
         found += squares(self.averages).sum(axis=0)
         return found
@@ -630,5 +631,5 @@ TANGENT = TangentHeads(
     name="tangent",
     formula="rank where all outputs are zero",
     theorem="Theorem 33",
-    options={FLOAT: frozenset({WIDE, LENGTHS})},
+    options={FLOAT: frozenset({LENGTHS})},
 )
