@@ -25,7 +25,6 @@ circle, and a fixed last matrix makes the score of the class whose point is near
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -69,16 +68,16 @@ from constructive.theory.free_heads import (
 # The heads and their derivative.
 
 
-class Weights(NamedTuple):
+class HeadWeights(NamedTuple):
     """Weights of heads, or a direction in which they move; readouts in units of the scale."""
 
     query: Array  # W_Q (H, d, d_h)
     key: Array  # W_K (H, d, d_h)
     readout: Array  # V (H, d, m)
 
-    def moved(self, step: "Weights") -> "Weights":
+    def moved(self, step: "HeadWeights") -> "HeadWeights":
         """Return the weights after a step."""
-        return Weights(*(one + two for one, two in zip(self, step, strict=True)))
+        return HeadWeights(*(one + two for one, two in zip(self, step, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +102,15 @@ class Heads:
             view, groups, _whitening(tokens.reshape(-1, dataset.width)), _whitening(view.queries)
         )
 
-    def raw(self, weights: Weights) -> Weights:
+    def raw(self, weights: HeadWeights) -> HeadWeights:
         """Return weights for the data as they are."""
-        return Weights(
+        return HeadWeights(
             np.matmul(self.query_basis, weights.query),
             np.matmul(self.token_basis, weights.key),
             np.matmul(self.token_basis, weights.readout),
         )
 
-    def outputs(self, weights: Weights) -> Array:
+    def outputs(self, weights: HeadWeights) -> Array:
         """Return the outputs, in units of the scale: (T, m)."""
         found = np.empty((len(self.view.queries), weights.readout.shape[2]))
         raw = self.raw(weights)
@@ -122,7 +121,7 @@ class Heads:
         self._attend(raw, store)
         return found
 
-    def tangent(self, weights: Weights) -> "Tangent":
+    def tangent(self, weights: HeadWeights) -> "Tangent":
         """Return the derivative of all outputs at some weights."""
         heads, width, entries = weights.readout.shape
         total, raw = len(self.view.queries), self.raw(weights)
@@ -155,7 +154,7 @@ class Heads:
             self.groups,
         )
 
-    def largest_logit(self, weights: Weights, step: Weights) -> float:
+    def largest_logit(self, weights: HeadWeights, step: HeadWeights) -> float:
         """Return the largest change of a difference of logits, to first order in a step."""
         at, by = self.raw(weights), self.raw(step)
         worst = 0.0
@@ -169,7 +168,7 @@ class Heads:
                 worst = max(worst, float(np.ptp(logits, axis=1).max()))
         return worst
 
-    def _attend(self, raw: Weights, store: Callable[[Chunk[Array]], None]) -> None:
+    def _attend(self, raw: HeadWeights, store: Callable[[Chunk[Array]], None]) -> None:
         floats, weights = FactoredFloats(np.dtype(float)), (raw.query, raw.key)
         for _ in after_attention(store, floats, weights, self.view):
             pass
@@ -205,12 +204,12 @@ class Tangent:
     queries: Array  # e (T, d)
     groups: tuple[slice, ...]
 
-    def pull(self, x: Array) -> Weights:
+    def pull(self, x: Array) -> HeadWeights:
         """Return J^T x, the step that moves outputs along x (T, m)."""
         heads, _, width = self.covariances.shape
         entries = x.shape[1]
 
-        def part(rows: slice) -> Weights:
+        def part(rows: slice) -> HeadWeights:
             some = slice(rows.start * entries, rows.stop * entries)
             shape = heads, len(x[rows]), entries
             each = x[rows].reshape(1, -1, 1)
@@ -220,7 +219,7 @@ class Tangent:
             readout = np.empty((heads, width, entries), x.dtype)
             for group, found in zip(self.groups, common, strict=True):
                 readout[group] = found / (group.stop - group.start)
-            return Weights(
+            return HeadWeights(
                 np.matmul(self.queries[rows].T, asked),
                 np.matmul(keys.transpose(0, 2, 1), self.asked[:, rows]),
                 readout,
@@ -232,7 +231,7 @@ class Tangent:
             total = total.moved(found)
         return total
 
-    def push(self, step: Weights) -> Array:
+    def push(self, step: HeadWeights) -> Array:
         """Return J step, how outputs move to first order: (T, m)."""
         entries = step.readout.shape[2]
         common = np.stack([step.readout[group].sum(axis=0) for group in self.groups])
@@ -380,7 +379,7 @@ def iterative(tangent: Tangent) -> Solver:
 
 def drawn(
     heads: Heads, point: ZeroPoint, head_dim: int, entries: int, rng: np.random.Generator
-) -> Weights:
+) -> HeadWeights:
     """Draw a zero point where logits and values deviate by about one within contexts."""
     width, count = heads.view.queries.shape[1], heads.groups[-1].stop
     inner = min(head_dim, width)
@@ -403,7 +402,7 @@ def drawn(
         asked = (queries @ query[group.start]) @ key[group.start].T
         key[group] /= _deviation(tokens @ asked[:, :, np.newaxis])
     readout /= _deviation(np.matmul(tokens[:, np.newaxis], readout))
-    return Weights(query, key, readout)
+    return HeadWeights(query, key, readout)
 
 
 def _deviation(numbers: Array) -> float:
@@ -421,13 +420,13 @@ _MOST_STEPS, _MOST_SCALES = 60, 16
 class Solved(NamedTuple):
     """Weights that return the targets, where readouts are multiplied by the scale."""
 
-    weights: Weights
+    weights: HeadWeights
     scale: float
     error: float  # largest |f - y|, as evaluated
 
 
 def chord(
-    heads: Heads, base: Weights, tangent: Tangent, solver: Solver, targets: Array, goal: float
+    heads: Heads, base: HeadWeights, tangent: Tangent, solver: Solver, targets: Array, goal: float
 ) -> Solved:
     """Return weights at the smallest scale at which chord steps from a zero point contract.
 
@@ -491,12 +490,17 @@ def _dimensions(shapes: ExampleShapes) -> Dimensions:
     )
 
 
+def _half(shapes: ExampleShapes) -> int:
+    """Return d / 2, the d_h where nobody asks for one: three quarters of what d_h = d gives."""
+    return -(-shapes.width // 2)
+
+
 def fewest_heads(shapes: ExampleShapes, head_dim: int | None) -> int:
     """Return the fewest heads that the examples fill by four fifths, with d_h = d / 2 by default.
 
     Raises CapacityError where no number of heads is enough.
     """
-    inner = head_dim or -(-shapes.width // 2)
+    inner = head_dim or _half(shapes)
     each = min(shapes.context_size - 1, shapes.width)
     found = heads_at_load(
         shapes.num_examples, inner, _dimensions(shapes), each=each, m=_entries(shapes), load=_LOAD
@@ -508,17 +512,6 @@ def fewest_heads(shapes: ExampleShapes, head_dim: int | None) -> int:
             suggestion="contexts with n >= 2 tokens",
         )
     return found
-
-
-def _head_dim(shapes: ExampleShapes, num_heads: int) -> int:
-    """Return d / H, or if that is too small the least d_h that the examples fill by four fifths."""
-    data, usual = _dimensions(shapes), -(-shapes.width // num_heads)
-    wider = range(usual, shapes.width)
-    return usual + bisect_left(
-        wider,
-        shapes.num_examples,
-        key=lambda inner: math.floor(_LOAD * _room(shapes, num_heads, inner, data)),
-    )
 
 
 def _full(
@@ -536,9 +529,13 @@ def _full(
         )
     needed = heads_at_load(total, head_dim, data, each=each, m=entries, load=_LOAD)
     wider = heads_at_load(total, shapes.width, data, each=each, m=entries, load=_LOAD)
-    ways = [f"num_heads={needed} with head_dim={head_dim}"] if needed else []
-    ways += [f"head_dim={shapes.width} with num_heads={wider}"] if wider and wider != needed else []
-    return CapacityError(message, witness=total, suggestion=", or ".join(ways) or "fewer examples")
+    ways = [
+        f"num_heads={heads} with head_dim={inner}"
+        for heads, inner in ((needed, head_dim), (wider, shapes.width))
+        if heads is not None and (heads > num_heads or inner > head_dim)
+    ]
+    suggestion = ", or ".join(ways) or "fewer examples; more heads help where they differ in more"
+    return CapacityError(message, witness=total, suggestion=suggestion)
 
 
 def _groups(point: ZeroPoint) -> tuple[slice, ...]:
@@ -552,7 +549,7 @@ class TangentHeads(Construction):
 
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
         """Plan for as many examples as almost all data of these shapes allow."""
-        inner = options.head_dim or _head_dim(shapes, num_heads)
+        inner = options.head_dim or _half(shapes)
         data = _dimensions(shapes)
         holds = _room(shapes, num_heads, inner, data)
         if holds < shapes.num_examples:
@@ -562,7 +559,7 @@ class TangentHeads(Construction):
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
         """Return the Gram matrix and its factor."""
         rows = float(shapes.num_examples * _entries(shapes))
-        each = num_heads * (shapes.width + (options.head_dim or shapes.width))
+        each = num_heads * (shapes.width + (options.head_dim or _half(shapes)))
         return Cost(rows**2 * each + rows**3 / 3, 8.0 * rows * (rows + 2 * each))
 
     def build(
@@ -574,7 +571,9 @@ class TangentHeads(Construction):
         rng: np.random.Generator,
     ) -> Outcome:
         """Draw a zero point, factor the Gram matrix of its derivative, and take chord steps."""
-        dataset: Dataset = survey.dataset.distinct()
+        dataset: Dataset = survey.dataset
+        if survey.repeated is not None:  # which also looks at what weights cannot do
+            dataset = dataset.distinct()
         targets, last = targets_of(dataset)
         entries, data = targets.shape[1], Dimensions.of_data(dataset)
         sizes = plan.num_heads, plan.head_dim
@@ -605,7 +604,7 @@ class TangentHeads(Construction):
             largest(found_outputs - dataset.target_matrix),
             solver.condition,
             (),
-            formula=f"rank at {point}",
+            formula=f"{self.formula} ({point})",
             scale=found.scale,
             labels=_require_labels(found_outputs, dataset, found),
         )
