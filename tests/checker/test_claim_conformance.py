@@ -625,8 +625,8 @@ TOY, LIAR, RECKLESS = Toy(), Liar(), Reckless()
 # A new claim is a file and a line in the package, and a file and a line in the checker.
 
 CLAIM = f"""
-from claim import Claim
-from files import require
+from .claim import Claim
+from .files import require
 
 
 class Toy(Claim):
@@ -664,7 +664,7 @@ def taught(tmp_path, monkeypatch):
     command = (folder / "command.py").read_text()
     assert FIRST in command
     command = command.replace(FIRST, f"        Toy,\n{FIRST}")
-    (folder / "command.py").write_text(f"from toy import Toy\n{command}")
+    (folder / "command.py").write_text(f"from .toy import Toy\n{command}")
     monkeypatch.setattr(checking, "CHECKER", folder)
 
 

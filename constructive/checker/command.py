@@ -5,17 +5,17 @@ import math
 import sys
 from collections import namedtuple
 
-import pieces
-from decoders import Decoder, ExecutedOfDecoder, Recites
-from executed import Executed
-from files import Told, confine, read_json, require, require_claims, silent
-from folder import check_folder
-from labels import Inseparable, Labels
-from layers import Impossible, Layer
-from paired import PairedLayer, PairedRank
-from rank import Grouping, Rank, RankOfDecoder, WideGrouping
-from real import Error, Readout
-from sequences import Equality, Sequences, Size
+from . import pieces
+from .decoders import Decoder, ExecutedOfDecoder, Recites
+from .executed import Executed
+from .files import Told, confine, read_json, require, require_claims, silent
+from .folder import check_folder
+from .labels import Inseparable, Labels
+from .layers import Impossible, Layer
+from .paired import PairedLayer, PairedRank
+from .rank import Grouping, Rank, RankOfDecoder, WideGrouping
+from .real import Error, Readout
+from .sequences import Equality, Sequences, Size
 
 # All kinds of certificates, and the claims that each may make: a new claim is a line here.
 

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-import pieces
-from attend import of_lengths
-from bounds import entries
-from claim import About, Claim
-from files import (
+from . import pieces
+from .attend import of_lengths
+from .bounds import entries
+from .claim import About, Claim
+from .files import (
     ARRAYS,
     LENGTHS,
     announce,
@@ -21,9 +21,9 @@ from files import (
     unpack,
     weights_shapes,
 )
-from modular import reduce, residues, times
-from rank import CHUNK, examples, looks_singular
-from real import check_real, first_needs
+from .modular import reduce, residues, times
+from .rank import CHUNK, examples, looks_singular
+from .real import check_real, first_needs
 
 ARRAYS_OF_PIECE = 64  # which a thread may hold, of so many entries as a piece of work has
 PARTS = 128  # arrays which W_V may be a sum of

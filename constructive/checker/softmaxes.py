@@ -27,10 +27,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from bounds import up
-from files import require
-from float_model import MODELS, averaged, gamma_of, growth, steps_of
-from operators import (
+from .bounds import up
+from .files import require
+from .float_model import MODELS, averaged, gamma_of, growth, steps_of
+from .operators import (
     FLUSH,
     INTERVALS,
     LARGEST,

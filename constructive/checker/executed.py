@@ -19,11 +19,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from attend import Examples, Heads, attend, beside
-from bounds import LONGEST, above, chunks, gamma, granularity, up
-from claim import Claim
-from files import require
-from float_model import (
+from .attend import Examples, Heads, attend, beside
+from .bounds import LONGEST, above, chunks, gamma, granularity, up
+from .claim import Claim
+from .files import require
+from .float_model import (
     FLOAT64,
     MODELS,
     SINGLE,
@@ -38,7 +38,7 @@ from float_model import (
     output_steps,
     softmax,
 )
-from floating import Floats
+from .floating import Floats
 
 ENTRIES = 1 << 19  # of the largest array
 VACUOUS = " (vacuous, as no target is larger than {!r})"  # of a bound that is no less

@@ -10,8 +10,8 @@ import re
 from collections import namedtuple
 from fractions import Fraction
 
-from files import require, text_of
-from operators import is_single
+from .files import require, text_of
+from .operators import is_single
 
 # lower and upper bounds; alternatives, each some conditions; and how many outputs there are
 Property = namedtuple("Property", "lower upper alternatives outputs")

@@ -10,11 +10,11 @@ from contextlib import suppress
 
 import numpy as np
 
-from attend import Examples
-from bounds import chunks, entries
-from claim import Claim
-from files import require, silent, unpack
-from modular import (
+from .attend import Examples
+from .bounds import chunks, entries
+from .claim import Claim
+from .files import require, silent, unpack
+from .modular import (
     ATTEMPTS,
     full_rank,
     reduce,
@@ -24,7 +24,7 @@ from modular import (
     residues,
     times,
 )
-from pieces import in_pieces
+from .pieces import in_pieces
 
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
 

@@ -10,10 +10,10 @@ from collections import namedtuple
 
 import numpy as np
 
-from attend import Heads, attend, exact_sum, rows_of_positions
-from bounds import chunks, granularity, up
-from files import require
-from float_model import (
+from .attend import Heads, attend, exact_sum, rows_of_positions
+from .bounds import chunks, granularity, up
+from .files import require
+from .float_model import (
     FLOAT64,
     INTEGERS,
     SINGLE,
@@ -26,7 +26,7 @@ from float_model import (
     readout_steps,
     weighted,
 )
-from floating import Table
+from .floating import Table
 
 ENTRIES = 1 << 22  # logits of heads which are computed at a time
 LARGE = 2.0**-24  # of weights which are counted; those of others are summed up

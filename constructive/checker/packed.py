@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 
-from files import parsed, require
+from .files import parsed, require
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 WIDEST = 26  # bits of a field

@@ -18,8 +18,8 @@ import mpmath
 import numpy as np
 from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 
-from attend import Examples, HeadOfEach, Heads, Numbers, attend, exact_sum
-from bounds import (
+from .attend import Examples, HeadOfEach, Heads, Numbers, attend, exact_sum
+from .bounds import (
     BITS,
     Fixed,
     arranged,
@@ -34,8 +34,8 @@ from bounds import (
     multiply,
     up,
 )
-from files import require
-from pieces import in_pieces
+from .files import require
+from .pieces import in_pieces
 
 # Attention in fixed point, by exponentials of Python's integers.
 

@@ -8,8 +8,8 @@ from math import isqrt, lcm
 
 import numpy as np
 
-from claim import About, Claim
-from files import announce, read_json, require, same, silent
+from .claim import About, Claim
+from .files import announce, read_json, require, same, silent
 
 # Long numbers of many examples: Python's integers and Fractions, counted before they are computed.
 #

@@ -22,12 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bounds import above
-from files import read_json, reading, require, size_of, text_of
-from graphs import read_graph
-from operators import UNIT, Readout, decimal_below, evaluate, exact, is_single, rounded
-from properties import Condition, read_property
-from softmaxes import (
+from .bounds import above
+from .files import read_json, reading, require, size_of, text_of
+from .graphs import read_graph
+from .operators import UNIT, Readout, decimal_below, evaluate, exact, is_single, rounded
+from .properties import Condition, read_property
+from .softmaxes import (
     KNOWN,
     REFUTATIONS,
     Box,

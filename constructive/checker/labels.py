@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from bounds import LONGEST, UNIT, floats, gamma, up
-from claim import Claim
-from files import require, unpack
-from floating import DIGITS
-from layers import different, require_orthogonal, triangular
-from real import NEARER, Work, first_needs, inverse_in_floats, readout_of, residuals_in_floats
+from .bounds import LONGEST, UNIT, floats, gamma, up
+from .claim import Claim
+from .files import require, unpack
+from .floating import DIGITS
+from .layers import different, require_orthogonal, triangular
+from .real import NEARER, Work, first_needs, inverse_in_floats, readout_of, residuals_in_floats
 
 MOST = 1 << 32  # above all multipliers
 

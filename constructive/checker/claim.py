@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 
-from files import require
+from .files import require
 
 
 class Claim(ABC):

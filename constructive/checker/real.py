@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from attend import Examples, Heads, attend
-from bounds import (
+from .attend import Examples, Heads, attend
+from .bounds import (
     BITS,
     LONGEST,
     arranged,
@@ -20,10 +20,10 @@ from bounds import (
     multiply,
     up,
 )
-from claim import Bound
-from files import require, silent
-from floating import CHUNK, DIGITS, Digits, attended, exponential
-from rank import needs
+from .claim import Bound
+from .files import require, silent
+from .floating import CHUNK, DIGITS, Digits, attended, exponential
+from .rank import needs
 
 
 class Error(Bound):

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from attend import Examples, Numbers, attend
-from bounds import LONGEST, UNIT, chunks, exponent, exponentials, gamma, lengths, up
-from claim import About
-from files import (
+from .attend import Examples, Numbers, attend
+from .bounds import LONGEST, UNIT, chunks, exponent, exponentials, gamma, lengths, up
+from .claim import About
+from .files import (
     BLOCK,
     LENGTHS,
     announce,
@@ -33,8 +33,8 @@ from files import (
     unpack,
     weights_shapes,
 )
-from floating import Sized
-from rank import Rank
+from .floating import Sized
+from .rank import Rank
 
 # Attention of pairs of heads of rank one: reaches times scores, each a high and a low part.
 #

@@ -11,10 +11,10 @@ arrays may be multiplied first.
 
 import numpy as np
 
-from attend import exact_sum, rows_of_positions
-from bounds import chunks, up
-from files import require
-from float_model import gamma_of, readout_steps
+from .attend import exact_sum, rows_of_positions
+from .bounds import chunks, up
+from .files import require
+from .float_model import gamma_of, readout_steps
 
 EXACT = 1 << 24  # float32 adds integers up to it
 HELD = 2.0**52  # and float64 differences of two integers up to this

@@ -13,12 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-import packed
-from attend import Causal, rows_at_once
-from bounds import above, below
-from claim import About, Claim
-from executed import OfModel
-from files import (
+from . import packed
+from .attend import Causal, rows_at_once
+from .bounds import above, below
+from .claim import About, Claim
+from .executed import OfModel
+from .files import (
     BYTES,
     announce,
     parsed,
@@ -30,10 +30,10 @@ from files import (
     tensor_shapes,
     weights_header,
 )
-from float_model import INTEGER_MODELS, KEPT, MODELS, of_decoders
-from integers import are_integers, integer_margins
-from margins import ENTRIES, NAMES, real_margins
-from rank import ROUNDS
+from .float_model import INTEGER_MODELS, KEPT, MODELS, of_decoders
+from .integers import are_integers, integer_margins
+from .margins import ENTRIES, NAMES, real_margins
+from .rank import ROUNDS
 
 FORMATS = {
     "weights": "constructive decoder 1",

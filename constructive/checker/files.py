@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bounds import above, chunks
+from .bounds import above, chunks
 
 ARRAYS = ("contexts", "queries", "targets")
 LENGTHS = "lengths"  # of contexts, where these are different

@@ -1,9 +1,9 @@
 """Check a certificate without trusting the program which made it.
 
-    python -I constructive/certificates/checker CERTIFICATE [WEIGHTS] DATA
+    python -I constructive/checker CERTIFICATE [WEIGHTS] DATA
               [--quick] [--claims rank error] [--epsilon 1e-9]
               [--jobs 2] [--max-memory 8] [--progress]
-    python -I constructive/certificates/checker instances FOLDER
+    python -I constructive/checker instances FOLDER
               [--jobs 2] [--max-memory 8] [--progress]
 
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
@@ -48,8 +48,17 @@ import sys
 for library in ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "VECLIB_MAXIMUM"):
     os.environ.setdefault(f"{library}_THREADS", "1")
 
+if not __package__:  # Python runs the folder: it is a package, whatever its name is
+    from pathlib import Path
+    from types import ModuleType
+
+    __package__ = "checker"
+    package = sys.modules[__package__] = ModuleType(__package__)
+    package.__path__ = [str(Path(__file__).resolve().parent)]
+    sys.path.pop(0)  # nothing is imported from here by other names
+
 try:
-    from command import main
+    from .command import main
 except ModuleNotFoundError as missing:
     name = (missing.name or "").partition(".")[0]
     if name not in ("numpy", "mpmath"):

@@ -26,7 +26,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from bounds import granularity, up
+from .bounds import granularity, up
 
 MOST = 1 << 20  # terms of a sum
 ULPS, SCALES = 32, 8

@@ -13,8 +13,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from bounds import chunks
-from files import require
+from .bounds import chunks
+from .files import require
 
 # Which tokens a query sees: its own context or a shared one, those before it, or a window.
 

@@ -9,7 +9,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from files import require
+from .files import require
 
 # Protocol buffers, as far as ONNX files need them: fields of a message, in the order of the file.
 #

@@ -18,8 +18,8 @@ import numpy as np
 from mpmath.ctx_iv import MPIntervalContext
 from mpmath.libmp import from_man_exp
 
-from bounds import up
-from files import require
+from .bounds import up
+from .files import require
 
 # Exact numbers of instances: integers times a power of two, and intervals of their functions.
 #

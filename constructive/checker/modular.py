@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from attend import Heads, Numbers, attend
-from bounds import chunks
-from files import require, silent
-from pieces import in_pieces
+from .attend import Heads, Numbers, attend
+from .bounds import chunks
+from .files import require, silent
+from .pieces import in_pieces
 
 MANY = 1 << 17  # entries which are reduced at a time
 BLOCK, SMALL = 256, 16  # rows of a matrix which are eliminated together, and one by one
