@@ -143,7 +143,7 @@ def save(
     """Write a folder of instances, whole or not at all. The same instances give the same bytes.
 
     Args:
-        folder: its path; an old one with these files is replaced
+        folder: its path; an old folder of instances is replaced
         instances: with different names
         timeout: of small networks, in seconds from 1e-6 to 999,999; larger ones have more, as far
             as a bound takes longer
@@ -163,6 +163,7 @@ def save(
         ['README.md', 'expected.csv', 'instances.csv']
     """
     names = [*file_names(instances), *["generate_properties.py"] * bool(command)]
+    names += [name for name in _named_in(folder) if name not in names]
     require_positive(instances=len(instances))
     number = isinstance(timeout, Real) and not isinstance(timeout, bool)
     if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
@@ -216,6 +217,18 @@ def save(
         if command:
             script = _SCRIPT.format(distribution=DISTRIBUTION, command=[*command])
             (new / "generate_properties.py").write_text(script, encoding="utf-8")
+
+
+def _named_in(folder: str | Path) -> list[str]:
+    """Return the files that the answers of an old folder are about; () if it has none."""
+    try:
+        rows = expected_rows(folder)
+    except FormatError:
+        return []
+    parts = [f"{part}/{name}.vnnlib" for part in _VERSIONS for name in rows]
+    proofs = [f"proofs/{name}.json" for name in rows]
+    graphs = {f"onnx/{row.network}.onnx" for row in rows.values()}
+    return [*parts, *proofs, *graphs, "generate_properties.py"]
 
 
 def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:

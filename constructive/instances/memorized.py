@@ -342,9 +342,7 @@ class Readout(Family):
 def deviation(network: Network, target: Array) -> Rectified:
     """Return the sum of |f_k - y_k|, by units f_k - y_k and y_k - f_k."""
     unit = np.eye(len(target))
-    return Rectified(
-        network.heads, np.vstack([unit, -unit]), np.concatenate([-target, target])
-    )
+    return Rectified(network.heads, np.vstack([unit, -unit]), np.concatenate([-target, target]))
 
 
 # Searches for a witness: ascent along gradients from random points, in two ways, in float64.
