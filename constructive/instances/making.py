@@ -7,7 +7,7 @@ import numpy as np
 from constructive.instances.deployed import Rounding
 from constructive.instances.family import DIM, TWINS, Family, Option
 from constructive.instances.instance import Answer, Instance, Twins
-from constructive.instances.memorized import Readout
+from constructive.instances.memorized import Deviation
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
 from constructive.support.errors import (
     ParameterError,
@@ -22,7 +22,7 @@ from constructive.support.work import report
 _SEEDS = 2**31
 # As `--kind` takes them. A new family is a class, and a name here.
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Readout, Needle, Corner, Shadow, Rounding, TwoLayers)
+    family.name: family for family in (Deviation, Needle, Corner, Shadow, Rounding, TwoLayers)
 }
 PLANTED = ("needle", "corner", "shadow")  # families of one layer with a planted maximum
 KINDS = ("readout", *PLANTED, "rounding")  # families that are made by default

@@ -277,7 +277,7 @@ _FINE_TARGETS = 256
 _APART = 0.3  # The part of a threshold, at most, by which that of a second instance is another
 
 
-class Readout(Family):
+class Deviation(Family):
     """Boxes around a memorized example, in which two outputs together stay near its targets.
 
     Data and construction are drawn. Networks that are too steep for a proof in float32 are
