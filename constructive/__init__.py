@@ -75,8 +75,6 @@ _HOMES = {
     "capacity_table": "theory.published",
     "comparison": "theory.published",
     "published_bounds": "theory.published",
-    "ValueBounds": "theory.bounds",
-    "value_bounds": "theory.bounds",
 }
 
 if TYPE_CHECKING:
@@ -124,12 +122,10 @@ if TYPE_CHECKING:
     from constructive.support.verdict import Verdict as Verdict
     from constructive.support.work import progress_to as progress_to
     from constructive.theory import assumptions as assumptions
-    from constructive.theory.bounds import ValueBounds as ValueBounds
     from constructive.theory.bounds import heads_needed as heads_needed
     from constructive.theory.bounds import paired_capacity as paired_capacity
     from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
     from constructive.theory.bounds import saturated_capacity as saturated_capacity
-    from constructive.theory.bounds import value_bounds as value_bounds
     from constructive.theory.capacity import ExactCapacity as ExactCapacity
     from constructive.theory.capacity import FewestHeads as FewestHeads
     from constructive.theory.capacity import exact_capacity as exact_capacity

@@ -26,7 +26,6 @@ from constructive.constructions.construction import (
     FLOAT,
     PLANNED,
     RATIONAL,
-    WIDE,
     Built,
     Construction,
     Options,
@@ -34,7 +33,7 @@ from constructive.constructions.construction import (
     operations_of_z,
 )
 from constructive.constructions.dense import RANK_ONE, SATURATED
-from constructive.constructions.generic import GENERIC, NARROW_VALUES
+from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
@@ -63,12 +62,12 @@ from constructive.support.errors import (
     require_size,
 )
 from constructive.support.work import one_blas_thread, report
-from constructive.theory.bounds import Plan, heads_for_values, require_heads, require_room
+from constructive.theory.bounds import Plan, require_heads, require_room
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
 CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, NARROW_VALUES, PAIRED)
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED)
 }
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
@@ -105,14 +104,12 @@ def build_memorizer(
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
-        value_dim: d_v; by default d_out. Below that fewer examples can have any labels
-            (`value_bounds`), and "narrow_values" is built
+        value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
             T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
-            "generic" (random heads, T <= c(E; H)), "narrow_values" (random heads, d_v < d_out),
-            "paired" (own contexts), whose readout does not cost T^3, or "auto", which `explain`
-            explains; where data do not meet what the first choice assumes, or float64 does not
-            carry it, "auto" goes on to the next
+            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
+            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
+            choice assumes, or float64 does not carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
@@ -202,8 +199,8 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
-    too (Theorem 8).
+    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
         survey: what is known of the examples, or of their shapes
@@ -264,7 +261,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow, whatever the weights are."""
+        """What the contexts of a data set allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -274,7 +271,8 @@ class Explanation:
         most = self.survey.capacity(self.num_heads)
         held = f"{most.upper} of these {total} examples"
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
-        return ["", f"  Contexts allow {held} at most, whatever the weights are (Theorem 8){why}."]
+        before = "with heads chosen before the targets (Theorem 8)"
+        return ["", f"  Contexts allow {held} at most {before}{why}."]
 
 
 def explain(
@@ -296,7 +294,7 @@ def explain(
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction; for "paired" the latter alone, by shapes
         head_dim: d_h; by default what suits each construction
-        value_dim: d_v; by default d_out
+        value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
         exact_logits: whether float32 must make no error in logits
@@ -315,6 +313,7 @@ def explain(
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
+    _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     survey = Survey(dataset)
@@ -378,6 +377,7 @@ def _check(
         suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
+    _require_values(options.value_dim, data.target_dim)
     if num_heads is not None:
         inner, values = (
             1 if count is None else operator.index(count)
@@ -385,6 +385,16 @@ def _check(
         )
         each = data.width * (2 * inner + values)
         require_heads(operator.index(num_heads), data.num_examples, each)
+
+
+def _require_values(value_dim: int | None, target_dim: int) -> None:
+    """Raise ParameterError for values that have fewer entries than targets (proofs/18)."""
+    if value_dim is not None and value_dim < target_dim:
+        raise ParameterError(
+            f"value_dim={value_dim} is less than the d_out={target_dim} entries of a target",
+            witness=value_dim,
+            suggestion=f"value_dim={target_dim} or more",
+        )
 
 
 def _is_real(value: object) -> bool:
@@ -419,17 +429,17 @@ def heads_for(
     if num_heads is not None:
         return operator.index(num_heads), ""
     if construction == AUTO:
-        return _fewest(survey, options.value_dim)
+        return _fewest(survey)
     known = CONSTRUCTIONS[construction]
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    heads, why = (0, "") if known.name == "paired" else _fewest(survey, options.value_dim)
+    heads, why = (0, "") if known.name == "paired" else _fewest(survey)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
     if more > heads:
         return more, f" (construction={construction!r} requires that many)"
     return heads, why
 
 
-def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
+def _fewest(survey: Survey) -> tuple[int, str]:
     """Return the fewest heads that contexts and values allow, and why no fewer do."""
     dataset = survey.dataset
     if not isinstance(dataset, Dataset):
@@ -440,10 +450,6 @@ def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
         )
     report("what contexts allow", 0, 1)
     fewest = survey.fewest_heads
-    if value_dim is not None and value_dim < dataset.target_dim:
-        more = heads_for_values(dataset, value_dim)
-        if more is not None and more > fewest.heads:
-            return more, f" (values of d_v={value_dim} entries require that many)"
     return fewest.heads, f" ({fewest.reason})"
 
 
@@ -506,7 +512,7 @@ def _option(
     """What one construction would do of what planning is asked for."""
     plan: Plan | None = None
     refused: ConstructiveError | None
-    refused = refusal(construction, options, shapes.target_dim, planning=True)
+    refused = refusal(construction, options, planning=True)
     cost = construction.cost(shapes, num_heads, options)
     if refused is None:
         try:
@@ -517,13 +523,13 @@ def _option(
 
 
 def refusal(
-    construction: Construction, options: Options, target_dim: int, *, planning: bool = False
+    construction: Construction, options: Options, *, planning: bool = False
 ) -> ParameterError | None:
     """Return the error about what a construction does not take, or None.
 
     planning: whether only what planning asks for counts
     """
-    arithmetic, asked = options.arithmetic, options.asked(target_dim)
+    arithmetic, asked = options.arithmetic, options.asked()
 
     def foreign(known: Construction) -> dict[str, object]:
         takes = known.options.get(arithmetic)
@@ -536,13 +542,6 @@ def refusal(
         found = {name: found[name] for name in found if name in PLANNED or name not in asked}
     if not found:
         return None
-    if WIDE in found:
-        below = f"value_dim={target_dim - 1} or less" if target_dim > 1 else "targets (T, d_out)"
-        return ParameterError(
-            f"construction={construction.name!r} is for values of d_v < d_out = {target_dim}",
-            witness=target_dim if options.value_dim is None else options.value_dim,
-            suggestion=f"{below}, or another construction=",
-        )
     others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
     kind = f"construction={construction.name!r}"
     if arithmetic != FLOAT and arithmetic in construction.options:
@@ -574,7 +573,7 @@ def _build(
     imprecise: list[PrecisionError] = []
     for plan in plans(survey, num_heads, construction, options):
         rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
-        refused = refusal(chosen, options, survey.dataset.target_dim)
+        refused = refusal(chosen, options)
         if refused is not None:
             raise refused
         try:
@@ -661,8 +660,7 @@ def _measured(
             return Memorizer(layer, dataclasses.replace(record, **found))
         errors = worst
     if options.precision == FLOAT64_BITS:
-        narrow = options.value_dim is not None and options.value_dim < data.target_dim
-        raise _imprecise(data, record, built, errors, narrow=narrow)
+        raise _imprecise(data, record, built, errors)
     precisions = _LADDER if options.precision == "auto" else (options.precision,)
     return _extended(data, built.layer, record, precisions, tolerance, rng)
 
@@ -730,7 +728,7 @@ def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kin
 
 
 def _imprecise(
-    dataset: Dataset, record: BuildRecord, built: Built, errors: Array, *, narrow: bool
+    dataset: Dataset, record: BuildRecord, built: Built, errors: Array
 ) -> PrecisionError:
     """What to say of a float64 layer that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
@@ -753,8 +751,6 @@ def _imprecise(
         f"{built.condition:.0e} (estimate)"
     )
     ways = ["precision='auto', a readout beyond float64"]
-    if narrow:  # whose corrections W_V could not hold
-        ways = [f"value_dim={dataset.target_dim}"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

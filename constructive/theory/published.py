@@ -123,7 +123,8 @@ def _value(expression: str, names: Mapping[str, int]) -> int:
 def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
     """Write a table of the smallest H by each theorem, and its weights, for growing d_h.
 
-    "at most" are upper bounds for all weights of H heads, with a shared context and in general.
+    "rank <=" are upper bounds of rank Z for all W_Q and W_K of H heads, with a shared context and
+    in general: heads that are chosen before the targets memorize no more examples.
 
     Args:
         num_examples: T, or N in the table
@@ -138,7 +139,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
         >>> print(capacity_table(num_examples=7, context_size=3, width=5))
         N = 7 examples of n = 3 tokens, d = 5, one real label each
         <BLANKLINE>
-        d_h  theorem  H  holds  parameters  not zero  N / parameter  at most (shared)  at most
+        d_h  theorem  H  holds  parameters  not zero  N / parameter  rank <= (shared)  rank <=
           1  2        3      7          49        49           0.14                 7       15
           2  1        6      7         157       157          0.045                13       30
           2  2        3      7          79        49          0.089                 7       15
@@ -148,7 +149,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
     require_positive(num_examples=num_examples, context_size=context_size, width=width)
     table = tables.new_table(
         "d_h", "theorem", "H", "holds", "parameters", "not zero", "N / parameter",
-        "at most (shared)", "at most", left=("theorem",),
+        "rank <= (shared)", "rank <=", left=("theorem",),
     )  # fmt: skip
     powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
     for head_dim, built in product((*powers, context_size), THEOREMS.values()):

@@ -25,13 +25,10 @@ from constructive.constructions import NAMES
 from constructive.constructions.build import CONSTRUCTIONS
 from constructive.constructions.construction import (
     EXACT_LOGITS,
-    FIT,
     FLOAT,
     LENGTHS,
-    NARROW,
     RATIONAL,
     USUAL,
-    WIDE,
     Built,
     Construction,
     Cost,
@@ -76,12 +73,9 @@ class Problem:
 
     @classmethod
     def of(cls, name):
-        """Contexts of their own, H = 4; as many as are planned for, values narrower if need be."""
+        """Contexts of their own, H = 4; as many as are planned for."""
         known = CONSTRUCTIONS[name]
-        takes = known.options[FLOAT]
-        assert (WIDE in takes) != (NARROW in takes)
         asked = {"construction": name, "num_heads": HEADS}
-        asked |= {"value_dim": OUTPUTS - 1} if NARROW in takes else {}
         fits = [t for t in range(1, HEADS * WIDTH + 2) if not refused(shapes(t), asked)]
         assert fits == list(range(1, len(fits) + 1)), "fewer examples are not easier"
         assert fits, "no data of these sizes are planned for"
@@ -123,7 +117,7 @@ def check_facts(problem):
     assert known.name == problem.asked["construction"]
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
-    every = USUAL | {NARROW, EXACT_LOGITS, LENGTHS, FIT}
+    every = USUAL | {EXACT_LOGITS, LENGTHS}
     assert set(known.options) <= {FLOAT, RATIONAL}
     assert all(names <= every for names in known.options.values())
 
@@ -191,10 +185,6 @@ def check_options(problem, folder):
         else:
             with pytest.raises(ParameterError):
                 problem.build(data, **given)
-    narrow = {"value_dim": OUTPUTS - 1 if WIDE in takes else OUTPUTS}
-    with pytest.raises(ParameterError, match="value_dim=") as caught:
-        problem.build(data, **narrow)
-    assert caught.value.witness == narrow["value_dim"]
     check_rational(problem)
 
 
@@ -289,7 +279,7 @@ def check_files_and_proof(problem, folder):
 # The laws on all constructions and on a toy, and liars.
 
 
-TAKES = {FLOAT: frozenset({WIDE, "value_dim=", "precision="})}
+TAKES = {FLOAT: frozenset({"value_dim=", "precision="})}
 
 
 class Toy(Construction):
@@ -418,7 +408,6 @@ LIES = [
     ("check_facts", taking("magic=")),
     ("check_options", taking("shared_keys=")),
     ("check_options", taking(EXACT_LOGITS)),
-    ("of", taking(NARROW)),
     ("check_rational", toy(options={**TAKES, "rational": TAKES[FLOAT]})),
 ]
 
