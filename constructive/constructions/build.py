@@ -199,8 +199,8 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
-    too (Theorem 8).
+    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
         survey: what is known of the examples, or of their shapes
@@ -261,7 +261,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow, whatever the weights are."""
+        """What the contexts of a data set allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -271,7 +271,8 @@ class Explanation:
         most = self.survey.capacity(self.num_heads)
         held = f"{most.upper} of these {total} examples"
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
-        return ["", f"  Contexts allow {held} at most, whatever the weights are (Theorem 8){why}."]
+        before = "with heads chosen before the targets (Theorem 8)"
+        return ["", f"  Contexts allow {held} at most {before}{why}."]
 
 
 def explain(

@@ -111,7 +111,7 @@ class Survey:
 
     @cached_property
     def fewest_heads(self) -> FewestHeads:
-        """The smallest H that the contexts allow. CapacityError where no number will do."""
+        """The fewest fixed heads that the contexts allow. CapacityError if no number is enough."""
         return fewest_heads(self.dataset, seed=_SEED)
 
     def capacity(self, num_heads: int) -> ContextCapacity:

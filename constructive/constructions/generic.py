@@ -1,4 +1,4 @@
-"""Random heads, and the shortest readout: as many examples as contexts hold for any weights.
+"""Random heads, and the shortest readout: as many examples as any fixed heads memorize.
 
 By Theorem 9 almost all weights give Z the rank c(E; H), for almost all queries (proofs/17). So
 heads are drawn, and what they give is looked at. No groups are needed: contexts may be dependent,
@@ -155,7 +155,7 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         return
     holds = survey.capacity(layer.num_heads)
     if holds.upper < total:
-        problem = f"these contexts allow {holds.upper} at most, for all weights ({holds})"
+        problem = f"these contexts allow {holds.upper} at most, for all W_Q and W_K ({holds})"
         suggestion = f"num_heads={survey.fewest_heads.least}"
     else:
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"

@@ -86,6 +86,8 @@ def paired_capacity(num_heads: int, width: int) -> int:
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
     """Return the smallest H that holds T examples by Theorem 1 if d_h is given, else by 2.
 
+    Both theorems are about heads that do not depend on the targets.
+
     Args:
         num_examples: T
         context_size: n
@@ -107,7 +109,7 @@ def heads_needed(num_examples: int, context_size: int, head_dim: int | None = No
     if num_examples == 1:
         return 1
     if rank == 1:
-        message = f"no number of heads memorizes {num_examples} examples with r = min(n, d_h) = 1"
+        message = f"the theorem allows one example with r = min(n, d_h) = 1, not {num_examples}"
         suggestion = "use contexts with n >= 2 tokens" + (
             f", or construction={RANK_ONE.name!r}, which needs no head dimension"
             if context_size > 1
@@ -196,8 +198,8 @@ class TheoremHeads:
             ways.append("contexts with n >= 2 tokens: softmax over one token is constant")
         ways.append(f"or keep {holds} of the examples")
         return CapacityError(
-            f"{num_examples} examples are too many for {num_heads} {self.name} heads: the theorem "
-            f"allows {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
+            f"{num_examples} examples are too many for {heads_in_words(num_heads, self.name)}: the "
+            f"theorem allows {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
             witness=num_examples,
             suggestion="; ".join(ways),
         )
@@ -212,7 +214,8 @@ THEOREMS: dict[Theorem, TheoremHeads] = {heads.name: heads for heads in (SATURAT
 def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
     """Write a table of the smallest H by each theorem, and its weights, for growing d_h.
 
-    "at most" are upper bounds for fixed heads, any H of them, with a shared context and in general.
+    "rank <=" are upper bounds of rank Z for all W_Q and W_K of H heads, with a shared context and
+    in general: heads that are chosen before the targets memorize no more examples.
 
     Args:
         num_examples: T, or N in the table
@@ -227,7 +230,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
         >>> print(capacity_table(num_examples=7, context_size=3, width=5))
         N = 7 examples of n = 3 tokens, d = 5, one real label each
         <BLANKLINE>
-        d_h  theorem  H  holds  parameters  N / parameter  at most (shared)  at most
+        d_h  theorem  H  holds  parameters  N / parameter  rank <= (shared)  rank <=
           1  2        3      7          49           0.14                 7       15
           2  1        6      7         157          0.045                13       30
           2  2        3      7          79          0.089                 7       15
@@ -237,7 +240,7 @@ def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
     require_positive(num_examples=num_examples, context_size=context_size, width=width)
     table = tables.new_table(
         "d_h", "theorem", "H", "holds", "parameters", "N / parameter",
-        "at most (shared)", "at most", left=("theorem",),
+        "rank <= (shared)", "rank <=", left=("theorem",),
     )  # fmt: skip
     powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
     for head_dim, built in product((*powers, context_size), THEOREMS.values()):
@@ -274,10 +277,15 @@ def sized_spans(context_size: int, width: int, *, shared_context: bool) -> tuple
     return width, width if context_size > 1 else 0
 
 
-def require_room(shapes: ExampleShapes, num_heads: int) -> int:
-    """Return how many examples H heads hold if contexts of these shapes are generic.
+def heads_in_words(num_heads: int, kind: str = "") -> str:
+    """Return "1 head", "3 heads" or, of a kind, "3 saturated heads"."""
+    return f"{num_heads} {kind}{' ' * bool(kind)}head{'s' * (num_heads != 1)}"
 
-    CapacityError for more examples than that, which no contexts of these shapes hold.
+
+def require_room(shapes: ExampleShapes, num_heads: int) -> int:
+    """Return how many examples H fixed heads hold if contexts of these shapes are generic.
+
+    CapacityError for more examples than that, which no contexts of these shapes allow.
 
     Source: Theorems 8 and 9.
     """
@@ -286,8 +294,8 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
     if shapes.num_examples > holds:
         enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
         raise CapacityError(
-            f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
-            f"their weights are: contexts of these shapes allow {holds} at most",
+            f"{shapes.num_examples} examples are too many for {heads_in_words(num_heads)} chosen "
+            f"before the targets: contexts of these shapes allow {holds} at most",
             witness=shapes.num_examples,
             suggestion=f"num_heads={enough} or more"
             if differences

@@ -299,7 +299,7 @@ def test_what_no_theorem_of_groups_holds_random_heads_do():
     assert explain(shapes(27, 3, 9), num_heads=3).plan.construction == "generic"
     found = explain(shapes(28, 3, 9), num_heads=3)
     with pytest.raises(
-        CapacityError, match="28 examples are too many for 3 heads, whatever"
+        CapacityError, match="28 examples are too many for 3 heads chosen before"
     ) as caught:
         _ = found.plan
     assert caught.value.suggestion == "num_heads=4 or more"
