@@ -42,14 +42,14 @@ def assumptions(
 
 @command(app)
 def capacity(*, examples: int, context_size: int, width: int) -> None:
-    """Print how many heads and parameters the theorems need, beside other published bounds.
+    """Print how many heads and parameters the theorems need.
 
     Example:
 
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
-    say(constructive.capacity_table(**sizes) + "\n\n" + constructive.comparison(**sizes))
+    say(constructive.capacity_table(**sizes))
 
 
 @command(app, "exact-capacity")

@@ -492,8 +492,8 @@ def test_labels_of_one_type(labels, classes):
 @pytest.mark.parametrize(
     ("labels", "words", "witness"),
     [
-        (["a", 1], r"labels\[1\] is 1, a int after a str", 1),
-        ([1, True], r"labels\[1\] is True, a bool after a int", 1),
+        (["a", 1], r"labels\[1\] is 1, an int after a str", 1),
+        ([1, True], r"labels\[1\] is True, a bool after an int", 1),
         ([0.5, 1.0], r"labels\[0\] is 0.5, a float", 0),
         (["a", None], r"labels\[1\] is missing", 1),
         (["a", float("nan")], r"labels\[1\] is missing", 1),
@@ -501,7 +501,7 @@ def test_labels_of_one_type(labels, classes):
         ([np.array([1])] * 2, r"labels\[0\] is array\(\[1\]\), an ndarray", 0),
         ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list\n.*\n.*labels\.astype\(str\)", 0),
         ("ab", "labels are a str, not a list", "str"),
-        (3, "labels are a int, not a list", "int"),
+        (3, "labels are an int, not a list", "int"),
         ({"a", "b"}, "labels are a set, not a list", "set"),  # whose order differs by process
         ({0: "a", 1: "b"}, "labels are a dict, not a list", "dict"),
         (["a", "b\0"], "a label has the character 0", "b\0"),
