@@ -57,6 +57,7 @@ from constructive.support.errors import (
     require_positive,
     require_seed,
     shown,
+    with_article,
 )
 from constructive.support.files import digest
 from constructive.support.tensors import fingerprint
@@ -222,7 +223,7 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
             suggestion="compare memorizer.predict(...) with the targets by ==",
         )
     raise ParameterError(
-        f"certify knows nothing of a {kind.__name__}",
+        f"certify knows nothing of {with_article(kind.__name__)}",
         witness=kind.__name__,
         suggestion="an AttentionLayer or an ExtendedLayer",
     )
@@ -245,7 +246,7 @@ def certify(
     seed: int = 0,
     model: str | None = None,
 ) -> Certificate:
-    """Prove what a memorizer does on a data set, in exact and ball arithmetic.
+    """Prove what a memorizer does on a dataset, in exact and ball arithmetic.
 
     A claim that cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
     proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails, or
@@ -298,9 +299,10 @@ def certify(
     weights, data = _read(memorizer, dataset)
     family = family_of(weights)
     if not isinstance(data, family.data):
+        names = type(weights).__name__, type(data).__name__
         raise DataError(
-            f"a {type(weights).__name__} does not fit a {type(data).__name__}",
-            witness=(type(weights).__name__, type(data).__name__),
+            f"{with_article(names[0])} does not fit {with_article(names[1])}",
+            witness=names,
             suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
             "other with a Dataset",
         )
@@ -320,14 +322,15 @@ def certify(
 
 @in_three_parts
 def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
-    """Prove that no weights of H heads memorize all labellings of the examples.
+    """Prove that no H heads, chosen before the targets, have a readout for all targets.
 
-    It holds wherever different examples are more than c(E; H) (Theorem 8,
-    `theory.capacity`): for
+    It holds wherever different examples are more than c(E; H) (Theorem 8, `theory.capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
-    own, and wherever tokens are few or lie in a subspace. The certificate carries the examples J to
-    blame, and vectors that show what their tokens span. Else the claim *impossible* is UNDECIDED;
-    where it says that contexts hold all inputs, it is false for almost all queries, by Theorem 9.
+    own, and wherever tokens are few or lie in a subspace. It does not say that some targets are
+    out of reach: heads that depend on the targets memorize more. The certificate carries the
+    examples J to blame, and vectors that show what their tokens span. Else the claim *impossible*
+    is UNDECIDED; where it says that contexts allow all inputs, it is false for almost all queries,
+    by Theorem 9.
 
     Args:
         dataset: T examples; their targets do not matter
@@ -335,13 +338,13 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
-        ParameterError: for what is not a data set, if H is not positive, and for a negative seed
+        ParameterError: for what is not a dataset, if H is not positive, and for a negative seed
 
     Example:
         >>> from constructive import generators
         >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
         >>> print(upper_bound_certificate(data, num_heads=3)["impossible"].statement.split(":")[0])
-        for all weights of H = 3 heads rank Z <= 7 on 8 different examples
+        for all W_Q and W_K of H = 3 heads rank Z <= 7 on 8 different examples
     """
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads)
@@ -361,7 +364,8 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
         return memorizer, dataset.with_constant() if memorizer.record.constant else dataset
     named = type(given).__name__, type(dataset).__name__
     raise ParameterError(
-        f"certify takes a memorizer and then a data set, not a {named[0]} and then a {named[1]}",
+        "certify takes a memorizer and then a dataset, "
+        f"not {with_article(named[0])} and then {with_article(named[1])}",
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
         "Dataset; of files Memorizer.load(path) and Dataset.open(path)",

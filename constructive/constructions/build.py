@@ -22,11 +22,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from constructive.constructions import tangent
 from constructive.constructions.construction import (
     FLOAT,
     PLANNED,
     RATIONAL,
-    WIDE,
     Built,
     Construction,
     Options,
@@ -34,8 +34,9 @@ from constructive.constructions.construction import (
     operations_of_z,
 )
 from constructive.constructions.dense import RANK_ONE, SATURATED
-from constructive.constructions.generic import GENERIC, NARROW_VALUES
+from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
+from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
@@ -63,12 +64,12 @@ from constructive.support.errors import (
     require_size,
 )
 from constructive.support.work import one_blas_thread, report
-from constructive.theory.bounds import Plan, heads_for_values, require_heads, require_room
+from constructive.theory.bounds import Plan, require_heads, require_room
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
 CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, NARROW_VALUES, PAIRED)
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED, TANGENT)
 }
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
@@ -96,7 +97,7 @@ def build_memorizer(
     exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -105,14 +106,12 @@ def build_memorizer(
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
-        value_dim: d_v; by default d_out. Below that fewer examples can have any labels
-            (`value_bounds`), and "narrow_values" is built
+        value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
             T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
-            "generic" (random heads, T <= c(E; H)), "narrow_values" (random heads, d_v < d_out),
-            "paired" (own contexts), whose readout does not cost T^3, or "auto", which `explain`
-            explains; where data do not meet what the first choice assumes, or float64 does not
-            carry it, "auto" goes on to the next
+            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
+            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
+            choice assumes, or float64 does not carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
@@ -171,7 +170,11 @@ def build_memorizer(
             # Heads that nobody asked for are counted for different inputs.
             if num_heads is None and survey.repeated is not None:
                 raise survey.repeated from None
-            raise
+            free = _option(TANGENT, data, heads, options)
+            if construction != AUTO or free.plan is None:
+                raise
+            # Contexts in special position: fixed heads memorize fewer than their shapes promise.
+            built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
         # Those of the data as given: rational ones have no names.
         return dataclasses.replace(
             built, record=dataclasses.replace(built.built, classes=dataset.classes)
@@ -202,8 +205,8 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
-    too (Theorem 8).
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
+    allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
         survey: what is known of the examples, or of their shapes
@@ -264,7 +267,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow, whatever the weights are."""
+        """What the contexts of a dataset allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -274,7 +277,8 @@ class Explanation:
         most = self.survey.capacity(self.num_heads)
         held = f"{most.upper} of these {total} examples"
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
-        return ["", f"  Contexts allow {held} at most, whatever the weights are (Theorem 8){why}."]
+        before = "with heads chosen before the targets (Theorem 8)"
+        return ["", f"  Contexts allow {held} at most {before}{why}."]
 
 
 def explain(
@@ -296,7 +300,7 @@ def explain(
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction; for "paired" the latter alone, by shapes
         head_dim: d_h; by default what suits each construction
-        value_dim: d_v; by default d_out
+        value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
         exact_logits: whether float32 must make no error in logits
@@ -315,6 +319,7 @@ def explain(
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
+    _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     survey = Survey(dataset)
@@ -378,6 +383,7 @@ def _check(
         suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
+    _require_values(options.value_dim, data.target_dim)
     if num_heads is not None:
         inner, values = (
             1 if count is None else operator.index(count)
@@ -385,6 +391,16 @@ def _check(
         )
         each = data.width * (2 * inner + values)
         require_heads(operator.index(num_heads), data.num_examples, each)
+
+
+def _require_values(value_dim: int | None, target_dim: int) -> None:
+    """Raise ParameterError for values that have fewer entries than targets (proofs/18)."""
+    if value_dim is not None and value_dim < target_dim:
+        raise ParameterError(
+            f"value_dim={value_dim} is less than the d_out={target_dim} entries of a target",
+            witness=value_dim,
+            suggestion=f"value_dim={target_dim} or more",
+        )
 
 
 def _is_real(value: object) -> bool:
@@ -419,17 +435,20 @@ def heads_for(
     if num_heads is not None:
         return operator.index(num_heads), ""
     if construction == AUTO:
-        return _fewest(survey, options.value_dim)
+        return _fewest(survey)
     known = CONSTRUCTIONS[construction]
+    if known is TANGENT:
+        heads = tangent.fewest_heads(survey.dataset, options.head_dim)
+        return heads, " (the examples fill four fifths of what so many free heads memorize)"
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    heads, why = (0, "") if known.name == "paired" else _fewest(survey, options.value_dim)
+    heads, why = (0, "") if known.name == "paired" else _fewest(survey)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
     if more > heads:
         return more, f" (construction={construction!r} requires that many)"
     return heads, why
 
 
-def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
+def _fewest(survey: Survey) -> tuple[int, str]:
     """Return the fewest heads that contexts and values allow, and why no fewer do."""
     dataset = survey.dataset
     if not isinstance(dataset, Dataset):
@@ -440,10 +459,6 @@ def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
         )
     report("what contexts allow", 0, 1)
     fewest = survey.fewest_heads
-    if value_dim is not None and value_dim < dataset.target_dim:
-        more = heads_for_values(dataset, value_dim)
-        if more is not None and more > fewest.heads:
-            return more, f" (values of d_v={value_dim} entries require that many)"
     return fewest.heads, f" ({fewest.reason})"
 
 
@@ -483,11 +498,14 @@ def _choice(asked: str, look: _Look) -> Candidate:
             refused.append(first)
     else:
         full = [option for option in refused if isinstance(option.refusal, CapacityError)]
+        free = look(TANGENT)
+        if full and (free.plan is not None or isinstance(free.refusal, CapacityError)):
+            return free
         first = (full or refused)[-1]
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
-    others = [look(known) for known in CONSTRUCTIONS.values() if not known.has_min_norm_readout]
-    applicable = [option for option in others if option.plan is not None]
+    pairs = look(PAIRED)
+    applicable = [pairs] if pairs.plan is not None else []
     return min([first, *applicable], key=lambda option: option.operations)
 
 
@@ -506,7 +524,7 @@ def _option(
     """What one construction would do of what planning is asked for."""
     plan: Plan | None = None
     refused: ConstructiveError | None
-    refused = refusal(construction, options, shapes.target_dim, planning=True)
+    refused = refusal(construction, options, planning=True)
     cost = construction.cost(shapes, num_heads, options)
     if refused is None:
         try:
@@ -517,13 +535,13 @@ def _option(
 
 
 def refusal(
-    construction: Construction, options: Options, target_dim: int, *, planning: bool = False
+    construction: Construction, options: Options, *, planning: bool = False
 ) -> ParameterError | None:
     """Return the error about what a construction does not take, or None.
 
     planning: whether only what planning asks for counts
     """
-    arithmetic, asked = options.arithmetic, options.asked(target_dim)
+    arithmetic, asked = options.arithmetic, options.asked()
 
     def foreign(known: Construction) -> dict[str, object]:
         takes = known.options.get(arithmetic)
@@ -536,13 +554,6 @@ def refusal(
         found = {name: found[name] for name in found if name in PLANNED or name not in asked}
     if not found:
         return None
-    if WIDE in found:
-        below = f"value_dim={target_dim - 1} or less" if target_dim > 1 else "targets (T, d_out)"
-        return ParameterError(
-            f"construction={construction.name!r} is for values of d_v < d_out = {target_dim}",
-            witness=target_dim if options.value_dim is None else options.value_dim,
-            suggestion=f"{below}, or another construction=",
-        )
     others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
     kind = f"construction={construction.name!r}"
     if arithmetic != FLOAT and arithmetic in construction.options:
@@ -574,7 +585,7 @@ def _build(
     imprecise: list[PrecisionError] = []
     for plan in plans(survey, num_heads, construction, options):
         rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
-        refused = refusal(chosen, options, survey.dataset.target_dim)
+        refused = refusal(chosen, options)
         if refused is not None:
             raise refused
         try:
@@ -622,7 +633,8 @@ def _record(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        formula=known.formula,
+        formula=built.formula or known.formula,
+        scale=built.scale,
         theorem=known.theorem,
         grouped=known.grouped,
     )
@@ -647,6 +659,8 @@ def _measured(
     Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
     """
     layer = _finished(built.layer, record)
+    if built.labels:  # outputs are scores, and no numbers of the targets
+        return Memorizer(layer, dataclasses.replace(record, max_error=layer.max_error(data)))
     errors = np.full(data.target_dim, np.inf)
     if options.precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
@@ -661,8 +675,7 @@ def _measured(
             return Memorizer(layer, dataclasses.replace(record, **found))
         errors = worst
     if options.precision == FLOAT64_BITS:
-        narrow = options.value_dim is not None and options.value_dim < data.target_dim
-        raise _imprecise(data, record, built, errors, narrow=narrow)
+        raise _imprecise(data, record, built, errors)
     precisions = _LADDER if options.precision == "auto" else (options.precision,)
     return _extended(data, built.layer, record, precisions, tolerance, rng)
 
@@ -730,14 +743,14 @@ def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kin
 
 
 def _imprecise(
-    dataset: Dataset, record: BuildRecord, built: Built, errors: Array, *, narrow: bool
+    dataset: Dataset, record: BuildRecord, built: Built, errors: Array
 ) -> PrecisionError:
     """What to say of a float64 layer that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
     errors = np.where(np.isnan(errors), np.inf, errors)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     error, solved = float(errors[worst]), float(built.residuals[worst])
-    sharpest = max(head.sharpness for head in built.heads)
+    sharpest = max((head.sharpness for head in built.heads), default=0.0)
     if sharpest and _EATEN * solved < error:
         return PrecisionError(
             f"float64 cannot carry these {record.construction} heads: the readout was solved to "
@@ -747,14 +760,13 @@ def _imprecise(
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
         )
+    free = record.construction == TANGENT.name
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
-        f"{largest[worst]:.2g}; the condition number of Z is about "
-        f"{built.condition:.0e} (estimate)"
+        f"{largest[worst]:.2g}; the condition number of {'the derivative' if free else 'Z'} is "
+        f"about {built.condition:.0e} (estimate)"
     )
-    ways = ["precision='auto', a readout beyond float64"]
-    if narrow:  # whose corrections W_V could not hold
-        ways = [f"value_dim={dataset.target_dim}"]
+    ways = [] if free else ["precision='auto', a readout beyond float64"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

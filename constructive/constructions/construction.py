@@ -34,17 +34,14 @@ from constructive.theory.capacity import (
 
 FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 
-# Values that any readout fits into (Lemma 5.1), which is what is built where nobody asks for d_v;
-# and narrower ones.
-WIDE, NARROW = "value_dim= of d_out or more", "value_dim= below d_out"
 LENGTHS = "contexts of different lengths"
 EXACT_LOGITS = "exact_logits="
 
 # What a construction in floats takes, or has no use for.
-USUAL = frozenset({WIDE, "value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
+USUAL = frozenset({"value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
 
 # What planning asks for; the others say how a plan is built.
-PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS})
+PLANNED = frozenset({LENGTHS, EXACT_LOGITS})
 
 # The options of a construction, for each arithmetic that it has.
 Takes = Mapping[str, frozenset[str]]
@@ -55,7 +52,7 @@ class Options:
     """What is asked of a construction, beside the number of heads."""
 
     head_dim: int | None = None  # d_h, or None for what suits the construction
-    value_dim: int | None = None  # d_v, or None for d_out
+    value_dim: int | None = None  # d_v of d_out or more, or None for d_out
     arithmetic: str = FLOAT  # "float" or "rational"
     exact_logits: bool = False  # W_Q and W_K of so few bits that float32 makes no error in logits
     shared_keys: bool = False  # all heads score tokens along one key direction
@@ -70,17 +67,11 @@ class Options:
         """d_h, by default that of heads of rank one."""
         return 1 if self.head_dim is None else self.head_dim
 
-    def asked(self, target_dim: int) -> dict[str, object]:
-        """Return what is asked for, for targets of d_out, and its values."""
-        found: dict[str, object] = {}
-        narrow = self.value_dim is not None and self.value_dim < target_dim
-        found[NARROW if narrow else WIDE] = self.value_dim
-        if self.lengths:
-            found[LENGTHS] = True
-        if self.value_dim is not None and not narrow:
-            found["value_dim="] = self.value_dim
+    def asked(self) -> dict[str, object]:
+        """Return what is asked for, and its values."""
+        found: dict[str, object] = {LENGTHS: True} if self.lengths else {}
         for name in (
-            "exact_logits", "shared_keys", "saturated_fraction", "precision",
+            "value_dim", "exact_logits", "shared_keys", "saturated_fraction", "precision",
         ):  # fmt: skip
             value = getattr(self, name)
             if value != getattr(Options, name):
@@ -88,7 +79,7 @@ class Options:
         return found
 
 
-# What is known of a data set: each fact is computed when it is first asked for, and then kept.
+# What is known of a dataset: each fact is computed when it is first asked for, and then kept.
 #
 # A survey is made once for a build and handed to planning, to the construction and to the text of
 # errors, so that none of them looks at the data again.
@@ -120,7 +111,7 @@ class Survey:
 
     @cached_property
     def fewest_heads(self) -> FewestHeads:
-        """The smallest H that the contexts allow. CapacityError where no number will do."""
+        """The fewest fixed heads that the contexts allow. CapacityError if no number is enough."""
         return fewest_heads(self.dataset, seed=_SEED)
 
     def capacity(self, num_heads: int) -> ContextCapacity:
@@ -147,6 +138,9 @@ class Built:
     # the examples in the order in which heads take them; empty where it is as given
     order: tuple[int, ...] = ()
     coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
+    formula: str = ""  # how many examples such heads memorize, if the construction has several
+    scale: float = 1.0  # by which readouts were multiplied, so that steps contract
+    labels: bool = False  # whether the largest output is that of the label, and nothing else is met
     fraction: float = 0.0  # share of the examples on which heads had to saturate
 
 

@@ -1,15 +1,16 @@
-"""How many binary labelings of T examples the readouts of a layer attain, exactly.
+"""How many binary labelings of T examples the readouts of fixed heads attain, exactly.
 
+Heads are *fixed* if they are chosen before the labels; those that depend on the labels attain more.
 A readout attains the signs of Z u, and a labeling is attained if it is one without a zero. Their
 number is that of the regions into which the hyperplanes z_t . u = 0 cut the space, which depends on
 the ranks of sets of rows alone (Zaslavsky):
 
     sum over all sets S of examples of (-1)^(|S| - rank Z_S).
 
-For almost all queries and heads rank Z_S = c(E_S; H) for every S (Theorems 8 and 9), and no other
-queries and heads attain more. Where every set of N rows is independent, and N + 1 never are, this
-is Cover's number 2 sum_{k < N} C(T - 1, k): so it is for generic contexts with N = Hd, and for one
-shared context with N = H(n - 1) + 1. Proofs: proofs/23-labels.md.
+For almost all queries and heads rank Z_S = c(E_S; H) for every S (Theorems 8 and 9), and no one
+choice of queries and heads attains more. Where every set of N rows is independent, and N + 1 never
+are, this is Cover's number 2 sum_{k < N} C(T - 1, k): so it is for generic contexts with N = Hd,
+and for one shared context with N = H(n - 1) + 1. Proofs: proofs/23-labels.md.
 """
 
 import operator
@@ -43,12 +44,12 @@ _MOST = 18
 
 @dataclass(frozen=True)
 class Labelings:
-    """How many of the 2^T binary labelings of T different inputs are attained.
+    """How many of the 2^T binary labelings of T different inputs fixed heads attain.
 
     Attributes:
         count: as many labelings are attained by readouts of almost all heads, for almost all
-            queries (and for almost all contexts, where only sizes are given); no other heads and
-            queries attain more
+            queries (and for almost all contexts, where only sizes are given); no one choice of
+            heads and queries attains more
         num_examples: T, the different inputs
         rank: the largest rank of Z; all labelings are attained where it is T, and only there
     """
@@ -83,22 +84,22 @@ def labelings(
     context_size: int | None = None,
     shared_context: bool = False,
 ) -> Labelings:
-    """Count the binary labelings that readouts attain with H heads: one sign for each example.
+    """Count the binary labelings that readouts of H fixed heads attain: a sign for each example.
 
-    For a data set it is the count for its contexts and almost all queries; of its queries only
-    which are equal has a part in it, and targets have none.
+    The heads are chosen before the labels. For a dataset it is the count for its contexts and
+    almost all queries; of its queries only which are equal has a part in it, and targets have none.
 
     Args:
-        num_examples: T, or a data set
+        num_examples: T, or a dataset
         num_heads: H
         width: d, for a number T
         context_size: n, for a number T, of almost all contexts
         shared_context: whether the T examples of these sizes have one context
 
     Raises:
-        ParameterError: where a count is not a positive integer, for sizes with a data set, and
+        ParameterError: where a count is not a positive integer, for sizes with a dataset, and
             for a number T without sizes
-        CapacityError: for a data set with more than 18 examples in dependencies, unless all these
+        CapacityError: for a dataset with more than 18 examples in dependencies, unless all these
             contexts span the same: the count is known, but takes 2^T steps here
 
     Source: Cover (1965), Zaslavsky (1975); Theorem 29 (ours).
@@ -117,7 +118,7 @@ def labelings(
     if isinstance(num_examples, Dataset):
         if width is not None or context_size is not None or shared_context:
             raise ParameterError(
-                "a data set has its sizes",
+                "a dataset has its sizes",
                 witness=(width, context_size, shared_context),
                 suggestion="labelings(dataset, num_heads)",
             )
@@ -143,7 +144,7 @@ def label_capacity(
     shared_context: bool = False,
     probability: float = 0.5,
 ) -> int:
-    """Return the largest T for which random labels of T examples are attained that probably.
+    """Return the largest T for which fixed heads attain random labels of T examples that probably.
 
     Contexts are almost any of these sizes, queries and heads almost any, and labels T fair coins.
 
@@ -207,7 +208,7 @@ def cover(total: int, columns: int) -> int:
     return 2 * chosen
 
 
-# Of a data set: examples in no dependency have any sign, whatever the others have, and double the
+# Of a dataset: examples in no dependency have any sign, whatever the others have, and double the
 # number. For the others, J, it is Cover's, or all sets are looked at.
 
 

@@ -38,7 +38,7 @@ SIZES = {"width": 6, "heads": 3, "tokens": 4, "swept": ((1, 3), (1, 4), (4, 5), 
 PANELS = (
     "heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4", "examples T",
     "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
-    "c(E; H): no weights exceed it", "proved: rank of Z", "built: Theorem 1",
+    "c(E; H): the most for fixed heads", "proved: rank of Z", "built: Theorem 1",
 )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def test_attention_off_the_top():
 def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
     point = capacity.measure((3, size, head_dim, 6), shared=shared)
     assert [point[name] for name in point if name.startswith("built")] == totals
-    exact = "proved: rank of Z", "c(E; H): no weights exceed it"
+    exact = "proved: rank of Z", "c(E; H): the most for fixed heads"
     assert [point[name] for name in exact] == [max(totals)] * 2
 
 
