@@ -109,14 +109,16 @@ class Append:
             converted(x[b, :, j], library, device, whole.spec.output.name)
             for x in (whole.k, whole.v)
         ]
-        tables = (converted(x, library, device, "int32") for x in (pool.table, pool.lengths))
-        scales = (
+        table, lengths = (
+            converted(x, library, device, "int32") for x in (pool.table, pool.lengths)
+        )
+        k_scale, v_scale = (
             None if x is None else converted(x, library, device, "float32")
             for x in (paged.k_scale, paged.v_scale)
         )
         slots = converted(at[:, 0] * page_size + at[:, 1], library, device, "int64")
-        made = Paged(*cache, *tables, pool, None, *scales)
-        return cls(made, *fresh, slots, (after[0], after[1]), np.stack([b, j], -1))
+        made = Paged(cache[0], cache[1], table, lengths, pool, None, k_scale, v_scale)
+        return cls(made, fresh[0], fresh[1], slots, (after[0], after[1]), np.stack([b, j], -1))
 
     def check(self, k: object, v: object) -> None:
         """Raise if a cell of the cache is not what it has to be.
@@ -293,7 +295,7 @@ def selections(
     made = {
         "distinct": (rank, whole), "ends": (rank - 100.0, some),
         "ties": (np.minimum(rank // 8.0, 2.0), some), "equal": (0.0 * rank, some),
-        "low": (-131072.0 + 512.0 * rank, some), "few": (rank - 300.0, few),
+        "low": (-131072.0 * (256.0 - rank), some), "few": (rank - 255.0, few),
     }  # fmt: skip
     if dtype == "float16":
         del made["low"]
