@@ -89,7 +89,7 @@ def test_the_sharpness_is_named():
     contexts = rng.normal(size=(6, 2, 3))
     contexts[0, 1] = contexts[0, 0] * (1.0 + 1e-15 * rng.normal(size=3))
     data = Dataset(contexts, rng.normal(size=(6, 3)), rng.normal(size=6))
-    with pytest.raises(PrecisionError, match="logits as float64 rounds them") as caught:
+    with pytest.raises(PrecisionError, match="other rounding of logits") as caught:
         build_memorizer(data, num_heads=4, construction="rank_one")
     assert caught.value.witness["sharpness"] > 1e12
 
