@@ -267,7 +267,6 @@ REFUSED = {
     "paired": lambda data: build_memorizer(data, construction="paired"),
     "rational": lambda data: build_memorizer(data, arithmetic="rational"),
     "assumptions": assumptions.check,
-    "regroup": lambda data: assumptions.regroup(data, num_heads=4),
     "mixing": token_mixing,
     "upper bound": lambda data: upper_bound_certificate(data, 1),
     "array": lambda data: np.asarray(data.contexts),
