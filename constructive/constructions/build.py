@@ -97,7 +97,7 @@ def build_memorizer(
     exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -205,7 +205,7 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
@@ -267,7 +267,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow with fixed heads."""
+        """What the contexts of a dataset allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -760,12 +760,13 @@ def _imprecise(
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
         )
+    free = record.construction == TANGENT.name
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
-        f"{largest[worst]:.2g}; the condition number of Z is about "
-        f"{built.condition:.0e} (estimate)"
+        f"{largest[worst]:.2g}; the condition number of {'the derivative' if free else 'Z'} is "
+        f"about {built.condition:.0e} (estimate)"
     )
-    ways = ["precision='auto', a readout beyond float64"]
+    ways = [] if free else ["precision='auto', a readout beyond float64"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

@@ -95,7 +95,7 @@ class Heads:
 
     @classmethod
     def of(cls, dataset: Dataset, groups: tuple[slice, ...]) -> "Heads":
-        """Return heads in such groups on the examples of a data set."""
+        """Return heads in such groups on the examples of a dataset."""
         view = examples(dataset.contexts, dataset.queries)
         tokens = view.tokens[:_SAMPLE] - view.tokens[:_SAMPLE].mean(axis=1, keepdims=True)
         return cls(

@@ -15,7 +15,7 @@ from constructive.layers.extended import FloatLayer
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, require_known, shown
+from constructive.support.errors import ParameterError, require_known, shown, with_article
 from constructive.support.tables import Sheet, new_table
 
 # The layers of memorizers: multi-head attention with a linear readout, in three kinds of numbers.
@@ -243,11 +243,11 @@ class TrainedRecord:
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
-        return f"of a {self.source}, {layer!r}"
+        return f"of {with_article(self.source)}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
         """Return the title of its table."""
-        return f"weights of a {self.source}, {layer.in_words}"
+        return f"weights of {with_article(self.source)}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
         """Return the lines of its table, as names and texts."""

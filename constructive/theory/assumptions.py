@@ -1,4 +1,4 @@
-"""What the theorems ask of a data set: proved, refuted with exact witnesses, or estimated.
+"""What the theorems ask of a dataset: proved, refuted with exact witnesses, or estimated.
 
 `check` writes one report that says how each line is known. The estimate in it is of how many random
 subsets of queries are dependent: of 5,000, with a Clopper-Pearson interval of 99 %, as in the
@@ -241,7 +241,7 @@ _LOOKED_AT = 1e5  # Subsets of queries that a budget of 1.0 allows, beside the r
 
 @dataclass(frozen=True, eq=False)
 class AssumptionReport(Shown):
-    """What is known of a data set, and how.
+    """What is known of a dataset, and how.
 
     Attributes:
         count, size, width: T, n and d
@@ -327,7 +327,7 @@ def check(
     budget: float = 1.0,
     seed: int = 0,
 ) -> AssumptionReport:
-    """Check the assumptions of the theorems on a data set.
+    """Check the assumptions of the theorems on a dataset.
 
     What is exact is exact for the floats as they are: rounding has no part in it.
 

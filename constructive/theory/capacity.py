@@ -490,7 +490,7 @@ def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
     )
 
 
-# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given data set.
+# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given dataset.
 #
 # rank Z = T is what it takes for one choice of W_Q and W_K to have a readout for all targets of T
 # examples. Minors of Z are analytic in the weights, so almost all weights give the largest rank,

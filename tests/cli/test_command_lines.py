@@ -240,7 +240,7 @@ REFUSED = [
     ("certify data.npz data.npz", "FormatError: data.npz is not a memorizer"),
     ("certify d.safetensors data.npz", "FormatError: d.safetensors is not a memorizer"),
     ("certify m.safetensors t.json", "FormatError: m.safetensors is not a dec"),
-    ("certify m.safetensors c.json", "FormatError: ... is not a data set"),
+    ("certify m.safetensors c.json", "FormatError: ... is not a dataset"),
     ("certify d.safetensors t.json --claims error", "not claims about decoders"),
     ("certify m.safetensors data.npz --claims 'rank errors'", "are not claims"),
     ("certify m.safetensors data.npz --claims ''", "are not claims"),

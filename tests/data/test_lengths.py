@@ -140,7 +140,7 @@ def test_other_lists_masks_and_lengths_are_refused(read, given, word):
         read(*given)
 
 
-# --- what a data set does
+# --- what a dataset does
 
 
 def test_a_data_set_sees_lengths(parts, data):
