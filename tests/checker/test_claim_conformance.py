@@ -546,7 +546,7 @@ def fewer(heads, data):
 
 
 CASES = {
-    "layer": ["own contexts", "wide groups", "labels", "inseparable", "executed", "pairs"],
+    "layer": ["own contexts", "labels", "inseparable", "executed", "pairs"],
     "decoder": ["decoder", "decoder of integers"],
     "sequences": ["seq2seq"],
     "all weights": ["upper bound"],

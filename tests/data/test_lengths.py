@@ -231,7 +231,7 @@ def test_heads_are_as_few_as_contexts_allow(data):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shared_keys": True}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 1}],
+    [{}, {"shared_keys": True}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 3}],
     ids=str,
 )
 def test_certificates_are_checked(parts, options):

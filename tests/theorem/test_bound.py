@@ -52,7 +52,7 @@ def test_everything_at_the_bound_is_memorized(problem):
 def test_one_example_more_than_the_bound_is_refused(problem):
     data, count = problem.dataset, problem.dataset.num_examples
     # Repeated examples are a fault of their own: the count has to be refused before that is seen.
-    more = data.take([*range(count), *0])
+    more = data.take([*range(count), 0])
     sizes = {"num_heads": problem.num_heads, "head_dim": problem.head_dim}
     with pytest.raises(CapacityError) as caught:
         build_memorizer(more, **sizes, construction=problem.construction)
