@@ -21,7 +21,7 @@ def assumptions(
     subsets: int | None = None,
     budget: float = 1.0,
 ) -> None:
-    """Test the assumptions of the theorems on a data set, and say how each result is known.
+    """Test the assumptions of the theorems on a dataset, and say how each result is known.
 
     Exit status 0 if the examples meet what the construction needs, in some order, else 1.
 
@@ -42,14 +42,14 @@ def assumptions(
 
 @command(app)
 def capacity(*, examples: int, context_size: int, width: int) -> None:
-    """Print how many heads and parameters the theorems need, beside other published bounds.
+    """Print how many heads and parameters the theorems need.
 
     Example:
 
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
-    say(constructive.capacity_table(**sizes) + "\n\n" + constructive.comparison(**sizes))
+    say(constructive.capacity_table(**sizes))
 
 
 @command(app, "exact-capacity")

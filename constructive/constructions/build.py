@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from constructive.constructions import tangent
 from constructive.constructions.construction import (
     FLOAT,
     PLANNED,
@@ -35,6 +36,7 @@ from constructive.constructions.construction import (
 from constructive.constructions.dense import RANK_ONE, SATURATED
 from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
+from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
@@ -67,7 +69,7 @@ from constructive.theory.bounds import Plan, require_heads, require_room
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
 CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED)
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED, TANGENT)
 }
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
@@ -96,7 +98,7 @@ def build_memorizer(
     exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -107,7 +109,7 @@ def build_memorizer(
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
+            T <= H(n - 1) + 1 for every d_h),
             "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
             cost T^3, or "auto", which `explain` explains; where data do not meet what the first
             choice assumes, or float64 does not carry it, "auto" goes on to the next
@@ -168,7 +170,11 @@ def build_memorizer(
             # What contexts allow counts equal inputs once.
             if isinstance(data, Dataset) and survey.repeated is not None:
                 raise survey.repeated from None
-            raise
+            free = _option(TANGENT, data, heads, options)
+            if construction != AUTO or free.plan is None:
+                raise
+            # Contexts in special position: fixed heads memorize fewer than their shapes promise.
+            built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
         # Those of the data as given: rational ones have no names.
         return dataclasses.replace(
             built, record=dataclasses.replace(built.built, classes=dataset.classes)
@@ -199,7 +205,7 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
@@ -261,7 +267,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow with fixed heads."""
+        """What the contexts of a dataset allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -434,6 +440,9 @@ def heads_for(
     if construction == AUTO:
         return _fewest(survey)
     known = CONSTRUCTIONS[construction]
+    if known is TANGENT:
+        heads = tangent.fewest_heads(survey.dataset, options.head_dim)
+        return heads, " (the examples fill four fifths of what so many free heads memorize)"
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
     heads, why = (0, "") if known.name == "paired" else _fewest(survey)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
@@ -492,11 +501,14 @@ def _choice(asked: str, look: _Look) -> Candidate:
             refused.append(first)
     else:
         full = [option for option in refused if isinstance(option.refusal, CapacityError)]
+        free = look(TANGENT)
+        if full and (free.plan is not None or isinstance(free.refusal, CapacityError)):
+            return free
         first = (full or refused)[-1]
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
-    others = [look(known) for known in CONSTRUCTIONS.values() if not known.has_min_norm_readout]
-    applicable = [option for option in others if option.plan is not None]
+    pairs = look(PAIRED)
+    applicable = [pairs] if pairs.plan is not None else []
     return min([first, *applicable], key=lambda option: option.operations)
 
 
@@ -624,7 +636,8 @@ def _record(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        formula=known.formula,
+        formula=built.formula or known.formula,
+        scale=built.scale,
         theorem=known.theorem,
         grouped=known.grouped,
     )
@@ -650,6 +663,8 @@ def _measured(
     Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
     """
     layer = _finished(built.layer, record)
+    if built.labels:  # outputs are scores, and no numbers of the targets
+        return Memorizer(layer, dataclasses.replace(record, max_error=layer.max_error(data)))
     errors = np.full(data.target_dim, np.inf)
     if options.precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
@@ -740,7 +755,7 @@ def _imprecise(
     errors = np.where(np.isnan(errors), np.inf, errors)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     error, solved = float(errors[worst]), float(built.residuals[worst])
-    sharpest = max(head.sharpness for head in built.heads)
+    sharpest = max((head.sharpness for head in built.heads), default=0.0)
     if sharpest and _EATEN * solved < error:
         return PrecisionError(
             f"float64 cannot carry these {record.construction} heads: the readout was solved to "
@@ -750,12 +765,13 @@ def _imprecise(
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
         )
+    free = record.construction == TANGENT.name
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
-        f"{largest[worst]:.2g}; the condition number of Z is about "
-        f"{built.condition:.0e} (estimate)"
+        f"{largest[worst]:.2g}; the condition number of {'the derivative' if free else 'Z'} is "
+        f"about {built.condition:.0e} (estimate)"
     )
-    ways = ["precision='auto', a readout beyond float64"]
+    ways = [] if free else ["precision='auto', a readout beyond float64"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

@@ -79,7 +79,7 @@ class Options:
         return found
 
 
-# What is known of a data set: each fact is computed when it is first asked for, and then kept.
+# What is known of a dataset: each fact is computed when it is first asked for, and then kept.
 #
 # A survey is made once for a build and handed to planning, to the construction and to the text of
 # errors, so that none of them looks at the data again.
@@ -138,6 +138,9 @@ class Built:
     # the examples in the order in which heads take them; empty where it is as given
     order: tuple[int, ...] = ()
     coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
+    formula: str = ""  # how many examples such heads memorize, if the construction has several
+    scale: float = 1.0  # by which readouts were multiplied, so that steps contract
+    labels: bool = False  # whether the largest output is that of the label, and nothing else is met
     fraction: float = 0.0  # share of the examples on which heads had to saturate
 
 

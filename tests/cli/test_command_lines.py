@@ -153,7 +153,7 @@ DONE = [
      "[0] + [1] - [2] = 0 ... of 100 random subsets ... PROVED: found in pass 1", ""),
     ("assumptions many.npz --budget 0", 0, "UNDECIDED: at least 2", ""),
     ("assumptions equal.npz --subsets 10", 1, "REFUTED: 7 queries span 1 dimensions", ""),
-    ("capacity -T 621 -n 32 -d 64", 0, "3,861 ... Baum", ""),
+    ("capacity -T 621 -n 32 -d 64", 0, "3,861", ""),
     ("exact-capacity shared.npz --heads 3 --head-dim 1 --head-dim 3", 0,
      "seconds 1 1 7 7 ... 3 7 7 7 ... upper bound for all W_Q and W_K: ... |J| = 12 examples", ""),
     ("exact-capacity many.npz", 0, "PROVED: 3 heads of d_h = 1, chosen before the targets, ... "
@@ -240,7 +240,7 @@ REFUSED = [
     ("certify data.npz data.npz", "FormatError: data.npz is not a memorizer"),
     ("certify d.safetensors data.npz", "FormatError: d.safetensors is not a memorizer"),
     ("certify m.safetensors t.json", "FormatError: m.safetensors is not a dec"),
-    ("certify m.safetensors c.json", "FormatError: ... is not a data set"),
+    ("certify m.safetensors c.json", "FormatError: ... is not a dataset"),
     ("certify d.safetensors t.json --claims error", "not claims about decoders"),
     ("certify m.safetensors data.npz --claims 'rank errors'", "are not claims"),
     ("certify m.safetensors data.npz --claims ''", "are not claims"),
