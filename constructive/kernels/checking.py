@@ -558,6 +558,8 @@ def examine(
     if isinstance(memory, Paged):
         source: Memory | None = memory.pool
     else:
+        if memory is None and problem.is_strided(type(out).__module__.partition(".")[0]):
+            memory = "strided"
         if memory is not None and not isinstance(memory, (Pool, Quantized)):
             require_known("memory", memory, PLACES)
         source = memory
