@@ -32,7 +32,6 @@ from constructive.certificates.claims.rank import (
     GROUPING,
     IMPOSSIBLE,
     RANK,
-    WIDE_GROUPING,
     AllWeights,
 )
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
@@ -74,7 +73,7 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, READOUT, LABELS, INSEPARABLE, EXECUTED),
+    "layer": _by_name(GROUPING, RANK, ERROR, READOUT, LABELS, INSEPARABLE, EXECUTED),
     "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
     "sequences": _by_name(EQUALITY, SIZE),
     "all weights": _by_name(IMPOSSIBLE),
@@ -262,9 +261,9 @@ def certify(
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
         claims: some of those that docs/claims.md explains. By default "rank", "error", and
-            "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
-            Theorem 10. If you ask for them, also "readout" (which brings the rank with it where
-            paired heads have their own proof), "labels", "inseparable" and "executed".
+            "grouping" where heads have groups. If you ask for them, also "readout" (which brings
+            the rank with it where paired heads have their own proof), "labels", "inseparable" and
+            "executed".
             Of sequences "equality" and "size", of decoders "rank", "recites" and "executed"
         epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
             targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).

@@ -108,7 +108,7 @@ def build_memorizer(
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
+            T <= H(n - 1) + 1 for every d_h),
             "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
             cost T^3, or "auto", which `explain` explains; where data do not meet what the first
             choice assumes, or float64 does not carry it, "auto" goes on to the next
