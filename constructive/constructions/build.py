@@ -609,7 +609,7 @@ def _build(
             imprecise.append(error)
     if imprecise:
         raise imprecise[0]
-    if construction == AUTO:  # before an assumption: more examples than any weights hold
+    if construction == AUTO:  # before an assumption: more examples than fixed heads hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
 
