@@ -107,13 +107,15 @@ def build_memorizer(
         dataset: T examples
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
-        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
+        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs, about half
+            of d for tangent heads
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h),
-            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
-            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
-            choice assumes, or float64 does not carry it, "auto" goes on to the next
+            T <= H(n - 1) + 1 for every d_h), "generic" (random heads, T <= c(E; H)), "paired" (own
+            contexts), whose readout does not cost T^3, "tangent" (Theorem 33), whose heads depend
+            on the targets and memorize about d_h times as many examples, or "auto", which
+            `explain` explains; where data do not meet what the first choice assumes, or float64
+            does not carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
