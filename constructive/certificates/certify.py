@@ -21,20 +21,8 @@ from constructive.certificates.certificate import (
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.outputs import (
-    ERROR,
-    EXECUTED,
-    INSEPARABLE,
-    LABELS,
-    READOUT,
-)
-from constructive.certificates.claims.rank import (
-    GROUPING,
-    IMPOSSIBLE,
-    RANK,
-    WIDE_GROUPING,
-    AllWeights,
-)
+from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
+from constructive.certificates.claims.rank import IMPOSSIBLE, WIDE_GROUPING, AllWeights
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -73,7 +61,7 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, READOUT, LABELS, INSEPARABLE, EXECUTED),
+    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, LABELS),
     "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
     "sequences": _by_name(EQUALITY, SIZE),
     "all weights": _by_name(IMPOSSIBLE),

@@ -63,7 +63,7 @@ def announced(checker, claims, files):
     arrays = read.data_shapes(files[-1])
     tensors = read.weights_shapes(files[1], 8e9) if len(files) > 2 else {}
     known = {claim.name: claim for claim in checker.command.CLAIMS[layers.Layer]}
-    about = object.__new__(layers.Layer)  # of no files
+    about = object.__new__(layers.Expected)
     about.names, about.contexts = tuple(claims), arrays["contexts"][1]
     about.shapes = layers.sizes_of(arrays, tensors)
     held, _ = about.needs({name: known[name](claims[name]) for name in claims})

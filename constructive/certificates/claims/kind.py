@@ -111,7 +111,6 @@ class ClaimKind(ABC):
     name: ClassVar[str]  # by which `certify` is asked for it
     statement: ClassVar[str]  # its sentence, with places for numbers; the checker has the same one
     options: ClassVar[frozenset[str]] = frozenset()  # the fields of `CertifyOptions` that it takes
-    needs_rows: ClassVar[bool] = False  # whether it needs Z, and not outputs alone
     usual: ClassVar[bool] = True  # whether certificates make it by default
 
     def applies(self, weights: Any) -> bool:  # noqa: ANN401, ARG002 - weights of any kind
