@@ -41,7 +41,8 @@ def _text(x, digits, rounding, enough):
         rounded = Context(count, rounding).divide(Decimal(x.numerator), Decimal(x.denominator))
         if enough(rounded):
             break
-    return f"{rounded:.{count}g}"
+    usual = not rounded or 1e-300 < abs(float(rounded)) < 1e300  # else no float is near it
+    return f"{float(rounded) if usual else rounded:.{count}g}"
 
 
 def gamma(terms):

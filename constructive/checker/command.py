@@ -7,7 +7,7 @@ import sys
 from . import pieces
 from .files import Told, confine, silent
 from .folder import check_folder
-from .verify import CLAIMS, KINDS, Options, check  # noqa: F401 - the first three for tests only
+from .verify import check
 
 INSTANCES = "instances"  # the first word for folders of instances
 MOST_WORKERS = 64

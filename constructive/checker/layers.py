@@ -34,9 +34,8 @@ PARTS = 128  # arrays which W_V may be a sum of
 class Expected:
     """What claims need, from shapes alone."""
 
-    def __init__(self, arrays, tensors, claims):
-        self.names, self.contexts = tuple(claims), arrays["contexts"][1]
-        self.shapes = sizes_of(arrays, tensors)
+    def __init__(self, arrays, tensors):
+        self.contexts, self.shapes = arrays["contexts"][1], sizes_of(arrays, tensors)
 
     def needs(self, claims):
         """Bytes and operations of all claims, one after the other, from shapes alone."""
@@ -59,17 +58,16 @@ class Expected:
 class Layer(About):
     """Weights, or none, and data: arrays by their names, and what was computed of them.
 
-    names: of claims;  hashes: of data and weights;  left: bytes which may be taken
+    hashes: of data and weights;  left: bytes which may be taken
     """
 
     format = "constructive certificate 1"
 
-    def __init__(self, weights, data, names, hashes, options, left=math.inf):
+    def __init__(self, weights, data, hashes, options, left=math.inf):
         self.weights, self.hashes, self.left = weights, hashes, left
         self.data = of_lengths(data) if LENGTHS in data else data
         self.shapes = sizes_of(*(shapes_of(arrays) for arrays in (data, weights)))
-        self.names, self.quick, self.tell = tuple(names), options.quick, options.tell
-        self.stopped, self.bits = "more digits may take more than a minute", options.bits
+        self.quick, self.tell, self.bits = options.quick, options.tell, options.bits
         self._residuals = all_residuals(self)
 
     @classmethod
@@ -88,13 +86,13 @@ class Layer(About):
             require(fits, f"{name} is about contexts of one length")
         filled = 8 * math.prod(arrays["contexts"][1]) * (LENGTHS in arrays)  # a copy
         read = bytes_of(arrays) + bytes_of(tensors) + filled
-        expected = Expected(arrays, tensors, claims)
+        expected = Expected(arrays, tensors)
         held, operations = expected.needs(claims)
         held += expected.take_threads(options.most - read - held)
         announce(read + held, operations, options.most)
         options.tell("read the files", 0, 1)
         parts = read_data(data, arrays), read_weights(*weights, tensors) if weights else {}
-        about = cls(*parts[::-1], claims, b"", options, options.most - read)
+        about = cls(*parts[::-1], b"", options, options.most - read)
         hashes = [require_about(content, about.data, "data")]
         about.hashes = b"".join([*hashes, require_about(content, about.weights, "weights")])
         return about

@@ -375,13 +375,13 @@ class Blocks:
         return up(out)
 
     def solutions(self):
-        """All q that are found with N w <= q w for some w: if q < 1, X R is nonsingular."""
+        """All w and q that are found with N w <= q w: if q < 1, X R is nonsingular."""
         for factor in FACTORS:  # w = 1 + c N w converges where c N has spectral radius below 1
             w = np.ones(len(self.sums))
             for _ in range(ROUNDS):
                 bound = self(w)
                 if (bound <= (1 - 0.98 * (1 - 1 / factor)) * w).all():
-                    yield float(up(bound / w).max())
+                    yield w, float(up(bound / w).max())
                 w = 1 + factor * bound
                 if not w.max() < 1e100:
                     break
@@ -442,7 +442,7 @@ class PairedLayer(About):
 
     format = "constructive paired certificate 1"
 
-    def __init__(self, content, files, claims, options):
+    def __init__(self, content, files, _, options):
         require(len(files) == 2, "a certificate of paired heads needs weights and data")
         tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
         require(LENGTHS not in arrays, "paired heads are for contexts of one length")
@@ -520,5 +520,5 @@ def prove(layer, rank, bound, room=math.inf, tell=silent):
         tell("a right inverse of Z", 3, 5)
         blocks = Blocks(scan, coupled)
         tell("coupling", 4, 5)
-        contracts = any(q < 1 for q in blocks.solutions())
+        contracts = any(q < 1 for _, q in blocks.solutions())
         require(contracts, "rank: coupling is not shown to contract")

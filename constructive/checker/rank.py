@@ -189,7 +189,6 @@ def check_spans(evidence, groups, queries, p, others):
 
 
 ROUNDS = 12  # columns of the system whose solution shows a rank
-POINTS = 3  # at which a rank is looked for
 
 
 class Rank(Claim):

@@ -55,7 +55,9 @@ class Error(Bound):
                 least = below(found.least, 2, self.bound)
                 detail = f"at example {example}, |f - y| is {least} or more"
                 raise Refuted(detail, found.place if several else example)
-        raise ValueError(f"it is not shown within epsilon, nor beyond; {about.stopped}")
+        raise ValueError(
+            "it is not shown within epsilon, nor beyond; more digits may take more than a minute"
+        )
 
 
 # How it is shown.

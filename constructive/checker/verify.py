@@ -30,18 +30,18 @@ STATEMENTS = {claim.name: claim.statement for claim in CLAIMS[Layer]}
 Options = namedtuple("Options", "quick asked epsilon most tell bits", defaults=[silent, 4096])
 
 
-def layer(weights, data, names, *, hashes=b"", quick=False, bits=4096, tell=silent):
-    """A layer on data, which claims of these names are about: arrays by their names in files.
+def layer(weights, data, *, hashes=b"", quick=False, bits=4096, tell=silent):
+    """A layer on data, which claims are about: arrays by their names in files.
 
     hashes: of both, where the claim rank is to be quick;  bits: of digits which may be taken
     """
-    return Layer(weights, data, names, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
+    return Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
 
 
-def verify(evidence, about):
-    """What is known of claims by their names, with their evidence: a Found for each, in order."""
+def verify(name, evidence, about):
+    """What is known of the claim of that name with this evidence: a Found."""
     known = {claim.name: claim for claim in CLAIMS[type(about)]}
-    return [known[name]({"evidence": given}).judge(about) for name, given in evidence.items()]
+    return known[name]({"evidence": evidence}).judge(about)
 
 
 def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=silent):
@@ -59,20 +59,21 @@ def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=sile
     content = read_json(certificate, "certificate", most)
     form = content["format"]
     require(form in KINDS, f"the format of the certificate is {str(form)[:60]!r}")
-    kind = KINDS[form]
+    return statements(KINDS[form], content, others, Options(quick, asked, epsilon, most, tell))
+
+
+def statements(kind, content, files, options):
+    """The statements, if all claims hold: what each shows, and what it says; and all together."""
     known = {claim.name: claim for claim in CLAIMS[kind]}
-    told = require_claims(content, known, asked)
+    told = require_claims(content, known, options.asked)
     claims = {name: known[name](told[name]) for name in told}
     errors = [claim.error for claim in claims.values()]
     errors = [error for error in errors if error is not None]
-    claimed = max(errors, default=math.inf) <= epsilon
+    claimed = max(errors, default=math.inf) <= options.epsilon
     require(claimed, "error: epsilon is not claimed, or is larger")
-    about, shown = (
-        kind.read(content, others, claims, Options(quick, asked, epsilon, most, tell)),
-        {},
-    )
+    about, shown = kind.read(content, files, claims, options), {}
     for name, claim in claims.items():
-        tell(name, 0, 1)
+        options.tell(name, 0, 1)
         found = claim.judge(about)
         require(found.verdict == PROVED, f"{name}: {found.detail}")
         shown[name] = found.statement

@@ -177,9 +177,8 @@ def make_all(memorizer, data, options):
     """The claims that are named, or all usual ones; of a layer *readout*, too."""
     if "claims" in options or not isinstance(data, Dataset):
         return certify(memorizer, data, **options)
-    from claim_parts import certified
 
-    return certified(memorizer, data, **options)
+    return certify(memorizer, data, **options)
 
 
 def record(folder: Path, *, checked: bool) -> int:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from claim_parts import certified
 
 from constructive import (
     Dataset,
@@ -227,12 +226,12 @@ def honest_layers():
                 kind = ["saturated", "rank_one"][seed % 2] if size > 1 else "saturated"
                 memorizer = build_memorizer(data, num_heads=heads, construction=kind, seed=seed)
                 single = memorizer.astype(np.float32)
-                found.append(of_objects(certified(memorizer, data), memorizer, data))
+                found.append(of_objects(certify(memorizer, data), memorizer, data))
                 loose = certify(single, data, claims=["grouping", "rank", "error"], epsilon=1e3)
                 found.append(of_objects(loose, single, data))
         data = generators.shared_context(num_examples=7, context_size=3, width=4, seed=seed)
         memorizer = build_memorizer(data, num_heads=3, precision=120)
-        found.append(of_objects(certified(memorizer, data), memorizer, data))
+        found.append(of_objects(certify(memorizer, data), memorizer, data))
         found += wide_layers(seed)
     return tuple(triple for triple in found if triple.content["verdict"] == "PROVED")
 
@@ -251,7 +250,7 @@ def wide_layers(seed):
         queries[:spoilt, 2:] = 0  # three of them in two dimensions
         data = Dataset(data.contexts, queries, data.targets)
         memorizer = build_memorizer(data, num_heads=heads, construction="rank_one", seed=seed)
-        yield of_objects(certified(memorizer, data), memorizer, data)
+        yield of_objects(certify(memorizer, data), memorizer, data)
 
 
 @functools.lru_cache(maxsize=1)
@@ -261,7 +260,7 @@ def honest_pairs():
         for total, size, width, heads in ((3, 2, 3, 2), (5, 2, 3, 4), (7, 3, 4, 4), (6, 2, 4, 5)):
             data = drawn(generators.gaussian, total, size, width, seed)
             memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=seed)
-            certificate = certified(memorizer, data)
+            certificate = certify(memorizer, data)
             if certificate.proved and certificate.format == PAIRED:
                 found.append(of_objects(certificate, memorizer, data))
     return tuple(found)

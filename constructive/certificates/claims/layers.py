@@ -29,24 +29,20 @@ class Proposed(ClaimKind):
     """A claim that the checker judges, by evidence that is proposed here."""
 
     @abstractmethod
-    def propose(self, subject: Subject[Memorizer, Dataset], about: checker.Layer) -> Evidence:
-        """Return evidence; without what it would need, and with `advice`, where there is none.
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+        """Return evidence; without what it would need, and with `advice`, where there is none."""
 
-        It may look at what the checker has computed.
-        """
-
-    def again(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401, ARG002
-        """Return other evidence, where the checker did not see it at a place."""
+    def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401, ARG002
+        """Return evidence against it from a place at which the checker has seen nothing for it."""
         return {}
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
-        """Let the checker judge all of these that are asked for, one after the other."""
-        about = subject.once(checker.Layer, lambda: layer_of(subject))
-        given = self.propose(subject, about)
-        (found,) = checker.verify({self.name: given}, about)
+        """Let the checker judge what is proposed."""
+        about, given = layer_of(subject), self.propose(subject)
+        found = checker.verify(self.name, given, about)
         if found.verdict == checker.UNDECIDED and found.witness is not None:
-            given = given | self.again(subject.data, given, found.witness)
-            (found,) = checker.verify({self.name: given}, about)
+            given = given | self.refute(subject.data, given, found.witness)
+            found = checker.verify(self.name, given, about)
         verdict = Verdict[found.verdict]
         if verdict is Verdict.UNDECIDED:
             detail = given.get("advice", found.detail)
@@ -56,14 +52,16 @@ class Proposed(ClaimKind):
 
 
 def layer_of(subject: Subject[Memorizer, Dataset]) -> checker.Layer:
-    """Return the layer on the data, as the checker has it."""
-    return checker.layer(
-        floats_of(subject.weights.layer).tensors,
-        subject.data.arrays,
-        [kind.name for kind in subject.asked],
-        hashes=subject.fingerprints,
-        bits=subject.options.max_prec,
-        tell=report,
+    """Return the layer on the data as the checker has it, with what it has computed of them."""
+    return subject.once(
+        checker.Layer,
+        lambda: checker.layer(
+            floats_of(subject.weights.layer).tensors,
+            subject.data.arrays,
+            hashes=subject.fingerprints,
+            bits=subject.options.max_prec,
+            tell=report,
+        ),
     )
 
 
@@ -81,7 +79,7 @@ class Grouping(Proposed):
         """Return whether these are groups of Theorems 1 and 2."""
         return not _are_wide(weights)
 
-    def propose(self, subject: Subject[Memorizer, Dataset], about: checker.Layer) -> Evidence:
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return groups with normals."""
         groups = [[head.start, head.stop] for head in subject.weights.record.heads]
         evidence = grouping(subject.data, groups, subject.rng)
@@ -89,7 +87,7 @@ class Grouping(Proposed):
             return evidence | {"groups": [], "advice": _ORDER}
         return evidence
 
-    def again(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401
+    def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401
         """Return integers that show a dependence there, if there is one."""
         return dependence(data, given["groups"], place)
 
@@ -104,7 +102,7 @@ class LayerRank(Proposed):
         """Return whether readouts are to have any targets, and not some labels alone."""
         return not weights.record.lead
 
-    def propose(self, subject: Subject[Memorizer, Dataset], about: checker.Layer) -> Evidence:
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
         layer = floats_of(subject.weights.layer).leading
         found = residues.search(layer, subject.data, subject.rng)
@@ -136,7 +134,7 @@ class Error(Proposed):
         """Return whether outputs are to be near the targets, and not labels alone."""
         return not weights.record.lead
 
-    def propose(self, subject: Subject[Memorizer, Dataset], about: checker.Layer) -> Evidence:
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return epsilon."""
         return {"bound": epsilon_of(subject).hex()}
 
@@ -162,14 +160,15 @@ class Labels(Proposed):
         """Return whether labels are what was fit."""
         return weights.record.lead > 0.0
 
-    def propose(self, subject: Subject[Memorizer, Dataset], about: checker.Layer) -> Evidence:
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return half the least lead of a label, as floats have it."""
-        if about.floats is None:
+        floats = layer_of(subject).floats
+        if floats is None:
             return {}
-        is_label, outputs = subject.data.target_matrix == 1.0, about.floats.outputs
+        is_label, outputs = subject.data.target_matrix == 1.0, floats.outputs
         own = np.where(is_label, outputs, -np.inf).max(axis=1, keepdims=True)
         leads = (own - np.where(is_label, -np.inf, outputs)).min(axis=1)
-        claimed = float(f"{np.ldexp(leads, about.floats.scales).min() / 2:.1e}")
+        claimed = float(f"{np.ldexp(leads, floats.scales).min() / 2:.1e}")
         return {"bound": claimed.hex()} if 0 < claimed < np.inf else {}
 
 
@@ -196,13 +195,12 @@ def dependence(data: Dataset, groups: list[list[int]], place: tuple[str, int]) -
     else:
         start, stop = groups[at]
         own, others = [*range(start, stop)], [*range(start), *range(stop, len(data.queries))]
-        tried = [own, *([*own, other] for other in (others if of == "span" else []))]
-        found = None
-        for members in tried:
-            if found is None and dyadic.rank(data.queries[members]) < len(members):
-                found = dyadic.dependency(data.queries[members])
-                members = [members[row] for row in found.rows] if found else members
-                rows = data.queries[members]
+        found, members = None, own
+        for more in [[], *([other] for other in (others if of == "span" else []))]:
+            tried = [*own, *more]
+            if dyadic.rank(data.queries[tried]) < len(tried):
+                found = dyadic.dependency(data.queries[tried])
+                members = [tried[row] for row in found.rows] if found else []
                 break
     if found is None:
         return {}
