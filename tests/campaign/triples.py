@@ -38,8 +38,6 @@ STATEMENTS = {
     "span k dimensions or more",
     "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
-    "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
-    "(H d, d_out), entry by entry",
     "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
     "none memorize every labelling",
 }
@@ -136,13 +134,12 @@ class Triple:
                     if name in weights:
                         triple.weights[name] = np.ldexp(weights[name], power)
                 triple.data["targets"] = np.ldexp(data["targets"], of_value)
-                for name, power in (("error", of_value), ("readout", of_values)):
-                    if name in triple.content["claims"]:
-                        old = float.fromhex(self.content["claims"][name]["evidence"]["bound"])
-                        new = float(np.ldexp(old, power))
-                        if not new < np.inf or np.ldexp(new, -power) != old:
-                            return self.copy()
-                        triple.content["claims"][name] = bound(name, new)
+                if "error" in triple.content["claims"]:
+                    old = float.fromhex(self.content["claims"]["error"]["evidence"]["bound"])
+                    new = float(np.ldexp(old, of_value))
+                    if not new < np.inf or np.ldexp(new, -of_value) != old:
+                        return self.copy()
+                    triple.content["claims"]["error"] = bound("error", new)
             triple.data["contexts"] = np.ldexp(data["contexts"], of_contexts)
             triple.data["queries"] = np.ldexp(data["queries"], of_queries)
         originals = {**data, **(weights or {})}
