@@ -138,7 +138,8 @@ def sizes_of(arrays, tensors):
     return total, size, width, outputs, heads, inner, value_dim, between
 
 
-# The claim *impossible*: examples J whose rows of Z have too small a rank for all weights.
+# The claim *impossible*: examples J whose rows of Z have too small a rank for all W_Q and W_K. So
+# whichever are chosen, some targets have no readout; which ones depends on W_Q and W_K.
 #
 # Attention weights add up to one, so head 1 puts out an average r_t of the tokens of example t,
 # and another head r_t + v with v in the span of differences of these tokens. So rows of J have
@@ -152,12 +153,12 @@ SMALLEST, LARGEST = 1 << 21, 1 << 22  # moduli of these products
 
 
 class Impossible(Claim):
-    """More different examples than rows of J can be independent for any weights."""
+    """More different examples than rows of J can be independent for any W_Q and W_K."""
 
     name, of_weights = "impossible", False
     statement = (
-        "for all weights of H = {} heads rank Z <= {} on {} different examples: "
-        "none memorize every labelling"
+        "for all W_Q and W_K of H = {} heads rank Z <= {} on {} different examples: "
+        "whichever are chosen, some targets have no readout"
     )
 
     def needs(self, about):

@@ -38,8 +38,8 @@ STATEMENTS = {
     "span k dimensions or more",
     "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
-    "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
-    "none memorize every labelling",
+    "impossible": "for all W_Q and W_K of H = {} heads rank Z <= {} on {} different examples: "
+    "whichever are chosen, some targets have no readout",
 }
 WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "W_D")
 DATA = ("contexts", "queries", "targets")

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
+from claim_parts import label_layer
 from compact_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
 
@@ -113,8 +114,8 @@ def with_labels(total, seed):
 
 
 def labels():
-    data = with_labels(8, 1)
-    memorizer = build_memorizer(data, num_heads=2, construction="generic")
+    data = with_labels(12, 1)
+    memorizer = label_layer(data, 2)
     turned = Dataset(data.contexts, data.queries, np.roll(data.targets, 1, axis=1))
     return Kind(memorizer, data, {"labels": (memorizer, turned)})
 

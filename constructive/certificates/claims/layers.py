@@ -98,10 +98,6 @@ class LayerRank(Proposed):
     name = "rank"
     options = frozenset({"seed"})
 
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether readouts are to have any targets, and not some labels alone."""
-        return not weights.record.lead
-
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
         layer = floats_of(subject.weights.layer).leading
@@ -130,10 +126,6 @@ class Error(Proposed):
     name = "error"
     options = frozenset({"epsilon", "max_prec"})
 
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether outputs are to be near the targets, and not labels alone."""
-        return not weights.record.lead
-
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return epsilon."""
         return {"bound": epsilon_of(subject).hex()}
@@ -151,14 +143,11 @@ class Labels(Proposed):
     """The claim *labels*, of data with one-hot targets."""
 
     name = "labels"
+    usual = False
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether there are several outputs."""
         return weights.layer.target_dim > 1
-
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether labels are what was fit."""
-        return weights.record.lead > 0.0
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return half the least lead of a label, as floats have it."""
