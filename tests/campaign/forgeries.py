@@ -557,7 +557,6 @@ FALSE = (
     (groups, 2),
     (wide_groups, 2),
     (coupled_pairs, 5),
-    (1),
     (impossible, 1),
     (false_sequences, 2),
 )
