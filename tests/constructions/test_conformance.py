@@ -261,7 +261,7 @@ def check_files_and_proof(problem, folder):
     assert certificate.proved
     assert check(certificate, loaded, data).proved
     claims = {claim.name for claim in certificate.claims}
-    assert {"rank", "error", "readout"} <= claims
+    assert {"rank", "error"} <= claims
     assert bool(claims & {"grouping", "wide_grouping"}) == problem.known.grouped
 
 
