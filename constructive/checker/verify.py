@@ -12,14 +12,14 @@ from .files import read_json, require, require_claims, silent
 from .labels import Labels
 from .layers import Impossible, Layer
 from .paired import PairedError, PairedLayer, PairedRank
-from .rank import Grouping, Rank, RankOfDecoder, WideGrouping
+from .rank import Grouping, Rank, RankOfDecoder
 from .real import Error
 from .sequences import Equality, Sequences, Size
 
 # All kinds of certificates, and the claims that each may make: a new claim is a line here.
 
 CLAIMS = {
-    Layer: (Grouping, WideGrouping, Rank, Error, Labels, Impossible),
+    Layer: (Grouping, Rank, Error, Labels, Impossible),
     PairedLayer: (PairedRank, PairedError),
     Decoder: (RankOfDecoder, Recites, Executed),
     Sequences: (Equality, Size),

@@ -37,7 +37,7 @@ from constructive.constructions.dense import RANK_ONE, SATURATED
 from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
 from constructive.constructions.tangent import TANGENT
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
@@ -76,6 +76,7 @@ AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 _QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
+_NUDGES = 4  # Times that a layer is evaluated with rounding of its own
 # Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
 _EATEN = 1e3
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
@@ -96,7 +97,7 @@ def build_memorizer(
     arithmetic: Literal["float", "rational"] = "float",
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -107,7 +108,7 @@ def build_memorizer(
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
+            T <= H(n - 1) + 1 for every d_h),
             "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
             cost T^3, or "auto", which `explain` explains; where data do not meet what the first
             choice assumes, or float64 does not carry it, "auto" goes on to the next
@@ -130,8 +131,7 @@ def build_memorizer(
             assumes, such as contexts of rank n, or groups of independent queries
         DataError: for equal inputs with different targets
         PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
-            or if it would with logits that are rounded otherwise, as heads are too sharp for
-            float64
+            or would with other rounding, as heads are too sharp for float64
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
 
@@ -161,8 +161,8 @@ def build_memorizer(
             seed = operator.index(seed)
             built = _build(survey, heads, construction, options, tolerance, seed)
         except CapacityError:
-            # Heads that nobody asked for are counted for different inputs.
-            if num_heads is None and survey.repeated is not None:
+            # What contexts allow counts equal inputs once.
+            if isinstance(data, Dataset) and survey.repeated is not None:
                 raise survey.repeated from None
             free = _option(TANGENT, data, heads, options)
             if construction != AUTO or free.plan is None:
@@ -199,7 +199,7 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
@@ -261,7 +261,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow with fixed heads."""
+        """What the contexts of a dataset allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -269,7 +269,10 @@ class Explanation:
         if total**2 * min(total, columns) > _QUICK:
             return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
         most = self.survey.capacity(self.num_heads)
-        held = f"{most.upper} of these {total} examples"
+        inputs = len(different_inputs(data))
+        held = f"{most.upper} of these {inputs}" + (
+            " examples" if inputs == total else f" different inputs ({total} examples)"
+        )
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
         before = "with heads chosen before the targets (Theorem 8)"
         return ["", f"  Contexts allow {held} at most {before}{why}."]
@@ -598,7 +601,7 @@ def _build(
             imprecise.append(error)
     if imprecise:
         raise imprecise[0]
-    if construction == AUTO:  # before an assumption: more examples than any weights hold
+    if construction == AUTO:  # before an assumption: more examples than fixed heads hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
 
@@ -634,8 +637,9 @@ def _record(
 
 # What is handed out: the first layer whose error, as it is evaluated, is within the tolerance.
 #
-# Heads may be so sharp that rounding decides their logits. What float64 evaluates is not the layer
-# then, even if it meets the targets: so it has to meet them with logits rounded otherwise, too.
+# Heads may be so sharp that rounding decides their logits, and readouts so large that it decides
+# outputs. What float64 evaluates is not the layer then, even if it meets the targets: so it has to
+# meet them with other rounding, too.
 
 
 def _measured(
@@ -660,8 +664,9 @@ def _measured(
         whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
-        if whole and any(head.sharpness for head in built.heads):
-            worst = np.maximum(errors, layer.column_errors(data, NudgedFloats))
+        for seed in range(_NUDGES) if whole and not isinstance(layer, RationalLayer) else ():
+            nudged = functools.partial(NudgedFloats, seed=seed)
+            worst = np.maximum(worst, layer.column_errors(data, nudged))
         if (worst <= _allowed(data, tolerance)).all():
             found = {"max_error": float(errors.max()), "own_heads": not whole}
             return Memorizer(layer, dataclasses.replace(record, **found))
@@ -746,18 +751,19 @@ def _imprecise(
     if sharpest and _EATEN * solved < error:
         return PrecisionError(
             f"float64 cannot carry these {record.construction} heads: the readout was solved to "
-            f"{solved:.1e}, but with logits as float64 rounds them the layer misses targets of "
-            f"size {largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
+            f"{solved:.1e}, but with other rounding of logits the layer misses targets of size "
+            f"{largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
             witness={"max_error": error, "sharpness": sharpest},
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
         )
+    free = record.construction == TANGENT.name
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
-        f"{largest[worst]:.2g}; the condition number of Z is about "
-        f"{built.condition:.0e} (estimate)"
+        f"{largest[worst]:.2g}; the condition number of {'the derivative' if free else 'Z'} is "
+        f"about {built.condition:.0e} (estimate)"
     )
-    ways = ["precision='auto', a readout beyond float64"]
+    ways = [] if free else ["precision='auto', a readout beyond float64"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

@@ -13,7 +13,6 @@ from constructive import (
     ParameterError,
     RationalDataset,
     Verdict,
-    assumptions,
     build_memorizer,
     capacity_table,
     certify,
@@ -252,8 +251,6 @@ def test_builders_say_what_it_would_take(data, heads):
     for build in (
         lambda: build_memorizer(data, num_heads=heads),
         lambda: exact_capacity(data, heads),
-        lambda: assumptions.regroup(data, heads),
-        lambda: assumptions.check(data, heads),
     ):
         with pytest.raises(ParameterError, match="GB and") as caught:
             build()
