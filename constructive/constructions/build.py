@@ -65,6 +65,7 @@ from constructive.support.errors import (
 )
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import Plan, require_heads, require_room
+from constructive.theory.capacity import seen_in_floats
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
@@ -105,13 +106,15 @@ def build_memorizer(
         dataset: T examples
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
-        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
+        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs, about half
+            of d for tangent heads
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h),
-            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
-            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
-            choice assumes, or float64 does not carry it, "auto" goes on to the next
+            T <= H(n - 1) + 1 for every d_h), "generic" (random heads, T <= c(E; H)), "paired" (own
+            contexts), whose readout does not cost T^3, "tangent" (Theorem 33), whose heads depend
+            on the targets and memorize about d_h times as many examples, or "auto", which
+            `explain` explains; where data do not meet what the first choice assumes, or float64
+            does not carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
@@ -160,7 +163,7 @@ def build_memorizer(
         try:
             seed = operator.index(seed)
             built = _build(survey, heads, construction, options, tolerance, seed)
-        except CapacityError:
+        except CapacityError as error:
             # What contexts allow counts equal inputs once.
             if isinstance(data, Dataset) and survey.repeated is not None:
                 raise survey.repeated from None
@@ -168,7 +171,10 @@ def build_memorizer(
             if construction != AUTO or free.plan is None:
                 raise
             # Contexts in special position: fixed heads memorize fewer than their shapes promise.
-            built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
+            try:
+                built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
+            except CapacityError:
+                raise error from None
         # Those of the data as given: rational ones have no names.
         return dataclasses.replace(
             built, record=dataclasses.replace(built.built, classes=dataset.classes)
@@ -275,7 +281,10 @@ class Explanation:
         )
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
         before = "with heads chosen before the targets (Theorem 8)"
-        return ["", f"  Contexts allow {held} at most {before}{why}."]
+        seen = seen_in_floats(data)
+        allowed = seen.allow(self.num_heads, most.upper)
+        noise = f"  But {seen}: enough for {allowed}." * (allowed < most.upper)
+        return ["", f"  Contexts allow {held} at most {before}{why}.", *[noise] * bool(noise)]
 
 
 def explain(
@@ -764,6 +773,11 @@ def _imprecise(
         f"about {built.condition:.0e} (estimate)"
     )
     ways = [] if free else ["precision='auto', a readout beyond float64"]
+    seen, inputs = seen_in_floats(dataset), len(different_inputs(dataset))
+    if not free and seen.allow(len(built.heads), inputs) < inputs:
+        allowed = seen.allow(len(built.heads), inputs)
+        message += f"; {seen}, enough for {allowed} of {inputs} examples with these heads"
+        ways.append(f"num_heads={seen.heads(inputs)}")
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

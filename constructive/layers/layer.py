@@ -454,7 +454,15 @@ class AttentionLayer(HeadShapes):
         return float(self.column_errors(dataset).max())
 
     def column_errors(self, dataset: Dataset, arithmetic: ArithmeticOf = FactoredFloats) -> Array:
-        """Return the same for each entry of the output, (d_out,), in this or another arithmetic."""
+        """Return the same for each entry of the output: (d_out,).
+
+        Args:
+            dataset: T examples
+            arithmetic: how floats are evaluated; by default as `layer(...)` does
+
+        Raises:
+            DataError: if shapes do not fit the layer, or the data are rational
+        """
         self.check_fits(dataset)
         worst = np.zeros(self.target_dim)
         for rows, contexts in dataset.blocks():
