@@ -96,7 +96,6 @@ def build_memorizer(
     tolerance: float = 1e-6,
     precision: int | Literal["auto"] = 53,
     arithmetic: Literal["float", "rational"] = "float",
-    exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
     """Build weights that memorize a dataset, whatever its targets are.
@@ -126,9 +125,6 @@ def build_memorizer(
             tolerance, else as many bits as reproduce the targets to float64 accuracy
         arithmetic: "rational" for weights from small integers, for integer or short rational data;
             then predictions are Fractions, and each == its target (`RationalLayer`)
-        exact_logits: W_Q and W_K of so few bits that float32 makes no error in any logit on these
-            data, which have to be integers or short dyadic numbers; for random heads. Bounds of
-            the claim *executed* are smaller then
         seed: of all random choices; the same seed on one machine gives the same bits
 
     Raises:
@@ -136,8 +132,7 @@ def build_memorizer(
         CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data that do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
-        DataError: for equal inputs with different targets, and for data of too many bits for
-            exact_logits
+        DataError: for equal inputs with different targets
         PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
             or would with other rounding, as heads are too sharp for float64
 
@@ -155,7 +150,6 @@ def build_memorizer(
         head_dim=head_dim,
         value_dim=value_dim,
         arithmetic=arithmetic,
-        exact_logits=exact_logits,
         shared_keys=shared_keys,
         saturated_fraction=saturated_fraction,
         precision=precision,
@@ -301,7 +295,6 @@ def explain(
     value_dim: int | None = None,
     construction: str = "auto",
     arithmetic: str = "float",
-    exact_logits: bool = False,
 ) -> Explanation:
     """Explain what `build_memorizer` would do with these arguments, and build nothing.
 
@@ -315,7 +308,6 @@ def explain(
         value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
-        exact_logits: whether float32 must make no error in logits
 
     Raises:
         ParameterError: for an unknown construction, and for a count below 1 or larger than any
@@ -333,7 +325,7 @@ def explain(
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
-    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
+    options = Options(head_dim, value_dim, arithmetic, lengths=several)
     survey = Survey(dataset)
     heads, why = heads_for(survey, num_heads, construction, options)
     kind = "one shared context" if dataset.shared_context else "own contexts"

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.constructions.construction import (
-    EXACT_LOGITS,
     FLOAT,
     LENGTHS,
     USUAL,
@@ -35,7 +34,6 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers import residues
 from constructive.layers.attention import Own, Shared, examples
-from constructive.layers.exact_logits import shortened
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
@@ -125,8 +123,6 @@ def drawn(
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
     weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
-    if options.exact_logits:
-        weights = shortened(weights, dataset)
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
     return represent(dataset, weights, ends)[0]
 
@@ -181,5 +177,5 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {EXACT_LOGITS, LENGTHS}},
+    options={FLOAT: USUAL | {LENGTHS}},
 )
