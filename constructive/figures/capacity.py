@@ -30,7 +30,7 @@ from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
-from constructive.theory.capacity import exact_capacity
+from constructive.theory.capacity import fixed_capacity
 
 CLASSES = 10
 CLOSE = 1e-6
@@ -152,7 +152,7 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
     heads, size, inner, width = sizes
     total = heads * (size - 1) + 2 if shared else heads * width + 1
     draw = generators.shared_context if shared else generators.uniform
-    found = exact_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
+    found = fixed_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
     first, second = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
     suggested = heads * (width - 1) + 1
     point = {

@@ -29,8 +29,8 @@ from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
 from constructive.layers.attention import Chunk, after_attention, examples
-from constructive.support.arrays import Array, Integers
 from constructive.support import tables
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError, in_three_parts, require_positive
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import MOST, saturated_capacity, sized_spans
@@ -101,9 +101,9 @@ class ZeroPoint:
             count = self.equal.count(size)
             words.append(f"{size} equal heads" if count == 1 else f"{count} x {size} equal heads")
         alone = self.equal.count(1)
-        if alone:
-            words.append(f"{alone} with a readout of zero")
-        return " and ".join(words)
+        if not words:
+            return "readouts alone"
+        return " and ".join([*words, *([f"{alone} with a readout of zero"] if alone else [])])
 
 
 def zero_point(num_heads: int, head_dim: int, data: Dimensions) -> ZeroPoint:
@@ -353,13 +353,21 @@ _MOST_ROWS = 2048  # rows (t, j) that are eliminated, which takes some seconds; 
 
 @dataclass(frozen=True, eq=False)
 class CapacityBounds:
-    """Bounds of how many examples some heads memorize, each with its reason."""
+    """Bounds of how many examples some heads memorize, each with its reason.
+
+    Attributes:
+        at_least: so many are memorized with any targets
+        why_at_least: by which weights or theorem
+        at_most: more are not
+        why_at_most: by which theorem
+        blamed: of a data set, the examples J that give the upper bound; None for sizes
+    """
 
     at_least: int
     why_at_least: str
     at_most: int
     why_at_most: str
-    blamed: Integers | None = None  # of a data set: the examples J that give the upper bound
+    blamed: Integers | None = None
 
 
 def free_capacity(
@@ -441,10 +449,7 @@ def _most_of(
     moved = int(np.minimum(m, num_heads * np.minimum(lengths - 1, delta)).sum())
     inner = min(num_heads * r * (delta + q - r), moved)
     bound = ((total - size) * m + inner + m * fixed) // m
-    why = (
-        f"c_1 of {size} examples with tokens of {data.tokens}, differences of {delta} and queries "
-        f"of {q} dimensions"
-    )
+    why = f"c_1 of {size} examples with k = {data.tokens}, delta = {delta}, q = {q} (Theorem 36)"
     return (bound, why, chosen) if bound < total else none
 
 
@@ -517,12 +522,12 @@ def capacity(
 
     Example:
         >>> print(capacity(num_heads=4, head_dim=8, context_size=8, width=32))
-        4 heads of d_h = 8, generic contexts of 8 tokens of 32 entries, distinct per example
+        H = 4, d_h = 8: generic data, own contexts, n = 8, d = 32
                                 examples  reason
           Theorem 1                   29  if its assumptions hold
           fixed heads, exactly       128  c(E; H) = k + (H - 1) delta (Theorems 8 and 9)
           free heads, at least     1,352  4 equal heads (Theorem 35)
-          free heads, at most      1,920  almost no targets of more are reached (Theorem 36)
+          free heads, at most      1,920  almost no targets of more (Theorem 36)
     """
     require_positive(num_heads=num_heads, head_dim=head_dim, target_dim=target_dim)
     if dataset is not None:
@@ -552,13 +557,12 @@ def capacity(
     at_least, reason = _by_theorems(num_heads, head_dim, data, context_size, target_dim)
     each = min(context_size - 1, width)
     at_most = most_examples(num_heads, head_dim, data, each=each, m=target_dim)
-    kind = "one context for all" if shared_context else "distinct per example"
+    kind = "one shared context" if shared_context else "own contexts"
     return Capacity(
-        f"{num_heads} heads of d_h = {head_dim}, generic contexts of {context_size} tokens of "
-        f"{width} entries, {kind}",
+        f"H = {num_heads}, d_h = {head_dim}: generic data, {kind}, n = {context_size}, d = {width}",
         saturated_capacity(num_heads, context_size, head_dim),
         CapacityBounds(fixed, by_theorem, fixed, by_theorem),
-        CapacityBounds(at_least, reason, at_most, "almost no targets of more are reached (Theorem 36)"),
+        CapacityBounds(at_least, reason, at_most, "almost no targets of more (Theorem 36)"),
     )
 
 
@@ -598,10 +602,10 @@ def _of_data(dataset: Dataset, num_heads: int, head_dim: int, seed: int) -> Capa
         free = free_capacity(
             dataset, num_heads, head_dim, rng, different=different, fixed=found.lower
         )
-    kind = "one shared context" if dataset.shared_context else "contexts"
+    kind = "one shared context" if dataset.shared_context else "own contexts"
     return Capacity(
-        f"{num_heads} heads of d_h = {head_dim} on {dataset.num_examples:,} examples: {kind} of "
-        f"{dataset.context_size} tokens of {dataset.width} entries",
+        f"H = {num_heads}, d_h = {head_dim}: {dataset.num_examples:,} examples, {kind}, "
+        f"n = {dataset.context_size}, d = {dataset.width}",
         saturated_capacity(num_heads, dataset.context_size, head_dim),
         fixed,
         free,

@@ -17,10 +17,10 @@ from constructive import (
     check,
     explain,
     generators,
-    paired_capacity,
 )
 from constructive.constructions.build import CHEAP_BYTES, CHEAP_OPERATIONS, plans
 from constructive.constructions.construction import Options, Survey
+from constructive.theory.bounds import paired_capacity
 from constructive.theory.grouping import RefutedError, check_widths
 
 # Own contexts: heads in pairs, and a small system for each.

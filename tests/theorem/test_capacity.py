@@ -19,20 +19,24 @@ from constructive import (
     certify,
     check,
     comparison,
-    exact_capacity,
     explain,
     fewest_heads,
     generators,
     heads_needed,
     published_bounds,
-    rank_one_capacity,
-    saturated_capacity,
     upper_bound_certificate,
 )
 from constructive.exact import dyadic
 from constructive.theory import bounds
-from constructive.theory.bounds import RANK_ONE, SATURATED, nonzero_parameter_count, parameter_count
-from constructive.theory.capacity import context_capacity, spans_of
+from constructive.theory.bounds import (
+    RANK_ONE,
+    SATURATED,
+    nonzero_parameter_count,
+    parameter_count,
+    rank_one_capacity,
+    saturated_capacity,
+)
+from constructive.theory.capacity import context_capacity, fixed_capacity, spans_of
 
 # Exact capacity, the counts of parameters, and the tables.
 
@@ -47,19 +51,19 @@ def test_generic_data_reach_the_conjectured_capacity(heads, size, more, head_dim
     shared = generators.shared_context(
         num_examples=heads * width + 1, context_size=size, width=width, seed=seed
     )
-    found = exact_capacity(shared, heads, head_dim, seed=seed)
+    found = fixed_capacity(shared, heads, head_dim, seed=seed)
     assert found.exact
     assert found.lower == rank_one_capacity(heads, size)
     assert found.lower >= saturated_capacity(heads, size, head_dim)
     own = generators.uniform(
         num_examples=heads * width + 1, context_size=size, width=width, seed=seed
     )
-    assert exact_capacity(own, heads, head_dim, seed=seed).lower == heads * width
+    assert fixed_capacity(own, heads, head_dim, seed=seed).lower == heads * width
 
 
 def test_the_weights_that_are_returned_prove_the_lower_bound():
     data = generators.uniform(num_examples=12, context_size=3, width=4)
-    found = exact_capacity(data, 3)
+    found = fixed_capacity(data, 3)
     assert (found.lower, found.upper) == (12, 12)
     memorizer = build_memorizer(data.take(range(7)), num_heads=3)
     proof = certify(type(memorizer)(found.layer, memorizer.record), data, claims=["rank"])
@@ -70,7 +74,7 @@ def test_what_is_only_probable_is_said_so():
     """Translates of one context, with one query: rows lie in d + 1 dimensions (Proposition F)."""
     rng = np.random.default_rng(0)
     contexts = rng.integers(-9, 9, (4, 3)) + rng.integers(-9, 9, (9, 1, 3))
-    found = exact_capacity(Dataset(contexts, np.ones((9, 3)), np.zeros(9)), 5)
+    found = fixed_capacity(Dataset(contexts, np.ones((9, 3)), np.zeros(9)), 5)
     assert (found.lower, found.upper) == (4, 9)
     assert not found.exact
     assert "probably, at most" in repr(found)
@@ -83,7 +87,7 @@ def test_what_is_only_probable_is_said_so():
 def test_arguments_which_make_no_sense(name, value):
     data = generators.uniform(num_examples=2, context_size=2, width=2)
     with pytest.raises(ParameterError, match=f"{name}={value} is not a") as caught:
-        exact_capacity(data, **{"num_heads": 1, name: value})
+        fixed_capacity(data, **{"num_heads": 1, name: value})
     assert caught.value.witness == value
 
 
@@ -219,7 +223,7 @@ def test_generic_contexts(total, least, heads):
     data = generators.gaussian(num_examples=total, context_size=3, width=5)
     found = fewest_heads(data)
     assert (found.least, found.heads) == (least, heads)
-    assert exact_capacity(data, least).lower == total
+    assert fixed_capacity(data, least).lower == total
     if least > 1:
         assert upper_bound_certificate(data, least - 1).proved
         assert f"allow {5 * (least - 1)} of {total} examples with {least - 1} h" in found.reason
@@ -274,7 +278,7 @@ MANY = [10**6, 2**63, 10**5000]
 def test_builders_say_what_it_would_take(data, heads):
     for build in (
         lambda: build_memorizer(data, num_heads=heads),
-        lambda: exact_capacity(data, heads),
+        lambda: fixed_capacity(data, heads),
         lambda: assumptions.regroup(data, heads),
         lambda: assumptions.check(data, heads),
     ):
@@ -284,7 +288,7 @@ def test_builders_say_what_it_would_take(data, heads):
 
 
 def test_memory_counts_and_what_fits_is_built(monkeypatch):
-    assert exact_capacity(OWN, 8).exact  # one more than examples
+    assert fixed_capacity(OWN, 8).exact  # one more than examples
     assert build_memorizer(OWN, num_heads=8).max_error(OWN) < 1e-9
     monkeypatch.setattr(bounds, "physical_memory", lambda: 8 * 4 * 100.0)
     bounds.require_heads(10, 20, 10)
