@@ -267,7 +267,7 @@ class Explanation:
             return []
         total, columns = data.num_examples, self.num_heads * data.width
         if total**2 * min(total, columns) > _QUICK:
-            return ["", "  fixed_capacity(dataset, num_heads) tells what these contexts allow."]
+            return ["", "  capacity(dataset, ...) tells what these contexts allow."]
         most = self.survey.capacity(self.num_heads)
         held = f"{most.upper} of these {total} examples"
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
