@@ -181,7 +181,10 @@ def _orthogonal(contexts: Array, *, differences: bool) -> list[list[int]]:
     Rows are tokens, or their differences from the first token of their context.
     """
     width = contexts.shape[2]
-    rows = _spanning(contexts, differences=differences)
+    places = _spanning(contexts, differences=differences)
+    if len(places) == width:  # rows are independent over the rational numbers, too: none is left
+        return []
+    rows = [_integer_row(contexts[c], row, differences=differences) for c, row in places]
     while True:
         columns = dyadic.null_vectors(flint.fmpz_mat(len(rows), width, list(chain(*rows))))
         if not columns:
@@ -193,7 +196,7 @@ def _orthogonal(contexts: Array, *, differences: bool) -> list[list[int]]:
             off = np.argwhere(wrong.any(axis=2))
             if len(off):
                 context, row = off[0]
-                rows.append(_integer_rows(chunk[context], differences=differences)[row])
+                rows.append(_integer_row(chunk[context], row, differences=differences))
                 break
         else:
             return columns
@@ -203,23 +206,35 @@ def _times(contexts: Array, matrix: flint.fmpz_mat) -> npt.NDArray[np.object_]:
     """Return tokens of contexts (C, n, d), each context scaled by a power of two, times (d, k)."""
     count, size, width = contexts.shape
     whole, exponents = dyadic.integers(contexts.reshape(-1, width))
-    powers = np.array(exponents, dtype=object).reshape(count, size, 1)
     products = np.array((whole * matrix).tolist(), dtype=object).reshape(count, size, -1)
-    scaled: npt.NDArray[np.object_] = products << (powers - powers.min(axis=1, keepdims=True))
+    return _of_one_scale(products, np.array(exponents, dtype=object).reshape(count, size, 1))
+
+
+def _of_one_scale(
+    rows: npt.NDArray[np.object_], exponents: npt.NDArray[np.object_]
+) -> npt.NDArray[np.object_]:
+    """Return integers (C, n, k) times 2^exponents (C, n, 1), each context times a power of two."""
+    scaled: npt.NDArray[np.object_] = rows << (exponents - exponents.min(axis=1, keepdims=True))
     return scaled
 
 
 def _integer_rows(context: Array, *, differences: bool) -> Rows:
     """Return the tokens of one context (n, d), or their differences, times a power of two."""
-    tokens = _times(
-        context[np.newaxis], flint.fmpz_mat(np.eye(context.shape[1]).astype(int).tolist())
-    )[0]
+    whole, exponents = dyadic.integers(context)
+    powers = np.array(exponents, dtype=object)[np.newaxis, :, np.newaxis]
+    tokens = _of_one_scale(np.array(whole.tolist(), dtype=object)[np.newaxis], powers)[0]
     rows: Rows = (tokens[1:] - tokens[:1] if differences else tokens).tolist()
     return rows
 
 
-def _spanning(contexts: Array, *, differences: bool) -> Rows:
-    """Return rows that span all rows modulo a prime; few, and found early if so."""
+def _integer_row(context: Array, row: int, *, differences: bool) -> list[flint.fmpz]:
+    """Return one of these rows."""
+    tokens = context[[0, row + 1]] if differences else context[row : row + 1]
+    return _integer_rows(tokens, differences=differences)[0]
+
+
+def _spanning(contexts: Array, *, differences: bool) -> list[tuple[int, int]]:
+    """Return the places of independent rows that span all modulo a prime, early ones if so."""
     prime = next(modular.safe_primes())
     exponent = modular.least_exponent(contexts)
     width = contexts.shape[2]
@@ -238,7 +253,7 @@ def _spanning(contexts: Array, *, differences: bool) -> Rows:
         held, where = rows[chosen], [where[i] for i in chosen]
         if len(held) == width:
             break
-    return [_integer_rows(contexts[c], differences=differences)[row] for c, row in where]
+    return where
 
 
 def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:

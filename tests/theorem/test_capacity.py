@@ -1,5 +1,6 @@
 """Capacities, numbers of heads, counts of parameters, and the table of published bounds."""
 
+import time
 from itertools import combinations, pairwise
 from math import ceil
 
@@ -370,3 +371,12 @@ def test_what_is_necessary_and_what_is_measured():
     measured = [row for row in rows if row.kind == "measured"]
     assert [row.source.split(",")[0] for row in measured] == ["Allen-Zhu", "Morris et al."]
     assert all(row.parameters is None for row in measured)
+
+
+def test_tokens_that_span_everything_take_no_exact_integers():
+    """They took minutes of the processor, where a rank modulo a prime is the proof."""
+    data = generators.gaussian(num_examples=400, context_size=16, width=384)
+    began = time.process_time()
+    assert exact_capacity(data, num_heads=1).lower == exact_capacity(data, num_heads=1).upper == 384
+    assert fewest_heads(data).least == 2
+    assert time.process_time() - began < 20
