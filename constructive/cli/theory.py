@@ -9,7 +9,6 @@ from constructive.cli.program import app, command, require_rocq
 from constructive.support.errors import ParameterError
 from constructive.theory import proofs
 from constructive.theory.bounds import heads_in_words
-from constructive.theory.capacity import fixed_capacity
 
 
 @command(app)
@@ -98,12 +97,12 @@ def capacity(
 def _fewest(dataset: "constructive.Dataset", head_dim: int) -> None:
     """Print and prove the fewest fixed heads: from below by some, from above for all."""
     least = constructive.fewest_heads(dataset).least
-    found = fixed_capacity(dataset, least, head_dim)
-    total = dataset.num_examples
-    enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
+    found = constructive.capacity(dataset, num_heads=least, head_dim=head_dim)
+    rank, total = found.fixed.at_least, dataset.num_examples
+    enough = constructive.Verdict.PROVED if rank == total else constructive.Verdict.UNDECIDED
     say(
         f"{enough.name}: {heads_in_words(least)} of d_h = {head_dim}, chosen before the targets, "
-        f"memorize these T = {total} examples with any targets (rank Z = {found.lower} for random "
+        f"memorize these T = {total} examples with any targets (rank Z = {rank} for random "
         "weights, modulo a prime)"
     )
     needed = constructive.Verdict.PROVED

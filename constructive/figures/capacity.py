@@ -72,7 +72,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Capacity(drawing.Picture):
+class MemorizedExamples(drawing.Picture):
     """A panel for each sweep."""
 
     title: str
@@ -139,10 +139,10 @@ class Capacity(drawing.Picture):
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-SHARED_CONTEXT = Capacity(
+SHARED_CONTEXT = MemorizedExamples(
     "Figures 2 and 5: memorized examples with a shared context", "figure-2-capacity", shared=True
 )
-GENERAL_POSITION = Capacity(
+GENERAL_POSITION = MemorizedExamples(
     "Figure 4: memorized examples in general position", "figure-4-general-position", shared=False
 )
 

@@ -21,14 +21,6 @@ Theorem = Literal["saturated", "rank_one"]  # The heads of Theorem 1, and those 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
     """Return Theorem 1's number of examples, H(r - 1) + 1 with r = min(n, d_h).
 
-    Args:
-        num_heads: H
-        context_size: n, the number of tokens in a context
-        head_dim: d_h
-
-    Raises:
-        ParameterError: where a count is not a positive integer
-
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1.
 
     Example:
@@ -44,13 +36,6 @@ def rank_one_capacity(num_heads: int, context_size: int) -> int:
 
     The sharper theorem of this project: heads of rank one suffice (see `multihead.heads`).
 
-    Args:
-        num_heads: H
-        context_size: n, the number of tokens in a context
-
-    Raises:
-        ParameterError: where a count is not a positive integer
-
     Example:
         >>> rank_one_capacity(num_heads=60, context_size=32)
         1861
@@ -65,13 +50,6 @@ def paired_capacity(num_heads: int, width: int) -> int:
     For 2(n - 1) <= d - 1 and an even H that includes the H(n - 1) + 1 of the theorems. Unlike
     these it needs blocks in general position, which are checked when they are built
     (`constructions.paired`). One head makes no pair, and holds none.
-
-    Args:
-        num_heads: H
-        width: d, the number of entries of a token or a query
-
-    Raises:
-        ParameterError: where a count is not a positive integer
 
     Example:
         >>> paired_capacity(num_heads=1000, width=64)

@@ -413,7 +413,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     It counts heads that do not depend on the targets: no fewer have a readout for all targets,
     whatever the queries, W_Q and W_K are (Theorem 8); as many have for almost all queries
     (Theorem 9). For some queries they have not, whatever their number (Proposition 15.5):
-    `fixed_capacity(dataset, least)` decides that. Heads that depend on the targets may be fewer.
+    `capacity` decides that for your data. Heads that depend on the targets may be fewer.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -518,20 +518,13 @@ class FixedCapacity:
     """Bounds for the largest rank of Z over all W_Q and W_K of H heads of dimension d_h.
 
     It is the number of examples that fixed heads memorize: those chosen before the targets.
-
-    Attributes:
-        lower: proved, by the weights of `layer`
-        upper: proved for all W_Q and W_K, for this `reason`
-        reason: which bound it is, in words
-        layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
-        contexts: bounds of c(E; H), and the examples that are to blame for it
     """
 
-    lower: int
-    upper: int
+    lower: int  # proved, by the weights of `layer`
+    upper: int  # proved for all W_Q and W_K, for this `reason`
     reason: str
-    layer: AttentionLayer
-    contexts: ContextCapacity
+    layer: AttentionLayer  # integer W_Q and W_K with rank Z >= `lower`; its readout is zero
+    contexts: ContextCapacity  # bounds of c(E; H), and the examples that are to blame for it
 
     @property
     def exact(self) -> bool:
@@ -553,15 +546,6 @@ def fixed_capacity(
 
     It is the largest rank of Z over all W_Q and W_K: so many examples have a readout for all
     targets with heads that do not depend on the targets. Heads that depend on them memorize more.
-
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d); targets have no part in it
-        num_heads: H
-        head_dim: d_h
-        seed: of the weights
-
-    Raises:
-        ParameterError: for a count that is not positive, a negative seed, and far too many heads
 
     Example:
         >>> from constructive import generators

@@ -69,7 +69,7 @@ def on_a_terminal(folder, *arguments, **environment):
     return written.decode()
 
 
-@pytest.mark.parametrize("words", ["build --help", "prove 2"])
+@pytest.mark.parametrize("words", ["build --help", "kernels list"])
 @pytest.mark.usefixtures("data")
 def test_no_color_is_not_bold_either(tmp_path, words):
     """Neither help, which typer draws, nor tables, which we draw."""
