@@ -69,10 +69,6 @@ _HOMES = {
     "Labelings": "theory.labelings",
     "label_capacity": "theory.labelings",
     "labelings": "theory.labelings",
-    "PublishedBound": "theory.published",
-    "capacity_table": "theory.published",
-    "comparison": "theory.published",
-    "published_bounds": "theory.published",
 }
 
 if TYPE_CHECKING:
@@ -129,10 +125,6 @@ if TYPE_CHECKING:
     from constructive.theory.labelings import Labelings as Labelings
     from constructive.theory.labelings import label_capacity as label_capacity
     from constructive.theory.labelings import labelings as labelings
-    from constructive.theory.published import PublishedBound as PublishedBound
-    from constructive.theory.published import capacity_table as capacity_table
-    from constructive.theory.published import comparison as comparison
-    from constructive.theory.published import published_bounds as published_bounds
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
     __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list it is

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from constructive.constructions import tangent
 from constructive.constructions.construction import (
     FLOAT,
     PLANNED,
@@ -35,6 +36,7 @@ from constructive.constructions.construction import (
 from constructive.constructions.dense import RANK_ONE, SATURATED
 from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
+from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
@@ -67,7 +69,7 @@ from constructive.theory.bounds import Plan, require_heads, require_room
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
 CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED)
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED, TANGENT)
 }
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
@@ -168,7 +170,11 @@ def build_memorizer(
             # Heads that nobody asked for are counted for different inputs.
             if num_heads is None and survey.repeated is not None:
                 raise survey.repeated from None
-            raise
+            free = _option(TANGENT, data, heads, options)
+            if construction != AUTO or free.plan is None:
+                raise
+            # Contexts in special position: fixed heads memorize fewer than their shapes promise.
+            built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
         # Those of the data as given: rational ones have no names.
         return dataclasses.replace(
             built, record=dataclasses.replace(built.built, classes=dataset.classes)
@@ -431,6 +437,9 @@ def heads_for(
     if construction == AUTO:
         return _fewest(survey)
     known = CONSTRUCTIONS[construction]
+    if known is TANGENT:
+        heads = tangent.fewest_heads(survey.dataset, options.head_dim)
+        return heads, " (the examples fill four fifths of what so many free heads memorize)"
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
     heads, why = (0, "") if known.name == "paired" else _fewest(survey)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
@@ -489,11 +498,14 @@ def _choice(asked: str, look: _Look) -> Candidate:
             refused.append(first)
     else:
         full = [option for option in refused if isinstance(option.refusal, CapacityError)]
+        free = look(TANGENT)
+        if full and (free.plan is not None or isinstance(free.refusal, CapacityError)):
+            return free
         first = (full or refused)[-1]
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
-    others = [look(known) for known in CONSTRUCTIONS.values() if not known.has_min_norm_readout]
-    applicable = [option for option in others if option.plan is not None]
+    pairs = look(PAIRED)
+    applicable = [pairs] if pairs.plan is not None else []
     return min([first, *applicable], key=lambda option: option.operations)
 
 
@@ -621,7 +633,8 @@ def _record(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        formula=known.formula,
+        formula=built.formula or known.formula,
+        scale=built.scale,
         theorem=known.theorem,
         grouped=known.grouped,
     )
@@ -646,6 +659,8 @@ def _measured(
     Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
     """
     layer = _finished(built.layer, record)
+    if built.labels:  # outputs are scores, and no numbers of the targets
+        return Memorizer(layer, dataclasses.replace(record, max_error=layer.max_error(data)))
     errors = np.full(data.target_dim, np.inf)
     if options.precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
@@ -735,7 +750,7 @@ def _imprecise(
     errors = np.where(np.isnan(errors), np.inf, errors)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     error, solved = float(errors[worst]), float(built.residuals[worst])
-    sharpest = max(head.sharpness for head in built.heads)
+    sharpest = max((head.sharpness for head in built.heads), default=0.0)
     if sharpest and _EATEN * solved < error:
         return PrecisionError(
             f"float64 cannot carry these {record.construction} heads: the readout was solved to "

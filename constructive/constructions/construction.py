@@ -138,6 +138,9 @@ class Built:
     # the examples in the order in which heads take them; empty where it is as given
     order: tuple[int, ...] = ()
     coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
+    formula: str = ""  # how many examples such heads memorize, if the construction has several
+    scale: float = 1.0  # by which readouts were multiplied, so that steps contract
+    labels: bool = False  # whether the largest output is that of the label, and nothing else is met
     fraction: float = 0.0  # share of the examples on which heads had to saturate
 
 

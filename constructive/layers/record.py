@@ -143,16 +143,18 @@ class BuildRecord:
             for rational weights
         scalar_targets: whether targets are (T,) rather than (T, d_out)
         condition: estimated condition number of Z, or the largest one of the systems that were
-            solved instead of it; NaN for rational weights, where it is not estimated
+            solved instead of it; NaN where it is not estimated
         max_error: the largest `|f - y|`, as `Memorizer.max_error` evaluates it, unless `own_heads`
         largest_target: the largest size of an entry of the targets
-        heads: what each of the H heads did
+        heads: what each of the H heads did; () where examples do not belong to heads
         precision: bits of the readout; 53, those of a float64, also for rational weights
         order: the examples in the order in which heads take them, or () for the order given
         classes: what the d_out outputs stand for, or () where targets are not classes
             (`Dataset.of_classes`)
         coupled: pairs of an example and a head (or pair of heads) beside the groups that are not
             saturated, and were solved for; counted where construction is "paired"
+        scale: r, by which readouts of "tangent" are larger than at the weights where all outputs
+            are zero; 1 elsewhere
         formula: how many examples the theorem promises, in symbols; "" in older files
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
@@ -176,6 +178,7 @@ class BuildRecord:
     order: tuple[int, ...] = ()
     coupled: int = 0
     classes: tuple[Label, ...] = ()
+    scale: float = 1.0
     formula: str = ""
     theorem: str = ""
     grouped: bool = False
@@ -212,12 +215,14 @@ class BuildRecord:
             bound = str(self.capacity)
         error = f"{self._error} on targets of size {self.largest_target:.2g}"
         estimated = math.isfinite(self.condition)
-        return (
+        facts = (
             ("layer", _sizes(layer, f"H = {layer.num_heads}, n = {self.context_size}")),
             ("examples", f"{self.num_examples}, bound {bound}"),
             ("max error", error),
             ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
         )
+        load = f"{self.scale:.2g}, at a load of {self.num_examples / self.capacity:.0%}"
+        return (*facts, ("scale", load)) if self.scale != 1.0 else facts
 
 
 @dataclass(frozen=True)

@@ -113,24 +113,6 @@ def parameter_count(
     return num_heads * per_head + value_dim * target_dim
 
 
-def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, target_dim: int) -> int:
-    """Return how many entries of the built weights are not zero: the others carry nothing.
-
-    Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
-    saturate (rank-one heads: one in all) and d_out columns of W_V. W_O has one entry in each row
-    and W_D one in each column (`layers.layer`), where d_v = d_out.
-    """
-    require_positive(num_examples=num_examples, num_heads=plan.num_heads, head_dim=plan.head_dim)
-    require_positive(width=width, target_dim=target_dim)
-    each, larger = divmod(num_examples, plan.num_heads)  # as `grouping.group_sizes` has them
-    columns = 0
-    for size, count in ((each + 1, larger), (each, plan.num_heads - larger)):
-        saturating = size < min(plan.head_dim, width)
-        columns += count * (1 if plan.rank_one else size + saturating)
-    values = plan.num_heads * (width + 1) * target_dim + target_dim
-    return 2 * width * columns + values
-
-
 @dataclass(frozen=True)
 class Plan:
     """Which construction is used, with which head dimension, and how many examples it holds."""
