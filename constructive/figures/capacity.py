@@ -31,6 +31,7 @@ from constructive.support.errors import PrecisionError
 from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.capacity import fixed_capacity
+from constructive.theory.free_heads import Dimensions, most_examples, zero_point
 
 CLASSES = 10
 CLOSE = 1e-6
@@ -43,6 +44,8 @@ SERIES: dict[str, dict[str, Any]] = {
         "color": drawing.BLUE, "linestyle": "--", "linewidth": 2,
     },
     "c(E; H): the most for fixed heads": {"color": "black", "linewidth": 1},
+    "free heads, at least": {"color": drawing.GREEN, "linewidth": 1.5},
+    "free heads, at most: c_1": {"color": drawing.GREY, "linestyle": "-.", "linewidth": 1.5},
     "the paper: H(d - 1) + 1": {
         "color": drawing.VERMILLION, "linestyle": ":", "linewidth": 1.5,
     },
@@ -72,7 +75,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class MemorizedExamples(drawing.Picture):
+class CapacityFigure(drawing.Picture):
     """A panel for each sweep."""
 
     title: str
@@ -139,10 +142,10 @@ class MemorizedExamples(drawing.Picture):
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-SHARED_CONTEXT = MemorizedExamples(
+SHARED_CONTEXT = CapacityFigure(
     "Figures 2 and 5: memorized examples with a shared context", "figure-2-capacity", shared=True
 )
-GENERAL_POSITION = MemorizedExamples(
+GENERAL_POSITION = CapacityFigure(
     "Figure 4: memorized examples in general position", "figure-4-general-position", shared=False
 )
 
@@ -155,11 +158,14 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
     found = fixed_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
     first, second = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
     suggested = heads * (width - 1) + 1
+    spans = Dimensions.of_sizes(size, width, shared_context=shared)
     point = {
         "Theorem 2: H(n - 1) + 1": second,
         "Theorem 1: H(min(n, d_h) - 1) + 1": first,
         "c(E; H): the most for fixed heads": found.upper,
         "proved: rank of Z": found.lower,
+        "free heads, at least": zero_point(heads, inner, spans).rank,
+        "free heads, at most: c_1": most_examples(heads, inner, spans, each=min(size - 1, width)),
     }
     promised = {"built: Theorem 1": ("saturated", first)}
     if not shared:
@@ -197,4 +203,4 @@ def _panel(axes: Any, values: tuple[int, ...], points: list[dict[str, int]]) -> 
         shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
         if shown:
             axes.plot(*zip(*shown, strict=True), label=name, **style)
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log")
