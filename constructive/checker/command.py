@@ -13,7 +13,7 @@ from .folder import check_folder
 from .labels import Inseparable, Labels
 from .layers import Impossible, Layer
 from .paired import PairedLayer, PairedRank
-from .rank import Grouping, Rank, RankOfDecoder, WideGrouping
+from .rank import Grouping, Rank, RankOfDecoder
 from .real import Error, Readout
 from .sequences import Equality, Sequences, Size
 
@@ -22,7 +22,6 @@ from .sequences import Equality, Sequences, Size
 CLAIMS = {
     Layer: (
         Grouping,
-        WideGrouping,
         Rank,
         Error,
         Readout,

@@ -19,7 +19,7 @@ def assumptions(
     subsets: int | None = None,
     budget: float = 1.0,
 ) -> None:
-    """Test the assumptions of the theorems on a data set, and say how each result is known.
+    """Test the assumptions of the theorems on a dataset, and say how each result is known.
 
     Exit status 0 if the examples meet what the construction needs, in some order, else 1.
 
@@ -51,17 +51,17 @@ def capacity(
     """Print how many examples heads memorize with any targets: fixed heads, and free heads.
 
     Fixed heads are chosen before the targets; free heads may depend on them. The numbers are of a
-    data set, or of generic data of given sizes. With a data set and without --heads: the fewest
+    dataset, or of generic data of given sizes. With a dataset and without --heads: the fewest
     fixed heads that memorize its examples with any targets, and a proof that fewer do not. Exit
     status 0 if both are PROVED, else 1.
 
     Args:
-        data: A data set; or give --context-size and --width.
+        data: A dataset; or give --context-size and --width.
         heads: Number H of heads; by default the fewest fixed heads that suffice.
         head_dim: Head dimension d_h; by default d / H.
-        context_size: Number n of tokens in a context, without a data set.
-        width: Number d of entries of a token, without a data set.
-        shared: Whether all examples share one context, without a data set.
+        context_size: Number n of tokens in a context, without a dataset.
+        width: Number d of entries of a token, without a dataset.
+        shared: Whether all examples share one context, without a dataset.
 
     Examples:
 
@@ -79,7 +79,7 @@ def capacity(
         raise ParameterError(
             "the number of heads is missing",
             witness="--heads",
-            suggestion="--heads 12, or a data set, whose fewest heads are found",
+            suggestion="--heads 12, or a dataset, whose fewest heads are found",
         )
     entries = width if dataset is None else dataset.width
     size = max(1, (entries or 1) // heads) if head_dim is None else head_dim

@@ -98,7 +98,7 @@ def build_memorizer(
     exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -109,7 +109,7 @@ def build_memorizer(
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
+            T <= H(n - 1) + 1 for every d_h),
             "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
             cost T^3, or "auto", which `explain` explains; where data do not meet what the first
             choice assumes, or float64 does not carry it, "auto" goes on to the next
@@ -206,7 +206,7 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
@@ -622,7 +622,7 @@ def _build(
             imprecise.append(error)
     if imprecise:
         raise imprecise[0]
-    if construction == AUTO:  # before an assumption: more examples than any weights hold
+    if construction == AUTO:  # before an assumption: more examples than fixed heads hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
 
@@ -776,12 +776,13 @@ def _imprecise(
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
         )
+    free = record.construction == TANGENT.name
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
-        f"{largest[worst]:.2g}; the condition number of Z is about "
-        f"{built.condition:.0e} (estimate)"
+        f"{largest[worst]:.2g}; the condition number of {'the derivative' if free else 'Z'} is "
+        f"about {built.condition:.0e} (estimate)"
     )
-    ways = ["precision='auto', a readout beyond float64"]
+    ways = [] if free else ["precision='auto', a readout beyond float64"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

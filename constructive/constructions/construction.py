@@ -79,7 +79,7 @@ class Options:
         return found
 
 
-# What is known of a data set: each fact is computed when it is first asked for, and then kept.
+# What is known of a dataset: each fact is computed when it is first asked for, and then kept.
 #
 # A survey is made once for a build and handed to planning, to the construction and to the text of
 # errors, so that none of them looks at the data again.

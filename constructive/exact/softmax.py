@@ -11,7 +11,7 @@ A block of queries has the shape (k, d), and sees groups of n tokens, (k, n, d) 
 all, (1, n, d); or each of k groups has b queries, (k, b, d).
 
 `layers.attention` takes them one after the other for the blocks of a view. An arithmetic knows
-arrays alone: neither layers nor data sets.
+arrays alone: neither layers nor datasets.
 """
 
 import math

@@ -430,7 +430,7 @@ class AttentionLayer(HeadShapes):
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set that does not fit the layer."""
+        """Refuse a dataset that does not fit the layer."""
         if dataset.queries.dtype == object:
             raise DataError(
                 "the data are rational, the layer is not",

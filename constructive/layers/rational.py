@@ -116,7 +116,7 @@ class RationalLayer(HeadShapes):
         return array_of(outputs, (len(z), self.target_dim))
 
     def check_fits(self, dataset: RationalDataset | Dataset) -> None:
-        """Refuse a data set whose queries or targets have another size."""
+        """Refuse a dataset whose queries or targets have another size."""
         self._check_width(dataset)
         check_targets(dataset, self.target_dim)
 

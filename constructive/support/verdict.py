@@ -54,7 +54,7 @@ class Claim:
     It is not a Boolean: ask `proved`.
 
     Attributes:
-        name: "grouping", "wide_grouping", "rank", "error", "readout" or "executed"; "equality" or
+        name: "grouping", "rank", "error", "readout" or "executed"; "equality" or
             "size" for sequences; "impossible" for an upper bound; "rank", "recites" or "executed"
             for a decoder
         statement: what is claimed

@@ -35,7 +35,7 @@ from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.layers import residues
 from constructive.layers.layer import AttentionLayer
-from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
+from constructive.support.arrays import Array, Integers, components, row_chunks
 from constructive.support.errors import (
     CapacityError,
     in_three_parts,
@@ -340,15 +340,13 @@ def generic_rows(
     num_heads: int,
     prime: int,
     rng: np.random.Generator,
-    differences: Booleans | None = None,
 ) -> Array:
-    """Return a random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
+    """Return a random element of each L_t, modulo a prime: (T, H d).
 
     The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
-    as integers, and are zero for differences.
+    as integers.
 
     contexts: (T, n, d)
-    differences: (T,), for which contexts differences of tokens are drawn; None for none
     """
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
@@ -361,10 +359,7 @@ def generic_rows(
     def combine(piece: tuple[slice, Integers]) -> None:
         rows, mixing = piece
         tokens = modular.residues(contexts[rows], prime, exponent)
-        wanted = mixing[:, :1].sum(axis=2)
-        if differences is not None:
-            wanted[differences[rows]] = 0
-        mixing[:, :, 0] += wanted - mixing.sum(axis=2)
+        mixing[:, :, 0] += mixing[:, :1].sum(axis=2) - mixing.sum(axis=2)
         balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
         out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
 
@@ -495,7 +490,7 @@ def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
     )
 
 
-# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given data set.
+# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given dataset.
 #
 # rank Z = T is what it takes for one choice of W_Q and W_K to have a readout for all targets of T
 # examples. Minors of Z are analytic in the weights, so almost all weights give the largest rank,

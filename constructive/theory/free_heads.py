@@ -58,7 +58,7 @@ class Dimensions:
 
     @classmethod
     def of_data(cls, dataset: Dataset) -> "Dimensions":
-        """Return those of a data set, over the rational numbers."""
+        """Return those of a dataset, over the rational numbers."""
         contexts = dataset.filled.contexts
         shared = dataset.shared_context
         spans = spans_of(contexts[np.newaxis] if shared else contexts)
@@ -360,7 +360,7 @@ class CapacityBounds:
         why_at_least: by which weights or theorem
         at_most: more are not
         why_at_most: by which theorem
-        blamed: of a data set, the examples J that give the upper bound; None for sizes
+        blamed: of a dataset, the examples J that give the upper bound; None for sizes
     """
 
     at_least: int
@@ -379,7 +379,7 @@ def free_capacity(
     different: Integers,
     fixed: int = 0,
 ) -> CapacityBounds:
-    """Return bounds for free heads on a data set: the rank at a zero point, and c_1.
+    """Return bounds for free heads on a dataset: the rank at a zero point, and c_1.
 
     So many examples can have any targets, for each of which there are some weights; and of more
     than the upper bound almost no targets are returned by any weights.
@@ -500,21 +500,21 @@ def capacity(
     """Return how many examples heads memorize with any targets: fixed heads, and free heads.
 
     *Fixed heads* are chosen before the targets; *free heads* may depend on them. The numbers are
-    proved for a data set, or for almost all data of given sizes. A layer needs d_v >= d_out.
+    proved for a dataset, or for almost all data of given sizes. A layer needs d_v >= d_out.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d); their targets have no part in
             it but by their number of entries. Without it the sizes are those of generic data
         num_heads: H
         head_dim: d_h
-        context_size: n, without a data set
-        width: d, without a data set
-        shared_context: whether all examples share one context, without a data set
-        target_dim: d_out, without a data set
-        seed: of random weights, with a data set
+        context_size: n, without a dataset
+        width: d, without a dataset
+        shared_context: whether all examples share one context, without a dataset
+        target_dim: d_out, without a dataset
+        seed: of random weights, with a dataset
 
     Raises:
-        ParameterError: for a count that is not positive, for sizes beside a data set or neither,
+        ParameterError: for a count that is not positive, for sizes beside a dataset or neither,
             and for far too many heads
 
     Source: Theorems 8 and 9 for fixed heads; Theorems 33 to 40 for free heads
@@ -533,14 +533,14 @@ def capacity(
     if dataset is not None:
         if context_size is not None or width is not None:
             raise ParameterError(
-                "sizes are given beside a data set, which has its own",
+                "sizes are given beside a dataset, which has its own",
                 witness=context_size if width is None else width,
-                suggestion="the data set alone, or context_size= and width= alone",
+                suggestion="the dataset alone, or context_size= and width= alone",
             )
         return _of_data(dataset, num_heads, head_dim, seed)
     if context_size is None or width is None:
         raise ParameterError(
-            "neither a data set nor its sizes are given",
+            "neither a dataset nor its sizes are given",
             witness=dataset,
             suggestion="capacity(dataset, ...), or context_size= and width=",
         )

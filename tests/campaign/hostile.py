@@ -309,8 +309,7 @@ def memorizer_of(rng, triple, dataset):
     options = {k: v for k, v in options.items() if k not in ("epsilon", "delta") or 0 <= v < np.inf}
     scalar = dataset.targets.ndim == 1
     record = TrainedRecord("Hostile", scalar, constant=False)
-    wide = "wide_grouping" in claims
-    evidence = claims.get("wide_grouping" if wide else "grouping", {})
+    evidence = claims.get("grouping", {})
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
         if content["format"] == triples.PAIRED:
             rank = claims["rank"]["evidence"]
@@ -320,8 +319,7 @@ def memorizer_of(rng, triple, dataset):
             record = record_of("paired", dataset, groups, order)
         elif "groups" in evidence.get("evidence", {}):
             groups = [(int(a), int(b)) for a, b in evidence["evidence"]["groups"]]
-            order = triples.unpack(evidence["evidence"]["order"]) if wide else ()
-            record = record_of("rank_one" if wide else "saturated", dataset, groups, order)
+            record = record_of("saturated", dataset, groups, ())
     return Memorizer(layer, record), options
 
 

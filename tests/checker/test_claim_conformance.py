@@ -102,11 +102,6 @@ def lengths():
     return of_layer(data, "rank", "error", "readout", "executed")
 
 
-def wide_groups():
-    data = drawn(generators.integers, num_examples=10, context_size=5, width=4, seed=3)
-    return of_layer(data, "wide_grouping", "rank", construction="rank_one")
-
-
 def executed(**options):
     data = drawn(generators.integers, seed=4)
     return of_layer(data, "executed", heads=4, construction="generic", **options)
@@ -186,7 +181,6 @@ KINDS = {
     "contexts of different lengths": lengths,
     "a shared context": lambda: of_layer(drawn(generators.shared_context, target_dim=2), *ASKED),
     "corrections": lambda: of_layer(drawn(), *ASKED[1:], precision=120),
-    "wide groups": wide_groups,
     "executed": executed,
     "executed, exact": lambda: executed(exact_logits=True),
     "executed, any contraction": lambda: executed(
@@ -468,7 +462,6 @@ OF_KIND = {
     "contexts of different lengths": ("rank", "error", "readout", "executed"),
     "a shared context": ("grouping", "rank", "error", "readout"),
     "corrections": ("rank", "error", "readout"),
-    "wide groups": ("wide_grouping", "rank"),
     "labels": ("labels",),
     "inseparable": ("inseparable",),
     "pairs": ("rank", "error", "readout"),
@@ -553,7 +546,7 @@ def fewer(heads, data):
 
 
 CASES = {
-    "layer": ["own contexts", "wide groups", "labels", "inseparable", "executed", "pairs"],
+    "layer": ["own contexts", "labels", "inseparable", "executed", "pairs"],
     "decoder": ["decoder", "decoder of integers"],
     "sequences": ["seq2seq"],
     "all weights": ["upper bound"],

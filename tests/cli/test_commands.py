@@ -167,7 +167,7 @@ def test_help_names_the_claims_that_are_made_by_default(run):
     assert unusual == ["readout", "labels", "inseparable", "executed"]
     assert all(kind.usual for row in ("decoder", "sequences") for kind in CLAIMS[row].values())
     said = " ".join(run("certify", "--help").replace("│", " ").split())
-    assert "by default rank, error and at most one grouping" in said
+    assert "by default rank, error and, where heads have groups, grouping" in said
     assert all(", ".join(CLAIMS[row]) in said for row in ("layer", "decoder", "sequences"))
 
 

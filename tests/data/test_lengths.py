@@ -140,7 +140,7 @@ def test_other_lists_masks_and_lengths_are_refused(read, given, word):
         read(*given)
 
 
-# --- what a data set does
+# --- what a dataset does
 
 
 def test_a_data_set_sees_lengths(parts, data):
@@ -231,7 +231,7 @@ def test_heads_are_as_few_as_contexts_allow(data):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shared_keys": True}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 1}],
+    [{}, {"shared_keys": True}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 3}],
     ids=str,
 )
 def test_certificates_are_checked(parts, options):
@@ -267,7 +267,6 @@ REFUSED = {
     "paired": lambda data: build_memorizer(data, construction="paired"),
     "rational": lambda data: build_memorizer(data, arithmetic="rational"),
     "assumptions": assumptions.check,
-    "regroup": lambda data: assumptions.regroup(data, num_heads=4),
     "mixing": token_mixing,
     "upper bound": lambda data: upper_bound_certificate(data, 1),
     "array": lambda data: np.asarray(data.contexts),

@@ -13,7 +13,6 @@ from constructive import (
     ParameterError,
     RationalDataset,
     Verdict,
-    assumptions,
     build_memorizer,
     certify,
     check,
@@ -253,8 +252,6 @@ def test_builders_say_what_it_would_take(data, heads):
     for build in (
         lambda: build_memorizer(data, num_heads=heads),
         lambda: fixed_capacity(data, heads),
-        lambda: assumptions.regroup(data, heads),
-        lambda: assumptions.check(data, heads),
     ):
         with pytest.raises(ParameterError, match="GB and") as caught:
             build()
