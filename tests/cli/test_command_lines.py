@@ -215,7 +215,7 @@ REFUSED = [
     ("certify none none --jobs 0", "--jobs=0 is not"),
     ("capacity none --head-dim 0", "--head-dim=0 is less"),
     ("capacity --width 3", "the number of heads is missing"),
-    ("capacity --heads 3 --width 3", "neither a data set nor its sizes are given"),
+    ("capacity --heads 3 --width 3", "neither a dataset nor its sizes are given"),
     ("generate uniform -T 7 -n 3 -d 5 --seed -1", "--seed=-1 is less than 0"),
     ("recite none --limit 0", "--limit=0 is less"),
     ("recite none --unit lines", "Usage: ... '--unit'"),
