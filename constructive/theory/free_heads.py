@@ -594,6 +594,8 @@ def _of_data(dataset: Dataset, num_heads: int, head_dim: int, seed: int) -> Capa
     require_examples(dataset, Dataset)
     found = fixed_capacity(dataset, num_heads, head_dim, seed=seed)
     why = f"random weights, rank {found.lower} modulo a prime"
+    if found.seen < found.lower:
+        why += f"; float64 sees {found.seen}"
     fixed = CapacityBounds(
         found.lower, why, found.upper, found.reason + " (Theorem 8)", found.contexts.blamed
     )
