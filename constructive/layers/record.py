@@ -186,12 +186,6 @@ class BuildRecord:
 
     constant: ClassVar[bool] = False
 
-    @property
-    def small_groups(self) -> bool:
-        """Whether groups have at most n, and then n - 1 examples: those of Theorems 1 and 2."""
-        most = [self.context_size, *[max(self.context_size - 1, 1)] * len(self.heads)]
-        return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
-
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
         return (
@@ -245,7 +239,6 @@ class TrainedRecord:
     order: ClassVar[tuple[int, ...]] = ()
     classes: ClassVar[tuple[Label, ...]] = ()
     grouped: ClassVar[bool] = False
-    small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
     def summary(self, layer: Layer) -> str:

@@ -29,7 +29,6 @@ from constructive import (
     RationalDataset,
     RationalLayer,
     SequenceDataset,
-    assumptions,
     build_memorizer,
     certify,
     generators,
@@ -462,9 +461,6 @@ MADE = {
         generators.uniform(num_examples=7, context_size=3, width=5), num_heads=3
     ),
     "SequenceDataset": lambda: SequenceDataset.of(["ab", "bc"], [1, 2]),
-    "Regrouping": lambda: assumptions.regroup(
-        generators.uniform(num_examples=7, context_size=3, width=5), 3
-    ),
 }
 
 

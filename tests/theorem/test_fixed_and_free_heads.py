@@ -11,10 +11,10 @@ from constructive import (
     TrainedRecord,
     certify,
     check,
-    exact_capacity,
     generators,
     upper_bound_certificate,
 )
+from constructive.theory.capacity import fixed_capacity
 
 
 def free_heads(data, num_heads, head_dim, seed=0):
@@ -54,7 +54,7 @@ def test_free_heads_memorize_what_no_fixed_heads_do_and_the_statements_do_not_co
     data, head_dim, holds
 ):
     heads, total = 2, data.num_examples
-    assert exact_capacity(data, heads, head_dim).upper == holds < total
+    assert fixed_capacity(data, heads, head_dim).upper == holds < total
     fixed = upper_bound_certificate(data, heads)
     assert fixed.proved
     assert check(fixed, None, data).proved
