@@ -51,7 +51,7 @@ def test_appended_tokens(form, layout, tokens):
         right.append(cache)
     append.check(*right)
     before = [np.array(getattr(append.paged, name)).astype(float) for name in "kv"]
-    with pytest.raises(AssertionError, match="of new tokens|new tokens is wrong"):
+    with pytest.raises(AssertionError, match="new tokens is wrong"):
         append.check(*before)
     other = right[0].copy()
     free = [cell for cell in np.ndindex(other.shape[0]) if cell[0] not in np.asarray(page)]
