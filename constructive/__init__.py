@@ -71,12 +71,7 @@ _HOMES = {
     "Labelings": "theory.labelings",
     "label_capacity": "theory.labelings",
     "labelings": "theory.labelings",
-    "PublishedBound": "theory.published",
-    "capacity_table": "theory.published",
-    "comparison": "theory.published",
-    "published_bounds": "theory.published",
-    "ValueBounds": "theory.bounds",
-    "value_bounds": "theory.bounds",
+    "capacity_table": "theory.bounds",
 }
 
 if TYPE_CHECKING:
@@ -124,12 +119,11 @@ if TYPE_CHECKING:
     from constructive.support.verdict import Verdict as Verdict
     from constructive.support.work import progress_to as progress_to
     from constructive.theory import assumptions as assumptions
-    from constructive.theory.bounds import ValueBounds as ValueBounds
+    from constructive.theory.bounds import capacity_table as capacity_table
     from constructive.theory.bounds import heads_needed as heads_needed
     from constructive.theory.bounds import paired_capacity as paired_capacity
     from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
     from constructive.theory.bounds import saturated_capacity as saturated_capacity
-    from constructive.theory.bounds import value_bounds as value_bounds
     from constructive.theory.capacity import ExactCapacity as ExactCapacity
     from constructive.theory.capacity import FewestHeads as FewestHeads
     from constructive.theory.capacity import exact_capacity as exact_capacity
@@ -137,10 +131,6 @@ if TYPE_CHECKING:
     from constructive.theory.labelings import Labelings as Labelings
     from constructive.theory.labelings import label_capacity as label_capacity
     from constructive.theory.labelings import labelings as labelings
-    from constructive.theory.published import PublishedBound as PublishedBound
-    from constructive.theory.published import capacity_table as capacity_table
-    from constructive.theory.published import comparison as comparison
-    from constructive.theory.published import published_bounds as published_bounds
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
     __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list it is

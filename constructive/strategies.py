@@ -26,7 +26,7 @@ from constructive.constructions.build import build_memorizer
 from constructive.data.dataset import Dataset
 from constructive.data.generators import moment_curve_points
 from constructive.instances.instance import Twins
-from constructive.instances.making import KINDS, planted
+from constructive.instances.making import PLANTED, planted
 from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
 from constructive.kernels.strategies import specs as specs  # noqa: PLC0414 - handed on
 from constructive.layers.memorizer import Memorizer
@@ -385,7 +385,7 @@ def twins(
         planted,
         dim=st.integers(1, max_inputs),
         scale=st.floats(*scales),
-        kind=st.sampled_from(KINDS),
+        kind=st.sampled_from(PLANTED),
         margin=st.just(margin),
         seed=st.integers(0, _LARGEST_SEED),
     )

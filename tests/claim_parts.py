@@ -1,6 +1,9 @@
 """Certificates of layers with all claims, and records of layers that nobody built."""
 
-from constructive import certify
+import numpy as np
+from sklearn.svm import LinearSVC
+
+from constructive import AttentionLayer, Memorizer, TrainedRecord, certify
 from constructive.certificates.certify import family_of
 from constructive.layers.record import BuildRecord, HeadRecord
 
@@ -10,6 +13,26 @@ def certified(memorizer, data, **options):
     known = family_of(memorizer).available(memorizer)
     names = [name for name, kind in known.items() if kind.is_usual(memorizer) or name == "readout"]
     return certify(memorizer, data, claims=names, **options)
+
+
+def label_layer(data, num_heads):
+    """Random heads, whose readout is a linear classifier with the classes of all the data."""
+    labels, sign = data.target_matrix.argmax(axis=1), np.array([-1.0, 1.0])
+    scale = np.abs(data.contexts).max()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        weights = rng.standard_normal((2, num_heads, data.width, 1))
+        nothing = np.zeros((num_heads * data.width, data.target_dim))
+        layer = AttentionLayer.from_effective_readout(*weights, nothing)
+        z = layer.intermediate(data.contexts, data.queries) / scale
+        found = LinearSVC(C=1e9, fit_intercept=False, max_iter=10**5, random_state=0)
+        if found.fit(z, labels).score(z, labels) == 1.0:
+            readout = found.coef_.T if len(found.coef_) > 1 else found.coef_.T * sign
+            layer = AttentionLayer.from_effective_readout(*weights, readout / scale)
+            return Memorizer(
+                layer, TrainedRecord("LinearSVC", scalar_targets=False, constant=False)
+            )
+    raise ValueError("no readout of random heads was found that has these labels")
 
 
 def record_of(construction, data, groups, order):

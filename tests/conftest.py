@@ -5,7 +5,6 @@ import functools
 import importlib
 import io
 import os
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,12 +36,8 @@ def pytest_configure(config):
 @pytest.fixture(scope="session")
 def checker():
     """The modules of the checker by their names, so that thousands of runs need no new process."""
-    names = {path.stem for path in CHECKER.glob("*.py")} - {"__main__"}
-    sys.path.insert(0, str(CHECKER))
-    try:
-        parts = {name: importlib.import_module(name) for name in sorted(names)}
-    finally:
-        sys.path.remove(str(CHECKER))
+    names = {path.stem for path in CHECKER.glob("*.py")} - {"__main__", "__init__"}
+    parts = {name: importlib.import_module(f"constructive.checker.{name}") for name in names}
     return SimpleNamespace(main=parts["command"].main, check=parts["command"].check, **parts)
 
 

@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).parent.parent / "constructive"
 
 # A room may import only from itself and from those before it.
 ROOMS = [
-    "support", "exact", "kernels", "data", "layers", "theory", "constructions", "sequences",
-    "interop", "certificates", "instances", "strategies", "figures", "pytest_plugin", "cli",
-    "__main__",
+    "checker", "support", "exact", "kernels", "data", "layers", "theory", "constructions",
+    "sequences", "interop", "certificates", "instances", "strategies", "figures",
+    "pytest_plugin", "cli", "__main__",
 ]  # fmt: skip
 
 # Exports to other libraries, when they are asked for.
@@ -30,12 +30,10 @@ def module_name(path):
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
-# Run as a folder of its own: tests/checker looks at what it imports.
-ISLAND = PACKAGE / "certificates" / "checker"
 MODULES = {
     module_name(path).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if ISLAND not in path.parents and path != PACKAGE / "__init__.py"
+    if path != PACKAGE / "__init__.py"
 }
 
 
@@ -46,8 +44,10 @@ def imports(nodes):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            # The checker alone imports relatively, as it runs as a folder of its own, too.
+            home = ".".join(filter(None, ["checker" * node.level, node.module]))
+            found.add(home)
+            found.update(f"{home}.{alias.name}" for alias in node.names)
     return {name.removeprefix("constructive.") for name in found} & set(MODULES)
 
 
@@ -143,7 +143,9 @@ def twice(sources):
 
 
 def test_no_two_classes_have_one_name():
-    assert twice(path.read_text() for path in MODULES.values()) == []
+    """But for the checker, whose claims have the names of those that it judges."""
+    outside = [path for name, path in MODULES.items() if room(name) != "checker"]
+    assert twice(path.read_text() for path in outside) == []
 
 
 def test_a_name_of_two_classes_would_be_seen():
@@ -170,16 +172,15 @@ BUDGET = {
     "sequences": (2540, 9),
     "strategies": (440, 2),
     "support": (1730, 9),
-    "theory": (3930, 10),
+    "theory": (4100, 10),
 }
 
 
 def sizes():
-    """Lines and files of each room; `__init__` is no file, and the checker has a row of its own."""
+    """Lines and files of each room; `__init__` is not a file."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
         name = module_name(path).partition(".")[0]
-        name = "checker" if ISLAND in path.parents else name
         lines, files = found.get(name, (0, 0))
         count = len(path.read_text().splitlines())
         found[name] = lines + count, files + (path.name != "__init__.py")

@@ -262,10 +262,9 @@ def certify(
             `Decoder`
         claims: some of those that docs/claims.md explains. By default "rank", "error", and
             "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
-            Theorem 10; "labels" alone where labels were fit. If you ask for them, also "readout"
-            (which brings the rank with it where paired heads have their own proof), "inseparable"
-            and "executed". Of sequences "equality" and "size", of decoders "rank", "recites" and
-            "executed"
+            Theorem 10. If you ask for them, also "readout" (which brings the rank with it where
+            paired heads have their own proof), "labels", "inseparable" and "executed".
+            Of sequences "equality" and "size", of decoders "rank", "recites" and "executed"
         epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
             targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).
             The claim *executed* is UNDECIDED where its bound is larger than an epsilon that was
@@ -321,14 +320,15 @@ def certify(
 
 @in_three_parts
 def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
-    """Prove that no weights of H heads memorize all labellings of the examples.
+    """Prove that no H heads, chosen before the targets, have a readout for all targets.
 
-    It holds wherever different examples are more than c(E; H) (Theorem 8,
-    `theory.capacity`): for
+    It holds wherever different examples are more than c(E; H) (Theorem 8, `theory.capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
-    own, and wherever tokens are few or lie in a subspace. The certificate carries the examples J to
-    blame, and vectors that show what their tokens span. Else the claim *impossible* is UNDECIDED;
-    where it says that contexts hold all inputs, it is false for almost all queries, by Theorem 9.
+    own, and wherever tokens are few or lie in a subspace. It does not say that some targets are
+    out of reach: heads that depend on the targets memorize more. The certificate carries the
+    examples J to blame, and vectors that show what their tokens span. Else the claim *impossible*
+    is UNDECIDED; where it says that contexts allow all inputs, it is false for almost all queries,
+    by Theorem 9.
 
     Args:
         dataset: T examples; their targets do not matter
@@ -342,7 +342,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         >>> from constructive import generators
         >>> data = generators.shared_context(num_examples=8, context_size=3, width=5)
         >>> print(upper_bound_certificate(data, num_heads=3)["impossible"].statement.split(":")[0])
-        for all weights of H = 3 heads rank Z <= 7 on 8 different examples
+        for all W_Q and W_K of H = 3 heads rank Z <= 7 on 8 different examples
     """
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads)

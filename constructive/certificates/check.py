@@ -22,7 +22,7 @@ from constructive.support.verdict import Verdict, no_boolean
 from constructive.support.work import listened, report
 
 # The folder that Python runs. It imports nothing of this package.
-CHECKER = Path(__file__).with_name("checker")
+CHECKER = Path(__file__).parent.with_name("checker")
 
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
@@ -87,7 +87,7 @@ def check(
 ) -> Checked:
     """Run the independent checker on a certificate, weights and data: files, or what they hold.
 
-    The checker is the folder `certificates/checker`, which `python -I` runs in a process of its
+    The checker is the folder `constructive/checker`, which `python -I` runs in a process of its
     own; it imports nothing of this package. Objects are written to a temporary folder first.
 
     Args:

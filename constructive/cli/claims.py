@@ -32,8 +32,8 @@ def certify(
         output: File to write the certificate to, .json.
         claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
             wide_grouping, rank, error, readout, labels, inseparable, executed; by default rank,
-            error and at most one grouping, or labels alone where labels were fit. About a decoder:
-            rank, recites, executed. About sequences: equality, size.
+            error and at most one grouping. About a decoder: rank, recites, executed. About
+            sequences: equality, size.
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
             contraction'; by default those of this library.
@@ -98,7 +98,7 @@ def upper_bound(
     heads: int,
     output: Path = Path("upper-bound.json"),
 ) -> None:
-    """Prove that no weights of H heads memorize all labellings of a data set.
+    """Prove that no H heads, chosen before the targets, have a readout for all targets.
 
     Exit status 0 if that is PROVED, else 1; the certificate is written in any case.
 
@@ -129,8 +129,8 @@ def check(
 
     With --rocq: Rocq proves rank Z = T and the error of the stored numbers, as far as the
     certificate has these claims, or what a decoder of integers recites, or of an upper bound that
-    all weights miss some labels. Claims that it does not confirm are named, and do not change the
-    exit status. It gets the numbers as integers and powers of two. Its theory is compiled each
+    all W_Q and W_K miss some targets. Claims that it does not confirm are named, and do not change
+    the exit status. It gets the numbers as integers and powers of two. Its theory is compiled each
     time, in a minute, and nothing in --folder is used. For small data: 100 examples take ten
     to fifteen seconds more for a rank or an error, and a gigabyte. Needs Rocq.
 
@@ -141,7 +141,7 @@ def check(
         quick: Check the rank claim probabilistically, with random vectors (much faster).
         max_memory: Memory in GB that the checker may use; it refuses to start for more.
         rocq: Have Rocq prove rank and error, recites of a decoder of integers, or impossible for
-            all weights, instead.
+            fixed heads, instead.
         folder: With --rocq: a new folder for a copy of all that Rocq compiled.
 
     Examples:

@@ -63,7 +63,7 @@ SHARED = {
     "seed": "Seed of all random choices.",
     "shape": 'Only the problems of this shape, such as --shape "causal, more keys"; may be '
     "repeated. The error for an unknown name lists all.",
-    "value_dim": "Value dimension d_v; default d_out; smaller values reduce capacity.",
+    "value_dim": "Value dimension d_v, at least d_out, which is the default.",
     "width": "Number d of entries of a token or query.",
 }
 # Options that functions do not see: what they mean is done before they are called.

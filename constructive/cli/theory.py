@@ -10,6 +10,7 @@ from constructive.cli.program import app, command, require_rocq
 from constructive.support.errors import ParameterError
 from constructive.support.tables import new_table
 from constructive.theory import proofs
+from constructive.theory.bounds import heads_in_words
 
 
 @command(app)
@@ -41,14 +42,14 @@ def assumptions(
 
 @command(app)
 def capacity(*, examples: int, context_size: int, width: int) -> None:
-    """Print how many heads and parameters the theorems need, beside other published bounds.
+    """Print how many heads and parameters the theorems need.
 
     Example:
 
         constructive capacity --examples 621 --context-size 32 --width 64
     """
     sizes = {"num_examples": examples, "context_size": context_size, "width": width}
-    say(constructive.capacity_table(**sizes) + "\n\n" + constructive.comparison(**sizes))
+    say(constructive.capacity_table(**sizes))
 
 
 @command(app, "exact-capacity")
@@ -58,10 +59,11 @@ def exact_capacity(
     heads: int | None = None,
     head_dim: list[int] | None = None,
 ) -> None:
-    """Find how many of these examples any weights can memorize, proved from below and from above.
+    """Find how many of these examples fixed heads memorize, proved from below and from above.
 
-    Without --heads: the fewest heads that memorize these examples, whatever their targets are, and
-    a proof that no fewer do. Exit status 0 if both are PROVED, else 1.
+    Fixed heads are chosen before the targets; only the readout depends on these. Without --heads:
+    the fewest fixed heads that memorize these examples with any targets, and a proof that fewer do
+    not. Exit status 0 if both are PROVED, else 1.
 
     Args:
         heads: Number H of heads; by default the fewest that suffice.
@@ -78,7 +80,7 @@ def exact_capacity(
         _fewest(dataset, (head_dim or [1])[0])
         return
     powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
-    table = new_table("d_h", "Theorem 1", "proved rank", "no weights above", "seconds", left=())
+    table = new_table("d_h", "Theorem 1", "proved rank", "at most", "seconds", left=())
     for size in head_dim or powers:
         start = time.perf_counter()
         found = constructive.exact_capacity(dataset, heads, size)
@@ -86,24 +88,25 @@ def exact_capacity(
         cells = min(bound, dataset.num_examples), found.lower, found.upper
         table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
     say(table)
-    say(f"\nupper bound: {found.reason}")
+    say(f"\nupper bound for all W_Q and W_K: {found.reason}")
 
 
 def _fewest(dataset: "constructive.Dataset", head_dim: int) -> None:
-    """Print and prove the fewest heads: from below by weights, from above for all weights."""
+    """Print and prove the fewest fixed heads: from below by some, from above for all."""
     least = constructive.fewest_heads(dataset).least
     found = constructive.exact_capacity(dataset, least, head_dim)
     total = dataset.num_examples
     enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
     say(
-        f"{enough.name}: H = {least} heads of d_h = {head_dim} memorize all labellings of these "
-        f"T = {total} examples (rank Z = {found.lower} for random weights, modulo a prime)"
+        f"{enough.name}: {heads_in_words(least)} of d_h = {head_dim}, chosen before the targets, "
+        f"memorize these T = {total} examples with any targets (rank Z = {found.lower} for random "
+        "weights, modulo a prime)"
     )
     needed = constructive.Verdict.PROVED
     if least > 1:
         claim = constructive.upper_bound_certificate(dataset, least - 1)["impossible"]
         needed = claim.verdict
-        say(f"{needed.name}: no {least - 1} do; {claim.statement}")
+        say(f"{needed.name}: fewer heads do not; {claim.statement}")
     end(proved=enough is needed is constructive.Verdict.PROVED)
 
 

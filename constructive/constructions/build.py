@@ -22,24 +22,25 @@ from typing import Any, Literal
 
 import numpy as np
 
+from constructive.constructions import tangent
 from constructive.constructions.construction import (
     FLOAT,
-    LABELS,
     PLANNED,
     RATIONAL,
-    TARGETS,
-    WIDE,
     Built,
     Construction,
     Options,
     Survey,
+    operations_of_z,
 )
 from constructive.constructions.dense import RANK_ONE, SATURATED
-from constructive.constructions.generic import GENERIC, NARROW_VALUES
+from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
+from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
+from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
 from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.layer import FLOAT64_BITS
@@ -63,19 +64,20 @@ from constructive.support.errors import (
     require_size,
 )
 from constructive.support.work import one_blas_thread, report
-from constructive.theory.bounds import Plan, heads_for_values, require_heads, require_room
-from constructive.theory.labelings import heads_for_labels
+from constructive.theory.bounds import Plan, require_heads, require_room
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
 CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, NARROW_VALUES, PAIRED)
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED, TANGENT)
 }
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 _QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
+# Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
+_EATEN = 1e3
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
 
 
@@ -87,7 +89,6 @@ def build_memorizer(
     head_dim: int | None = None,
     value_dim: int | None = None,
     construction: str = "auto",
-    fit: Literal["targets", "labels"] = "targets",
     shared_keys: bool = False,
     saturated_fraction: float = 0.99,
     tolerance: float = 1e-6,
@@ -98,29 +99,24 @@ def build_memorizer(
 ) -> Memorizer:
     """Build weights that memorize a data set, whatever its targets are.
 
-    The error on the data is measured before the memorizer is returned.
+    The error of the layer on the data is measured before the memorizer is returned.
 
     Args:
         dataset: T examples
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
         head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
-        value_dim: d_v; by default d_out. Below that fewer examples can have any labels
-            (`value_bounds`), and "narrow_values" is built
+        value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
             T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
-            "generic" (random heads, T <= c(E; H)), "narrow_values" (random heads, d_v < d_out),
-            "paired" (own contexts), whose readout does not cost T^3, or "auto", which `explain`
-            explains; where data do not meet what the first choice assumes, "auto" goes on to the
-            next
-        fit: "labels" for a readout with which the output of each label is only the largest one, by
-            1 or so, for data from `Dataset.of_classes`: random heads hold random labels of nearly
-            2Hd examples then (`labelings`). By default the fewest heads that do so most likely
+            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
+            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
+            choice assumes, or float64 does not carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
         tolerance: largest error that is handed out, for each entry of the targets relative to the
-            largest target there; not of labels
+            largest target there
         precision: bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
             arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets the
             tolerance, else as many bits as reproduce the targets to float64 accuracy
@@ -133,13 +129,14 @@ def build_memorizer(
 
     Raises:
         ParameterError: for arguments that make no sense
-        CapacityError: for more examples than the construction holds; says how many heads would do.
-            For labels that no readout of the heads has
+        CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data that do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
         DataError: for equal inputs with different targets, and for data of too many bits for
             exact_logits
-        PrecisionError: if the readout misses the tolerance at this precision
+        PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
+            or if it would with logits that are rounded otherwise, as heads are too sharp for
+            float64
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
 
@@ -156,7 +153,6 @@ def build_memorizer(
         value_dim=value_dim,
         arithmetic=arithmetic,
         exact_logits=exact_logits,
-        fit=fit,
         shared_keys=shared_keys,
         saturated_fraction=saturated_fraction,
         precision=precision,
@@ -168,14 +164,21 @@ def build_memorizer(
         survey = Survey(data)
         heads, _ = heads_for(survey, num_heads, construction, options)
         try:
-            plan, built, rng = _build(survey, heads, construction, options, operator.index(seed))
+            seed = operator.index(seed)
+            built = _build(survey, heads, construction, options, tolerance, seed)
         except CapacityError:
             # Heads that nobody asked for are counted for different inputs.
             if num_heads is None and survey.repeated is not None:
                 raise survey.repeated from None
-            raise
-        record = _record(data, dataset.classes, plan, built, operator.index(seed))
-        return _measured(data, built, record, options, tolerance, rng)
+            free = _option(TANGENT, data, heads, options)
+            if construction != AUTO or free.plan is None:
+                raise
+            # Contexts in special position: fixed heads memorize fewer than their shapes promise.
+            built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
+        # Those of the data as given: rational ones have no names.
+        return dataclasses.replace(
+            built, record=dataclasses.replace(built.built, classes=dataset.classes)
+        )
 
 
 @dataclass(frozen=True)
@@ -202,8 +205,8 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table says what its very contexts allow,
-    too (Theorem 8).
+    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
         survey: what is known of the examples, or of their shapes
@@ -264,7 +267,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow, whatever the weights are."""
+        """What the contexts of a data set allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -274,7 +277,8 @@ class Explanation:
         most = self.survey.capacity(self.num_heads)
         held = f"{most.upper} of these {total} examples"
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
-        return ["", f"  Contexts allow {held} at most, whatever the weights are (Theorem 8){why}."]
+        before = "with heads chosen before the targets (Theorem 8)"
+        return ["", f"  Contexts allow {held} at most {before}{why}."]
 
 
 def explain(
@@ -296,7 +300,7 @@ def explain(
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction; for "paired" the latter alone, by shapes
         head_dim: d_h; by default what suits each construction
-        value_dim: d_v; by default d_out
+        value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
         exact_logits: whether float32 must make no error in logits
@@ -315,6 +319,7 @@ def explain(
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
+    _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
     options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
     survey = Survey(dataset)
@@ -378,7 +383,7 @@ def _check(
         suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
-    _check_fit(data, options)
+    _require_values(options.value_dim, data.target_dim)
     if num_heads is not None:
         inner, values = (
             1 if count is None else operator.index(count)
@@ -388,28 +393,13 @@ def _check(
         require_heads(operator.index(num_heads), data.num_examples, each)
 
 
-def _check_fit(data: Any, options: Options) -> None:  # noqa: ANN401 - in its arithmetic
-    """Raise ParameterError for labels that are not there, or that are to have more bits."""
-    require_known("fit", options.fit, (TARGETS, LABELS))
-    if options.fit == TARGETS:
-        return
-    if len(data.classes) < 2:
+def _require_values(value_dim: int | None, target_dim: int) -> None:
+    """Raise ParameterError for values that have fewer entries than targets (proofs/18)."""
+    if value_dim is not None and value_dim < target_dim:
         raise ParameterError(
-            f"fit={LABELS!r} is for data with two classes or more, not {len(data.classes)}",
-            witness=data.classes,
-            suggestion="Dataset.of_classes(contexts, queries, labels)",
-        )
-    if options.precision != FLOAT64_BITS:
-        raise ParameterError(
-            f"fit={LABELS!r} has a readout in float64",
-            witness=options.precision,
-            suggestion="no precision=, or fit='targets'",
-        )
-    if options.value_dim is not None and options.value_dim < data.target_dim:
-        raise ParameterError(
-            f"fit={LABELS!r} needs values of d_v >= {data.target_dim}, one number for each class",
-            witness=options.value_dim,
-            suggestion="no value_dim=",
+            f"value_dim={value_dim} is less than the d_out={target_dim} entries of a target",
+            witness=value_dim,
+            suggestion=f"value_dim={target_dim} or more",
         )
 
 
@@ -444,21 +434,21 @@ def heads_for(
     require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
     if num_heads is not None:
         return operator.index(num_heads), ""
-    if options.fit == LABELS:
-        heads = heads_for_labels(survey.dataset)
-        return heads, " (random labels of so many examples are attained then, most likely)"
     if construction == AUTO:
-        return _fewest(survey, options.value_dim)
+        return _fewest(survey)
     known = CONSTRUCTIONS[construction]
+    if known is TANGENT:
+        heads = tangent.fewest_heads(survey.dataset, options.head_dim)
+        return heads, " (the examples fill four fifths of what so many free heads memorize)"
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    heads, why = (0, "") if known.name == "paired" else _fewest(survey, options.value_dim)
+    heads, why = (0, "") if known.name == "paired" else _fewest(survey)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
     if more > heads:
         return more, f" (construction={construction!r} requires that many)"
     return heads, why
 
 
-def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
+def _fewest(survey: Survey) -> tuple[int, str]:
     """Return the fewest heads that contexts and values allow, and why no fewer do."""
     dataset = survey.dataset
     if not isinstance(dataset, Dataset):
@@ -469,10 +459,6 @@ def _fewest(survey: Survey, value_dim: int | None) -> tuple[int, str]:
         )
     report("what contexts allow", 0, 1)
     fewest = survey.fewest_heads
-    if value_dim is not None and value_dim < dataset.target_dim:
-        more = heads_for_values(dataset, value_dim)
-        if more is not None and more > fewest.heads:
-            return more, f" (values of d_v={value_dim} entries require that many)"
     return fewest.heads, f" ({fewest.reason})"
 
 
@@ -512,11 +498,14 @@ def _choice(asked: str, look: _Look) -> Candidate:
             refused.append(first)
     else:
         full = [option for option in refused if isinstance(option.refusal, CapacityError)]
+        free = look(TANGENT)
+        if full and (free.plan is not None or isinstance(free.refusal, CapacityError)):
+            return free
         first = (full or refused)[-1]
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
-    others = [look(known) for known in CONSTRUCTIONS.values() if not known.has_min_norm_readout]
-    applicable = [option for option in others if option.plan is not None]
+    pairs = look(PAIRED)
+    applicable = [pairs] if pairs.plan is not None else []
     return min([first, *applicable], key=lambda option: option.operations)
 
 
@@ -535,7 +524,7 @@ def _option(
     """What one construction would do of what planning is asked for."""
     plan: Plan | None = None
     refused: ConstructiveError | None
-    refused = refusal(construction, options, shapes.target_dim, planning=True)
+    refused = refusal(construction, options, planning=True)
     cost = construction.cost(shapes, num_heads, options)
     if refused is None:
         try:
@@ -546,13 +535,13 @@ def _option(
 
 
 def refusal(
-    construction: Construction, options: Options, target_dim: int, *, planning: bool = False
+    construction: Construction, options: Options, *, planning: bool = False
 ) -> ParameterError | None:
     """Return the error about what a construction does not take, or None.
 
     planning: whether only what planning asks for counts
     """
-    arithmetic, asked = options.arithmetic, options.asked(target_dim)
+    arithmetic, asked = options.arithmetic, options.asked()
 
     def foreign(known: Construction) -> dict[str, object]:
         takes = known.options.get(arithmetic)
@@ -565,13 +554,6 @@ def refusal(
         found = {name: found[name] for name in found if name in PLANNED or name not in asked}
     if not found:
         return None
-    if WIDE in found:
-        below = f"value_dim={target_dim - 1} or less" if target_dim > 1 else "targets (T, d_out)"
-        return ParameterError(
-            f"construction={construction.name!r} is for values of d_v < d_out = {target_dim}",
-            witness=target_dim if options.value_dim is None else options.value_dim,
-            suggestion=f"{below}, or another construction=",
-        )
     others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
     kind = f"construction={construction.name!r}"
     if arithmetic != FLOAT and arithmetic in construction.options:
@@ -591,19 +573,39 @@ def _bytes(count: float) -> str:
 
 
 def _build(
-    survey: Survey, num_heads: int, construction: str, options: Options, seed: int
-) -> tuple[Plan, Built, np.random.Generator]:
-    """Build by the chosen plan, or where the data do not meet what it assumes by the next one."""
+    survey: Survey,
+    num_heads: int,
+    construction: str,
+    options: Options,
+    tolerance: float,
+    seed: int,
+) -> Memorizer:
+    """Build by the chosen plan; where the data or float64 do not meet it, by the next one."""
     obstacles: list[AssumptionError] = []
+    imprecise: list[PrecisionError] = []
     for plan in plans(survey, num_heads, construction, options):
         rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
-        refused = refusal(chosen, options, survey.dataset.target_dim)
+        refused = refusal(chosen, options)
         if refused is not None:
             raise refused
-        outcome = chosen.build(survey, plan, options, rng=rng)
-        if isinstance(outcome, Built):
-            return plan, outcome, rng
-        obstacles.append(outcome)
+        try:
+            outcome = chosen.build(survey, plan, options, rng=rng)
+        except CapacityError:
+            if imprecise:  # heads hold these examples, but for rounding
+                break
+            raise
+        if isinstance(outcome, AssumptionError):
+            obstacles.append(outcome)
+            continue
+        record = _record(survey.dataset, plan, outcome, seed)
+        try:
+            return _measured(survey.dataset, outcome, record, options, tolerance, rng)
+        except PrecisionError as error:
+            if options.precision != FLOAT64_BITS:  # in balls these heads are as good as any
+                raise
+            imprecise.append(error)
+    if imprecise:
+        raise imprecise[0]
     if construction == AUTO:  # before an assumption: more examples than any weights hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
@@ -611,7 +613,6 @@ def _build(
 
 def _record(
     data: Any,  # noqa: ANN401 - in its arithmetic
-    classes: Any,  # noqa: ANN401 - of the data
     plan: Plan,
     built: Built,
     seed: int,
@@ -632,15 +633,17 @@ def _record(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        classes=classes,
-        formula="2(C - 1) c(E; H)" if built.lead else known.formula,
-        theorem="Proposition 31" if built.lead else known.theorem,
+        formula=built.formula or known.formula,
+        scale=built.scale,
+        theorem=known.theorem,
         grouped=known.grouped,
-        lead=built.lead,
     )
 
 
-# What is handed out: the first readout whose measured error is within the tolerance.
+# What is handed out: the first layer whose error, as it is evaluated, is within the tolerance.
+#
+# Heads may be so sharp that rounding decides their logits. What float64 evaluates is not the layer
+# then, even if it meets the targets: so it has to meet them with logits rounded otherwise, too.
 
 
 def _measured(
@@ -655,20 +658,26 @@ def _measured(
 
     Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
     """
-    if built.lead:
-        return _finished(built.layer, record)
-    carried = bool((built.residuals <= _allowed(data, tolerance)).all())
-    precisions: tuple[int, ...] = ()
-    if options.precision == "auto":
-        precisions = () if carried else _LADDER
-    elif isinstance(options.precision, int) and options.precision > FLOAT64_BITS:
-        precisions = (options.precision,)
-    if precisions:
-        return _extended(data, built.layer, record, precisions, tolerance, rng)
-    if not carried:
-        narrow = options.value_dim is not None and options.value_dim < data.target_dim
-        raise _imprecise(data, record, built, narrow=narrow)
-    return _finished(built.layer, record)
+    layer = _finished(built.layer, record)
+    if built.labels:  # outputs are scores, and no numbers of the targets
+        return Memorizer(layer, dataclasses.replace(record, max_error=layer.max_error(data)))
+    errors = np.full(data.target_dim, np.inf)
+    if options.precision in ("auto", FLOAT64_BITS):
+        report("measure the error", 0, 1)
+        known = CONSTRUCTIONS[record.construction]
+        whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
+        errors = layer.column_errors(data) if whole else built.residuals
+        worst = errors
+        if whole and any(head.sharpness for head in built.heads):
+            worst = np.maximum(errors, layer.column_errors(data, NudgedFloats))
+        if (worst <= _allowed(data, tolerance)).all():
+            found = {"max_error": float(errors.max()), "own_heads": not whole}
+            return Memorizer(layer, dataclasses.replace(record, **found))
+        errors = worst
+    if options.precision == FLOAT64_BITS:
+        raise _imprecise(data, record, built, errors)
+    precisions = _LADDER if options.precision == "auto" else (options.precision,)
+    return _extended(data, built.layer, record, precisions, tolerance, rng)
 
 
 def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its arithmetic
@@ -707,12 +716,12 @@ def _extended(
         for value, part in zip(values, parts, strict=True):
             value[:, :, : dataset.target_dim] = part.reshape(shape)
         leading = dataclasses.replace(layer, value_weights=values[0])
-        solved = ExtendedLayer(leading, np.stack(values[1:]), precision)
+        solved = _finished(ExtendedLayer(leading, np.stack(values[1:]), precision), record)
         errors = solved.column_errors(dataset)
         if (errors <= _allowed(dataset, tolerance)).all():
             error = float(errors.max())
             record = dataclasses.replace(record, max_error=error, precision=precision)
-            return _finished(solved, record)
+            return Memorizer(solved, record)
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     more = min(2 * precision, MOST_BITS)
@@ -726,28 +735,37 @@ def _extended(
     )
 
 
-def _finished(layer: Layer, record: BuildRecord) -> Memorizer:
-    """The memorizer, with W_O and W_D that are drawn; by random numbers that no build has used."""
-    if not isinstance(layer, RationalLayer):  # which stores the effective readout
-        layer = layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
-    return Memorizer(layer, record)
+def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kind that is given
+    """The layer, with W_O and W_D that are drawn; by random numbers that no build has used."""
+    if isinstance(layer, RationalLayer):  # which stores the effective readout
+        return layer
+    return layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
 
 
 def _imprecise(
-    dataset: Dataset, record: BuildRecord, built: Built, *, narrow: bool
+    dataset: Dataset, record: BuildRecord, built: Built, errors: Array
 ) -> PrecisionError:
-    """What to say of a float64 readout that misses a target by more than its share."""
+    """What to say of a float64 layer that misses a target by more than its share."""
     largest = np.abs(dataset.target_matrix).max(axis=0)
-    worst = int(np.argmax(built.residuals / np.maximum(largest, np.finfo(float).tiny)))
-    error = float(built.residuals[worst])
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
+    error, solved = float(errors[worst]), float(built.residuals[worst])
+    sharpest = max((head.sharpness for head in built.heads), default=0.0)
+    if sharpest and _EATEN * solved < error:
+        return PrecisionError(
+            f"float64 cannot carry these {record.construction} heads: the readout was solved to "
+            f"{solved:.1e}, but with logits as float64 rounds them the layer misses targets of "
+            f"size {largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
+            witness={"max_error": error, "sharpness": sharpest},
+            suggestion="contexts without tokens that differ by rounding alone; "
+            "precision='auto'; or construction='generic', whose heads are not sharp",
+        )
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
         f"{largest[worst]:.2g}; the condition number of Z is about "
         f"{built.condition:.0e} (estimate)"
     )
     ways = ["precision='auto', a readout beyond float64"]
-    if narrow:  # whose corrections W_V could not hold
-        ways = [f"value_dim={dataset.target_dim}"]
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

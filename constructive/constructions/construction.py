@@ -34,21 +34,14 @@ from constructive.theory.capacity import (
 
 FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 
-# Values that any readout fits into (Lemma 5.1), which is what is built where nobody asks for d_v;
-# and narrower ones.
-WIDE, NARROW = "value_dim= of d_out or more", "value_dim= below d_out"
 LENGTHS = "contexts of different lengths"
 EXACT_LOGITS = "exact_logits="
-FIT = "fit="
-
-# What a readout is fit to: every number of the targets, or only which of them is the largest.
-TARGETS, LABELS = "targets", "labels"
 
 # What a construction in floats takes, or has no use for.
-USUAL = frozenset({WIDE, "value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
+USUAL = frozenset({"value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
 
 # What planning asks for; the others say how a plan is built.
-PLANNED = frozenset({WIDE, NARROW, LENGTHS, EXACT_LOGITS, FIT})
+PLANNED = frozenset({LENGTHS, EXACT_LOGITS})
 
 # The options of a construction, for each arithmetic that it has.
 Takes = Mapping[str, frozenset[str]]
@@ -59,10 +52,9 @@ class Options:
     """What is asked of a construction, beside the number of heads."""
 
     head_dim: int | None = None  # d_h, or None for what suits the construction
-    value_dim: int | None = None  # d_v, or None for d_out
+    value_dim: int | None = None  # d_v of d_out or more, or None for d_out
     arithmetic: str = FLOAT  # "float" or "rational"
     exact_logits: bool = False  # W_Q and W_K of so few bits that float32 makes no error in logits
-    fit: str = TARGETS  # "targets" or "labels"
     shared_keys: bool = False  # all heads score tokens along one key direction
     # share of the examples off its group on which a head has to saturate
     saturated_fraction: float = 0.99
@@ -75,17 +67,11 @@ class Options:
         """d_h, by default that of heads of rank one."""
         return 1 if self.head_dim is None else self.head_dim
 
-    def asked(self, target_dim: int) -> dict[str, object]:
-        """Return what is asked for, for targets of d_out, and its values."""
-        found: dict[str, object] = {}
-        narrow = self.value_dim is not None and self.value_dim < target_dim
-        found[NARROW if narrow else WIDE] = self.value_dim
-        if self.lengths:
-            found[LENGTHS] = True
-        if self.value_dim is not None and not narrow:
-            found["value_dim="] = self.value_dim
+    def asked(self) -> dict[str, object]:
+        """Return what is asked for, and its values."""
+        found: dict[str, object] = {LENGTHS: True} if self.lengths else {}
         for name in (
-            "exact_logits", "fit", "shared_keys", "saturated_fraction", "precision",
+            "value_dim", "exact_logits", "shared_keys", "saturated_fraction", "precision",
         ):  # fmt: skip
             value = getattr(self, name)
             if value != getattr(Options, name):
@@ -125,7 +111,7 @@ class Survey:
 
     @cached_property
     def fewest_heads(self) -> FewestHeads:
-        """The smallest H that the contexts allow. CapacityError where no number will do."""
+        """The fewest fixed heads that the contexts allow. CapacityError if no number is enough."""
         return fewest_heads(self.dataset, seed=_SEED)
 
     def capacity(self, num_heads: int) -> ContextCapacity:
@@ -145,15 +131,17 @@ class Built:
     """A layer, and what was found on the way."""
 
     layer: Layer  # heads with their readout
-    residuals: Array  # (d_out,), the largest `|f - y|` for each entry of the targets, as measured
+    residuals: Array  # (d_out,), how well the readout was solved: the largest `|Z U - Y|`
     condition: float  # estimated condition number of Z, or the largest one among the systems solved
     heads: tuple[HeadRecord, ...]  # a record for each head
     shared_keys: bool = False  # whether all heads score tokens along one key direction
     # the examples in the order in which heads take them; empty where it is as given
     order: tuple[int, ...] = ()
     coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
+    formula: str = ""  # how many examples such heads memorize, if the construction has several
+    scale: float = 1.0  # by which readouts were multiplied, so that steps contract
+    labels: bool = False  # whether the largest output is that of the label, and nothing else is met
     fraction: float = 0.0  # share of the examples on which heads had to saturate
-    lead: float = 0.0  # of the output of each label, at least, as measured, if labels were fit
 
 
 # What was built; or what the data do not meet, as a value: "auto" goes on to another construction,
@@ -166,7 +154,7 @@ class Construction(ABC):
     """One way to build a memorizer: its facts as fields, and three methods.
 
     The laws, which `check_construction` of the tests checks: `build` of a plan that `plan` gave has
-    the plan's heads, reproduces the targets as far as `residuals` say, and two builds from one
+    the plan's heads, reproduces the targets but for rounding, and two builds from one
     state of `rng` are one. `plan` and `cost` look at shapes only. No option that is not listed
     reaches any of them (`build.refusal`).
     """

@@ -30,7 +30,7 @@ from constructive.support.errors import (
     require_seed,
 )
 from constructive.support.work import one_blas_thread, report
-from constructive.theory.bounds import require_heads
+from constructive.theory.bounds import heads_in_words, require_heads
 
 # The options that each of both takes, beside the seed.
 TAKES = {
@@ -83,7 +83,7 @@ def build_decoder(
             few parameters
         DataError: where equal contexts have different continuations; the witness is both positions
         CapacityError: for more positions than (H + 1) d, and for more than d that see one token
-            only, first ones or all in a window of one; no weights hold these
+            only, first ones or all in a window of one: rows of Z are dependent for all heads
         PrecisionError: where the rounded readout does not give every next token, as for widths at
             which codes of tokens are too much alike
 
@@ -207,8 +207,9 @@ def _of_width(
         )
     if num_heads is not None and total > (num_heads + 1) * width:
         raise CapacityError(
-            f"{total} positions are too many for {num_heads} heads and the skip connection, "
-            f"whatever their weights are: rows have (H + 1) d = {(num_heads + 1) * width} entries",
+            f"{total} positions are too many for {heads_in_words(num_heads)} chosen before the "
+            "text, and the skip connection: rows have "
+            f"(H + 1) d = {(num_heads + 1) * width} entries",
             witness=total,
             suggestion=f"num_heads={-(-total // width)}, or None",
         )

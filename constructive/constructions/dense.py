@@ -13,7 +13,6 @@ from constructive.constructions.construction import (
     FLOAT,
     RATIONAL,
     USUAL,
-    WIDE,
     Built,
     Construction,
     Cost,
@@ -43,7 +42,7 @@ from constructive.support.verdict import Verdict
 from constructive.support.work import report
 from constructive.theory import bounds
 from constructive.theory import grouping as claims
-from constructive.theory.bounds import Plan, TheoremHeads
+from constructive.theory.bounds import Plan, TheoremHeads, heads_in_words
 from constructive.theory.grouping import consecutive, group_sizes
 from constructive.theory.regrouping import Regrouping, WideGroups
 
@@ -67,8 +66,8 @@ def _build_rational(dataset: RationalDataset, plan: Plan, rng: np.random.Generat
         return obstacle
     layer = _solved(dataset, plan, rng)
     stops = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads)).tolist()
-    error = np.full(dataset.target_dim, layer.max_error(dataset))
-    return Built(layer, error, float("nan"), unsaturated_heads(stops, stops))
+    solved = np.zeros(dataset.target_dim)  # exactly
+    return Built(layer, solved, float("nan"), unsaturated_heads(stops, stops))
 
 
 def _solved(dataset: RationalDataset, plan: Plan, rng: np.random.Generator) -> RationalLayer:
@@ -144,7 +143,7 @@ def _modulo(matrix: Fractions, prime: int) -> Array:
     return modular.reduce(np.array(rows, dtype=np.float64), prime)
 
 
-TAKES = {FLOAT: USUAL, RATIONAL: frozenset({WIDE})}
+TAKES = {FLOAT: USUAL, RATIONAL: frozenset()}
 
 
 @dataclass(frozen=True)
@@ -283,8 +282,9 @@ class RankOneHeads(Dense):
         wide = num_heads * (width - 1) + 1
         if total > max(narrow, wide):
             more = f"num_heads={-(-(total - 1) // (width - 1))}; or " if width > 1 else ""
+            heads = heads_in_words(num_heads, "rank_one")
             raise CapacityError(
-                f"{total} examples are too many for {num_heads} rank_one heads: groups of d - 1 "
+                f"{total} examples are too many for {heads}: groups of d - 1 "
                 f"examples, and one more, memorize H(d - 1) + 1 = {wide} (d={width})",
                 witness=total,
                 suggestion=f"{more}construction='generic', which holds Hd where "
@@ -345,8 +345,9 @@ def _no_order(found: Regrouping, refusal: AssumptionError, num_heads: int) -> As
     again = f"assumptions.regroup(dataset, {num_heads}, construction='rank_one'"
     if found.verdict is Verdict.REFUTED:
         every = f" ({again}).members are all)" if len(found.members) > _SHOWN else ""
+        heads = heads_in_words(num_heads, "rank_one")
         return AssumptionError(
-            f"no order of the examples suits {num_heads} rank_one heads: {found.detail}",
+            f"no order of the examples suits {heads}: {found.detail}",
             witness=found.members[:_SHOWN],
             suggestion=f"{more}; or fewer of these examples{every}",
         )

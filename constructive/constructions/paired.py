@@ -61,7 +61,12 @@ from constructive.support.errors import (
     PrecisionError,
 )
 from constructive.support.work import report
-from constructive.theory.bounds import Plan, paired_capacity, rank_one_capacity
+from constructive.theory.bounds import (
+    Plan,
+    heads_in_words,
+    paired_capacity,
+    rank_one_capacity,
+)
 from constructive.theory.kruskal import dependency, describe_dependency
 
 if TYPE_CHECKING:
@@ -641,8 +646,9 @@ class PairedHeads(Construction):
             formula = (
                 f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is not a pair"
             )
+            heads = heads_in_words(num_heads)
             raise CapacityError(
-                f"{shapes.num_examples} examples are too many for {num_heads} heads in pairs: a "
+                f"{shapes.num_examples} examples are too many for {heads} in pairs: a "
                 f"pair takes at most d - 1 = {shapes.width - 1}, so all memorize {formula}",
                 witness=shapes.num_examples,
                 suggestion=suggestion,

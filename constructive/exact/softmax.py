@@ -190,6 +190,26 @@ class FactoredFloats(Floats):
         return logits.reshape(*queries.shape[:-1], heads, -1)
 
 
+class NudgedFloats(FactoredFloats):
+    """Floats whose queries and keys are off by their last bits: logits rounded in another way.
+
+    Half of the entries are moved, which moves logits by about as much as another order of the
+    products does.
+    """
+
+    def queries(self, array: Numbers) -> Array:
+        """Round an array to the dtype, and move half of its entries up or down."""
+        rounded = self.read(array)
+        moves = np.random.default_rng(0).choice([-1.0, 0.0, 0.0, 1.0], rounded.shape[-2:])
+        nudged: Array = rounded * (1.0 + np.finfo(self.dtype).eps * moves)
+        return nudged
+
+    keys = queries
+
+    def tokens(self, array: Numbers) -> tuple[Array, Array]:
+        return self.keys(array), self.read(array)
+
+
 def softmax_in_place(logits: Array) -> Array:
     """Apply softmax over the last axis, in the array itself, less the largest logit first."""
     logits -= logits.max(axis=-1, keepdims=True)

@@ -4,9 +4,10 @@ The paper trains layers on more examples than fit, and counts those that were fi
 context for classification (Figure 2) and regression (Figure 5), and in general position (Figure 4),
 where it suggests H(d - 1) + 1. Here nothing is trained:
 
-- *The curve* is c(E; H) of data with more examples than that: what no weights exceed (Theorem 8).
-- *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.capacity`). So
-  many examples can be given any labels at all: on the curve they are the answer for every task.
+- *The curve* is c(E; H) of data with more examples than that: the largest rank of Z over all W_Q
+  and W_K (Theorem 8). No heads that are chosen before the targets exceed it; trained ones may.
+- *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.capacity`). So these
+  heads have a readout for all targets of as many examples.
 - *Built*: weights are built and run, at the bounds of Theorems 1, 2 and 10, and as many as were
   proved by random heads ("generic"). One set of heads carries two tasks, one of ten classes
   (Figure 2) and a real number (Figure 5) for each example.
@@ -41,7 +42,7 @@ SERIES: dict[str, dict[str, Any]] = {
     "Theorem 1: H(min(n, d_h) - 1) + 1": {
         "color": drawing.BLUE, "linestyle": "--", "linewidth": 2,
     },
-    "c(E; H): no weights exceed it": {"color": "black", "linewidth": 1},
+    "c(E; H): the most for fixed heads": {"color": "black", "linewidth": 1},
     "the paper: H(d - 1) + 1": {
         "color": drawing.VERMILLION, "linestyle": ":", "linewidth": 1.5,
     },
@@ -157,7 +158,7 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
     point = {
         "Theorem 2: H(n - 1) + 1": second,
         "Theorem 1: H(min(n, d_h) - 1) + 1": first,
-        "c(E; H): no weights exceed it": found.upper,
+        "c(E; H): the most for fixed heads": found.upper,
         "proved: rank of Z": found.lower,
     }
     promised = {"built: Theorem 1": ("saturated", first)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # What `figures()` has, known before anything that draws is imported.
 NAMES = (
     "kruskal-rank", "capacity", "saturation", "general-position", "tokens-in-general-position",
-    "assumptions", "recital", "curve", "sequences", "planted", "labels",
+    "assumptions", "recital", "curve", "sequences", "planted",
 )  # fmt: skip
 
 
@@ -28,7 +28,6 @@ def figures() -> "dict[str, Figure]":
     from constructive.figures import (  # noqa: PLC0415 - they take a second to import
         capacity,
         decoders,
-        labels,
         planted,
         real_data,
         saturation,
@@ -38,7 +37,7 @@ def figures() -> "dict[str, Figure]":
     found: tuple[Figure, ...] = (
         real_data.KRUSKAL, capacity.SHARED_CONTEXT, saturation.SATURATION,
         capacity.GENERAL_POSITION, real_data.TOKENS, real_data.ASSUMPTIONS, decoders.RECITAL,
-        decoders.CURVE, sequences.SEQUENCES, planted.PLANTED, labels.LABELS,
+        decoders.CURVE, sequences.SEQUENCES, planted.PLANTED,
     )  # fmt: skip
     return dict(zip(NAMES, found, strict=True))
 

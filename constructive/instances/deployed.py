@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from constructive.exact.upward import gamma, up
-from constructive.instances.family import Family, Option, names_of_twins
+from constructive.instances.family import Family, Names, Option
 from constructive.instances.instance import Answer, InFloat32, Instance, Refutations, Witness
 from constructive.instances.network import Head, Network
 from constructive.instances.properties import Atom, Box, Property
@@ -145,29 +145,33 @@ def nearest(exact: Fraction) -> float:
 
 # Steps: with a large number in all logits of a head, float32 rounds them to multiples of S.
 #
-# Some tokens have the logit B = 1.5 2^23 S and the value 1. d others have the logits
+# Some tokens have the logit B = 1.5 2^23 S and the value v. d others have the logits
 # B - gamma + s_i beta (x_i - t_i), and the value 0. Real weights see r_i = s_i beta (x_i - t_i), a
 # program the multiple of S that is next to it, which is 0 up to S / 2. On the box with
-# |r_i| <= 3 S / 8 the program returns one number, which the real maximum is above. On one with
-# r_i from S / 8 to 3 S / 8 it returns the same number, which the real maximum is below; or, where S
-# is small, r_i goes down to -5 S / 8, where the program rounds to -S and is above the real maximum.
+# -3 S / 8 <= r_i <= -S / 8 the program returns one number, which the real maximum is above. On its
+# mirror image it returns the same number, which the real maximum is below. Where S is small the
+# boxes are wider: from -7 S / 16 to 7 S / 16, and from -5 S / 8 to S / 4, where the program rounds
+# to -S and is above the real maximum.
 
 
 _STEP = Option(16.0, 2.0**-4, 256.0, "distance of float32 numbers near the logits", (0.25, 256.0))
-_COARSE = 4.0  # Steps from which the second box is above the planted point
+_COARSE = 4.0  # Steps from which boxes are those beside the planted point
+# Ends of boxes, and what the largest computed logits are rounded to, in steps: for real answers.
+_BESIDE = {Answer.SAT: (-0.375, -0.125, 0.0), Answer.UNSAT: (0.125, 0.375, 0.0)}
+_AROUND = {Answer.SAT: (-0.4375, 0.4375, 0.0), Answer.UNSAT: (-0.625, 0.25, -1.0)}
 
 
 class Rounding(Family):
-    """Twins whose answers in real arithmetic are not those of float32 programs."""
+    """Instances whose answers in real arithmetic are not those of float32 programs."""
 
     name = "rounding"
     purpose = "real arithmetic and float32 programs have different answers"
     options = MappingProxyType({"step": _STEP})
 
     def draw(
-        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> tuple[Instance, ...]:
-        """Draw a network and two boxes, with thresholds between real and computed maxima."""
+        self, names: Names, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> list[Instance]:
+        """Draw a network and boxes, with thresholds between real and computed maxima."""
         step = 2.0 ** round(math.log2(options["step"]))
         beta = max(step, 1.0)
         point, signs = random.integers(-2, 3, dim).astype(float), random.choice([-1.0, 1.0], dim)
@@ -176,38 +180,28 @@ class Rounding(Family):
         level = 1.5 * 2.0**23 * step
         slopes = np.vstack([np.zeros((tops, dim)), beta * np.diag(signs)])
         offsets = np.append(np.full(tops, level), level - gamma - beta * signs * point)
-        network = Network((Head(slopes, offsets, np.repeat([[1.0], [0.0]], [tops, dim], axis=0)),))
-        share = dim * math.exp(-gamma) / tops
-
-        def box(low: float, high: float) -> Box:
-            """r_i between multiples of S."""
-            ends = np.array([[low], [high]]) * signs * (step / beta) + point
-            return Box(*np.sort(ends, axis=0))
+        value = round(64.0 * 2.0 ** random.uniform(-1.0, 1.0)) / 64.0
+        values = np.repeat([[value], [0.0]], [tops, dim], axis=0)
+        network = Network((Head(slopes, offsets, values),))
 
         def height(steps: float) -> float:
             """The output where all r_i are so many S."""
-            return 1.0 / (1.0 + share * math.exp(steps * step))
+            return value / (1.0 + dim * math.exp(steps * step - gamma) / tops)
 
-        def between(real: float, computed: float) -> tuple[Atom, ...]:
-            return (Atom(np.ones(1), float(np.float32((real + computed) / 2.0))),)
-
-        lower = -0.625 if step < _COARSE else 0.125
-        computed = height(-1.0 if step < _COARSE else 0.0)
-        wide = Property(box(-0.375, 0.375), (between(height(-0.375), height(0.0)),))
-        other = Property(box(lower, 0.375), (between(height(lower), computed),))
-        first, second = names_of_twins(name, random)
-
-        def lowest(wanted: Property) -> Witness:
-            ends = zip(wanted.box.lower.tolist(), wanted.box.upper.tolist(), signs, strict=True)
-            return Witness(tuple(Fraction(low if s > 0.0 else high) for low, high, s in ends))
-
-        return (
-            Instance(
-                first, network, wide, Answer.SAT, lowest(wide), self.name,
-                float32=Deployed(Answer.UNSAT),
-            ),
-            Instance(
-                second, network, other, Answer.UNSAT, Refutations((Interval(0),)),
-                self.name, float32=Deployed(Answer.SAT, lowest(other)),
-            ),
-        )  # fmt: skip
+        made = []
+        for name, answer in names.items():
+            low, high, rounded = (_AROUND if step < _COARSE else _BESIDE)[answer]
+            ends = np.array([[low], [high]]) * signs * (step / beta) + point
+            real, computed, share = height(low), height(rounded), random.uniform(0.375, 0.625)
+            threshold = float(np.float32(real + share * (computed - real)))
+            wanted = Property(Box(*np.sort(ends, axis=0)), ((Atom(np.ones(1), threshold),),))
+            lowest = Witness(tuple(map(Fraction, ends[0].tolist())))  # where all r_i are least
+            is_sat = answer is Answer.SAT
+            made.append(
+                Instance(
+                    name, network, wanted, answer,
+                    lowest if is_sat else Refutations((Interval(0),)), self.name,
+                    float32=Deployed(Answer.UNSAT) if is_sat else Deployed(Answer.SAT, lowest),
+                )
+            )  # fmt: skip
+        return made

@@ -1,7 +1,8 @@
 """What a family of instances is: options as data, and how one group of instances is drawn."""
 
+import string
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from constructive.instances.instance import Instance
+from constructive.instances.instance import Answer, Instance
 from constructive.support.errors import (
     ParameterError,
     refuse,
@@ -52,23 +53,20 @@ class Option:
         return f"{'whole numbers ' * self.whole}from {self.least:g} to {self.most:g}"
 
 
+LETTERS = string.ascii_lowercase
+TWINS = (Answer.SAT, Answer.UNSAT)
+Names = Mapping[str, Answer]
 DIM = Option(2, 1, 10_000, "inputs", whole=True)
 MARGIN = Option(0.05, 1e-3, 10.0, "distance of thresholds from the maximum")
-
-
-def names_of_twins(name: str, random: np.random.Generator) -> tuple[str, str]:
-    """Draw which of NAME_a and NAME_b is the first instance: names do not say the answer."""
-    first, second = f"{name}_a", f"{name}_b"
-    return (first, second) if random.integers(2) else (second, first)
 
 
 class Family(ABC):
     """A kind of instances. A new one is a subclass, and a name in `making.FAMILIES`.
 
     The laws, which `check_family` tests: the same seed gives the same instances; all instances of a
-    group have one network; every answer has a proof with a margin of twice the bound of rounding;
-    names do not say the answer; and options that are not listed, or are out of their range, are
-    refused.
+    group have one network, and the answers that were asked for; every answer has a proof with a
+    margin of twice the bound of rounding; and options that are not listed, or are out of their
+    range, are refused.
 
     Attributes:
         name: as `--kind` takes it
@@ -82,12 +80,12 @@ class Family(ABC):
 
     @abstractmethod
     def draw(
-        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> tuple[Instance, ...]:
-        """Draw a group of instances, such as twins, with proofs.
+        self, names: Names, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> list[Instance]:
+        """Draw a group of instances on one network, with proofs.
 
         Args:
-            name: of the group; instances are called NAME_a, NAME_b and so on
+            names: of the instances, with the answer that each is to have
             dim: d, the number of inputs
             random: of all that is drawn
             options: a value for each of the options of the family
@@ -97,14 +95,21 @@ class Family(ABC):
         """
 
     def make(
-        self, dim: int, *, seed: int = 0, name: str | None = None, **options: float
-    ) -> tuple[Instance, ...]:
+        self,
+        dim: int,
+        *,
+        seed: int = 0,
+        name: str | None = None,
+        answers: Sequence[Answer] = TWINS,
+        **options: float,
+    ) -> list[Instance]:
         """Check what was given, and draw a group of instances.
 
         Args:
             dim: d, the number of inputs
             seed: of all that is drawn
-            name: of the group; by default the name of the family
+            name: of the group; by default the name of the family. Instances are NAME_a, NAME_b ..
+            answers: one for each instance of the group
             options: values of options; others have their defaults
 
         Raises:
@@ -125,4 +130,8 @@ class Family(ABC):
                 )
         chosen = {option: each.default for option, each in self.options.items()}
         chosen |= {option: float(value) for option, value in options.items()}
-        return self.draw(name or self.name, dim, np.random.default_rng(seed), chosen)
+        names = {
+            f"{name or self.name}_{letter}": answer
+            for letter, answer in zip(LETTERS, answers, strict=False)
+        }
+        return self.draw(names, dim, np.random.default_rng(seed), chosen)

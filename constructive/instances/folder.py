@@ -6,7 +6,7 @@
     vnnlib/NAME.vnnlib           a property, VNN-LIB 1.0
     vnnlib2/NAME.vnnlib          the same, VNN-LIB 2.0
     instances.csv                network, property, time limit in seconds; no header
-    expected.csv                 answers, families, margins, difficulty
+    expected.csv                 answers, families, margins, how hard a witness is to find
     proofs/NAME.json             the proof of an answer, and the hashes of what it is about
     README.md                    what all that is, licence, versions
     generate_properties.py       makes them anew from another seed, as the competition asks
@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
-from constructive.instances.difficulty import difficulty
 from constructive.instances.graphs import IR_VERSION, OPSET, written
 from constructive.instances.instance import Instance
 from constructive.instances.network import Network
@@ -40,7 +39,7 @@ FORMAT = "constructive instance 1"  # In proof files
 # The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "float32", "family", "network", "inputs", "margin", "rounding",
-    "found by a random point", "found by a step along signs", "gap", "bound",
+    "found by a random point", "found by a step along signs",
 )  # fmt: skip
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -82,10 +81,8 @@ Families: {families}.
   *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
 - `instances.csv`: network, property and time limit in seconds.
 - `expected.csv`: the answer of each instance in real arithmetic and of float32 programs, the margin
-  by which the first holds, a bound of what float32 rounds, and how hard it is. For *sat*: bounds of
-  the probability that one evaluation of a search finds a witness (empty where no theorem applies).
-  For *unsat*: the gap between the maximum that is proved and the best point that is known, and the
-  first bound that proves it: interval, linear, or none (the box has to be split).
+  by which the first holds, a bound of what float32 rounds, and for *sat* bounds of the probability
+  that one evaluation of a search finds a witness (empty where no theorem applies).
 - `proofs/`: a proof of each answer. `constructive instances check FOLDER` checks them.
 
 Each answer holds in real arithmetic, by the margin in `expected.csv`. The answer in the column
@@ -146,7 +143,7 @@ def save(
     """Write a folder of instances, whole or not at all. The same instances give the same bytes.
 
     Args:
-        folder: its path; an old one with these files is replaced
+        folder: its path; an old folder of instances is replaced
         instances: with different names
         timeout: of small networks, in seconds from 1e-6 to 999,999; larger ones have more, as far
             as a bound takes longer
@@ -166,6 +163,7 @@ def save(
         ['README.md', 'expected.csv', 'instances.csv']
     """
     names = [*file_names(instances), *["generate_properties.py"] * bool(command)]
+    names += [name for name in _named_in(folder) if name not in names]
     require_positive(instances=len(instances))
     number = isinstance(timeout, Real) and not isinstance(timeout, bool)
     if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
@@ -221,6 +219,18 @@ def save(
             (new / "generate_properties.py").write_text(script, encoding="utf-8")
 
 
+def _named_in(folder: str | Path) -> list[str]:
+    """Return the files that the answers of an old folder are about; () if it has none."""
+    try:
+        rows = expected_rows(folder)
+    except FormatError:
+        return []
+    parts = [f"{part}/{name}.vnnlib" for part in _VERSIONS for name in rows]
+    proofs = [f"proofs/{name}.json" for name in rows]
+    graphs = {f"onnx/{row.network}.onnx" for row in rows.values()}
+    return [*parts, *proofs, *graphs, "generate_properties.py"]
+
+
 def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:
     """Return what the proof file says; `hashes` are the SHA-256 of the other files."""
     return {
@@ -246,12 +256,11 @@ def _hash(content: bytes) -> str:
 
 
 def _expected(instance: Instance) -> tuple[str, ...]:
-    gap, bound = difficulty(instance)
-    hardness = ("" if each is None else f"{each:.2e}" for each in (*instance.hardness, gap))
+    hardness = ("" if each is None else f"{each:.2e}" for each in instance.hardness)
     return (
         instance.name, str(instance.answer), str(instance.deployed), instance.family,
         instance.network_name, str(instance.network.input_dim), f"{instance.margin:.4g}",
-        f"{instance.rounding:.2g}", *hardness, bound,
+        f"{instance.rounding:.2g}", *hardness,
     )  # fmt: skip
 
 

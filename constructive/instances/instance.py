@@ -19,7 +19,6 @@ from constructive.exact.directed import lower
 from constructive.instances.network import Network
 from constructive.instances.properties import Box, Linear, Property, text_of
 from constructive.instances.rounding import property_rounding
-from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
 
@@ -170,7 +169,6 @@ class Instance:
         hardness: of finding a witness
         float32: the answer of float32 programs and its proof, where it does not follow from a
             margin of twice the bound of rounding
-        near: points of the box whose outputs are near the threshold, as far as is known
 
     Raises:
         ParameterError: if the property is not about the inputs and outputs of the network, the
@@ -185,7 +183,6 @@ class Instance:
     family: str
     hardness: Hardness = UNKNOWN
     float32: InFloat32 | None = None
-    near: tuple[Array, ...] = ()
 
     def __post_init__(self) -> None:
         shape = self.network.input_dim, self.network.output_dim

@@ -1,15 +1,13 @@
 """Many instances from one seed: sizes are drawn, families take turns."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from operator import attrgetter
 
 import numpy as np
 
 from constructive.instances.deployed import Rounding
-from constructive.instances.family import DIM, Family, Option
-from constructive.instances.instance import Instance, Twins
-from constructive.instances.memorized import Classes, Deviation, Robust, Token
+from constructive.instances.family import DIM, TWINS, Family, Option
+from constructive.instances.instance import Answer, Instance, Twins
+from constructive.instances.memorized import Deviation
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
 from constructive.support.errors import (
     ParameterError,
@@ -19,20 +17,23 @@ from constructive.support.errors import (
     require_seed,
     shown,
 )
-from constructive.support.work import counted
+from constructive.support.work import report
 
 _SEEDS = 2**31
 # As `--kind` takes them. A new family is a class, and a name here.
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family
-    for family in (
-        *(Needle, Corner, Shadow, TwoLayers),
-        *(Robust, Token, Classes, Deviation),
-        Rounding,
-    )
+    family.name: family for family in (Deviation, Needle, Corner, Shadow, Rounding, TwoLayers)
 }
-# The families that are made by default: twins with a planted maximum, of one layer.
-KINDS = tuple(family.name for family in (Needle, Corner, Shadow))
+PLANTED = ("needle", "corner", "shadow")  # families of one layer with a planted maximum
+KINDS = ("readout", *PLANTED, "rounding")  # families that are made by default
+# What groups ask for, in a random order of ten: one of two thresholds or boxes of a network says
+# nothing about the other, so that answers cannot be guessed.
+_SAT, _UNSAT = TWINS
+GROUPS = (
+    *((_SAT,), (_UNSAT,)) * 2,
+    *((_SAT, _SAT), (_UNSAT, _UNSAT)) * 2,
+    (_SAT, _UNSAT),
+)
 
 
 def planted(
@@ -53,16 +54,17 @@ def planted(
 
     Example:
         >>> twins = planted(dim=5, scale=64.0, seed=1)
-        >>> twins.sat.property.disjuncts[0][0].threshold < 1.15
+        >>> below, above = (each.property.disjuncts[0][0].threshold for each in twins)
+        >>> below < above
         True
         >>> twins.unsat.margin >= 2 * twins.unsat.rounding
         True
     """
-    if kind not in KINDS:
+    if kind not in PLANTED:
         raise ParameterError(
             f"kind={shown(kind)} has no planted maximum",
             witness=shown(kind),
-            suggestion=" or ".join(map(repr, KINDS)),
+            suggestion=" or ".join(map(repr, PLANTED)),
         )
     one, other = FAMILIES[kind]().make(dim, seed=seed, scale=scale, margin=margin)
     return Twins(one, other)
@@ -76,10 +78,11 @@ def make(
     seed: int = 0,
     **options: float | tuple[float, float],
 ) -> list[Instance]:
-    """Make instances in groups, such as twins, until there are as many as were asked for.
+    """Make instances in groups, one or two on a network, until there are as many as were asked for.
 
     Families take turns. Numbers of inputs, and options with ranges, are drawn for each group,
-    uniformly in their logarithms. Options go to the families that take them.
+    uniformly in their logarithms. Options go to the families that take them. Two instances of a
+    network mostly have the same answer, so that what one asks does not tell the other's answer.
 
     Args:
         count: how many instances, at least
@@ -95,8 +98,8 @@ def make(
 
     Example:
         >>> made = make(4, kinds=["needle"], dims=(2, 8), scale=(16.0, 256.0))
-        >>> [each.name for each in made]
-        ['needle_0000_a', 'needle_0000_b', 'needle_0001_a', 'needle_0001_b']
+        >>> [each.name for each in made[:3]]
+        ['needle_0000_a', 'needle_0000_b', 'needle_0001_a']
     """
     require_positive(count=count)
     require_seed(seed)
@@ -106,12 +109,11 @@ def make(
     for kind in kinds:
         require_known("family", kind, FAMILIES)
     made: list[Instance] = []
-    groups = _groups(kinds, _ranges(kinds, dims, options), seed)
-    while len(made) < count:
-        # Two instances a group are usual; what is missing then is made in another round.
-        wanted = max(1, (count - len(made)) // 2)
-        found = counted("make instances", islice(groups, wanted), wanted)
-        made += [instance for group in found for instance in sorted(group, key=attrgetter("name"))]
+    for group in _groups(kinds, _ranges(kinds, dims, options), seed):
+        made += group
+        report("make instances", min(len(made), count), count)
+        if len(made) >= count:
+            break
     return made
 
 
@@ -153,9 +155,10 @@ def _options(kinds: Sequence[str]) -> dict[str, Option]:
 
 def _groups(
     kinds: Sequence[str], ranges: Mapping[str, tuple[float, float]], seed: int
-) -> Iterator[tuple[Instance, ...]]:
+) -> Iterator[list[Instance]]:
     """Draw groups of instances, without end."""
     known, number = _options(kinds), 0
+    left: dict[str, list[tuple[Answer, ...]]] = {kind: [] for kind in kinds}
     while True:
         for kind in kinds:
             random = np.random.default_rng((seed, number))
@@ -163,8 +166,12 @@ def _groups(
             drawn = {name: round(x) if known[name].whole else x for name, x in drawn.items()}
             dim, family = int(drawn.pop("dims")), FAMILIES[kind]()
             options = {name: value for name, value in drawn.items() if name in family.options}
-            seed_of_group = int(random.integers(_SEEDS))
-            yield family.make(dim, seed=seed_of_group, name=f"{kind}_{number:04}", **options)
+            left[kind] = left[kind] or [GROUPS[i] for i in random.permutation(len(GROUPS))]
+            answers = random.permutation(left[kind].pop()).tolist()
+            yield family.make(
+                dim, seed=int(random.integers(_SEEDS)), name=f"{kind}_{number:04}",
+                answers=[*map(Answer, answers)], **options,
+            )  # fmt: skip
             number += 1
 
 

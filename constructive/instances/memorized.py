@@ -1,9 +1,9 @@
-"""Families about a memorized example: the query varies around that of the example.
+"""Instances about a memorized example: the query varies around that of the example.
 
 The network is the layer of a memorizer with the context of one example, rounded to float32. What is
-bad is that its output leaves what the example asks for. The *unsat* instance has the largest box
-that was proved, the *sat* instance a larger one in which a search found a witness. Between them
-nothing is known, and nothing is made.
+bad is that its output leaves the target. An *unsat* instance has the largest box that was proved, a
+*sat* instance a larger one in which a search found a witness. Between them nothing is known, and
+nothing is made.
 
 Boxes have float32 bounds: the one of a radius r is the least such box that contains all points
 within r of x in each entry. Radii are float32 numbers, found by bisection of their bit patterns,
@@ -13,13 +13,13 @@ Scorers accept witnesses that are up to 1e-4 outside of the box. So the bound is
 margin of 1e-3 on the box that is wider by 1e-4 on every side.
 """
 
-from abc import abstractmethod
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 from numbers import Real
 from types import MappingProxyType
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,10 +27,9 @@ from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
-from constructive.instances.difficulty import search
-from constructive.instances.family import Family, Option, names_of_twins
+from constructive.instances.family import Family, Names, Option
 from constructive.instances.instance import Answer, Instance, Refutations, Twins, Witness
-from constructive.instances.network import Network, Rectified, network_of, network_of_token
+from constructive.instances.network import Network, Rectified, network_of
 from constructive.instances.properties import TOLERANCE, Atom, Box, Linear, Property
 from constructive.instances.refutations import refute
 from constructive.instances.rounding import property_rounding
@@ -164,117 +163,19 @@ def _number(bits: int) -> float:
     return float(np.uint32(bits).view(np.float32))
 
 
-TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken", whole=True)
-HEADS = Option(4, 1, 64, "heads", whole=True)
-CONSTRUCTIONS = ("generic", "saturated", "rank_one")
-_TRIES = 12
-
-
-def twins_around(
-    network: Network,
-    point: Array,
-    disjuncts: Disjuncts,
-    *,
-    names: tuple[str, str],
-    family: str,
-    seed: int,
-) -> Twins | None:
-    """Make twins around a point: the largest box that is proved, and a box with a witness.
-
-    The first name is that of the sat instance. Return None where no box is proved, or no witness is
-    found.
-    """
+def around(
+    network: Network, point: Array, disjuncts: Disjuncts, *, seed: int
+) -> tuple[tuple[Property, Witness], tuple[Property, Refutations]] | None:
+    """Find a box with a witness, and the largest box that is proved; None where one is missing."""
     proved = largest_proved(network, point, disjuncts)
     if proved is None:
         return None
-    without, refutations = proved
-    radius = float(without.box.widths.max()) / 2.0
+    radius = float(proved[0].box.widths.max()) / 2.0
     found = nearest_witness(network, point, disjuncts, beyond=radius, seed=seed)
-    if found is None:
-        return None
-    wanted, witness = found
-    near = np.array([float(x) for x in witness.point])
-    near = np.clip(near, without.box.lower, without.box.upper)
-    return Twins(
-        Instance(names[0], network, wanted, Answer.SAT, witness, family),
-        Instance(names[1], network, without, Answer.UNSAT, refutations, family, near=(near,)),
-    )
-
-
-class Memorized(Family):
-    """Twins around an example of a data set that is drawn and memorized.
-
-    The construction is drawn, too. Networks that are too steep for a proof in float32 are replaced.
-    """
-
-    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS})
-    directions: ClassVar[int] = 0  # of tokens that each head takes from the inputs
-
-    @abstractmethod
-    def targets(
-        self, count: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> Array:
-        """Draw what is memorized: a target for each example."""
-
-    @abstractmethod
-    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return what is bad around the first example."""
-
-    def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
-        """Return the network, and the point of the first example: by default its query.
-
-        Raises ParameterError for numbers beyond float32.
-        """
-        return network_of(memorizer.layer, data.contexts[0]), np.asarray(data.queries[0])
-
-    def draw(
-        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> tuple[Instance, ...]:
-        """Draw data, memorize them, and make twins around the first example.
-
-        Where that fails, other data and another construction are drawn, a dozen times.
-        """
-        for _ in range(_TRIES):
-            twins = self._attempt(name, dim, random, options)
-            if twins:
-                return twins
-        raise ParameterError(
-            f"no box around an example of {name} was proved that has a witness beyond",
-            witness=name,
-            suggestion="another seed, a larger dim, or more heads",
-        )
-
-    def _attempt(
-        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> Twins | None:
-        tokens, heads = min(int(options["tokens"]), dim), int(options["heads"])
-        count = max(heads * (tokens - 1) + 1, 2)
-        drawn = generators.uniform(
-            num_examples=count,
-            context_size=tokens,
-            width=dim + self.directions * heads,
-            seed=int(random.integers(1 << 31)),
-        )
-        targets = self.targets(count, random, options)
-        data = Dataset(drawn.contexts, drawn.queries, targets)
-        construction = str(random.choice(CONSTRUCTIONS))
-        second, first = names_of_twins(name, random)
-        seed = int(random.integers(1 << 31))
-        try:
-            memorizer = build_memorizer(data, num_heads=heads, construction=construction)
-            network, point = self.around(memorizer, data)
-        except ConstructiveError:  # the data do not meet an assumption, or weights are too large
-            return None
-        return twins_around(
-            network, point, self.bad(data, options),
-            names=(first, second), family=self.name, seed=seed,
-        )  # fmt: skip
+    return None if found is None else (found, proved)
 
 
 # Robustness around a memorized example: outputs stay within epsilon of its target.
-
-
-EPSILON = Option(0.25, 0.01, 10.0, "allowed change, in standard deviations of the targets")
 
 
 def leaves(target: Array, epsilon: float) -> Disjuncts:
@@ -346,123 +247,215 @@ def robust(
     context = data.contexts if data.shared_context else data.contexts[example]
     bad = leaves(np.atleast_1d(np.asarray(data.targets[example], np.float64)), epsilon)
     network, query = network_of(memorizer.layer, context), np.asarray(data.queries[example], "f8")
-    names = f"{name}_a", f"{name}_b"
-    twins = twins_around(network, query, bad, names=names, family=Robust.name, seed=seed)
-    if twins is None:
+    found = around(network, query, bad, seed=seed)
+    if found is None:
         raise ParameterError(
             f"no box around example {example} was proved that has a witness beyond",
             witness=example,
             suggestion="a larger epsilon, construction='generic', or another example",
         )
-    return twins
-
-
-class Robust(Memorized):
-    """Boxes around a memorized example, in which the output stays near its target."""
-
-    name = "robust"
-    purpose = "the largest proved box around a memorized example, and one beyond"
-    options = MappingProxyType({**Memorized.options, "epsilon": EPSILON})
-
-    def targets(
-        self, count: int, random: np.random.Generator, _options: Mapping[str, float]
-    ) -> Array:
-        """Draw one number each."""
-        return random.uniform(-0.5, 0.5, count)
-
-    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return that the output leaves the target by epsilon."""
-        epsilon = options["epsilon"] * float(np.std(data.targets))
-        return leaves(np.atleast_1d(data.targets[0]), epsilon)
-
-
-# Classification: around a memorized example, no output is above that of its class.
-
-
-CLASSES = Option(4, 2, 64, "classes, which are the outputs", whole=True)
-
-
-def overtaken(label: int, count: int) -> Disjuncts:
-    """Return the disjunction that the output of some other class is at least that of a label."""
-    unit = np.eye(count)
-    return tuple((Atom(unit[j] - unit[label], 0.0),) for j in range(count) if j != label)
-
-
-class Classes(Memorized):
-    """Boxes around a memorized example, in which its class stays the largest output."""
-
-    name = "classes"
-    purpose = "classification: several outputs, and a disjunction of Y_j >= Y_i"
-    options = MappingProxyType({**Memorized.options, "classes": CLASSES})
-
-    def targets(
-        self, count: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> Array:
-        """Draw labels, as one-hot rows."""
-        classes = int(options["classes"])
-        one_hot: Array = np.eye(classes)[random.integers(classes, size=count)]
-        return one_hot
-
-    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return that another class has an output at least as large."""
-        return overtaken(int(np.argmax(data.targets[0])), int(options["classes"]))
-
-
-# One perturbed token: the query is fixed, and one token of the context moves.
-#
-# It moves along the directions that the values do not read, so that logits vary and values do not.
-# In each head one logit varies, and the head is monotone in it; heads share the inputs.
-
-
-class Token(Robust):
-    """Boxes around a token of a memorized example, in which the output stays near its target."""
-
-    name = "token"
-    purpose = "one token of a memorized example moves, and the query does not"
-    directions = 1
-
-    def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
-        """Return the network of the first token of the first example, and the origin."""
-        network = network_of_token(memorizer.layer, data.contexts[0], data.queries[0])
-        if network.input_dim != data.width - memorizer.layer.num_heads:
-            raise ParameterError(
-                "values of two heads read one direction",
-                witness=network.input_dim,
-                suggestion="other data, or another construction",
-            )
-        return network, np.zeros(network.input_dim)
+    (wanted, witness), (without, refutations) = found
+    return Twins(
+        Instance(f"{name}_a", network, wanted, Answer.SAT, witness, "robust"),
+        Instance(f"{name}_b", network, without, Answer.UNSAT, refutations, "robust"),
+    )
 
 
 # A readout: two outputs, and units of ReLU that add up how far both are from their targets.
 
 
+TOKENS = Option(4, 2, 64, "tokens of a context; at most dim are taken", whole=True)
+HEADS = Option(4, 1, 64, "heads", whole=True)
+EPSILON = Option(
+    0.25, 0.01, 10.0, "allowed change, in standard deviations of the targets", drawn=(0.1, 1.0)
+)
+_CONSTRUCTIONS = ("generic", "saturated", "rank_one")
+_TRIES = 12
 _FEATURES = 2
 # Targets are multiples of its inverse, so that thresholds of pieces are exact.
-_FINE_TARGETS = 256.0
+_FINE_TARGETS = 256
+_APART = 0.3  # The part of a threshold, at most, by which that of a second instance is another
 
 
-class Deviation(Memorized):
-    """Boxes around a memorized example, in which two outputs together stay near its targets."""
+class Deviation(Family):
+    """Boxes around a memorized example, in which two outputs together stay near its targets.
+
+    Data and construction are drawn. Networks that are too steep for a proof in float32 are
+    replaced.
+    """
 
     name = "readout"
     purpose = "a ReLU block after attention: the sum of |f_k - y_k|, whose pieces are all proved"
-    options = MappingProxyType({**Memorized.options, "epsilon": EPSILON})
+    options = MappingProxyType({"tokens": TOKENS, "heads": HEADS, "epsilon": EPSILON})
 
-    def targets(
-        self, count: int, random: np.random.Generator, _options: Mapping[str, float]
-    ) -> Array:
-        """Draw two numbers of few bits each."""
-        half = int(_FINE_TARGETS) // 2
-        return random.integers(-half, half + 1, (count, _FEATURES)) / _FINE_TARGETS
+    def draw(
+        self, names: Names, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> list[Instance]:
+        """Draw data, memorize them, and make instances around the first example.
 
-    def around(self, memorizer: Memorizer, data: Dataset) -> tuple[Network, Array]:
-        """Return the memorizer's network with units f_k - y_k and y_k - f_k, and the query."""
-        network, query = super().around(memorizer, data)
-        target, unit = np.asarray(data.targets[0]), np.eye(_FEATURES)
-        units, biases = np.vstack([unit, -unit]), np.concatenate([-target, target])
-        return Rectified(network.heads, units, biases), query
+        Where that fails, other data and another construction are drawn, a dozen times.
+        """
+        for _ in range(_TRIES):
+            made = self._attempt(names, dim, random, options)
+            if made:
+                return made
+        raise ParameterError(
+            f"no box around an example of {self.name} was proved that has a witness beyond",
+            witness=list(names),
+            suggestion="another seed, a larger dim, or more heads",
+        )
 
-    def bad(self, data: Dataset, options: Mapping[str, float]) -> Disjuncts:
-        """Return that the outputs leave their targets by epsilon, in all."""
-        epsilon = np.float32(options["epsilon"] * float(np.std(data.targets)))
-        return ((Atom(np.ones(1), float(epsilon)),),)
+    def _attempt(
+        self, names: Names, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> list[Instance] | None:
+        tokens, heads = min(int(options["tokens"]), dim), int(options["heads"])
+        count = max(heads * (tokens - 1) + 1, 2)
+        drawn = generators.uniform(
+            num_examples=count, context_size=tokens, width=dim, seed=int(random.integers(1 << 31))
+        )
+        half = _FINE_TARGETS // 2
+        targets = random.integers(-half, half + 1, (count, _FEATURES)) / _FINE_TARGETS
+        data = Dataset(drawn.contexts, drawn.queries, targets)
+        construction = str(random.choice(_CONSTRUCTIONS))
+        seed = int(random.integers(1 << 31))
+        try:
+            memorizer = build_memorizer(data, num_heads=heads, construction=construction)
+            network = deviation(network_of(memorizer.layer, data.contexts[0]), targets[0])
+        except ConstructiveError:  # the data do not meet an assumption, or weights are too large
+            return None
+        epsilon = float(np.float32(options["epsilon"] * float(np.std(targets))))
+        bad = ((Atom(np.ones(1), epsilon),),)
+        found = around(network, np.asarray(data.queries[0]), bad, seed=seed)
+        if found is None:
+            return None
+        made: list[Instance] = []
+        for name, answer in names.items():
+            wanted, proof = found[answer is Answer.UNSAT]
+            if any(each.answer is answer for each in made):
+                sign = 1.0 if answer is Answer.UNSAT else -1.0
+                far = float(np.float32(epsilon * (1.0 + sign * random.uniform(0.0, _APART))))
+                wanted = Property(wanted.box, ((Atom(np.ones(1), far),),))
+            made.append(Instance(name, network, wanted, answer, proof, self.name))
+        return made
+
+
+def deviation(network: Network, target: Array) -> Rectified:
+    """Return the sum of |f_k - y_k|, by units f_k - y_k and y_k - f_k."""
+    unit = np.eye(len(target))
+    return Rectified(network.heads, np.vstack([unit, -unit]), np.concatenate([-target, target]))
+
+
+# Searches for a witness: ascent along gradients from random points, in two ways, in float64.
+#
+# Each search has a budget of evaluations of f, restarts included. All of its starts walk together,
+# so numpy evaluates them at once. A search that finds nothing proves nothing.
+#
+# A new way to step is a function and one line in `STEPS`.
+
+
+# From gradients (N, d) and the number of the step to directions (N, d), of sizes about one.
+Step = Callable[[Array, int], Array]
+
+_STARTS = 1000  # Points that walk together
+_WALK = 100  # Of a walk. The first is a tenth of the box long, and each is shorter by this factor.
+_FIRST, _SHRINK = 0.1, 0.955
+_NOTHING = 1e-300
+
+
+def _signs() -> Step:
+    return lambda gradient, _: np.sign(gradient)
+
+
+def _adam() -> Step:
+    first: Array = np.zeros(())
+    second: Array = np.zeros(())
+
+    def step(gradient: Array, number: int) -> Array:
+        nonlocal first, second
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.99 * second + 0.01 * gradient * gradient
+        mean = first / (1.0 - 0.9 ** (number + 1))
+        size = np.sqrt(second / (1.0 - 0.99 ** (number + 1)))
+        direction: Array = mean / (size + _NOTHING)
+        return direction
+
+    return step
+
+
+# The searches by name. Each walk has a step function of its own.
+STEPS: dict[str, Callable[[], Step]] = {"sign": _signs, "adam": _adam}
+
+
+def search(
+    network: Network,
+    wanted: Property,
+    method: str,
+    *,
+    budget: int = 20_000,
+    seed: int = 0,
+    enough: float = 0.0,
+) -> tuple[Array, float]:
+    """Search for a point of the box that meets a property, by one of `STEPS`.
+
+    The budget is of evaluations of f. The search ends at the slack `enough`; infinity is for the
+    best point of the budget. Return the best point x (d,), and how far its outputs are inside of
+    the best disjunct, as float64 evaluates them; negative if outside.
+    """
+    network, wanted, _ = network.reduced(wanted)
+    rng = np.random.default_rng(seed)
+    box, ascent = wanted.box, _Ascent(network, wanted)
+    best, slack, used = box.lower, -math.inf, 0
+    while used < budget and slack < enough:
+        inputs = rng.uniform(box.lower, box.upper, (min(_STARTS, budget - used), len(box.lower)))
+        step = STEPS[method]()
+        for number in range(_WALK):
+            rows = inputs[: budget - used]
+            slacks, gradients = ascent(rows)
+            used += len(rows)
+            top = int(np.argmax(slacks))
+            if slacks[top] > slack:
+                best, slack = rows[top].copy(), float(slacks[top])
+            if used >= budget or slack >= enough:
+                break
+            moved = _FIRST * _SHRINK**number * box.widths * step(gradients, number)
+            inputs = np.clip(inputs + moved, box.lower, box.upper)
+    return best, slack
+
+
+class _Ascent:
+    """Slacks of points, and gradients of the atom that each point has to raise.
+
+    Point i raises the disjunct i modulo their number; in it the atom with the least slack.
+    """
+
+    def __init__(self, network: Network, wanted: Property) -> None:
+        self._wanted = wanted
+        self._slopes = np.concatenate([head.slopes for head in network.heads])
+        self._offsets = np.concatenate([head.offsets for head in network.heads])
+        self._values = np.stack([head.values for head in network.heads])
+        self._heads = len(network.heads)
+
+    def __call__(self, inputs: Array) -> tuple[Array, Array]:
+        """Return slacks (N,) and gradients (N, d)."""
+        logits = (inputs @ self._slopes.T + self._offsets).reshape(len(inputs), self._heads, -1)
+        weights = np.exp(logits - logits.max(axis=2, keepdims=True))
+        weights /= weights.sum(axis=2, keepdims=True)
+        averages = np.einsum("xhn,hnk->xhk", weights, self._values)
+        outputs = averages.sum(axis=1)
+        slacks = self._wanted.least_slack(outputs)
+        raised = self._raised(outputs)
+        values = np.einsum("hnk,xk->xhn", self._values, raised)
+        means = np.einsum("xhk,xk->xh", averages, raised)
+        pulls = weights * (values - means[:, :, np.newaxis])
+        return slacks, pulls.reshape(len(inputs), -1) @ self._slopes
+
+    def _raised(self, outputs: Array) -> Array:
+        """Return the coefficients that each point raises: (N, k)."""
+        raised = np.empty_like(outputs)
+        disjuncts = self._wanted.disjuncts
+        for first, atoms in enumerate(disjuncts):
+            rows = outputs[first :: len(disjuncts)]
+            coefficients = np.stack([atom.coefficients for atom in atoms])
+            slacks = rows @ coefficients.T - np.array([atom.threshold for atom in atoms])
+            raised[first :: len(disjuncts)] = coefficients[slacks.argmin(axis=1)]
+        return raised

@@ -372,34 +372,3 @@ def network_of(layer: Layer, context: Array) -> Network:
                 for query, key, readout in heads
             )
         )
-
-
-def network_of_token(layer: Layer, context: Array, query: Array) -> Network:
-    """Return the float32 network of a layer as a function of how the first token moves.
-
-    The token moves along an orthonormal basis N of the directions that no head's values read,
-    U_h^T N = 0. The input z (r,) stands for the token x + N z. Its logit in head h is
-    (x + N z)^T W_K W_Q^T e; all other logits, and all values, are constant. As in `network_of`,
-    these numbers are computed in float64 and rounded to float32.
-
-    Raises ParameterError as `network_of` does, and for values that read all directions.
-    """
-    floats, whole = require_float_layer(layer, "instances"), network_of(layer, context)
-    tokens, readouts = as_array(context).astype(np.float64), floats.readouts()
-    read = np.concatenate(list(readouts), axis=1)
-    rank = int(np.linalg.matrix_rank(read))
-    if rank == len(read):
-        raise ParameterError(
-            f"values read all {rank} directions",
-            witness=rank,
-            suggestion="fewer heads or outputs than the width",
-        )
-    basis = np.linalg.svd(read)[0][:, rank:]
-    pairs = zip(floats.query_weights, floats.key_weights, whole.heads, strict=True)
-    heads = []
-    for query_weights, key_weights, head in pairs:
-        key = key_weights.astype(np.float64) @ (query_weights.astype(np.float64).T @ query)
-        slopes = np.zeros((len(tokens), basis.shape[1]))
-        slopes[0] = key @ basis
-        heads.append(Head(slopes.astype("f4"), (tokens @ key).astype("f4"), head.values))
-    return Network(tuple(heads))

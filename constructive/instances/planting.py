@@ -17,8 +17,15 @@ import numpy as np
 from flint import arb
 
 from constructive.exact.directed import lower, upper, working_precision
-from constructive.instances.family import MARGIN, Family, Option, names_of_twins
-from constructive.instances.instance import Answer, Hardness, Instance, Refutations, Twins, Witness
+from constructive.instances.family import MARGIN, Family, Names, Option
+from constructive.instances.instance import (
+    UNKNOWN,
+    Answer,
+    Hardness,
+    Instance,
+    Refutations,
+    Witness,
+)
 from constructive.instances.network import LEAD, Head, Network, Stacked
 from constructive.instances.properties import Atom, Box, Property
 from constructive.instances.refutations import refute_by_slabs
@@ -32,6 +39,7 @@ _DIGITS = 6
 _BITS = 96
 _PIECES = 4000
 _FINE = 2.0**-16  # How far an enclosed maximum may be from the largest value that was seen
+_FARTHEST = 4.0  # Margins from the maximum to the threshold of a second instance, at most
 _ROOM = 0.5  # The part of the margin that an unsat proof has to leave
 
 
@@ -96,7 +104,7 @@ def short_slope(value: float) -> float:
 
 
 class Planted(Family):
-    """Twins around the maximum of a network with a planted point."""
+    """Thresholds around the maximum of a network with a planted point."""
 
     options = MappingProxyType({"scale": SCALE, "margin": MARGIN})
 
@@ -105,51 +113,58 @@ class Planted(Family):
         """Draw a network with a planted point."""
 
     def draw(
-        self, name: str, dim: int, random: np.random.Generator, options: Mapping[str, float]
-    ) -> tuple[Instance, ...]:
-        """Draw twins: thresholds a margin below the value at t, and above the maximum."""
+        self, names: Names, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> list[Instance]:
+        """Draw thresholds a margin below the value at t, and above the maximum.
+
+        Values are multiplied by a number from 1/2 to 2: else thresholds would tell the answer.
+        """
         plan = self.plan(dim, random, options)
+        height = short_slope(2.0 ** random.uniform(-1.0, 1.0))
+        heads = (Head(h.slopes, h.offsets, height * h.values) for h in plan.network.heads)
+        network = replace(plan.network, heads=tuple(heads))
 
         def asked(threshold: float) -> Property:
             return Property(plan.box, ((Atom(np.ones(1), threshold),),))
 
-        margin, needed = options["margin"], needed_margin(plan.network, asked(0.0))
+        margin, needed = options["margin"], needed_margin(network, asked(0.0))
         if not needed <= _ROOM * margin:
             raise ParameterError(
                 f"margin={margin:g} is too small for this network of the family {self.name}",
                 witness={"least margin": needed / _ROOM},
                 suggestion=f"margin={2.0 * needed / _ROOM:.2g}, or a smaller scale",
             )
-        least, most = plan.maximum()
-        first, second = names_of_twins(name, random)
-        below = asked(float(np.nextafter(np.float32(least - margin), np.float32(-np.inf))))
+        least, most = (height * bound for bound in plan.maximum())
         above = asked(float(np.nextafter(np.float32(most + margin), np.float32(np.inf))))
-        ((above_atom,),) = above.disjuncts
+        ((atom,),) = above.disjuncts
         slabs = refute_by_slabs(
-            plan.network.reduced(above).network,
+            network.reduced(above).network,
             plan.box,
-            above_atom,
-            above_atom.threshold - max(needed, _ROOM * margin),
+            atom,
+            atom.threshold - max(needed, _ROOM * margin),
             direction=plan.signs,
             centre=plan.point,
         )
         if slabs is None:
             raise ParameterError(
-                f"no proof was found that {name} has no value above its maximum",
-                witness=name,
+                f"no proof was found that {self.name} has no value above its maximum",
+                witness=list(names),
                 suggestion="another seed, or a larger margin",
             )
         witness = Witness(tuple(Fraction(x) for x in plan.point.tolist()))
-        return Twins(
-            Instance(
-                first, plan.network, below, Answer.SAT, witness, self.name,
-                plan.hardness(below.disjuncts[0][0].threshold),
-            ),
-            Instance(
-                second, plan.network, above, Answer.UNSAT,
-                Refutations((slabs,)), self.name, near=(plan.point,),
-            ),
-        )  # fmt: skip
+        made: list[Instance] = []
+        for name, answer in names.items():
+            first = all(each.answer is not answer for each in made)
+            far = margin * (1.0 if first else random.uniform(1.5, _FARTHEST))
+            if answer is Answer.SAT:
+                below = np.nextafter(np.float32(least - far), np.float32(-np.inf))
+                wanted, proof = asked(float(below)), witness
+                hardness = plan.hardness(float(below) / height)
+            else:
+                wanted = above if first else asked(float(np.float32(most + far)))
+                proof, hardness = Refutations((slabs,)), UNKNOWN
+            made.append(Instance(name, network, wanted, answer, proof, self.name, hardness))
+        return made
 
 
 # How hard a planted point is to find: Propositions 20.4 and 20.5, in balls.

@@ -363,11 +363,7 @@ def expected_lse(
     slack = (
         slack + _FAINT * (spec.keys + 1) + 1.01 * exp0_error(spec) + tail_of_cap(spec) + of_level
     )
-    if math.frexp(spec.factor)[0] != 0.5 or spec.soft_cap is not None:  # noqa: PLR2004 - 2^k
-        stored = 0.0
-        if model is not None and KERNEL_MODELS[model].stores_logits:
-            stored = _ENTRIES * KERNEL_MODELS[model].stored_unit
-        rounded = 6.0 * UNIT + stored + operand_error(spec)
+    if rounded := _of_scale(spec, model):
         slack = slack + rounded * size + np.where(size > 0.0, 1.01 * near_exp_error(spec), 0.0)
     slack = slack + _of_near(spec, draft, given, total)
     alone = np.broadcast_to(fully_masked_lse, level.shape)
@@ -382,6 +378,28 @@ def expected_lse(
             alone, off = alone / LN2, 2.0 * off / LN2
     expected = np.where(given.empty, alone, np.where(given.checked, expected, np.nan))
     return Lse(expected, np.where(given.empty, off, slack), level, total, base)
+
+
+def expected_logits(
+    spec: Spec, draft: Draft, given: ExactAnswer, model: str | None = None
+) -> tuple[Array, Array]:
+    """Return the largest logit of each row, (B, H, T_q), and how far it may be off.
+
+    It is the winner's; -inf where no key is visible, and NaN in rows that are not checked.
+    """
+    level, of_cap = _level(spec, draft)
+    slack = (5.0 * UNIT + _of_scale(spec, model)) * np.abs(level) + of_cap
+    level = np.where(given.empty, -np.inf, np.where(given.checked, level, np.nan))
+    return level, np.where(level == 0.0, 0.0, slack)
+
+
+def _of_scale(spec: Spec, model: str | None) -> float:
+    """Return by which part of a level its scale may be off, whose root both factors may have."""
+    if math.frexp(math.sqrt(spec.factor))[0] == 0.5 and spec.soft_cap is None:  # noqa: PLR2004 - 2^k
+        return 0.0
+    kept = None if model is None else KERNEL_MODELS[model]
+    stored = 0.0 if kept is None or not kept.stores_logits else _ENTRIES * kept.stored_unit
+    return 6.0 * UNIT + stored + operand_error(spec)
 
 
 def _level(spec: Spec, draft: Draft) -> tuple[Array, Array | float]:

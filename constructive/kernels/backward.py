@@ -7,8 +7,9 @@ those of an admissible backward pass may be away; `_Steps` has their numbers.
 import logging
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class Backward:
         """Return the backward problem of a forward one.
 
         Args:
-            problem: one without slopes
+            problem: the forward problem
             d_lse: whether the loss depends on log-sum-exps, too
             keep: the share of weights that dropout keeps, 1/2, 1/4 or 1/8; None without dropout
 
@@ -111,21 +112,34 @@ class Backward:
             keep: as in `of`
 
         Yields:
-            backward problems, in the order of their problems
+            backward problems; of each shape `ties` first, where dq and dk are not 0: a kernel may
+            do something else in the first call of a shape
+
+        Raises:
+            ParameterError: if the gradients of no problem are known
 
         Example:
             >>> from constructive.kernels import battery
-            >>> given = battery(queries=9, keys=9, cases=["ties", "last"])
+            >>> given = battery(queries=9, keys=9, cases=["last", "ties"])
             >>> [backward.problem.case for backward in Backward.each(given)]
             ['ties', 'last']
         """
         left: dict[str, list[str]] = {}
-        for problem in problems:
-            refused = _refused(problem)
-            if refused is None:
-                yield cls.of(problem, d_lse=d_lse, keep=keep)
-            else:
-                left.setdefault(refused, []).append(problem.case)
+        found = False
+        for _, group in groupby(problems, key=lambda problem: replace(problem.spec, seed=0)):
+            for problem in sorted(group, key=lambda problem: problem.case != "ties"):
+                refused = _refused(problem)
+                if refused is None:
+                    found = True
+                    yield cls.of(problem, d_lse=d_lse, keep=keep)
+                else:
+                    left.setdefault(refused, []).append(problem.case)
+        if not found:
+            raise ParameterError(
+                f"the gradients of no problem are known: {'; '.join(left) or 'there is none'}",
+                witness=tuple(left),
+                suggestion="other arguments of battery",
+            )
         for reason, cases in left.items():
             named = ", ".join(dict.fromkeys(cases))
             _LOG.warning("no gradients of %d problems (%s): %s", len(cases), named, reason)
@@ -244,8 +258,6 @@ def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
 def _refused(problem: Problem) -> str | None:
     """Return why the gradients of a problem are not known, or None."""
     spec, answer = problem.spec, problem.answer
-    if spec.alibi:
-        return "slopes have keys of several small weights"
     if problem.v.max() > LARGEST_VALUE:
         return f"values are larger than {LARGEST_VALUE:g}"
     if answer.empty.any() and spec.fully_masked == "nan":

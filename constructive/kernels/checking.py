@@ -11,14 +11,14 @@ import numpy as np
 
 from constructive.exact.float_model import Format, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
-from constructive.kernels.answer import BASES, expected_lse, sentence
-from constructive.kernels.describe import Description, LseReport
+from constructive.kernels.answer import BASES, expected_logits, expected_lse, sentence
+from constructive.kernels.describe import Description, LogitReport, LseReport
 from constructive.kernels.encodings import Paged, Quantized
 from constructive.kernels.facts import Facts
 from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
 from constructive.kernels.problem import Problem
-from constructive.kernels.spec import Spec, as_float64
+from constructive.kernels.spec import Spec, as_float64, format_of
 from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import ConstructiveError, ParameterError, require_known
 
@@ -26,6 +26,7 @@ _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes r
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
 _PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
 _SHOWN, MOST_KINDS = 2, 8  # names that are shown; if more kinds lead to an output, none is said
+_MOST_CHARACTERS = 2000  # of a line that makes a problem again
 _NUMBER = re.compile(r"-?\d[\d.e+]*")
 _SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
 
@@ -59,6 +60,8 @@ class Report:
         memory: how the kernel got its arrays, or None
         lse: what is wrong with log-sum-exps, or None where none were given
         has_out: False where log-sum-exps alone were given: `out` is then what it should be
+        max_logit: what is wrong with largest logits, or None where none were given
+        stored: the format of an output in float8, and its scales, or None
     """
 
     problem: Problem
@@ -67,6 +70,8 @@ class Report:
     memory: Memory | None = None
     lse: LseReport | None = None
     has_out: bool = True
+    max_logit: "LogitReport | None" = None
+    stored: "tuple[Format, Array] | None" = None
 
     @cached_property
     def wrong(self) -> Booleans:
@@ -76,6 +81,9 @@ class Report:
         def differs(out: Array) -> Booleans:
             with np.errstate(invalid="ignore"):
                 near = np.abs(out - answer.expected) <= answer.slack
+                if self.stored is not None:
+                    low, high = _stored_ends(self.problem, *self.stored)
+                    near = (low <= out) & (out <= high)
             nan = np.isnan(answer.expected) & np.isnan(out)
             return answer.checked & ~(near | nan).all(-1)
 
@@ -86,19 +94,24 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every row that is checked is right, and so are its log-sum-exps."""
-        return not self.wrong.any() and (self.lse is None or self.lse.passed)
+        """Whether every row that is checked is right, its log-sum-exp and its largest logit."""
+        others = (self.lse, self.max_logit)
+        return not self.wrong.any() and all(each is None or each.passed for each in others)
 
     @property
     def first(self) -> tuple[int, ...] | None:
         """The first wrong row: sequence, head, query."""
-        if self.lse is not None and not self.wrong.any():
-            return None if self.lse.passed else self.lse.first
-        return first_place(self.wrong) if self.wrong.any() else None
+        if self.wrong.any():
+            return first_place(self.wrong)
+        others = (each for each in (self.lse, self.max_logit) if each is not None)
+        return next((each.first for each in others if not each.passed), None)
 
     @property
-    def _described(self) -> Description | LseReport:
-        return self.description if self.lse is None or self.wrong.any() else self.lse
+    def _described(self) -> "Description | LseReport | LogitReport":
+        if self.wrong.any():
+            return self.description
+        others = (each for each in (self.lse, self.max_logit) if each is not None)
+        return next((each for each in others if not each.passed), self.description)
 
     @property
     def suggestion(self) -> str:
@@ -239,7 +252,9 @@ class Report:
             f"coverage: {100 * self.problem.guarded:.0f}% of hidden keys would change the answer "
             f"if they leaked, {100 * self.problem.checked:.0f}% of rows are checked"
         )
-        of_lse = [] if self.lse is None else self.lse.lines
+        of_lse = [
+            line for each in (self.lse, self.max_logit) if each is not None for line in each.lines
+        ]
         if not self.wrong.any():
             right = [f"{self.problem}: {checked} rows are right"] if self.has_out else []
             again = [] if self.passed else [f"again: {repeated(self.problem)}"]
@@ -304,6 +319,60 @@ class _Sample:
         return float(leads[wrong].mean()) if wrong.any() else 1.0, kept
 
 
+# Outputs in float8: what is known is rounded as the format does. With a scale that is not a power
+# of two, or where an average is rounded before, the number that is rounded may be a little off.
+_BEFORE = 2.0**-7
+
+
+def _stored_ends(problem: Problem, form: Format, scale: Array) -> tuple[Array, Array]:
+    """Return the least and the largest output that is stored in a format, times its scale."""
+    answer = problem.answer
+    inexact = (np.frexp(scale)[0] != 0.5) | (answer.slack > 0.0)  # noqa: PLR2004 - 2^k
+    off = answer.slack + np.where(inexact, _BEFORE, 0.0) * np.abs(answer.expected)
+    low, high = (
+        nearest(np.asarray((answer.expected + sign * off) / scale), form) * scale
+        for sign in (-1.0, 1.0)
+    )
+    return low, high
+
+
+def _stored(
+    problem: Problem, out: object, scale: object, layout: str | None
+) -> tuple[Format, Array] | None:
+    """Return the format and the scales, (B, H, T_q, d_v), of an output in float8, or None."""
+    name = str(getattr(out, "dtype", "")).removeprefix("torch.")
+    if not name.startswith("float8"):
+        if scale is not None:
+            raise ParameterError(
+                f"out_scale is for an output in float8, not in {name or type(out).__name__}",
+                witness=name,
+                suggestion="the stored numbers as an array or tensor of float8",
+            )
+        return None
+    form = format_of(name)
+    shape = tuple(getattr(out, "shape", ()))
+    given = np.asarray(1.0 if scale is None else as_float64(scale, "out_scale"))
+    given = given.reshape((1,) * (len(shape) - given.ndim) + given.shape)
+    if given.ndim != len(shape) or any(n % m for n, m in zip(shape, given.shape, strict=True)):
+        raise ParameterError(
+            f"out_scale of shape {given.shape} has no parts of the output's {shape}",
+            witness=given.shape,
+            suggestion="one number, or an axis for each of the output's, 1 or a part of it: "
+            "(tokens, heads, value_dim // 128) for groups of 128",
+        )
+    for axis, (n, m) in enumerate(zip(shape, given.shape, strict=True)):
+        given = given.repeat(n // m, axis)
+    whole = np.nan_to_num(arranged(problem, given, layout), nan=1.0)
+    most = float(np.nan_to_num(np.abs(problem.expected) / whole).max())
+    if most > form.largest:
+        raise ParameterError(
+            f"{name} ends at {form.largest:g}, and an output over its scale is {most:g}",
+            witness=most,
+            suggestion="a larger scale",
+        )
+    return form, whole
+
+
 def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
     """Return rows that a mistake leads to, but for a few roundings.
 
@@ -347,7 +416,8 @@ def repeated(problem: Problem) -> str:
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
     given = ", ".join(f"{name}={value!r}" for name, value, default in own if value != default)
     made = f"Problem.build(Spec({given}), {problem.case!r})"
-    return " ".join((problem.encoded or "{}").format(made).split())
+    line = " ".join((problem.encoded or "{}").format(made).split())
+    return line if len(line) <= _MOST_CHARACTERS else "error.report.problem, whose mask is large"
 
 
 class Finding(Protocol):
@@ -389,6 +459,8 @@ def check(
     memory: Paged | Quantized | Pool | str | None = None,
     sink_in_lse: bool = True,
     fully_masked_lse: float = -math.inf,
+    max_logit: object = None,
+    out_scale: object = None,
 ) -> None:
     """Raise if an output, or a log-sum-exp, is not the one that every admissible kernel returns.
 
@@ -406,6 +478,10 @@ def check(
             report
         sink_in_lse: whether a sink counts in `lse`
         fully_masked_lse: `lse` of a row that sees no key: -inf, or inf, 0.0 and so on
+        max_logit: the largest logit of a visible key, without sinks: of rows (B, H, T_q), or of all
+            rows of a head, (B, H) or (H,)
+        out_scale: of an output in float8, which is the stored numbers times it: a number, or an
+            array of the output's axes, each 1 or a part of it, as for groups of columns
 
     Raises:
         KernelError: an `AssertionError` that says where and how it is wrong
@@ -419,7 +495,8 @@ def check(
     __tracebackhide__ = True
     report = examine(
         problem, out, lse=lse, base=base, layout=layout, model=model, memory=memory,
-        sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse,
+        sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse, max_logit=max_logit,
+        out_scale=out_scale,
     )  # fmt: skip
     if not report.passed:
         raise KernelError(report)
@@ -436,6 +513,8 @@ def examine(
     memory: Paged | Quantized | Pool | str | None = None,
     sink_in_lse: bool = True,
     fully_masked_lse: float = -math.inf,
+    max_logit: object = None,
+    out_scale: object = None,
 ) -> Report:
     """Return the report on an output, also where it is right; `check` says more on arguments.
 
@@ -449,6 +528,8 @@ def examine(
         memory: how the kernel got its tensors
         sink_in_lse: whether a sink counts in `lse`
         fully_masked_lse: `lse` of a row that sees no key
+        max_logit: largest logits, or None
+        out_scale: scales of an output in float8
 
     Raises:
         ParameterError: if the output has another shape, `memory`, `base` or `model` is not known,
@@ -482,9 +563,17 @@ def examine(
             sink_in_lse=sink_in_lse, fully_masked_lse=fully_masked_lse, model=model,
         )  # fmt: skip
         of_lse = LseReport(problem, _arranged_lse(problem, as_float64(lse, "the lse")), wanted)
-    has_out = out is not None or lse is None
+    has_out = out is not None or (lse is None and max_logit is None)
     found = arranged(problem, as_float64(out), layout) if has_out else problem.expected
-    return Report(problem, found, model, source, of_lse, has_out)
+    stored = _stored(problem, out, out_scale, layout)
+    if stored is not None:
+        found = found * stored[1]
+    of_logits = None
+    if max_logit is not None:
+        found_logit = as_float64(max_logit, "max_logit")
+        logit = expected_logits(problem.spec, problem.draft, problem.answer, model)
+        of_logits = LogitReport.of(problem, found_logit, *logit)
+    return Report(problem, found, model, source, of_lse, has_out, of_logits, stored)
 
 
 def _arranged_lse(problem: Problem, lse: Array) -> Array:

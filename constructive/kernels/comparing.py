@@ -66,7 +66,17 @@ def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
     how = plainest.how
     if not frozenset.intersection(*(each.description.rounded_to for each in failed)):
         how = tuple(line.removesuffix(f"; {FEWER_BITS}") for line in how)
-    return *compared, f"WHERE: {plainest.where}", *(f"HOW: {line}" for line in how)
+    return *compared, *_shared(failed, plainest), *(f"HOW: {line}" for line in how)
+
+
+def _shared(failed: Sequence[Report], plainest: Report) -> list[str]:
+    """Return where outputs are wrong, and of how many that is said."""
+    if len(failed) == 1:
+        return [f"WHERE: {plainest.where}"]
+    count = sum(each.where == plainest.where for each in failed)
+    every = f"all {count}" if count == len(failed) else f"{count} of {len(failed)}"
+    found = [f"WHERE: {plainest.where}, in {every} wrong outputs"]
+    return found if count == len(failed) else [*found, f"  one of these is {plainest.problem}"]
 
 
 def _of_gradients(wrong: Sequence[BackwardReport]) -> tuple[str, ...]:

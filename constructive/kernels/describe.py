@@ -12,6 +12,7 @@ from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate
 from constructive.kernels.formula import LARGEST, Rows
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers, first_place
+from constructive.support.errors import ParameterError
 
 _ALL, _MANY, _FEW = 0.995, 0.1, 0.01  # shares: all but for chance, of a kind, of keys that are told
 _SAME = 2.0**-7  # of factors that are one
@@ -130,7 +131,10 @@ class Description:
         out, convention = self.facts.rows[rows], self.facts.problem.spec.fully_masked
         what = "NaN" if not np.isfinite(out).any() else "averages" if out.any() else "zero"
         yield f"see no key and are {what}, not {convention!r}"
-        yield "pass fully_masked='zeros', 'nan' or 'mean' for another convention"
+        yield (
+            "fully_masked= is for another convention of such rows, but a block without keys before "
+            "others must not do the same"
+        )
 
     def _odd(self, rows: Integers) -> Iterator[str]:
         yield "are NaN or infinite"
@@ -404,6 +408,8 @@ class LseReport:
 
     def _finite(self, rows: Booleans) -> str:
         found, wanted = self.lse[rows], self.wanted.expected[rows]
+        if (np.abs(found - wanted) <= self._close(wanted)).all():
+            return f"are right but for {np.abs(found - wanted).max():.2g}: some roundings more"
         for name in _SHORT:
             if (np.abs(nearest(wanted, FORMATS[name]) - found) <= self._close(wanted)).all():
                 return f"are right but for a rounding to {name}"
@@ -527,3 +533,77 @@ class LseReport:
             f"for example sequence {b}, head {h}, query {i} is {self.lse[b, h, i]:.8g}, not "
             f"{wanted:.8g} (L = {level:g}, n = {self.wanted.total[b, h, i]:.4g})",
         ]
+
+
+# What is wrong with the largest logits, of rows or of heads.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogitReport:
+    """What is wrong with largest logits."""
+
+    problem: Problem
+    found: Array  # (B, H, T_q), or the largest of all rows of a head, (B, H) or (H,)
+    wanted: Array  # of that shape; NaN where it is not known
+    slack: Array
+
+    @classmethod
+    def of(cls, problem: Problem, found: Array, wanted: Array, slack: Array) -> "LogitReport":
+        """Return the report, of rows or of the largest of all rows of a head."""
+        spec = problem.spec
+        exists = np.broadcast_to(spec.rows()[:, None], wanted.shape)
+        wanted = np.where(exists, wanted, -np.inf)
+        slack = np.where(exists, slack, 0.0)
+        if found.ndim < wanted.ndim:
+            axes = (2,) if found.shape == wanted.shape[:2] else (0, 2)
+            wanted, slack = wanted.max(axes), slack.max(axes)
+        if found.shape != wanted.shape:
+            rows = (spec.batch, spec.heads[0], spec.queries)
+            raise ParameterError(
+                f"max_logit has shape {found.shape}",
+                witness=found.shape,
+                suggestion=f"{rows} for rows, {rows[:2]} or {rows[1:2]} for heads",
+            )
+        return cls(problem, found, wanted, slack)
+
+    @cached_property
+    def wrong(self) -> Booleans:
+        """Which of them no admissible kernel returns."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.found - self.wanted) <= self.slack
+        return np.asarray(~(near | (self.found == self.wanted) | np.isnan(self.wanted)))
+
+    @property
+    def passed(self) -> bool:
+        """Whether all are right."""
+        return not self.wrong.any()
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The first wrong one: (sequence,) head (and query)."""
+        return first_place(self.wrong)
+
+    @property
+    def where(self) -> str:
+        """Which are wrong, in words."""
+        return f"{int(self.wrong.sum())} of {self.wrong.size} largest logits"
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """How they are wrong: of a hidden key, or off by something else."""
+        problem, found, wanted = self.problem, self.found[self.wrong], self.wanted[self.wrong]
+        if self.found.ndim == problem.visible.ndim - 1:
+            spec = problem.spec
+            k = np.repeat(problem.k, spec.group, 1)
+            every = problem.q @ k.swapaxes(-1, -2) * spec.factor
+            every = every if problem.bias is None else every + problem.bias
+            if (np.abs(every.max(-1)[self.wrong] - found) <= _SAME * (1.0 + np.abs(found))).all():
+                return ("they are those of all keys, hidden ones too",)
+        return (f"they are {span(found)}, and should be {span(wanted)}",)
+
+    @property
+    def lines(self) -> list[str]:
+        """The report, line by line."""
+        if self.passed:
+            return [f"{self.problem}: {self.wrong.size} largest logits are right"]
+        return [f"{self.problem}: {self.where} are wrong", *(f"HOW: {line}" for line in self.how)]

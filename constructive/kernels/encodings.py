@@ -434,6 +434,9 @@ def _require_pages(
 
 # Keys by their indices, as sparse attention gets them.
 
+Unused = Literal["anywhere", "behind", "beyond"]
+_MORE_IDS = 131  # More than a chunk of indices
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gathered:
@@ -441,8 +444,8 @@ class Gathered:
 
     Attributes:
         problem: the problem, for `check`
-        indices: (B, 1 or H, T_q, width) int32: keys in random order, -1 behind them
-        counts: (B, 1 or H, T_q) int32: how many keys there are
+        indices: (B, 1 or H, T_q, width) int32: keys in random order, and what is not a key
+        counts: (B, 1 or H, T_q) int32: how many keys there are, where they come first; else None
     """
 
     problem: Problem
@@ -451,8 +454,8 @@ class Gathered:
 
     @classmethod
     def of(
-        cls, problem: Problem, *, width: int | None = None, paged: Paged | None = None,
-        library: str = "numpy", device: str = "cpu",
+        cls, problem: Problem, *, width: int | None = None, unused: Unused = "anywhere",
+        paged: Paged | None = None, library: str = "numpy", device: str = "cpu",
     ) -> "Gathered":  # fmt: skip
         """Return which keys each query of a problem sees, by their indices.
 
@@ -461,7 +464,11 @@ class Gathered:
 
         Args:
             problem: the problem
-            width: of the indices; by default three more than a query has keys at most
+            width: of the indices; by default 131 more than a query has keys at most, so that whole
+                chunks of a row have no key
+            unused: what fills a row: "anywhere", -1 in front of the keys in a third of the rows,
+                behind them in another third, and between them; "behind", -1 behind the keys, for
+                kernels that take `counts`; "beyond", there numbers that no key has
             paged: pages in which the keys are: indices are page * page size + place then
             library: "numpy", "torch" or "jax"
             device: of torch and jax
@@ -472,14 +479,15 @@ class Gathered:
         Example:
             >>> from constructive.kernels.masks import Causal
             >>> from constructive.kernels.spec import Spec
-            >>> gathered = Gathered.of(Problem.build(Spec(queries=3, keys=5, masks=(Causal(),))))
-            >>> gathered.counts[0, 0].tolist(), sorted(gathered.indices[0, 0, 0].tolist())
-            ([3, 4, 5], [-1, -1, -1, -1, -1, 0, 1, 2])
+            >>> problem = Problem.build(Spec(queries=3, keys=5, masks=(Causal(),)))
+            >>> Gathered.of(problem, width=7).indices[0, 0, 1:].tolist()
+            [[-1, -1, -1, 2, 3, 0, 1], [3, 1, 2, 0, 4, -1, -1]]
         """
+        require_known("unused", unused, get_args(Unused))
         visible = problem.visible
         counts = visible.sum(-1)
         most = int(counts.max())
-        width = most + 3 if width is None else width
+        width = most + _MORE_IDS if width is None else width
         if width < most:
             raise ParameterError(
                 f"a query sees {most} keys, more than width={width}",
@@ -489,18 +497,24 @@ class Gathered:
         random = np.random.default_rng((problem.spec.seed, 97))
         order = np.where(visible, random.random(visible.shape), 2.0).argsort(-1)
         order = np.pad(order, [(0, 0)] * 3 + [(0, max(0, width - order.shape[-1]))])[..., :width]
+        beyond = problem.spec.keys
         if paged is not None:
             pool = paged.pool
             size = pool.k.shape[1]
             page = np.minimum(order // size, pool.table.shape[1] - 1)
             sequence = np.arange(len(order))[:, None, None, None]
-            order = pool.table[sequence, page] * size + order % size
-        indices = np.where(np.arange(width) < counts[..., None], order, UNUSED)
-        return cls(
-            problem,
-            converted(indices, library, device, "int32"),
-            converted(counts, library, device, "int32"),
-        )
+            order, beyond = pool.table[sequence, page] * size + order % size, len(pool.k) * size
+        place = np.broadcast_to(np.arange(width), order.shape)
+        rest = beyond + place * 997 if unused == "beyond" else UNUSED
+        indices = np.where(place < counts[..., None], order, rest)
+        if unused != "anywhere":
+            of_rows = converted(counts, library, device, "int32")
+            return cls(problem, converted(indices, library, device, "int32"), of_rows)
+        turn = np.indices(counts.shape).sum(0)[..., None] % 3  # behind, in front, between
+        to = np.select([turn == 0, turn == 1], [place, -place], random.random(order.shape))
+        found = np.empty_like(indices)
+        np.put_along_axis(found, to.argsort(-1), indices, -1)
+        return cls(problem, converted(found, library, device, "int32"), None)
 
 
 def packed_mask(

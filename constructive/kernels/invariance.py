@@ -1,15 +1,19 @@
 """The same row has the same bits, whatever is computed beside it; and nothing else is written.
 
-On problems this follows from the theorems (Corollary 26 in proofs/19-kernels.md).
+On problems this follows from the theorems (Corollary 26 in proofs/19-kernels.md). Two right
+gradients of a shared row are within twice the slack of one.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from constructive.kernels.backward import Backward
+from constructive.kernels.gradients import NAMES
 from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, numpy_dtype
@@ -82,7 +86,7 @@ CLAIMS: "dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]]" 
 class Difference:
     """Rows that have other bits beside other things."""
 
-    claim: str  # what was changed, a key of `CLAIMS`
+    claim: str  # what was changed, a key of `CLAIMS`, and of which gradient
     rows: int  # how many rows differ
     first: tuple[int, ...]  # the first of them in the changed output: sequence, head, query
 
@@ -91,20 +95,25 @@ class Difference:
 
 
 def invariance(
-    kernel: Callable[..., Any], problem: Problem, *, claims: Iterable[str] | None = None,
+    kernel: Callable[..., Any], problem: Problem | Backward, *,
+    claims: Iterable[str] | None = None, workspace: int | None = None,
     library: str = "numpy", device: str = "cpu",
 ) -> tuple[Difference, ...]:  # fmt: skip
     """Return where a kernel returns other bits for the same row.
 
     Without `claims` the kernel gets the inputs of the problem, and rows are compared whose output
     is known bit for bit: every kernel of the model passes. With claims it gets random inputs of the
-    same shapes, and all rows are compared.
+    same shapes, and all rows are compared. Of a backward pass calls are compared ("again"): the
+    first one, too, which may be another program where kernels are tuned.
 
     Args:
         kernel: called with q, k, v and a boolean mask (B, H, T_q, T_k), all in the layout BHTd;
-            returns the output, or the output and log-sum-exps
-        problem: shapes, masks and scale (which the kernel has to know)
+            returns the output, or the output and log-sum-exps; of a backward pass also with the
+            output's gradient, and returns dq, dk and dv
+        problem: shapes, masks and scale (which the kernel has to know), or a backward problem
         claims: what the kernel claims not to depend on, on any inputs: keys of `CLAIMS`
+        workspace: how many numbers of float32 the kernel gets as its last argument: 0 in the first
+            call, NaN in all others
         library: of the tensors: "numpy", "torch" or "jax"
         device: of torch and jax
 
@@ -122,27 +131,23 @@ def invariance(
         >>> print(*invariance(broken, Problem.build(Spec(queries=3, keys=9), "random")))
         batch: 12 rows have other bits, the first one (0, 0, 0)
     """
-    chosen = tuple(CLAIMS) if claims is None else tuple(claims)
+    known = ("again",) if isinstance(problem, Backward) else tuple(CLAIMS)
+    chosen = known if claims is None else tuple(claims)
     for claim in chosen:
-        require_known("claim", claim, CLAIMS)
-    spec, random = problem.spec, np.random.default_rng((problem.spec.seed, 29))
+        require_known("claim", claim, known)
+    forward = problem.problem if isinstance(problem, Backward) else problem
+    spec, random = forward.spec, np.random.default_rng((forward.spec.seed, 29))
     shape = (spec.batch, spec.heads[0], spec.queries)
-    given: Given = {"q": problem.q, "k": problem.k, "v": problem.v}
+    given: Given = {"q": forward.q, "k": forward.k, "v": forward.v}
     if claims is not None:
         given = {name: random.standard_normal(array.shape) for name, array in given.items()}
-    given["mask"] = np.ascontiguousarray(np.broadcast_to(problem.visible, (*shape, spec.keys)))
+    given["mask"] = np.ascontiguousarray(np.broadcast_to(forward.visible, (*shape, spec.keys)))
+    outputs = _called(kernel, spec.dtype, workspace, library, device)
+    if isinstance(problem, Backward):
+        given["d_out"] = problem.d_out
+        return _of_gradients(problem, partial(outputs, given), exact=claims is not None)
     compared = _compared(problem, exact=claims is None)
-
-    def outputs(inputs: Given) -> list[Array]:
-        dtypes = {"mask": "bool"}
-        arrays = (
-            converted(array, library, device, dtypes.get(name, spec.dtype))
-            for name, array in inputs.items()
-        )
-        found = kernel(*arrays)
-        return [as_float64(x) for x in (found if isinstance(found, tuple) else (found,))]
-
-    first, found = outputs(given), []
+    first, found = outputs(given, 0.0), list[Difference]()
     for claim in chosen:
         if claim == "head" and (problem.sinks is not None or problem.slopes is not None):
             continue  # which the kernel has for all heads
@@ -155,6 +160,39 @@ def invariance(
             if wrong.any():
                 at = first_place(wrong)
                 found.append(Difference(claim, int(wrong.sum()), at))
+    return tuple(found)
+
+
+def _called(
+    kernel: Callable[..., Any], dtype: str, workspace: int | None, library: str, device: str
+) -> Callable[..., list[Array]]:
+    """Return what calls a kernel with arrays of a library, and a workspace full of a number."""
+
+    def outputs(inputs: Given, fill: float = np.nan) -> list[Array]:
+        arrays = [
+            converted(array, library, device, "bool" if name == "mask" else dtype)
+            for name, array in inputs.items()
+        ]
+        if workspace is not None:
+            arrays.append(converted(np.full(workspace, fill), library, device, "float32"))
+        found = kernel(*arrays)
+        return [as_float64(x) for x in (found if isinstance(found, tuple) else (found,))]
+
+    return outputs
+
+
+def _of_gradients(
+    backward: Backward, called: Callable[..., list[Array]], *, exact: bool
+) -> tuple[Difference, ...]:
+    """Return calls whose gradients differ from those of the first by more than right ones may."""
+    first, found = called(0.0), []
+    for _ in range(_TIMES):
+        for name, one, other in zip(NAMES, first, called(), strict=False):
+            near = 0.0 if exact else 2.0 * backward.slack[name]
+            with np.errstate(invalid="ignore"):
+                wrong = ~(np.abs(one - other) <= near).all(-1)
+            if wrong.any():
+                found.append(Difference(f"again, {name}", int(wrong.sum()), first_place(wrong)))
     return tuple(found)
 
 

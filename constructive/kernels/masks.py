@@ -5,6 +5,9 @@ Several masks of a `Spec` hide a key if one of them does. A mask with a diagonal
 as decoding needs it; "top-left" pairs the first query with the first key.
 """
 
+import base64
+import math
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -276,7 +279,7 @@ class Boolean(Mask):
         return f"{name}{' per head' if self.per_head else ''}{' with empty rows' * self.empty}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Given(Mask):
     """A mask that you have.
 
@@ -298,6 +301,17 @@ class Given(Mask):
             )
         whole = (grid.batch, grid.heads, grid.queries, grid.keys)
         return with_four_axes("a mask", allowed, whole)
+
+    @classmethod
+    def packed(cls, shape: tuple[int, ...], text: str) -> "Given":
+        """Return a mask from its `repr`."""
+        bits = np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype=np.uint8)
+        return cls(np.unpackbits(bits, count=math.prod(shape)).astype(np.bool_).reshape(shape))
+
+    def __repr__(self) -> str:
+        allowed = np.asarray(self.allowed)
+        text = base64.b85encode(zlib.compress(np.packbits(allowed).tobytes(), 9)).decode()
+        return f"Given.packed({allowed.shape}, {text!r})"
 
     def __str__(self) -> str:
         return "given mask"

@@ -41,7 +41,7 @@ from constructive.support.errors import (
 #
 # The logits carry no factor 1/sqrt(d_h). For almost all sequences and almost all weights the rows
 # of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), with a skip connection, and
-# no weights do better (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
+# no weights give more (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
 
 
 @dataclass(frozen=True, eq=False)

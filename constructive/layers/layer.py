@@ -27,7 +27,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ExampleShapes
 from constructive.exact.float_model import FLOAT32
-from constructive.exact.softmax import FactoredFloats
+from constructive.exact.softmax import FactoredFloats, Floats
 from constructive.layers.attention import Chunk, View, after_attention, examples, flat
 from constructive.support.arrays import (
     CHUNK_BYTES,
@@ -354,12 +354,22 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer
         """
+        return self._outputs(contexts, queries, FactoredFloats, chunk_bytes)
+
+    def _outputs(
+        self,
+        contexts: npt.ArrayLike,
+        queries: npt.ArrayLike,
+        arithmetic: type[Floats],
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> Array:
         readout = self.effective_readout
         return self._collected(
             examples(*self.checked_inputs(contexts, queries)),
             (self.target_dim,),
             lambda chunk: flat(chunk.representation) @ readout,
             chunk_bytes,
+            arithmetic,
         )
 
     def attention(
@@ -405,10 +415,11 @@ class AttentionLayer(HeadShapes):
         shape: tuple[int, ...],
         of: Callable[[Chunk[Array]], Array],
         chunk_bytes: int,
+        kind: type[Floats] = FactoredFloats,
     ) -> Array:
         """What is made of each example after attention: (T, ...)."""
         weights = self.query_weights, self.key_weights
-        arithmetic = FactoredFloats(self.query_weights.dtype)
+        arithmetic = kind(self.query_weights.dtype)
         out = np.empty((*view.shape, *shape), arithmetic.dtype)
 
         def stored(chunk: Chunk[Array]) -> None:
@@ -438,12 +449,16 @@ class AttentionLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer, or the data are rational
         """
+        return float(self.column_errors(dataset).max())
+
+    def column_errors(self, dataset: Dataset, arithmetic: type[Floats] = FactoredFloats) -> Array:
+        """Return the same for each entry of the output, (d_out,), in this or another arithmetic."""
         self.check_fits(dataset)
-        worst = [
-            np.abs(self(contexts, dataset.queries[rows]) - dataset.target_matrix[rows]).max()
-            for rows, contexts in dataset.blocks()
-        ]
-        return float(np.max(worst))
+        worst = np.zeros(self.target_dim)
+        for rows, contexts in dataset.blocks():
+            outputs = self._outputs(contexts, dataset.queries[rows], arithmetic)
+            worst = np.maximum(worst, np.abs(outputs - dataset.target_matrix[rows]).max(axis=0))
+        return worst
 
     def astype(self, dtype: npt.DTypeLike) -> "AttentionLayer":
         """Return the same layer with weights rounded to float32 or float64.

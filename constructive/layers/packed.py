@@ -37,7 +37,7 @@ def drawn_signs(name: str, seed: int, shape: tuple[int, ...]) -> Array:
 #
 # A rule says in a few integers, its parameters, how a column is made, and which bits it takes from
 # the file. `formulas` take none, `numbers` store each entry. A new rule is a class, and a line in
-# `registry`. The checker reads them by itself (`certificates/checker/packed.py`).
+# `registry`. The checker reads them by itself (`checker/packed.py`).
 
 
 BitArray = npt.NDArray[np.uint8]

@@ -18,6 +18,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from constructive.data.dataset import Dataset
 from constructive.data.rational import RationalDataset, fractions
 from constructive.exact.softmax import (
@@ -30,7 +32,7 @@ from constructive.exact.softmax import (
 )
 from constructive.layers.attention import attend, examples
 from constructive.layers.layer import HeadShapes, check_targets
-from constructive.support.arrays import private
+from constructive.support.arrays import Array, private
 from constructive.support.errors import DataError
 
 
@@ -135,11 +137,14 @@ class RationalLayer(HeadShapes):
         Raises:
             DataError: if shapes do not fit the layer, and as `intermediate` does
         """
+        return float(self.column_errors(dataset).max())
+
+    def column_errors(self, dataset: RationalDataset | Dataset) -> Array:
+        """Return the same for each entry of the output: (d_out,)."""
         self.check_fits(dataset)
         outputs = self(dataset.contexts, dataset.queries)
-        targets = fractions("targets", dataset.target_matrix)
-        error = max(abs(x) for x in (outputs - targets).ravel())
-        return max(float(error), math.ulp(0.0)) if error else 0.0
+        errors = np.abs(outputs - fractions("targets", dataset.target_matrix)).max(axis=0)
+        return np.array([max(float(x), math.ulp(0.0)) if x else 0.0 for x in errors])
 
     def __repr__(self) -> str:
         return (

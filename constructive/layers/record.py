@@ -137,32 +137,29 @@ class BuildRecord:
         shared_keys: whether all heads score tokens along one key direction
         num_examples: T
         context_size: n
-        capacity: how many examples the theorem promises for these heads, T or more; if labels were
-            fit, above how many less than half of all labelings are attained
+        capacity: how many examples the theorem promises for these heads, T or more
         seed: of all random choices
         saturated_fraction: share of the examples off its group on which a head had to saturate; 0
             for rational weights
         scalar_targets: whether targets are (T,) rather than (T, d_out)
         condition: estimated condition number of Z, or the largest one of the systems that were
-            solved instead of it; NaN for rational weights, where it is not estimated
-        max_error: the largest `|f - y|`, as float64 evaluates the layer; an upper bound from balls
-            where precision > 53; exact for rational weights. Where construction is "paired",
-            heads are evaluated on their own examples, and elsewhere where they are not saturated
-            (`Memorizer.max_error` evaluates all, in another order of products where heads are
-            narrow, which sharp heads show)
+            solved instead of it; NaN where it is not estimated
+        max_error: the largest `|f - y|`, as `Memorizer.max_error` evaluates it, unless `own_heads`
         largest_target: the largest size of an entry of the targets
-        heads: what each of the H heads did
+        heads: what each of the H heads did; () where examples do not belong to heads
         precision: bits of the readout; 53, those of a float64, also for rational weights
         order: the examples in the order in which heads take them, or () for the order given
         classes: what the d_out outputs stand for, or () where targets are not classes
             (`Dataset.of_classes`)
         coupled: pairs of an example and a head (or pair of heads) beside the groups that are not
             saturated, and were solved for; counted where construction is "paired"
+        scale: r, by which readouts of "tangent" are larger than at the weights where all outputs
+            are zero; 1 elsewhere
         formula: how many examples the theorem promises, in symbols; "" in older files
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
-        lead: by how much the output of each label is the largest one, at least, as float64
-            evaluates it, if labels were fit; else 0
+        own_heads: whether max_error is what the heads of an example's own pair miss it by, with
+            those that are not saturated on it: to evaluate all would take far longer than the build
     """
 
     construction: str
@@ -181,10 +178,11 @@ class BuildRecord:
     order: tuple[int, ...] = ()
     coupled: int = 0
     classes: tuple[Label, ...] = ()
+    scale: float = 1.0
     formula: str = ""
     theorem: str = ""
     grouped: bool = False
-    lead: float = 0.0
+    own_heads: bool = False
 
     constant: ClassVar[bool] = False
 
@@ -196,13 +194,15 @@ class BuildRecord:
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
-        measured = f"labels lead by {self.lead:.2g}" if self.lead else ""
-        promised = "" if self.lead else f" of {self.capacity}"  # nothing is promised of labels
         return (
-            f"{self.construction}, T={self.num_examples}{promised}, "
+            f"{self.construction}, T={self.num_examples} of {self.capacity}, "
             f"H={layer.num_heads}, n={self.context_size}, d={layer.width}, d_h={layer.head_dim}, "
-            + (measured or f"max error {self.max_error:.1e}")
+            f"max error {self._error}"
         )
+
+    @property
+    def _error(self) -> str:
+        return f"{self.max_error:.1e}" + " (own heads)" * self.own_heads
 
     def title(self, layer: Layer) -> str:
         """Return the title of its table."""
@@ -213,16 +213,16 @@ class BuildRecord:
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
             bound = str(self.capacity)
-        kind = "less than half of all labelings above" if self.lead else "bound"
-        error = f"{self.max_error:.1e} on targets of size {self.largest_target:.2g}"
-        measured = ("labels lead by", f"{self.lead:.2g}") if self.lead else ("max error", error)
+        error = f"{self._error} on targets of size {self.largest_target:.2g}"
         estimated = math.isfinite(self.condition)
-        return (
+        facts = (
             ("layer", _sizes(layer, f"H = {layer.num_heads}, n = {self.context_size}")),
-            ("examples", f"{self.num_examples}, {kind} {bound}"),
-            measured,
+            ("examples", f"{self.num_examples}, bound {bound}"),
+            ("max error", error),
             ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
         )
+        load = f"{self.scale:.2g}, at a load of {self.num_examples / self.capacity:.0%}"
+        return (*facts, ("scale", load)) if self.scale != 1.0 else facts
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,6 @@ class TrainedRecord:
     grouped: ClassVar[bool] = False
     small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
-    lead: ClassVar[float] = 0.0
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
@@ -278,6 +277,7 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
             raise ValueError("its source is not printable")
         return trained
     fields = {"grouped": fields["construction"] in _GROUPED_BEFORE, **fields}
+    fields.pop("lead", None)  # of files written when labels could be fit
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
     order = tuple(fields.pop("order", ()))
     classes = require_classes(fields.pop("classes", ()))

@@ -4,11 +4,12 @@ Nothing here looks at data. Symbols: H heads, n tokens in a context, d the width
 head dimension, d_v the value dimension, T examples, r = min(n, d_h).
 """
 
-from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from constructive.data.shapes import ExampleShapes
+from constructive.support import tables
 from constructive.support.errors import (
     CapacityError,
     ParameterError,
@@ -85,6 +86,8 @@ def paired_capacity(num_heads: int, width: int) -> int:
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
     """Return the smallest H that holds T examples by Theorem 1 if d_h is given, else by 2.
 
+    Both theorems are about heads that do not depend on the targets.
+
     Args:
         num_examples: T
         context_size: n
@@ -106,7 +109,7 @@ def heads_needed(num_examples: int, context_size: int, head_dim: int | None = No
     if num_examples == 1:
         return 1
     if rank == 1:
-        message = f"no number of heads memorizes {num_examples} examples with r = min(n, d_h) = 1"
+        message = f"the theorem allows one example with r = min(n, d_h) = 1, not {num_examples}"
         suggestion = "use contexts with n >= 2 tokens" + (
             f", or construction={RANK_ONE.name!r}, which needs no head dimension"
             if context_size > 1
@@ -132,24 +135,6 @@ def parameter_count(
     )
     per_head = width * (2 * head_dim + value_dim) + value_dim**2
     return num_heads * per_head + value_dim * target_dim
-
-
-def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, target_dim: int) -> int:
-    """Return how many entries of the built weights are not zero: the others carry nothing.
-
-    Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
-    saturate (rank-one heads: one in all) and d_out columns of W_V. W_O has one entry in each row
-    and W_D one in each column (`layers.layer`), where d_v = d_out.
-    """
-    require_positive(num_examples=num_examples, num_heads=plan.num_heads, head_dim=plan.head_dim)
-    require_positive(width=width, target_dim=target_dim)
-    each, larger = divmod(num_examples, plan.num_heads)  # as `grouping.group_sizes` has them
-    columns = 0
-    for size, count in ((each + 1, larger), (each, plan.num_heads - larger)):
-        saturating = size < min(plan.head_dim, width)
-        columns += count * (1 if plan.rank_one else size + saturating)
-    values = plan.num_heads * (width + 1) * target_dim + target_dim
-    return 2 * width * columns + values
 
 
 @dataclass(frozen=True)
@@ -213,8 +198,8 @@ class TheoremHeads:
             ways.append("contexts with n >= 2 tokens: softmax over one token is constant")
         ways.append(f"or keep {holds} of the examples")
         return CapacityError(
-            f"{num_examples} examples are too many for {num_heads} {self.name} heads: the theorem "
-            f"allows {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
+            f"{num_examples} examples are too many for {heads_in_words(num_heads, self.name)}: the "
+            f"theorem allows {self.formula} = {holds} (n={context_size}, d_h={head_dim})",
             witness=num_examples,
             suggestion="; ".join(ways),
         )
@@ -226,108 +211,58 @@ RANK_ONE = TheoremHeads("rank_one", "H(n - 1) + 1", "Theorem 2", rank_one=True)
 THEOREMS: dict[Theorem, TheoremHeads] = {heads.name: heads for heads in (SATURATED, RANK_ONE)}
 
 
-# How many examples heads hold whose values have fewer entries than targets, d_v < d_out.
-#
-# An effective readout U (H d, d_out) has rank d_v at most for each head then, so that rank Z = T is
-# not enough. Proposition 18.1 (what is built) and Proposition 18.2 (what is impossible) are proved
-# in proofs/18-narrow-values.md.
+def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
+    """Write a table of the smallest H by each theorem, and its weights, for growing d_h.
 
-
-@dataclass(frozen=True)
-class ValueBounds:
-    """How many examples can have any labels, if values have d_v entries and targets d_out.
-
-    Attributes:
-        by_rank: as many are reached by random values and a free W_O
-        by_slots: as many are reached where each entry of a value serves one entry of the targets
-        at_most: above that no weights of these shapes reach all labels
-        reason: why not
-    """
-
-    by_rank: int
-    by_slots: int
-    at_most: int
-    reason: str
-
-    @property
-    def holds(self) -> int:
-        """As many are reached."""
-        return max(self.by_rank, self.by_slots)
-
-
-def value_bounds(
-    *,
-    num_heads: int,
-    width: int,
-    head_dim: int,
-    value_dim: int,
-    target_dim: int,
-    tokens: int | None = None,
-    differences: int | None = None,
-) -> ValueBounds:
-    """Return how many examples heads with values of d_v entries hold, and how many none do.
-
-    All labels of T examples are reached up to `holds`, for almost all queries, if contexts are
-    generic own ones or one shared one of such dimensions. Above `at_most` they are not, for all
-    weights, queries and contexts of such dimensions or fewer. For d_v >= min(d, d_out) both are
-    c(E; H) of Theorems 8 and 9.
+    "rank <=" are upper bounds of rank Z for all W_Q and W_K of H heads, with a shared context and
+    in general: heads that are chosen before the targets memorize no more examples.
 
     Args:
-        num_heads: H
+        num_examples: T, or N in the table
+        context_size: n, the number of tokens in a context
         width: d, the number of entries of a token or a query
-        head_dim: d_h
-        value_dim: d_v
-        target_dim: d_out, the number of entries of a target
-        tokens: k, the number of dimensions that all tokens span; by default d
-        differences: delta, the number of dimensions that differences of two tokens of one context
-            span, such as n - 1 of a shared one; by default k
 
     Raises:
-        ParameterError: where a count is not a positive integer, and unless delta <= k <= d
-
-    Source: Propositions 18.1 and 18.2 (ours).
+        ParameterError: where T, n or d is not a positive integer
+        CapacityError: where n = 1 and T > 1
 
     Example:
-        >>> bounds = value_bounds(num_heads=8, width=16, head_dim=1, value_dim=2, target_dim=4)
-        >>> bounds.holds, bounds.at_most
-        (64, 128)
-        >>> print(value_bounds(num_heads=2, width=4, head_dim=1, value_dim=1, target_dim=5).reason)
-        values have rank 2 at most, and labels of d_out = 5 entries may have more (Proposition 18.2)
+        >>> print(capacity_table(num_examples=7, context_size=3, width=5))
+        N = 7 examples of n = 3 tokens, d = 5, one real label each
+        <BLANKLINE>
+        d_h  theorem  H  holds  parameters  N / parameter  rank <= (shared)  rank <=
+          1  2        3      7          49           0.14                 7       15
+          2  1        6      7         157          0.045                13       30
+          2  2        3      7          79          0.089                 7       15
+          3  1        3      7         109          0.064                 7       15
+          3  2        3      7         109          0.064                 7       15
     """
-    require_positive(
-        num_heads=num_heads,
-        width=width,
-        head_dim=head_dim,
-        value_dim=value_dim,
-        target_dim=target_dim,
-    )
-    k = width if tokens is None else tokens
-    delta = k if differences is None else differences
-    require_positive(tokens=k)
-    if not 0 <= delta <= k <= width:
-        raise ParameterError(
-            f"tokens={k} and differences={delta} are not dimensions of contexts with d={width}",
-            witness=(k, delta),
-            suggestion="0 <= differences <= tokens <= width",
+    require_positive(num_examples=num_examples, context_size=context_size, width=width)
+    table = tables.new_table(
+        "d_h", "theorem", "H", "holds", "parameters", "N / parameter",
+        "rank <= (shared)", "rank <=", left=("theorem",),
+    )  # fmt: skip
+    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
+    for head_dim, built in product((*powers, context_size), THEOREMS.values()):
+        if not built.rank_one and head_dim == 1 < num_examples:
+            continue  # r = 1 holds one example
+        heads = heads_needed(num_examples, context_size, None if built.rank_one else head_dim)
+        plan = built.plan(
+            num_examples=num_examples, context_size=context_size, num_heads=heads, head_dim=head_dim
         )
-    values = min(value_dim, k)
-    rank = min(num_heads * values, k + (num_heads - 1) * min(values, delta))
-    share = num_heads * values // target_dim
-    slots = k + (min(share, num_heads) - 1) * delta if share else 0
-
-    most = k + (num_heads - 1) * delta
-    limits = [(most, f"contexts allow {most} at most, for all weights (Theorem 8)")]
-    if rank < target_dim:
-        why = f"values have rank {rank} at most, and labels of d_out = {target_dim} entries "
-        limits.append((rank, why + "may have more (Proposition 18.2)"))
-    inner, narrow = min(head_dim, delta), min(values, target_dim)
-    weights = num_heads * (narrow * (k + target_dim - narrow) + inner * (delta + width - inner))
-    why = (
-        f"weights have {weights} dimensions, and {{}} examples have {{}} labels (Proposition 18.2)"
+        count = parameter_count(
+            num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
+        )
+        table.add_row(
+            str(head_dim), built.theorem.split()[-1], str(heads), str(plan.capacity),
+            f"{count:,}", f"{num_examples / count:.2g}",
+            str(rank_one_capacity(heads, context_size)), str(heads * width),
+        )  # fmt: skip
+    heading = (
+        f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, "
+        "one real label each"
     )
-    beyond = weights // target_dim + 1
-    limits.append((beyond - 1, why.format(beyond, beyond * target_dim)))
-    return ValueBounds(rank, slots, *min(limits))
+    return "\n".join([heading, "", *tables.lines(table, 120)])
 
 
 def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
@@ -342,10 +277,15 @@ def sized_spans(context_size: int, width: int, *, shared_context: bool) -> tuple
     return width, width if context_size > 1 else 0
 
 
-def require_room(shapes: ExampleShapes, num_heads: int) -> int:
-    """Return how many examples H heads hold if contexts of these shapes are generic.
+def heads_in_words(num_heads: int, kind: str = "") -> str:
+    """Return "1 head", "3 heads" or, of a kind, "3 saturated heads"."""
+    return f"{num_heads} {kind}{' ' * bool(kind)}head{'s' * (num_heads != 1)}"
 
-    CapacityError for more examples than that, which no contexts of these shapes hold.
+
+def require_room(shapes: ExampleShapes, num_heads: int) -> int:
+    """Return how many examples H fixed heads hold if contexts of these shapes are generic.
+
+    CapacityError for more examples than that, which no contexts of these shapes allow.
 
     Source: Theorems 8 and 9.
     """
@@ -354,42 +294,14 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
     if shapes.num_examples > holds:
         enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))
         raise CapacityError(
-            f"{shapes.num_examples} examples are too many for {num_heads} heads, whatever "
-            f"their weights are: contexts of these shapes allow {holds} at most",
+            f"{shapes.num_examples} examples are too many for {heads_in_words(num_heads)} chosen "
+            f"before the targets: contexts of these shapes allow {holds} at most",
             witness=shapes.num_examples,
             suggestion=f"num_heads={enough} or more"
             if differences
             else "contexts with n >= 2 tokens: softmax over one token is constant",
         )
     return holds
-
-
-def generic_bounds(
-    shapes: ExampleShapes, num_heads: int, head_dim: int, value_dim: int
-) -> ValueBounds:
-    """Return `value_bounds` for generic contexts of these shapes."""
-    tokens, differences = generic_spans(shapes)
-    return value_bounds(
-        num_heads=num_heads,
-        width=shapes.width,
-        head_dim=head_dim,
-        value_dim=value_dim,
-        target_dim=shapes.target_dim,
-        tokens=tokens,
-        differences=differences,
-    )
-
-
-def heads_for_values(shapes: ExampleShapes, value_dim: int) -> int | None:
-    """Return the smallest H with which values of d_v entries hold the examples, or None."""
-    total = shapes.num_examples
-
-    def holds(num_heads: int) -> int:
-        return generic_bounds(shapes, num_heads, 1, value_dim).holds
-
-    # One more head raises the rank of values, if tokens of a context differ.
-    found = 1 + bisect_left(range(1, total + 1), total, key=holds)
-    return found if found <= total else None
 
 
 # How many heads can be asked for: what they would take, before it is taken.

@@ -1,11 +1,14 @@
-"""How many examples given data hold: what contexts allow, the fewest heads, and exact capacities.
+"""How many examples fixed heads memorize: what contexts allow, the fewest heads, exact capacities.
 
-*What contexts allow* is c(E; H), whatever queries and weights are, with the examples to blame.
+Heads are *fixed* if W_Q and W_K are chosen before the targets, which only a readout then fits. So
+these are numbers of independent rows of Z. Heads that depend on the targets memorize more.
+
+*What contexts allow* is c(E; H), whatever queries, W_Q and W_K are, with the examples to blame.
 
 For a set J of examples let k_J and delta_J be the dimensions that their tokens span, and that
 differences of tokens of one context span. c(E; H) is the least of T - |J| + k_J + (H - 1) delta_J
-over all J (0 for T = 0 examples). No weights have a rank of Z above it (Theorem 8), and for almost
-all queries almost all weights reach it (Theorem 9, proofs/15-contexts.md).
+over all J (0 for T = 0 examples). For all W_Q and W_K it bounds the rank of Z (Theorem 8), and for
+almost all queries almost all of them reach it (Theorem 9, proofs/15-contexts.md).
 
 *The minimizer* costs one elimination: draw y_t from L_t = {(r, r + v_2, ..., r + v_H)} for r in the
 span of the tokens and v_h in that of the differences, and let J be the rows that take part in some
@@ -40,7 +43,7 @@ from constructive.support.errors import (
     require_seed,
 )
 from constructive.support.work import in_pieces, one_blas_thread, report
-from constructive.theory.bounds import require_heads
+from constructive.theory.bounds import heads_in_words, require_heads
 
 # What tokens span, and what differences within contexts span, exactly.
 #
@@ -178,7 +181,10 @@ def _orthogonal(contexts: Array, *, differences: bool) -> list[list[int]]:
     Rows are tokens, or their differences from the first token of their context.
     """
     width = contexts.shape[2]
-    rows = _spanning(contexts, differences=differences)
+    places = _spanning(contexts, differences=differences)
+    if len(places) == width:  # rows are independent over the rational numbers, too: none is left
+        return []
+    rows = [_integer_row(contexts[c], row, differences=differences) for c, row in places]
     while True:
         columns = dyadic.null_vectors(flint.fmpz_mat(len(rows), width, list(chain(*rows))))
         if not columns:
@@ -190,7 +196,7 @@ def _orthogonal(contexts: Array, *, differences: bool) -> list[list[int]]:
             off = np.argwhere(wrong.any(axis=2))
             if len(off):
                 context, row = off[0]
-                rows.append(_integer_rows(chunk[context], differences=differences)[row])
+                rows.append(_integer_row(chunk[context], row, differences=differences))
                 break
         else:
             return columns
@@ -200,23 +206,35 @@ def _times(contexts: Array, matrix: flint.fmpz_mat) -> npt.NDArray[np.object_]:
     """Return tokens of contexts (C, n, d), each context scaled by a power of two, times (d, k)."""
     count, size, width = contexts.shape
     whole, exponents = dyadic.integers(contexts.reshape(-1, width))
-    powers = np.array(exponents, dtype=object).reshape(count, size, 1)
     products = np.array((whole * matrix).tolist(), dtype=object).reshape(count, size, -1)
-    scaled: npt.NDArray[np.object_] = products << (powers - powers.min(axis=1, keepdims=True))
+    return _of_one_scale(products, np.array(exponents, dtype=object).reshape(count, size, 1))
+
+
+def _of_one_scale(
+    rows: npt.NDArray[np.object_], exponents: npt.NDArray[np.object_]
+) -> npt.NDArray[np.object_]:
+    """Return integers (C, n, k) times 2^exponents (C, n, 1), each context times a power of two."""
+    scaled: npt.NDArray[np.object_] = rows << (exponents - exponents.min(axis=1, keepdims=True))
     return scaled
 
 
 def _integer_rows(context: Array, *, differences: bool) -> Rows:
     """Return the tokens of one context (n, d), or their differences, times a power of two."""
-    tokens = _times(
-        context[np.newaxis], flint.fmpz_mat(np.eye(context.shape[1]).astype(int).tolist())
-    )[0]
+    whole, exponents = dyadic.integers(context)
+    powers = np.array(exponents, dtype=object)[np.newaxis, :, np.newaxis]
+    tokens = _of_one_scale(np.array(whole.tolist(), dtype=object)[np.newaxis], powers)[0]
     rows: Rows = (tokens[1:] - tokens[:1] if differences else tokens).tolist()
     return rows
 
 
-def _spanning(contexts: Array, *, differences: bool) -> Rows:
-    """Return rows that span all rows modulo a prime; few, and found early if so."""
+def _integer_row(context: Array, row: int, *, differences: bool) -> list[flint.fmpz]:
+    """Return one of these rows."""
+    tokens = context[[0, row + 1]] if differences else context[row : row + 1]
+    return _integer_rows(tokens, differences=differences)[0]
+
+
+def _spanning(contexts: Array, *, differences: bool) -> list[tuple[int, int]]:
+    """Return the places of independent rows that span all modulo a prime, early ones if so."""
     prime = next(modular.safe_primes())
     exponent = modular.least_exponent(contexts)
     width = contexts.shape[2]
@@ -235,7 +253,7 @@ def _spanning(contexts: Array, *, differences: bool) -> Rows:
         held, where = rows[chosen], [where[i] for i in chosen]
         if len(held) == width:
             break
-    return [_integer_rows(contexts[c], differences=differences)[row] for c, row in where]
+    return where
 
 
 def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:
@@ -372,15 +390,15 @@ _HAIR = 1e-14
 
 @dataclass(frozen=True)
 class FewestHeads:
-    """The fewest heads that the contexts of data allow, and some room.
+    """The fewest fixed heads that the contexts of data allow, and some room.
 
     Attributes:
-        least: the smallest H with T <= c(E; H), for the different inputs: no fewer do (Theorem 8),
-            and as many do for almost all queries (Theorem 9)
+        least: the smallest H with T <= c(E; H), for the different inputs: no fewer heads have a
+            readout for all targets (Theorem 8), and as many have for almost all queries (Theorem 9)
         heads: the same, or one more where less than half a head would be left: Z of a full layer is
             ill-conditioned; and more where tokens lie in fewer dimensions but for a hair, which
             float64 does not see
-        reason: why no fewer do, and what is left, in words
+        reason: why fewer are not enough, and what is left, in words
     """
 
     least: int
@@ -390,11 +408,12 @@ class FewestHeads:
 
 @in_three_parts
 def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
-    """Return the fewest heads that the contexts of a data set allow, with a margin in conditioning.
+    """Return the fewest heads that have a readout for all targets, with a margin in conditioning.
 
-    No fewer memorize it, whatever its queries and the weights are (Theorem 8); as many do for
-    almost all queries (Theorem 9). For some they do not, whatever their number (Proposition 15.5):
-    `exact_capacity(dataset, least)` decides that.
+    It counts heads that do not depend on the targets: no fewer have a readout for all targets,
+    whatever the queries, W_Q and W_K are (Theorem 8); as many have for almost all queries
+    (Theorem 9). For some queries they have not, whatever their number (Proposition 15.5):
+    `exact_capacity(dataset, least)` decides that. Heads that depend on the targets may be fewer.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -402,7 +421,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
 
     Raises:
         ParameterError: for a negative seed
-        CapacityError: where no number of heads holds them
+        CapacityError: where no number of heads is enough
 
     Example:
         >>> from constructive import generators
@@ -411,7 +430,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
         >>> found.least, found.heads
         (7, 7)
         >>> print(found.reason)
-        contexts allow 96 of 100 examples with 6 heads, and 112 with 7
+        contexts allow 96 of 100 examples with 6 heads chosen before the targets, and 112 with 7
     """
     require_examples(dataset, Dataset)
     require_seed(seed)
@@ -427,7 +446,8 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     heads = least + (2 * room < spans.differences)
     holds = blamed + room + (heads - least) * spans.differences
     fewer = blamed + room - spans.differences
-    allowed = f"contexts allow {fewer} of {blamed} examples with {least - 1} heads"
+    below_least = f"{heads_in_words(least - 1)} chosen before the targets"
+    allowed = f"contexts allow {fewer} of {blamed} examples with {below_least}"
     reason = f"{allowed}, and {holds} with {heads}{doubt}"
     return FewestHeads(least, max(heads, seen), reason + words * (seen > heads))
 
@@ -475,13 +495,14 @@ def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
     )
 
 
-# Exact capacity: the largest rank of Z over all weights, for a given data set.
+# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given data set.
 #
-# rank Z = T is what it takes to memorize T examples, whatever their targets. Minors of Z are
-# analytic in the weights, so almost all weights give the largest rank, and random ones most likely.
+# rank Z = T is what it takes for one choice of W_Q and W_K to have a readout for all targets of T
+# examples. Minors of Z are analytic in the weights, so almost all weights give the largest rank,
+# and random ones most likely.
 #
 # - *Proved from below*: rank Z(a) modulo p for the random integer weights that are returned
-#   (`layers.residues`). These very weights memorize as many examples.
+#   (`layers.residues`). These very heads have a readout for all targets of as many examples.
 # - *Proved from above*: Theorem 8, c(E; H), by the set J of examples that gives the least bound.
 # - Where both agree, that is the capacity. By Theorem 9 they do for almost all queries. For some
 #   they do not, as where contexts are translates of each other and have one query (Proposition
@@ -494,12 +515,14 @@ _ATTEMPTS = 2  # Random weights that are tried while the bounds differ
 
 @dataclass(frozen=True, eq=False)
 class ExactCapacity:
-    """Bounds for the largest rank of Z over all weights of H heads of dimension d_h.
+    """Bounds for the largest rank of Z over all W_Q and W_K of H heads of dimension d_h.
+
+    It is the number of examples that fixed heads memorize: those chosen before the targets.
 
     Attributes:
         lower: proved, by the weights of `layer`
-        upper: proved for all weights, for this `reason`
-        reason: which bound of all weights it is, in words
+        upper: proved for all W_Q and W_K, for this `reason`
+        reason: which bound it is, in words
         layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
         contexts: bounds of c(E; H), and the examples that are to blame for it
     """
@@ -518,15 +541,18 @@ class ExactCapacity:
     def __repr__(self) -> str:
         shape = f"H={self.layer.num_heads}, d_h={self.layer.head_dim}"
         if self.exact:
-            return f"ExactCapacity({self.lower}, proved, {shape})"
-        return f"ExactCapacity({self.lower} probably, at most {self.upper}, {shape})"
+            return f"ExactCapacity({self.lower}, fixed heads, proved, {shape})"
+        return f"ExactCapacity({self.lower} probably, at most {self.upper}, fixed heads, {shape})"
 
 
 @in_three_parts
 def exact_capacity(
     dataset: Dataset, num_heads: int, head_dim: int = 1, *, seed: int = 0
 ) -> ExactCapacity:
-    """Find the largest rank of Z over all weights, proved from below and from above.
+    """Find how many examples fixed heads memorize, proved from below and from above.
+
+    It is the largest rank of Z over all W_Q and W_K: so many examples have a readout for all
+    targets with heads that do not depend on the targets. Heads that depend on them memorize more.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d); targets have no part in it
@@ -541,7 +567,7 @@ def exact_capacity(
         >>> from constructive import generators
         >>> shared = generators.shared_context(num_examples=20, context_size=4, width=6)
         >>> exact_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
-        ExactCapacity(10, proved, H=3, d_h=1)
+        ExactCapacity(10, fixed heads, proved, H=3, d_h=1)
     """
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads, head_dim=head_dim)

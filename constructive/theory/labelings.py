@@ -1,15 +1,16 @@
-"""How many binary labelings of T examples the readouts of a layer attain, exactly.
+"""How many binary labelings of T examples the readouts of fixed heads attain, exactly.
 
+Heads are *fixed* if they are chosen before the labels; those that depend on the labels attain more.
 A readout attains the signs of Z u, and a labeling is attained if it is one without a zero. Their
 number is that of the regions into which the hyperplanes z_t . u = 0 cut the space, which depends on
 the ranks of sets of rows alone (Zaslavsky):
 
     sum over all sets S of examples of (-1)^(|S| - rank Z_S).
 
-For almost all queries and heads rank Z_S = c(E_S; H) for every S (Theorems 8 and 9), and no other
-queries and heads attain more. Where every set of N rows is independent, and N + 1 never are, this
-is Cover's number 2 sum_{k < N} C(T - 1, k): so it is for generic contexts with N = Hd, and for one
-shared context with N = H(n - 1) + 1. Proofs: proofs/23-labels.md.
+For almost all queries and heads rank Z_S = c(E_S; H) for every S (Theorems 8 and 9), and no one
+choice of queries and heads attains more. Where every set of N rows is independent, and N + 1 never
+are, this is Cover's number 2 sum_{k < N} C(T - 1, k): so it is for generic contexts with N = Hd,
+and for one shared context with N = H(n - 1) + 1. Proofs: proofs/23-labels.md.
 """
 
 import operator
@@ -21,7 +22,6 @@ from typing import overload
 import numpy as np
 
 from constructive.data.dataset import Dataset, different_inputs
-from constructive.data.shapes import ExampleShapes
 from constructive.support.arrays import Integers
 from constructive.support.errors import (
     CapacityError,
@@ -30,7 +30,7 @@ from constructive.support.errors import (
     require_positive,
     shown,
 )
-from constructive.theory.bounds import generic_spans, sized_spans
+from constructive.theory.bounds import sized_spans
 from constructive.theory.capacity import (
     ContextCapacity,
     context_capacity,
@@ -44,12 +44,12 @@ _MOST = 18
 
 @dataclass(frozen=True)
 class Labelings:
-    """How many of the 2^T binary labelings of T different inputs are attained.
+    """How many of the 2^T binary labelings of T different inputs fixed heads attain.
 
     Attributes:
         count: as many labelings are attained by readouts of almost all heads, for almost all
-            queries (and for almost all contexts, where only sizes are given); no other heads and
-            queries attain more
+            queries (and for almost all contexts, where only sizes are given); no one choice of
+            heads and queries attains more
         num_examples: T, the different inputs
         rank: the largest rank of Z; all labelings are attained where it is T, and only there
     """
@@ -84,10 +84,10 @@ def labelings(
     context_size: int | None = None,
     shared_context: bool = False,
 ) -> Labelings:
-    """Count the binary labelings that readouts attain with H heads: one sign for each example.
+    """Count the binary labelings that readouts of H fixed heads attain: a sign for each example.
 
-    For a data set it is the count for its contexts and almost all queries; of its queries only
-    which are equal has a part in it, and targets have none.
+    The heads are chosen before the labels. For a data set it is the count for its contexts and
+    almost all queries; of its queries only which are equal has a part in it, and targets have none.
 
     Args:
         num_examples: T, or a data set
@@ -144,7 +144,7 @@ def label_capacity(
     shared_context: bool = False,
     probability: float = 0.5,
 ) -> int:
-    """Return the largest T for which random labels of T examples are attained that probably.
+    """Return the largest T for which fixed heads attain random labels of T examples that probably.
 
     Contexts are almost any of these sizes, queries and heads almost any, and labels T fair coins.
 
@@ -206,33 +206,6 @@ def cover(total: int, columns: int) -> int:
         chosen += binomial
         binomial = binomial * (total - 1 - k) // (k + 1)
     return 2 * chosen
-
-
-# Of shapes, to plan with.
-
-_LIKELY = Fraction(99, 100)  # Chance of random labels with as many heads as nobody asked for
-
-
-def room_for_labels(shapes: ExampleShapes, num_heads: int) -> int:
-    """Return the T above which less than half of all labelings are attained.
-
-    For more than two classes it is an upper bound (Proposition 31). Labels of data that are not
-    like random ones may be attained beyond.
-    """
-    tokens, differences = generic_spans(shapes)
-    return 2 * max(shapes.target_dim - 1, 1) * (tokens + (num_heads - 1) * differences)
-
-
-def heads_for_labels(shapes: ExampleShapes) -> int:
-    """Return the fewest H with which random signs of so many examples are attained most likely."""
-    total = shapes.num_examples
-    tokens, differences = generic_spans(shapes)
-
-    def likely(num_heads: int) -> bool:
-        columns = tokens + (num_heads - 1) * differences
-        return Fraction(cover(total, columns), 1 << total) >= _LIKELY
-
-    return 1 + bisect_left(range(1, total), 1, key=likely)
 
 
 # Of a data set: examples in no dependency have any sign, whatever the others have, and double the

@@ -1,34 +1,22 @@
 """Witnesses that searches find of instances for verifiers, and bounds of their conditions.
 
     python tests/benchmarks/instances.py hardness --dims 3 5 10 20 --seeds 8
-    python tests/benchmarks/instances.py bounds
 
 hardness  what searches find of planted needles, against what Theorem 20.5 promises that they do
           not. Each search has the same budget of evaluations of f in float64, restarts included,
           and exact gradients. *at most* is the budget times the proved probability per evaluation
           (`Hardness`), the mean over the seeds: for random points, and for ascent along signs. A
           dash is a case that is outside of the hypotheses. For other searches nothing is promised.
-bounds    of conditions of unsat instances, by intervals of differences of logits, by intervals of
-          logits (vertices), and by weighted means: their distances from the best of 2,000 random
-          points, geometric means, and how often each of the first two is smaller.
 """
 
 import argparse
 import math
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
-from constructive import instances
 from constructive.instances import FAMILIES, Answer
-from constructive.instances.difficulty import STEPS, search
-from constructive.instances.refutations import attention_ranges, refute_by_heads
-
-sys.path.insert(0, str(Path(__file__).resolve().parent / "verifiers"))
-
-from adapters import by_vertices
+from constructive.instances.memorized import STEPS, search
 
 
 def normalised():
@@ -90,46 +78,13 @@ def hardness(given):
             hardness_row(dim, scale, given.seeds)
 
 
-def distances(instance, row):
-    """How far bounds of w . f are above the best of some random points."""
-    network, box = instance.network, instance.property.box
-    points = np.random.default_rng(0).uniform(box.lower, box.upper, (2000, len(box.lower)))
-    best = (network(points) @ row.coefficients).max()
-    (whole,) = refute_by_heads(network, box, row, tolerance=1e-4).slabs
-    found = (
-        attention_ranges(network, box).upper_bound(row.coefficients),
-        by_vertices(network, box, row.coefficients).sum(),
-        float(sum(bound.bound for bound in whole.heads)),
-    )
-    return np.maximum(np.array(found) - best, 1e-12)
-
-
-def bounds(_given):
-    print("| family | conditions | differences | vertices | weighted means | smaller |")
-    print("|---|---|---|---|---|---|")
-    for kind in ("robust", "classes", "token", "needle"):
-        made = [
-            each for s in range(3) for each in instances.make(8, kinds=kind, dims=(2, 16), seed=s)
-        ]
-        found = np.array([
-            distances(each, row)
-            for each in made
-            if each.answer is Answer.UNSAT
-            for row, *_ in each.property.disjuncts
-        ])  # fmt: skip
-        means = " | ".join(f"{mean:.4f}" for mean in np.exp(np.log(found).mean(axis=0)))
-        first, second = found[:, 0], found[:, 1]
-        shares = (first < 0.999 * second).mean(), (second < 0.999 * first).mean()
-        print(f"| {kind} | {len(found)} | {means} | {shares[0]:.0%}, {shares[1]:.0%} |")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["hardness", "bounds"])
+    parser.add_argument("what", choices=["hardness"])
     parser.add_argument("--dims", type=int, nargs="+", default=[3, 5, 10, 20])
     parser.add_argument("--seeds", type=int, default=8)
     given = parser.parse_args()
-    {"hardness": hardness, "bounds": bounds}[given.what](given)
+    hardness(given)
 
 
 if __name__ == "__main__":

@@ -69,20 +69,20 @@ def layers():
     yield "uniform-31-refuted", memorizer, wrong, {}
     for bits in (120, "auto"):
         yield f"extended-{bits}", build_memorizer(data, num_heads=10, precision=bits), data, {}
-    narrow = build_memorizer(data, num_heads=12, head_dim=1, value_dim=1)
-    yield "narrow", narrow, data, {}
     wide = generators.integers(num_examples=10, context_size=5, width=4, seed=3)
     yield "wide", build_memorizer(wide, num_heads=3, construction="rank_one"), wide, {}
 
 
 def labels():
     """Layers that give labels to more examples than numbers; and labels that no readout has."""
+    from claim_parts import label_layer
+
     for classes in (2, 3):
         drawn = generators.uniform(num_examples=60, context_size=3, width=6, seed=classes)
         index = np.random.default_rng(classes).integers(classes, size=60)
         data = Dataset.of_classes(drawn.contexts, drawn.queries, index)
         few = data.take(range(20))
-        memorizer = build_memorizer(few, num_heads=2, fit="labels")
+        memorizer = label_layer(few, 2)
         yield f"labels-{classes}", memorizer, few, {"claims": ["labels"]}
         yield f"inseparable-{classes}", memorizer, data, {"claims": ["inseparable"]}
 

@@ -77,11 +77,7 @@ SECONDS = 60.0
 
 def load_checker():
     """The command of the checker, in this process."""
-    sys.path.insert(0, str(CHECKER))
-    try:
-        return importlib.import_module("command")
-    finally:
-        sys.path.remove(str(CHECKER))
+    return importlib.import_module("constructive.checker.command")
 
 
 class Runner:

@@ -410,8 +410,8 @@ def layer_statement(name, statement, weights, data, evidence):
         right &= sorted(order) == list(range(total)) and [b for _, b in groups][-1:] == [total]
         return right and wide_grouping_holds(data, groups, order)
     told = re.fullmatch(
-        r"for all weights of H = (\d+) heads rank Z <= (\d+) on (\d+) different examples: "
-        "none memorize every labelling",
+        r"for all W_Q and W_K of H = (\d+) heads rank Z <= (\d+) on (\d+) different examples: "
+        "whichever are chosen, some targets have no readout",
         statement,
     )
     chosen = unpack(evidence["examples"]).tolist()

@@ -1,6 +1,6 @@
 """Mutation testing of the checker and of what certify proves with, by hand; it takes a while.
 
-    python tests/campaign/mutants.py constructive/certificates/checker --sample 40
+    python tests/campaign/mutants.py constructive/checker --sample 40
 
 A mutant is one change in one place of a function: a comparison, an operator, a number, a name such
 as min or floor, a requirement or a rounding that is left out. Tests are collected once, and run
@@ -34,7 +34,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "constructive"
-CHECKER = PACKAGE / "certificates" / "checker"
+CHECKER = PACKAGE / "checker"
 RECORDS, PAGE = (Path(__file__).parent / f"mutants.{kind}" for kind in ("json", "md"))
 HEAD = ["| module | mutants | survive | run on | why |", "|---|---|---|---|---|"]
 OF_CHECKER = ["tests/checker", "tests/campaign", "tests/instances"]

@@ -41,8 +41,8 @@ STATEMENTS = {
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
     "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
     "(H d, d_out), entry by entry",
-    "impossible": "for all weights of H = {} heads rank Z <= {} on {} different examples: "
-    "none memorize every labelling",
+    "impossible": "for all W_Q and W_K of H = {} heads rank Z <= {} on {} different examples: "
+    "whichever are chosen, some targets have no readout",
 }
 WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "W_D")
 DATA = ("contexts", "queries", "targets")

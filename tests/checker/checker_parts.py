@@ -88,9 +88,11 @@ def foreign_imports(source):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add("." * node.level + (node.module or ""))
+            beside = [node.module] if node.module else [alias.name for alias in node.names]
+            near = node.level == 1 and set(beside) <= {*PARTS}
+            found.update([] if near else ["." * node.level + (node.module or "")])
     roots = {name.partition(".")[0] for name in found}
-    return roots - set(sys.stdlib_module_names) - {"numpy", "mpmath", *PARTS}
+    return roots - set(sys.stdlib_module_names) - {"numpy", "mpmath"}
 
 
 def modules_loaded_by(path, arguments):

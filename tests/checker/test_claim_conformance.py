@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
+from claim_parts import label_layer
 from compact_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
 
@@ -120,14 +121,14 @@ def with_labels(total, seed):
 
 def labels():
     data = with_labels(12, 1)
-    memorizer = build_memorizer(data, num_heads=2, fit="labels")
+    memorizer = label_layer(data, 2)
     turned = Dataset(data.contexts, data.queries, np.roll(data.targets, 1, axis=1))
     return Kind(memorizer, data, {"labels": (memorizer, turned)})
 
 
 def inseparable():
     few = with_labels(12, 1)
-    memorizer = build_memorizer(few, num_heads=2, fit="labels")
+    memorizer = label_layer(few, 2)
     return Kind(memorizer, with_labels(40, 2), {"inseparable": (memorizer, few)})
 
 
@@ -625,8 +626,8 @@ TOY, LIAR, RECKLESS = Toy(), Liar(), Reckless()
 # A new claim is a file and a line in the package, and a file and a line in the checker.
 
 CLAIM = f"""
-from claim import Claim
-from files import require
+from .claim import Claim
+from .files import require
 
 
 class Toy(Claim):
@@ -664,7 +665,7 @@ def taught(tmp_path, monkeypatch):
     command = (folder / "command.py").read_text()
     assert FIRST in command
     command = command.replace(FIRST, f"        Toy,\n{FIRST}")
-    (folder / "command.py").write_text(f"from toy import Toy\n{command}")
+    (folder / "command.py").write_text(f"from .toy import Toy\n{command}")
     monkeypatch.setattr(checking, "CHECKER", folder)
 
 

@@ -37,8 +37,8 @@ def unpacked(text):
 
 def stated(heads, bound, number):
     return (
-        f"for all weights of H = {heads} heads rank Z <= {bound} on {number} different examples: "
-        "none memorize every labelling"
+        f"for all W_Q and W_K of H = {heads} heads rank Z <= {bound} on {number} different "
+        "examples: whichever are chosen, some targets have no readout"
     )
 
 

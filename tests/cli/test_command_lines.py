@@ -126,7 +126,6 @@ FEW = "--shape tiny --shape 'causal, more keys' --case last --case uniform"
 DONE = [
     ("generate uniform -T 7 -n 9 -d 4 -o x.npz", 0, "written to x.npz warning: contexts of n=9 "
      "tokens in d=4 dimensions cannot have rank 9 ... try -d 9", "x.npz"),
-    ("explain wide.npz --value-dim 2", 0, "-> narrow_values", ""),
     ("build many.npz -o m.txt", 0, "H = 3 ... m.txt will be a file of safetensors, usually named "
      "*.safetensors", "m.txt"),
     ("build data.npz --heads 3 --precision 120 -o x && certify x data.npz -o y --epsilon 1e-30 && "
@@ -143,7 +142,7 @@ DONE = [
     ("certify s.json sd.json", 0, "equality PROVED", "certificate.json"),
     ("check nonsense m.safetensors data.npz", 1, "NOT PROVED: ", ""),
     ("check c.json m.safetensors data.npz --max-memory 0.01", 1, "--max-memory is 0.01", ""),
-    ("upper-bound shared.npz --heads 3", 0, "for all weights", "upper-bound.json"),
+    ("upper-bound shared.npz --heads 3", 0, "for all W_Q and W_K", "upper-bound.json"),
     ("upper-bound shared.npz --heads 3 && check upper-bound.json shared.npz", 0, "PROVED",
      "upper-bound.json"),
     ("upper-bound shared.npz --heads 9", 1, "UNDECIDED", "upper-bound.json"),
@@ -154,13 +153,13 @@ DONE = [
      "[0] + [1] - [2] = 0 ... of 100 random subsets ... PROVED: found in pass 1", ""),
     ("assumptions many.npz --budget 0", 0, "UNDECIDED: at least 2", ""),
     ("assumptions equal.npz --subsets 10", 1, "REFUTED: 7 queries span 1 dimensions", ""),
-    ("capacity -T 621 -n 32 -d 64", 0, "3,861 ... Baum", ""),
+    ("capacity -T 621 -n 32 -d 64", 0, "3,861", ""),
     ("exact-capacity shared.npz --heads 3 --head-dim 1 --head-dim 3", 0,
-     "seconds 1 1 7 7 ... 3 7 7 7 ... upper bound: ... |J| = 12 examples", ""),
-    ("exact-capacity many.npz", 0, "PROVED: H = 3 heads of d_h = 1 ... (rank Z = 12 for random ... "
-     "PROVED: no 2 do; for all weights of H = 2 heads", ""),
-    ("exact-capacity few.npz", 0, "PROVED: H = 1 heads", ""),
-    ("exact-capacity translates.npz", 1, "UNDECIDED: H = 6 heads", ""),
+     "seconds 1 1 7 7 ... 3 7 7 7 ... upper bound for all W_Q and W_K: ... |J| = 12 examples", ""),
+    ("exact-capacity many.npz", 0, "PROVED: 3 heads of d_h = 1, chosen before the targets, ... "
+     "(rank Z = 12 ... PROVED: fewer heads do not; for all W_Q and W_K of H = 2 heads", ""),
+    ("exact-capacity few.npz", 0, "PROVED: 1 head of d_h = 1", ""),
+    ("exact-capacity translates.npz", 1, "UNDECIDED: 6 heads", ""),
     ("prove 2", 0, "Lemma 2.1 (counting)", ""),
     ("prove 1-sums.md", 0, "Lemma (two) 1-sums exact 1 1 holds", ""),
     ("prove 2-sums.md", 1, "FAILED ... an instance does not hold: False", ""),
@@ -220,7 +219,7 @@ REFUSED = [
     ("demo --examples few", "Usage: ... '--examples'"),
     # making things
     ("generate uniform -T 1000000000000000 -n 32 -d 64 -o x.npz", "ParameterError: ... memory"),
-    ("build data.npz --heads 1", "CapacityError: 7 examples are too many for 1 heads, whatever"),
+    ("build data.npz --heads 1", "CapacityError: 7 examples are too many for 1 head chosen before"),
     ("build data.npz --tolerance 1e-300", "PrecisionError: "),
     ("build data.npz --precision many", "ParameterError: precision='many' ... many ... 'auto'"),
     ("build nonsense -o missing/x", "OutputError: cannot write missing/x: no such folder"),
@@ -229,7 +228,7 @@ REFUSED = [
     ("predict m.safetensors data.npz -o p.txt",
      "OutputError: cannot write p.txt: ... an array of NumPy or a table ... p.npy or p.csv"),
     ("explain wide.npz --heads 2 --value-dim 2",
-     "CapacityError: no weights of 2 heads with d_h=1, d_v=2 and d_out=4 memorize"),
+     "ParameterError: value_dim=2 is less than the d_out=4 entries of a target"),
     # endings of other formats
     ("export m.safetensors -o x.safetensors", "OutputError: cannot write x ... x.onnx"),
     ("export m.safetensors -o x.pt", "OutputError: cannot write x ... try: x.onnx"),
@@ -282,7 +281,7 @@ REFUSED = [
     ("recite cat.txt --text x.npz", "OutputError: ... .npz is the ending of an archive"),
     ("recite cat.txt --certificate x.safetensors", "OutputError: ... this is a JSON file"),
     ("recite cat.txt --output x.json", "OutputError: ... this is a file of safetensors"),
-    ("recite cat.txt --width 8 --heads 1", "26 positions are too many for 1 heads"),
+    ("recite cat.txt --width 8 --heads 1", "26 positions are too many for 1 head "),
     ("recite cat.txt --width 1", "PrecisionError: "),
     ("continue d.safetensors 'the zebra'", "DataError: the token 'zebra'"),
     ("continue d.safetensors ''", "DataError: the prompt is empty"),

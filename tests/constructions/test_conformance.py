@@ -25,13 +25,10 @@ from constructive.constructions import NAMES
 from constructive.constructions.build import CONSTRUCTIONS
 from constructive.constructions.construction import (
     EXACT_LOGITS,
-    FIT,
     FLOAT,
     LENGTHS,
-    NARROW,
     RATIONAL,
     USUAL,
-    WIDE,
     Built,
     Construction,
     Cost,
@@ -76,13 +73,10 @@ class Problem:
 
     @classmethod
     def of(cls, name):
-        """Contexts of their own, H = 4; as many as are planned for, values narrower if need be."""
+        """Contexts of their own, H = 4; as many as are planned for."""
         known = CONSTRUCTIONS[name]
-        takes = known.options[FLOAT]
-        assert (WIDE in takes) != (NARROW in takes)
         asked = {"construction": name, "num_heads": HEADS}
-        asked |= {"value_dim": OUTPUTS - 1} if NARROW in takes else {}
-        fits = [t for t in range(1, HEADS * WIDTH + 2) if not refused(shapes(t), asked)]
+        fits = [t for t in range(1, 2 * HEADS * WIDTH) if not refused(shapes(t), asked)]
         assert fits == list(range(1, len(fits) + 1)), "fewer examples are not easier"
         assert fits, "no data of these sizes are planned for"
         return cls(known, asked, len(fits))
@@ -123,7 +117,7 @@ def check_facts(problem):
     assert known.name == problem.asked["construction"]
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
-    every = USUAL | {NARROW, EXACT_LOGITS, LENGTHS, FIT}
+    every = USUAL | {EXACT_LOGITS, LENGTHS}
     assert set(known.options) <= {FLOAT, RATIONAL}
     assert all(names <= every for names in known.options.values())
 
@@ -157,12 +151,13 @@ def check_build(problem, data):
     assert (layer.num_heads, layer.head_dim) == (plan.num_heads, plan.head_dim)
     assert layer.target_dim == data.target_dim
     assert record.capacity == plan.capacity
-    assert (record.formula, record.theorem) == (problem.known.formula, problem.known.theorem)
+    assert record.theorem == problem.known.theorem
+    assert record.formula
     error = memorizer.max_error(data)
     assert error <= 1e-5 * np.abs(data.targets).max(), "targets are missed"
     assert error <= 2 * record.max_error + 1e-9, "the error on record is smaller than the true one"
     assert 0.99 < record.condition < np.inf
-    assert len(record.heads) == layer.num_heads
+    assert len(record.heads) in {0, layer.num_heads}
     assert record.order in ((), *[record.order] * (sorted(record.order) == list(range(len(data)))))
     if problem.known.grouped:
         assert record.heads[-1].stop == record.heads[-1].rank_reached == data.num_examples
@@ -191,10 +186,6 @@ def check_options(problem, folder):
         else:
             with pytest.raises(ParameterError):
                 problem.build(data, **given)
-    narrow = {"value_dim": OUTPUTS - 1 if WIDE in takes else OUTPUTS}
-    with pytest.raises(ParameterError, match="value_dim=") as caught:
-        problem.build(data, **narrow)
-    assert caught.value.witness == narrow["value_dim"]
     check_rational(problem)
 
 
@@ -243,9 +234,12 @@ def check_refusals(problem):
     arrays = {name: array.copy() for name, array in arrays.items()}
     for array in arrays.values():
         array[last] = array[0]
-    with pytest.raises(AssumptionError, match="the same input") as caught:
-        problem.build(Dataset(**arrays))
-    assert caught.value.witness == (0, last)
+    if problem.known.name == "tangent":  # an input that is repeated counts once
+        assert problem.build(Dataset(**arrays)).max_error(Dataset(**arrays)) < 1e-5
+    else:
+        with pytest.raises(AssumptionError, match="the same input") as caught:
+            problem.build(Dataset(**arrays))
+        assert caught.value.witness == (0, last)
     arrays["targets"][last] += 1.0
     with pytest.raises(DataError, match="different targets") as caught:
         problem.build(Dataset(**arrays))
@@ -289,7 +283,7 @@ def check_files_and_proof(problem, folder):
 # The laws on all constructions and on a toy, and liars.
 
 
-TAKES = {FLOAT: frozenset({WIDE, "value_dim=", "precision="})}
+TAKES = {FLOAT: frozenset({"value_dim=", "precision="})}
 
 
 class Toy(Construction):
@@ -418,7 +412,6 @@ LIES = [
     ("check_facts", taking("magic=")),
     ("check_options", taking("shared_keys=")),
     ("check_options", taking(EXACT_LOGITS)),
-    ("of", taking(NARROW)),
     ("check_rational", toy(options={**TAKES, "rational": TAKES[FLOAT]})),
 ]
 

@@ -22,16 +22,18 @@ from constructive.instances.rounding import output_rounding, property_rounding
 
 
 POINTS = 400
+SAT, UNSAT = Answer
 
 
 def check_family(family, dims=(2, 5), seeds=(0,), **options):
     check_facts(family)
     check_refusals(family, dims[0])
-    groups = [family.make(d, seed=s, **options) for d in dims for s in seeds]
-    for group in groups:
-        check_group(family, group)
+    for answers in ((SAT, UNSAT), (UNSAT, UNSAT), (SAT, SAT)):
+        for group in [
+            family.make(d, seed=s, answers=answers, **options) for d in dims for s in seeds
+        ]:
+            check_group(family, group, answers)
     check_seeds(family, dims[0], options)
-    check_names_say_nothing(family, dims[0], options)
 
 
 def check_facts(family):
@@ -59,10 +61,11 @@ def check_refusals(family, dim):
         family.make(dim, seed=-1)
 
 
-def check_group(family, group):
-    assert {each.answer for each in group} == set(Answer), "a group has both answers"
+def check_group(family, group, answers=(Answer.SAT, Answer.UNSAT)):
+    assert tuple(each.answer for each in group) == answers, "a group has other answers"
     assert len({id(each.network) for each in group}) == 1, "a group has one network"
-    assert len({each.name for each in group}) == len(group)
+    assert [each.name for each in group] == [f"{family.name}_{x}" for x in "ab"], "names differ"
+    assert summary(group[0])[4:] != summary(group[1])[4:], "an instance is there twice"
     for each in group:
         assert each.family == family.name
         assert each.margin >= 2.0 * each.rounding > 0.0
@@ -111,17 +114,6 @@ def summary(instance):
     )
 
 
-def check_names_say_nothing(family, dim, options):
-    """Both letters have both answers, and names have no other part that differs."""
-    seen = set()
-    for seed in range(8):
-        for each in family.make(dim, seed=seed, name="group", **options):
-            assert re.fullmatch("group_[a-z]", each.name)
-            seen.add((each.name, each.answer))
-    first = {name for name, _ in seen}
-    assert all((name, answer) in seen for name in first for answer in Answer), "a name tells"
-
-
 # The smallest family there is: a sigmoid, largest at one end of an interval.
 
 
@@ -134,24 +126,22 @@ class Toy(Family):
         """Below one half, where the maximum is, and above."""
         return 0.5 - options["margin"], 0.5 + options["margin"]
 
-    def draw(self, name, dim, random, options):
+    def draw(self, names, dim, random, options):
         slopes = np.zeros((2, dim))
         slopes[0] = round(options["steep"]) * random.choice([-1.0, 1.0], dim)
         network = Network((Head(slopes, np.zeros(2), np.array([[1.0], [0.0]])),))
         signs = np.sign(slopes[0])
         box = Box(np.minimum(-signs, 0.0), np.maximum(-signs, 0.0))
-        letters = random.permutation(["a", "b"])
-        below, above = (float(np.float32(c)) for c in self.thresholds(options))
-        asked = [Property(box, ((Atom([1.0], c),),)) for c in (below, above)]
-        slabs = refute_by_heads(network, box, asked[1].disjuncts[0][0])
-        point = tuple(Fraction(0) for _ in range(dim))
-        return (
-            Instance(f"{name}_{letters[0]}", network, asked[0], Answer.SAT, Witness(point), "toy"),
-            Instance(
-                f"{name}_{letters[1]}", network, asked[1], Answer.UNSAT,
-                Refutations((slabs,)), "toy",
-            ),
-        )  # fmt: skip
+        point = Witness(tuple(Fraction(0) for _ in range(dim)))
+        made = []
+        for number, (name, answer) in enumerate(names.items()):
+            below, above = self.thresholds(options)
+            threshold = below - 0.01 * number if answer is SAT else above + 0.01 * number
+            wanted = Property(box, ((Atom([1.0], float(np.float32(threshold))),),))
+            slabs = refute_by_heads(network, box, wanted.disjuncts[0][0])
+            proof = point if answer is SAT else Refutations((slabs,))
+            made.append(Instance(name, network, wanted, answer, proof, "toy"))
+        return made
 
 
 # Networks, points of boxes, and files of folders.

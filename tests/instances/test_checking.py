@@ -28,7 +28,7 @@ from constructive.instances.properties import version_1
 from constructive.instances.refutations import Interval
 from constructive.instances.scoring import TOLERANCE
 
-FAMILIES = "needle", "corner", "shadow", "robust", "classes"
+FAMILIES = "needle", "corner", "shadow", "readout", "rounding"
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,13 @@ from constructive.kernels import (
     Rotated,
     Spec,
     battery,
+    check,
     examine,
     packed_mask,
     union,
 )
 from constructive.kernels.encodings import FORMS, rotate
-from constructive.kernels.masks import Causal, Given, RightPadding, tree_mask
+from constructive.kernels.masks import Boolean, Causal, Given, RightPadding, tree_mask
 from constructive.kernels.problem import attempt
 from constructive.support.errors import ParameterError
 
@@ -323,10 +324,71 @@ def test_gathered_keys():
     assert min(caught.values()) >= 3, caught
 
 
+def chunked(problem, indices, *, empty=0.0, size=64):
+    """Chunks of indices that are merged; what a first chunk without keys leaves is added."""
+    spec, chunks = problem.spec, []
+    keys = np.broadcast_to(indices, (spec.batch, spec.heads[0], *indices.shape[2:]))
+    k, v = (np.repeat(x, spec.group, 1) for x in (problem.k, problem.v))
+    b, h, _ = np.ogrid[: spec.batch, : spec.heads[0], : spec.queries]
+    for start in range(0, keys.shape[-1], size):
+        at = keys[..., start : start + size]
+        there = (at >= 0) & (at < spec.keys)
+        place = b[..., None], h[..., None], np.where(there, at, 0)
+        logits = spec.factor * (k[place] * problem.q[..., None, :]).sum(-1)
+        top = np.where(there, logits, -np.inf).max(-1, keepdims=True)
+        weights = np.where(
+            there, np.exp(logits - np.where(there.any(-1, keepdims=True), top, 0)), 0
+        )
+        chunks.append((top[..., 0], weights.sum(-1), (weights[..., None] * v[place]).sum(-2)))
+    first = chunks[0][1] == 0.0
+    best = np.max([top for top, _, _ in chunks], axis=0)
+    fade = [np.where(total > 0, np.exp(top - best), 0.0) for top, total, _ in chunks]
+    total = sum(f * t for f, (_, t, _) in zip(fade, chunks, strict=True))
+    out = sum(f[..., None] * o for f, (_, _, o) in zip(fade, chunks, strict=True))
+    out = out / np.where(total > 0, total, 1)[..., None]
+    return np.where(first[..., None], out + empty, out)
+
+
+@pytest.mark.parametrize("fully_masked", ["zeros", "nan"])
+def test_a_chunk_of_indices_without_keys_must_not_be_nan(fully_masked):
+    """The advice for rows without keys does not hide that a first chunk without keys is NaN."""
+    spec = Spec(
+        batch=2, queries=20, keys=60, masks=(Boolean(empty=True),), fully_masked=fully_masked
+    )
+    said = set()
+    for problem in of_specs(spec, ("random", "last", "ties")):
+        indices = Gathered.of(problem).indices
+        unmasked = problem.answer.empty[..., None] & (fully_masked == "nan")
+        right = np.where(unmasked, np.nan, chunked(problem, indices))
+        check(problem, right)
+        with np.errstate(all="ignore"):
+            report = examine(problem, chunked(problem, indices, empty=np.nan))
+        assert not report.passed
+        said |= set(report.how)
+        assert report.wrong[~problem.answer.empty].any()
+    assert any("a block without keys before others" in line for line in said) == (
+        fully_masked == "zeros"
+    )
+
+
+def test_indices_beyond_the_keys_are_behind_all_keys():
+    problem = Problem.build(Spec(queries=5, keys=9, masks=(Causal(),)))
+    gathered = Gathered.of(problem, unused="beyond", width=20)
+    for row, count in zip(gathered.indices[0, 0], gathered.counts[0, 0], strict=True):
+        assert (row[:count] < 9).all()
+        assert (row[count:] >= 9).all()
+    anywhere = Gathered.of(problem)
+    assert anywhere.counts is None
+    there = anywhere.indices[0, 0] >= 0
+    assert {(bool(row[0]), bool(row[-1])) for row in there} >= {(True, False), (False, True)}
+    with pytest.raises(ParameterError, match="unused"):
+        Gathered.of(problem, unused="front")
+
+
 def test_gathered_keys_of_pages():
     problem = Problem.build(CACHED, "random")
     paged = Paged.of(problem, page_size=8)
-    gathered = Gathered.of(problem, paged=paged, width=64)
+    gathered = Gathered.of(problem, paged=paged, width=64, unused="behind")
     tokens = paged.k.reshape(-1, *paged.k.shape[2:])
     for b, i in np.ndindex(3, 3):
         there = gathered.indices[b, 0, i]

@@ -346,3 +346,33 @@ def test_rows_of_which_one_is_infinite_are_not_called_multiples():
     assert "times 3" in str(backward.examine(backward.dq, backward.dk, dv))
     dv[0, 0, 2] = np.inf
     assert "times" not in str(backward.examine(backward.dq, backward.dk, dv))
+
+
+def test_an_iteration_without_gradients_is_an_error():
+    with pytest.raises(ParameterError, match="no problem are known: values are larger"):
+        list(Backward.each(battery(queries=9, keys=9, cases=["large values"])))
+    with pytest.raises(ParameterError, match="there is none"):
+        list(Backward.each([]))
+
+
+@pytest.mark.parametrize("causal", [None, "top-left"])
+def test_gradients_with_slopes_are_exact(causal):
+    given = battery(queries=20, keys=30, heads=(4, 2), alibi=True, causal=causal)
+    caught = 0
+    for backward in Backward.each(given, d_lse=True):
+        assert Steps(backward, SINGLE).report().passed
+        wrong = type("Wrong", (Steps,), {"logits": lambda s: logits_of(s.problem) * 0.5})
+        caught += not wrong(backward).report().passed
+    assert caught >= 2
+
+
+def test_the_first_backward_problem_of_each_shape_has_gradients_of_queries():
+    shapes = set()
+    for backward in Backward.each(battery()):
+        spec = Spec(**vars(backward.problem.spec) | {"seed": 0})
+        if spec not in shapes:
+            assert backward.problem.case == "ties"
+            assert backward.dq.any()
+            assert backward.dk.any()
+            shapes.add(spec)
+    assert len(shapes) >= 10

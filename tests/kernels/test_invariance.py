@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernels_of_tests import VARIANTS, attend, random_spec
 
-from constructive.kernels import CASES, Guarded, Problem, Spec, invariance
+from constructive.kernels import CASES, Backward, Guarded, Problem, Spec, invariance
 from constructive.kernels.masks import Boolean, Causal
 from constructive.kernels.problem import attempt
 from constructive.support.errors import ParameterError
@@ -94,3 +94,35 @@ def test_guards(library, dtype):
     guarded.array[:, :, :30] = -0.0
     assert len(guarded.unwritten) == 2 * 3 * 10 * 16 // 2
     assert not guarded.outside
+
+
+def gradients(backward, wrong_first=0.0, uses=0.0):
+    """A backward pass whose first call adds something, or that adds what is in its workspace."""
+    calls = []
+
+    def kernel(_q, _k, _v, _mask, _d_out, workspace):
+        calls.append(1)
+        more = wrong_first * (len(calls) == 1) + (uses * workspace[0] if uses else 0.0)
+        right = (backward.dq, backward.dk, backward.dv)
+        return tuple(x + more * np.abs(x).max() for x in right)
+
+    return kernel
+
+
+def test_backward_passes_are_called_again():
+    problem = Problem.build(SPEC, "ties")
+    backward = Backward.of(problem)
+    assert not invariance(gradients(backward), backward, workspace=4)
+    for wrong in ({"wrong_first": 1.0}, {"uses": 1.0}):
+        found = invariance(gradients(backward, **wrong), backward, workspace=4)
+        assert {each.claim for each in found} == {"again, dq", "again, dk", "again, dv"}
+    slack = 0.9 * backward.slack["dq"]  # two right passes may differ
+    signs = iter((1.0, -1.0, 1.0, -1.0))
+    right = backward.dq, backward.dk, backward.dv
+
+    def rounded(*_):
+        return right[0] + next(signs) * slack, *right[1:]
+
+    assert not invariance(rounded, backward)
+    with pytest.raises(ParameterError, match="claim"):
+        invariance(rounded, backward, claims=["order"])

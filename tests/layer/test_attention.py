@@ -313,8 +313,7 @@ def built_by_each():
     """A layer of each construction, with two heads or more, and the data."""
     wide = generators.gaussian(num_examples=7, context_size=3, width=5, target_dim=3, seed=2)
     for name in CONSTRUCTIONS:
-        narrow = {"value_dim": 2} if name == "narrow_values" else {}
-        yield pytest.param(wide, {"construction": name, "num_heads": 4, **narrow}, id=name)
+        yield pytest.param(wide, {"construction": name, "num_heads": 4}, id=name)
 
 
 @pytest.mark.parametrize(("data", "options"), list(built_by_each()))

@@ -18,9 +18,12 @@ from stored_parts import (
 from typer.testing import CliRunner
 
 from constructive import (
+    AttentionLayer,
     Dataset,
     FormatError,
+    Memorizer,
     ParameterError,
+    TrainedRecord,
     build_memorizer,
     certify,
     cli,
@@ -90,15 +93,27 @@ def test_a_certificate_without_the_claim_and_other_layers_are_refused():
 def beyond(name):
     """A layer with a proved error that Rocq has no program for, data, and what its witness says."""
     data = CASES["three outputs"][1]
-    options, witness = BEYOND[name]
-    return build_memorizer(data, **options), data, witness
+    make, witness = BEYOND[name]
+    return make(data), data, witness
+
+
+def with_narrow_values(data):
+    """Ten random heads with values of one entry, and W_O (10, 3) solved for."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((3, 10, data.width, 1))
+    layer = AttentionLayer(*weights, np.zeros((10, 3)), np.eye(3))
+    z = layer.intermediate(data.contexts, data.queries).reshape(len(data), 10, -1)
+    values = np.einsum("thd,hd->th", z, weights[2, :, :, 0])
+    outputs = np.linalg.lstsq(values, data.targets)[0]
+    layer = AttentionLayer(*weights, outputs, np.eye(3))
+    return Memorizer(layer, TrainedRecord("narrow values", scalar_targets=False, constant=False))
 
 
 BEYOND = {
-    "narrow values": (
-        {"num_heads": 10, "construction": "narrow_values", "value_dim": 1}, "W_O 10 x 3",
+    "narrow values": (with_narrow_values, "W_O 10 x 3"),
+    "extended precision": (
+        lambda data: build_memorizer(data, num_heads=3, precision=200), "ExtendedLayer",
     ),
-    "extended precision": ({"num_heads": 3, "precision": 200}, "ExtendedLayer"),
 }  # fmt: skip
 
 

@@ -262,10 +262,6 @@ class Error(ClaimKind):
     statement = "max |f(E_t, e_t) - y_t| <= {!r}"
     options = frozenset({"epsilon", "max_prec"})
 
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether outputs are to be near the targets, and not labels alone."""
-        return not weights.record.lead
-
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Compare every residual with epsilon, with as many bits as that takes."""
         epsilon = epsilon_of(subject)
@@ -550,14 +546,11 @@ class Labels(ClaimKind):
         "targets are one-hot, and the output of each label is larger than any other"
     )
     needs_rows = True
+    usual = False
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether there are several outputs."""
         return weights.layer.target_dim > 1
-
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether labels are what was fit."""
-        return weights.record.lead > 0.0
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Refute it where targets are not classes, else look at Z in float64."""
@@ -610,11 +603,6 @@ class Inseparable(Labels):
         "targets are one-hot, and no readout of these heads, the stored W_Q and W_K, makes the "
         "output of the label the largest one at all of {} examples"
     )
-    usual = False
-
-    def is_usual(self, weights: Memorizer) -> bool:  # noqa: ARG002
-        """Return False, whatever was fit."""
-        return False
 
     def judged(
         self, subject: Subject[Memorizer, Dataset], evaluation: Evaluation, labels: Integers
@@ -640,7 +628,7 @@ class Inseparable(Labels):
             exact = BoundedReadout(found.effective[None], 0.0 * found.effective[None])
             least = leads(z, evaluation.radius, exact, labels)[0].min()
             if least > 0.0:
-                detail = "some readout of these heads has the labels; fit='labels' builds one"
+                detail = "some readout of these heads has the labels"
                 return said(Verdict.REFUTED, detail, witness={"lead": float(least)})
         if found.combination is None:
             return said(Verdict.UNDECIDED, "float64 finds no combination that shows it")

@@ -27,7 +27,7 @@ from constructive.support.work import report
 from constructive.theory import grouping
 from constructive.theory.capacity import Spans, Vectors, context_capacity, count_spans
 
-# *rank*: all rows of Z are independent, so these weights memorize every labelling.
+# *rank*: all rows of Z are independent, so these heads have a readout for all targets.
 #
 # Proof by one prime p and one value a at which Z has rank T modulo p (`layers.residues`). What a
 # certificate carries:
@@ -102,10 +102,6 @@ class LayerRank(Rank):
 
     statement = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
     advice = "fewer examples or more heads"
-
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether readouts are to have any targets, and not some labels alone."""
-        return not weights.record.lead
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Eliminate the rows of all examples."""
@@ -208,7 +204,8 @@ def _groups(memorizer: Memorizer) -> tuple[tuple[int, int], ...]:
     return tuple((head.start, head.stop) for head in memorizer.record.heads)
 
 
-# *impossible*: no weights of H heads memorize all labellings of these examples.
+# *impossible*: no H heads have a readout for all targets of these examples. The heads come before
+# the targets: those that depend on the targets may memorize each of them (proofs/24).
 #
 # It is Theorem 8 for a set J of more different examples than its rows of Z can have rank: that with
 # the least bound that was found (`theory.capacity`). Any such J is a proof.
@@ -220,7 +217,7 @@ def _groups(memorizer: Memorizer) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True)
 class AllWeights:
-    """All weights of some heads, of which *impossible* speaks."""
+    """All W_Q and W_K of some heads, of which *impossible* speaks."""
 
     num_heads: int  # H
 
@@ -239,19 +236,19 @@ class Impossible(ClaimKind):
 
     name = "impossible"
     statement = (
-        "for all weights of H = {} heads rank Z <= {} on {} different examples: "
-        "none memorize every labelling"
+        "for all W_Q and W_K of H = {} heads rank Z <= {} on {} different examples: "
+        "whichever are chosen, some targets have no readout"
     )
     options = frozenset({"seed"})
 
     def judge(self, subject: Subject[AllWeights, Dataset]) -> Claim:
-        """Prove that some examples are too many for all weights, or leave it undecided."""
+        """Prove that some examples are too many for any fixed heads, or leave it undecided."""
         report("eliminate, and look for vectors", 0, 1)
         dataset, num_heads = subject.data, subject.weights.num_heads
         found = context_capacity(dataset, num_heads, subject.rng)
         blamed = found.blamed
         if not len(blamed):
-            statement = f"no weights of H = {num_heads} heads memorize every labelling"
+            statement = f"no H = {num_heads} heads have a readout for all targets"
             detail = f"contexts allow all {found.upper} different inputs, for almost all queries"
             if not found.exact:
                 detail = f"contexts allow {found.lower} inputs or more; no obstacle was found"

@@ -119,7 +119,7 @@ def _rank_confirmed(instance: FilledTheory) -> list[str]:
     """Return in lines what Rocq has proved where it accepts the files."""
     return [
         f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers;",
-        "  so these W_Q and W_K memorize every labelling",
+        "  so these W_Q and W_K have a readout for all targets",
     ]
 
 
@@ -375,9 +375,9 @@ def _impossible_confirmed(instance: FilledTheory) -> list[str]:
     """Return in lines what Rocq has proved where it accepts the files."""
     heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
     return [
-        f"for all real weights of H = {heads} heads rank Z <= {bound} on {total} stored examples, "
-        "different inputs:",
-        "  whatever W_Q and W_K are, some labels are not memorized by any W_V, W_O and W_D",
+        f"for all real W_Q and W_K of H = {heads} heads rank Z <= {bound} on {total} stored "
+        "examples, different inputs:",
+        "  whichever are chosen, some targets are not memorized by any W_V, W_O and W_D",
     ]
 
 

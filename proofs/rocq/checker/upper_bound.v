@@ -1,5 +1,6 @@
 (* proofs/15-contexts.md: what upper_bound_program.v says of stored data holds. They are          *)
-(* different inputs, and for all weights of H heads some labels are not memorized.                *)
+(* different inputs, and whichever W_Q and W_K of H heads are chosen, some targets have no        *)
+(* readout: other W_Q and W_K may have one for these.                                             *)
 From Coq Require Import ZArith Uint63.
 From mathcomp Require Import all_ssreflect all_algebra fingroup perm zify ssrZ.
 From mathcomp Require Import boolp.
@@ -344,7 +345,7 @@ rewrite /differences_bound /least; case: ifP => // /and3P[kn rt jo]; rewrite leq
 exact: (differences_dim_known R T eE C0 sh kn rt jo).
 Qed.
 
-(* For all weights there are labels which no values, output and readout weights give. *)
+(* For all W_Q and W_K there are targets which no values, output and readout weights give. *)
 Theorem check_upper_bound_sound (dh dout : nat) (WQ WK : 'I_H -> 'M[R]_(d, dh)) : (0 < dout)%N ->
   exists Y : 'M[R]_(T, dout), forall dv WV WO WD,
     ~ memorizes (@Layer R d H dh dv dout WQ WK WV WO WD) E Q Y.

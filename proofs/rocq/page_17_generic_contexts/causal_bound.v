@@ -1,5 +1,5 @@
 (* proofs/17-generic-contexts.md: Theorem 12, its upper bounds. No sequences and no weights of a *)
-(* causal layer do better than the table.                                                        *)
+(* causal layer have a larger rank than in the table.                                            *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions.

@@ -102,7 +102,8 @@ Definition Theorem8_weights : Prop :=
     (forall t h, \sum_i p t h 0 i = 1) ->
   (\rank (combinations E p) <= bound_of E H J)%N.
 
-(* Theorem 8: no weights do better. *)
+(* Theorem 8: no query and key weights have a larger rank. So heads that are chosen before the *)
+(* targets memorize no more examples; it says nothing about heads that depend on the targets.  *)
 Definition Theorem8 : Prop :=
   forall (R : realType) (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
       (Q : 'M[R]_(T, d)) (W : 'I_H -> 'M[R]_d),

@@ -7,11 +7,12 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from packed import Packed
+
 from constructive.kernels.batteries import Battery, shapes
 from constructive.kernels.cases import CASES
 from constructive.kernels.masks import Causal, VariableLengths, Window
 from constructive.kernels.spec import needs
-from packed import Packed
 
 SHORT = ("bfloat16", "float16")
 OF_FLASH = ("bottom-right", "window", "lengths", "variable lengths", "scale")

@@ -1,9 +1,9 @@
 """FlashInfer and FlashAttention 4 on GPUs, which compile each kernel when it is first called."""
 
 import numpy as np
+import packed
 from libraries import OF_FLASH, Row, one_query, windows_are_causal
 
-import packed
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths, Window
 
 _WORKSPACE = 128 * 2**20  # bytes

@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
+import packed
 from alone import KVQuantMode, Platform, alone
 from libraries import OF_FLASH, SHORT, Row, as_many_keys, has_keys, one_query, windows_are_causal
 
-import packed
 from constructive.kernels.masks import Causal, Window
 
 _OPS = "vllm.v1.attention.ops."

@@ -3,9 +3,9 @@
 import contextlib
 import warnings
 
+import packed
 from libraries import OF_FLASH, SHORT, Row
 
-import packed
 from constructive.kernels.adapters.adapter import Refused
 from constructive.kernels.masks import Causal
 

@@ -1,8 +1,8 @@
 """Triton kernels of packages that can be imported: flash-linear-attention, FlagGems, xformers."""
 
+import packed
 from libraries import SHORT, Row, as_many_keys, one_query, windows_are_causal
 
-import packed
 from constructive.kernels.masks import Causal
 
 _TRITON = ("tf32", *SHORT)

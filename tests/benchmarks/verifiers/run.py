@@ -21,6 +21,7 @@ from pathlib import Path
 from adapters import OURS, VERIFIERS
 
 from constructive import instances
+from constructive.instances.making import KINDS
 from constructive.instances.network import Rectified, Stacked
 from constructive.instances.scoring import Outcome
 
@@ -141,7 +142,7 @@ def main():
     parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
     parser.add_argument("--timeout", type=float, default=10.0)
     options = parser.parse_args()
-    kinds = options.kind or ["needle", "corner", "shadow", "robust", "classes", "token"]
+    kinds = options.kind or [*KINDS]
     scaled = any("scale" in instances.FAMILIES[kind].options for kind in kinds)
     given = {"scale": tuple(options.scale)} if scaled else {}
     made = instances.make(options.count, kinds=kinds, dims=tuple(options.dim), seed=0, **given)

@@ -1,0 +1,439 @@
+"""How many examples *free heads* memorize: heads that may be chosen after the targets.
+
+*Fixed heads* are chosen before the targets, and a readout gives any targets to c(E; H) examples
+(`theory.capacity`). Free heads memorize d_h times as many, about. Two numbers enclose theirs.
+
+*At least.* Where all outputs are 0 whatever the data are, and the derivative of the outputs in all
+weights is onto, some weights near that point return any targets, with readouts times a large number
+(Theorem 33, proofs/24-free-heads.md). Such a *zero point* is a partition of the heads into groups:
+heads of a group share W_Q and W_K, or have W_K = 0 (*uniform attention*), and their readouts sum to
+zero. Its rank is known for almost all data, and is computed modulo a prime for given ones.
+
+*At most.* No weights have a derivative of a rank above c_1. If that is less than the number of
+targets' entries, almost no targets are returned by any weights (Theorem 36).
+
+Symbols: H heads, d_h the head dimension, d entries of a token, n tokens, m outputs; k dimensions
+are spanned by tokens, delta by differences of tokens of one context, and q by queries.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+
+import numpy as np
+
+from constructive.data.dataset import Dataset
+from constructive.exact import dyadic, modular
+from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
+from constructive.layers.attention import Chunk, after_attention, examples
+from constructive.support.arrays import Array, Integers
+from constructive.theory.bounds import sized_spans
+from constructive.theory.capacity import dependent_rows, spans_of
+
+# Numbers for almost all data of given dimensions.
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The dimensions that data span, which are generic other than that."""
+
+    tokens: int  # k
+    differences: int  # delta, of tokens of one context
+    queries: int  # q
+    # whether all examples share one context: then outputs at uniform attention are linear in the
+    # query, so that it holds d + 1 examples at most
+    one_context: bool = False
+
+    @classmethod
+    def of_sizes(cls, context_size: int, width: int, *, shared_context: bool) -> "Dimensions":
+        """Return those of generic contexts of n tokens of d entries."""
+        tokens, differences = sized_spans(context_size, width, shared_context=shared_context)
+        return cls(tokens, differences, width, shared_context)
+
+    @classmethod
+    def of_data(cls, dataset: Dataset) -> "Dimensions":
+        """Return those of a data set, over the rational numbers."""
+        contexts = dataset.filled.contexts
+        shared = dataset.shared_context
+        spans = spans_of(contexts[np.newaxis] if shared else contexts)
+        return cls(spans.tokens, spans.differences, dyadic.rank(dataset.queries), shared)
+
+
+def uniform_rank(num_heads: int, head_dim: int, data: Dimensions) -> int:
+    """Return the rank in W_K at uniform attention, with own contexts (Theorem 34; one output).
+
+    Of more than delta + 1 heads that is the rank of delta + 1, which is a lower bound.
+    """
+    delta, q = data.differences, data.queries
+    r, heads = min(head_dim, q), min(num_heads, delta + 1)
+    if heads < 2 or data.one_context:
+        return 0
+    overlaps = (delta - heads + 1) * max(0, heads * r - (heads - 1) * q)
+    return heads * delta * r - overlaps - comb(heads, 2) * max(0, 2 * r - q)
+
+
+def equal_rank(num_heads: int, head_dim: int, data: Dimensions) -> int:
+    """Return the rank in W_Q and W_K where all heads are equal (Theorem 35; one output)."""
+    delta, q = data.differences, data.queries
+    r, k = min(head_dim, delta, q), min(num_heads - 1, delta)
+    i = max(0, k + r - delta)
+    return r * (k * delta - comb(k, 2)) + (q - r) * (k * r - comb(i, 2))
+
+
+@dataclass(frozen=True)
+class ZeroPoint:
+    """A partition of heads, and the rank of the derivative there for almost all data."""
+
+    uniform: int  # so many heads have uniform attention
+    equal: tuple[int, ...]  # so many heads share one attention matrix, group by group
+    rank: int
+
+    def __str__(self) -> str:
+        sizes = sorted({size for size in self.equal if size > 1}, reverse=True)
+        words = [f"{self.uniform} heads with uniform attention"] if self.uniform else []
+        for size in sizes:
+            count = self.equal.count(size)
+            words.append(f"{size} equal heads" if count == 1 else f"{count} x {size} equal heads")
+        alone = self.equal.count(1)
+        if alone:
+            words.append(f"{alone} with a readout of zero")
+        return " and ".join(words)
+
+
+def zero_point(num_heads: int, head_dim: int, data: Dimensions) -> ZeroPoint:
+    """Return the partition of H heads with the largest rank that is proved (one output).
+
+    The first group adds k to the rank by its readouts, and each other one delta.
+    """
+    most = max(range(num_heads + 1), key=lambda u: _rank_with(u, num_heads, head_dim, data))
+    equal = _equal_groups(num_heads - most, head_dim, data)
+    return ZeroPoint(most, equal, _rank_with(most, num_heads, head_dim, data))
+
+
+def _rank_with(uniform: int, num_heads: int, head_dim: int, data: Dimensions) -> int:
+    """Return the largest rank with one group of `uniform` heads at uniform attention."""
+    if uniform == 1 or uniform > data.differences + 1 or (uniform and data.one_context):
+        return -1
+    equal = _equal_groups(num_heads - uniform, head_dim, data)
+    groups = len(equal) + (uniform > 0)
+    found = sum(equal_rank(size, head_dim, data) for size in equal)
+    found += uniform_rank(uniform, head_dim, data) if uniform else 0
+    return found + data.tokens + (groups - 1) * data.differences
+
+
+def _equal_groups(num_heads: int, head_dim: int, data: Dimensions) -> tuple[int, ...]:
+    """Return the best sizes of groups of equal heads.
+
+    A group's rank is concave in its size, so sizes of the best partition into S groups differ by
+    one at most, and what is best for S groups is concave in S.
+    """
+
+    def total(groups: int) -> int:
+        size, larger = divmod(num_heads, groups)
+        parts = equal_rank(size, head_dim, data), equal_rank(size + 1, head_dim, data)
+        return (groups - larger) * parts[0] + larger * parts[1] + groups * data.differences
+
+    if not num_heads:
+        return ()
+    counts = range(1, num_heads)
+    groups = 1 + bisect_left(counts, 1, key=lambda count: total(count + 1) <= total(count))
+    size, larger = divmod(num_heads, groups)
+    return (size + 1,) * larger + (size,) * (groups - larger)
+
+
+def most_examples(num_heads: int, head_dim: int, data: Dimensions, *, each: int, m: int = 1) -> int:
+    """Return the largest T with T m <= c_1: almost no targets of more can be reached (Theorem 36).
+
+    each: the dimension of differences of the tokens of one example
+    """
+    delta, q = data.differences, data.queries
+    r, fixed = min(head_dim, delta, q), data.tokens + (num_heads - 1) * delta
+    most = num_heads * r * (delta + q - r) // m + fixed
+    missing = m - num_heads * each  # entries of an output that attention does not move
+    return min(most, m * fixed // missing) if missing > 0 else most
+
+
+def measured_examples(
+    num_heads: int, head_dim: int, data: Dimensions, *, each: int, m: int = 1
+) -> int:
+    """Return how many examples the best zero point memorizes, for the plan of a construction.
+
+    For one output that is Theorem 34 or 35. For several ones heads may be divided among them, which
+    is proved; or it is what equal heads reached in all 700 shapes that were measured, which is not.
+    """
+    divided = zero_point(num_heads // m, head_dim, data).rank if num_heads >= m else 0
+    delta, q, others = data.differences, data.queries, num_heads - 1
+    if m == 1 or m > others * delta:
+        return max(divided, data.tokens)
+    r = min(head_dim, delta, q)
+    rank = min(others * r * (delta + q - r), m * equal_rank(delta + 1, head_dim, data))
+    most, missing = rank // m + data.tokens, m - others * each
+    together = min(most, m * data.tokens // missing) if missing > 0 else most
+    return max(divided, together)
+
+
+def heads_at_load(
+    num_examples: int, head_dim: int, data: Dimensions, *, each: int, m: int = 1, load: float = 0.8
+) -> int | None:
+    """Return the fewest heads of which `num_examples` fill the given part of the room, or None.
+
+    Heads beyond that part become ill-conditioned. None: equal tokens in each context, which no
+    heads tell apart.
+    """
+    if not data.differences:
+        return 1 if num_examples <= data.tokens else None
+
+    def enough(heads: int) -> bool:
+        return load * measured_examples(heads, head_dim, data, each=each, m=m) >= num_examples
+
+    most = 1
+    while not enough(most):
+        most *= 2
+    return 1 + bisect_left(range(1, most), 1, key=enough)
+
+
+# The rank at given weights and data, modulo a prime. One head of each group is attended with.
+#
+# Row (t, j) of the derivative of output j of example t has the blocks, for each head h with the
+# attention of its group, average g and covariance C of the tokens,
+#
+#     keys      (C U_h)_j x Q_h^T e        queries   (K_h^T C U_h)_j x e        readouts   g at j
+#
+# which is never formed. It is multiplied by random product vectors, so that each column costs two
+# products of vectors with d entries: what is left has as many columns as rows. A rank that is found
+# is a lower bound whatever these vectors are. Tokens are divided by one power of two, and queries
+# by another, so that blocks are multiplied by powers of two.
+
+
+_LARGEST_WEIGHT = 1 << 20
+_POINTS = 20  # that are tried while a denominator of softmax vanishes
+_CHUNK_BYTES = 1 << 26  # of temporary arrays: random vectors are drawn again for each chunk
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """Integer weights at which the derivative is taken, as floats; groups share an attention."""
+
+    query_weights: Array  # (H, d, d_h)
+    key_weights: Array  # (H, d, d_h)
+    readouts: Array  # (H, d, m), of sum zero in each group where outputs are zero
+    groups: tuple[slice, ...]  # of heads
+
+    @cached_property
+    def columns(self) -> int:
+        """The number of entries of all weights, the readouts of a group counted once."""
+        outputs = len(self.groups) * int(self.readouts[0].size)
+        return int(self.query_weights.size + self.key_weights.size) + outputs
+
+
+def draw_zero_point(
+    point: ZeroPoint, width: int, head_dim: int, outputs: int, rng: np.random.Generator
+) -> Base:
+    """Draw integer weights of such groups, whose outputs are zero."""
+    sizes = ((point.uniform,) if point.uniform else ()) + point.equal
+    base = draw_weights(sum(sizes), width, head_dim, outputs, rng, sizes)
+    for group in base.groups:
+        others = base.readouts[group][:-1].sum(axis=0)
+        base.readouts[group.stop - 1] = -others
+        if point.uniform and not group.start:
+            base.key_weights[group] = 0
+        else:
+            base.query_weights[group] = base.query_weights[group.start]
+            base.key_weights[group] = base.key_weights[group.start]
+    return base
+
+
+def draw_weights(
+    num_heads: int,
+    width: int,
+    head_dim: int,
+    outputs: int,
+    rng: np.random.Generator,
+    sizes: tuple[int, ...] = (),
+) -> Base:
+    """Draw integer weights of heads, each of which is a group of its own by default."""
+    query, key = rng.integers(1, _LARGEST_WEIGHT, (2, num_heads, width, head_dim)).astype(float)
+    readouts = rng.integers(1, _LARGEST_WEIGHT, (num_heads, width, outputs)).astype(float)
+    stops = np.cumsum(sizes or (1,) * num_heads).tolist()
+    groups = tuple(slice(*ends) for ends in zip([0, *stops[:-1]], stops, strict=True))
+    return Base(query, key, readouts, groups)
+
+
+def factors_at(base: Base, dataset: Dataset, rng: np.random.Generator) -> modular.Factors:
+    """Eliminate the derivative at these weights modulo a prime: its rank is a lower bound.
+
+    Rows are (t, j), example after example. It takes one array of (T m)^2 numbers.
+    """
+    prime = next(modular.safe_primes())
+    for _ in range(_POINTS):
+        point = Point(prime, int(rng.integers(2, prime - 1)))
+        try:
+            rows = _compressed(base, dataset, point, rng)
+        except VanishingDenominatorError:
+            continue
+        return modular.factor(rows, prime, overwrite=True)
+    raise VanishingDenominatorError
+
+
+def _compressed(base: Base, dataset: Dataset, point: Point, rng: np.random.Generator) -> Array:
+    """Return the derivative times random vectors, as residues: (T m, N)."""
+    prime, (heads, width, outputs) = point.prime, base.readouts.shape
+    view = examples(dataset.contexts, dataset.queries)
+    units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
+    arithmetic = Residues(point, *units)
+    firsts = [group.start for group in base.groups]
+    total = dataset.num_examples * outputs
+    count = min(total, base.columns)
+    out = np.zeros((dataset.num_examples, outputs, count))
+    query, key, readouts = (
+        modular.residues(weights, prime, 0)
+        for weights in (base.query_weights, base.key_weights, base.readouts)
+    )
+    seeds = [int(rng.integers(1 << 62)) for _ in range(heads)]
+
+    def mixtures(head: int) -> Iterator[Array]:
+        """Random vectors for the blocks of a head, the same for each chunk of examples."""
+        drawn = np.random.default_rng(seeds[head])
+        for length in (width, query.shape[2], query.shape[2], width, outputs * width):
+            yield modular.random_residues(drawn, (length, count), prime)
+
+    def times(left: Array, right: Array) -> Array:
+        return modular.product(left, right, prime)
+
+    def fill(chunk: Chunk[Quotients]) -> None:
+        block, rows = chunk.block, chunk.rows
+        attention = modular.reduce(
+            chunk.attention.numerators * chunk.attention.inverses[..., np.newaxis], prime
+        )
+        averages = modular.reduce(
+            chunk.representation.numerators * chunk.attention.inverses[..., np.newaxis], prime
+        )
+        tokens = arithmetic.values(view.tokens[block.groups])[:, block.keys]
+        queries = modular.residues(view.queries[rows], prime, units[1])[:, np.newaxis]
+        for index, group in enumerate(base.groups):
+            weights, average = attention[:, index, :, np.newaxis], averages[:, index]
+            for head in range(group.start, group.stop):
+                left, right, other_left, other_right, of_average = mixtures(head)
+                seen = modular.reduce(weights * times(tokens, readouts[head]), prime)
+                covariances = times(seen.transpose(0, 2, 1), tokens)
+                means = times(average, readouts[head])[..., np.newaxis]
+                covariances -= modular.reduce(means * average[:, np.newaxis], prime)
+                modular.reduce(covariances, prime)
+                found = times(covariances, left) * times(times(queries, query[head]), right)
+                out[rows] += modular.reduce(found, prime)
+                found = times(times(covariances, key[head]), other_left) * times(
+                    queries, other_right
+                )
+                out[rows] += modular.reduce(found, prime)
+                if head == group.start:
+                    parts = of_average.reshape(outputs, width, count)
+                    out[rows] += times(average, parts).transpose(1, 0, 2)
+            modular.reduce(out[rows], prime)
+
+    weights = base.query_weights[firsts], base.key_weights[firsts]
+    ours, all_of_row = len(firsts) * (2 * width + view.tokens.shape[1]), 4 * outputs * count
+    share = _CHUNK_BYTES * ours // (ours + all_of_row)  # of a chunk's memory, for attention
+    for _ in after_attention(fill, arithmetic, weights, view, chunk_bytes=share):
+        pass
+    return out.reshape(total, count)
+
+
+# Both bounds for given data.
+
+
+_MOST_ROWS = 2048  # rows (t, j) that are eliminated, which takes some seconds; more are sampled
+
+
+@dataclass(frozen=True, eq=False)
+class FreeCapacity:
+    """Bounds of how many examples of a data set free heads memorize."""
+
+    at_least: int  # so many of the examples can have any targets, each by some weights
+    at_least_reason: str  # at which zero point that is proved
+    at_most: int  # of more of these examples almost no targets are returned by any weights
+    at_most_reason: str  # which bound of all weights it is
+    blamed: Integers  # the examples J of that bound
+
+
+def free_capacity(
+    dataset: Dataset,
+    num_heads: int,
+    head_dim: int,
+    rng: np.random.Generator,
+    *,
+    different: Integers,
+    fixed: int = 0,
+) -> FreeCapacity:
+    """Return bounds for a data set: the rank at a zero point, and c_1.
+
+    different: one example of each input, as equal ones count once;  fixed: what fixed heads
+    memorize, which free heads do, too
+    """
+    total, m = len(different), dataset.target_dim
+    dataset = dataset.take(different)
+    data = Dimensions.of_data(dataset)
+    tried = min(total, max(1, _MOST_ROWS // m))
+    sample = dataset if tried == total else dataset.take(np.sort(rng.permutation(total)[:tried]))
+    at_least, reason = _proved(sample, num_heads, head_dim, data, rng)
+    if fixed >= at_least:
+        at_least, reason = fixed, "fixed heads"
+    elif tried < total:
+        reason += f", of {tried} examples that were tried"
+    at_most, why, blamed = _most_of(dataset, np.arange(total), num_heads, head_dim)
+    if at_least < at_most and tried == total:
+        # Those in dependencies at random weights: by Proposition 15.3 their bound is the least one,
+        # for almost all queries (Theorem 37).
+        weights = draw_weights(num_heads, dataset.width, head_dim, m, rng)
+        rows = dependent_rows(factors_at(weights, dataset, rng), rng)
+        bound = _most_of(dataset, np.unique(rows // m), num_heads, head_dim)
+        at_most, why, blamed = min((at_most, why, blamed), bound, key=lambda found: found[0])
+    return FreeCapacity(at_least, reason, at_most, why, different[blamed])
+
+
+def _proved(
+    dataset: Dataset, num_heads: int, head_dim: int, data: Dimensions, rng: np.random.Generator
+) -> tuple[int, str]:
+    """Return how many examples can have any targets, and why: by all heads, or by a share of them.
+
+    With several outputs either all rows are independent at one zero point; or heads are divided
+    among the outputs, and each output has what its heads memorize.
+    """
+    total, m, width = dataset.num_examples, dataset.target_dim, dataset.width
+    point = zero_point(num_heads, head_dim, data)
+    if m == 1:
+        found = factors_at(draw_zero_point(point, width, head_dim, 1, rng), dataset, rng).rank
+        return found, f"{point}: rank {found} modulo a prime"
+    if num_heads > 1:
+        found = factors_at(draw_zero_point(point, width, head_dim, m, rng), dataset, rng).rank
+        if found == total * m:
+            return total, f"{point}: rank {found} modulo a prime"
+    if num_heads < m:
+        return 0, ""
+    point = zero_point(num_heads // m, head_dim, data)
+    found = factors_at(draw_zero_point(point, width, head_dim, 1, rng), dataset, rng).rank
+    return found, f"{point} for each of {m} outputs: rank {found} modulo a prime"
+
+
+def _most_of(
+    dataset: Dataset, chosen: Integers, num_heads: int, head_dim: int
+) -> tuple[int, str, Integers]:
+    """Return the bound of c_1 by the examples of J, in examples, how to say so, and J."""
+    total, m, size = dataset.num_examples, dataset.target_dim, len(chosen)
+    none = total, f"{total} different examples", chosen[:0]
+    if not size:
+        return none
+    part = dataset.take(chosen)
+    data = Dimensions.of_data(part)
+    delta, q = data.differences, data.queries
+    r, fixed = min(head_dim, delta, q), data.tokens + (num_heads - 1) * delta
+    lengths = np.full(size, dataset.context_size) if part.lengths is None else part.lengths
+    moved = int(np.minimum(m, num_heads * np.minimum(lengths - 1, delta)).sum())
+    inner = min(num_heads * r * (delta + q - r), moved)
+    bound = ((total - size) * m + inner + m * fixed) // m
+    why = (
+        f"c_1 of {size} examples with tokens of {data.tokens}, differences of {delta} and queries "
+        f"of {q} dimensions"
+    )
+    return (bound, why, chosen) if bound < total else none
