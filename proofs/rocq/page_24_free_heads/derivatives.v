@@ -93,7 +93,8 @@ have const p q (A : 'M[R]_(p, q)) i j : A i j @[_ --> \oo] --> A i j by exact: c
 under eq_fun do rewrite summxE; rewrite summxE.
 apply: cvg_sum_seq => h; under eq_fun do rewrite mxE; rewrite mxE.
 have tr p q (A : nat -> 'M[R]_(p, q)) (B : 'M[R]_(p, q)) :
-    (forall i j, A k i j @[k --> \oo] --> B i j) -> forall i j, (A k)^T i j @[k --> \oo] --> B^T i j.
+    (forall i j, A k i j @[k --> \oo] --> B i j) ->
+    forall i j, (A k)^T i j @[k --> \oo] --> B^T i j.
   by move=> AB i j; under eq_fun do rewrite mxE; rewrite mxE; exact: AB.
 have cp i j : softmax (E t (xs k) *m (WK h *m (WQ h)^T) *m (row t (Q (xs k)))^T) i j @[k --> \oo]
     --> softmax (E t x *m (WK h *m (WQ h)^T) *m (row t (Q x))^T) i j.
@@ -118,17 +119,16 @@ move=> c j; case/mxvec_indexP: j => t l.
 apply: (@exp_quotient_eq _ (fun s => derivative (at_point (line (E t x) (E t y)) s)
     (at_point (row t (line (Q x) (Q y))) s) c 0 l)) => [s|].
   by rewrite /rows derivativesE /at_point map_row -!/(at_point _ s) !at_line !of_numbers_line.
-set P := line _ _; set e := row _ _; rewrite /derivative.
-apply: quotient_mx_sum => h.
+move: (line _ _) (row t _) => P e; rewrite /derivative; apply: quotient_mx_sum => h.
 pose W : 'M[R]_d := WK h *m (WQ h)^T.
 have sE := quotient_at_point P; have se := quotient_mx_tr (quotient_at_point e).
 have sp : quotient_mx (fun s => softmax (at_point P s *m W *m (at_point e s)^T)).
-  apply: quotient_mx_eq (quotient_softmax (P *m map_mx polyC W *m e^T)) => s.
-  rewrite /at_point !map_mxM -map_trmx; congr (softmax (_ *m _ *m _)).
-  by apply/matrixP => i j; rewrite !mxE /horner_eval hornerC.
+  apply: quotient_mx_eq (quotient_softmax (P *m line W W *m e^T)) => s.
+  by rewrite /at_point map_mxM map_mxM map_trmx -/(at_point (line W W) s) at_line on_line_same.
 apply: quotient_mxD; apply: quotient_mxM; try exact: quotient_mx_const; last first.
   by apply: quotient_mxM => //; exact: quotient_mx_tr.
-apply: quotient_mx_tr; apply: quotient_mxM => //; apply: quotient_mxM; last exact: quotient_mx_const.
+apply: quotient_mx_tr; apply: quotient_mxM => //.
+apply: quotient_mxM; last exact: quotient_mx_const.
 apply: quotient_mxM => //; apply: quotient_mxM; first exact: quotient_mx_tr.
 apply: quotient_mxD; last first.
   apply: quotient_mx_eq (quotient_mxM (quotient_mx_const (- 1%:M)) (quotient_mxM sp
@@ -145,7 +145,7 @@ Proof.
 move=> some; apply: almost_all_of_lines => // [x rx|x y rx].
   have [|eps eps0 near] := @rank_open_limits _ _ _ _ rows x.
     by move=> xs; exact: derivatives_limit.
-  by exists eps => // y /near; exact: leq_trans rx.
+  by exists eps; [exact: eps0|move=> y /near le; exact: leq_trans rx le].
 have [rs rsP] := exp_quotient_rank 0 (derivatives_line x y).
 exists rs => s /rsP; apply: leq_trans; apply: leq_trans rx _; apply: eq_leq; congr (\rank (rows _)).
 by apply/funext => i; rewrite mul0r addr0.
@@ -161,13 +161,12 @@ Lemma derivatives_one_output (R : realType) d H dh N T (n : 'I_T -> nat)
   \rank (derivatives WQ WK U dQ dK dU E Q) =
     \rank (\matrix_t \row_c derivative WQ WK U dQ dK dU (E t) (row t Q) c 0 (0 : 'I_1)).
 Proof.
-rewrite -[RHS]mxrank_tr; set A := (\matrix_t _)^T; set B := derivatives _ _ _ _ _ _ _ _.
-apply: anti_leq.
-have -> : A = colsub (fun t => mxvec_index t 0) B.
-  by apply/matrixP => c t; rewrite [RHS]mxE derivativesE !mxE.
-have {1}-> : B = colsub (fun j => (enum_val (cast_ord (esym (mxvec_cast T 1)) j)).1)
-    (colsub (fun t => mxvec_index t 0) B).
-  apply/matrixP => c j; case/mxvec_indexP: j => t l; rewrite (ord1 l) [RHS]mxE [RHS]mxE.
-  by rewrite cast_ordK enum_rankK.
-by rewrite ![_ <= \rank (colsub _ B)]leqNgt colsubE [X in _ && (\rank X <= _)%N]colsubE !mxrankM_maxl.
+rewrite -[LHS]mxrank_tr; set A := \matrix_t _; set B := trmx _.
+have AB : A = rowsub (fun t => mxvec_index t 0) B.
+  by apply/matrixP => t c; rewrite [RHS]mxE [RHS]mxE derivativesE !mxE.
+have BA : B = rowsub (fun j => (enum_val (cast_ord (esym (mxvec_cast T 1)) j)).1) A.
+  apply/matrixP => j c; case/mxvec_indexP: j => t l; rewrite (ord1 l) [LHS]mxE derivativesE.
+  by rewrite [RHS]mxE cast_ordK enum_rankK !mxE.
+apply/eqP; rewrite eqn_leq; apply/andP; split; first by rewrite BA rowsubE mxrankM_maxr.
+by rewrite {1}AB rowsubE mxrankM_maxr.
 Qed.

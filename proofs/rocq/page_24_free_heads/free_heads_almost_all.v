@@ -1,9 +1,10 @@
-(* proofs/24-free-heads.md: Theorem B for almost all data.                                        *)
+(* proofs/24-free-heads.md: Theorem 34 with Theorem 33, for almost all data.                      *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp.
 From mathcomp.analysis Require Import reals topology normedtype sequences exp.
 From Memorization Require Import Definitions Capacity Free_heads Generic_contexts Almost_all
-  narrow_readout null_sets almost_all_ranks readout zero_points lone_examples tangent_span derivatives.
+  narrow_readout null_sets almost_all_ranks readout zero_points lone_examples tangent_span
+  derivatives.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -73,7 +74,8 @@ move=> dv0; have almost := @almost_all_tangent R I d T K.+1 dh n
 apply: almost_all_imply (almost _ _ _) => [x rx Y|t||]; try exact: of_numbers_matrix.
   apply: tangent_rank => //; first exact: basis_readout_sum.
   by apply: anti_leq; rewrite rank_leq_row rx.
-have [E [Q free]] := independent_examples (functional_zero K0 Kd dhd) TN n2.
+have [E [Q free]] := @independent_examples R d _ (fun k (E : 'M[R]_(k, d)) e =>
+  example_row E e WQ (@basis_readout R d K)) (functional_zero K0 Kd dhd) T n TN n2.
 have [x [xE xQ]] := any E Q; exists x; rewrite -[X in (X <= _)%N](eqP free); apply: eq_leq.
 have {}xE t : \matrix_(i, j) x (@token t i j) = E t by apply/matrixP => a b; rewrite mxE xE.
 have {}xQ : \matrix_(t, j) x (query t j) = Q by apply/matrixP => a b; rewrite mxE xQ.

@@ -1,5 +1,5 @@
-(* proofs/24-free-heads.md: Theorem B, its last part. For integer query weights and readouts,     *)
-(* examples of two tokens or more have rows that span all H d dh dimensions.                      *)
+(* proofs/24-free-heads.md: Theorem 34. For integer query weights and readouts, examples of two   *)
+(* tokens or more have rows that span all H d dh dimensions.                                      *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.algebra_tactics Require Import ring.
 From mathcomp.analysis Require Import reals sequences exp.
@@ -140,7 +140,8 @@ have S0 e i j : \sum_h basis_readout h i 0 * x h e 0 j + \sum_h basis_readout h 
     by rewrite summxE; apply: eq_bigr => h _; rewrite mxE big_ord1.
   rewrite -!entry; apply: quadratic_zero => a; apply: (mulfI q0); rewrite mulr0 -(b0 a e).
   rewrite example_row_functional mulmx_sumr mulmx_suml summxE mulr_sumr; apply: eq_bigr => h _.
-  rewrite -/(B h) -/(x h e) /uniform_covariance covariance_lone mxE -/q -scalemxAl -scalemxAr [RHS]mxE; congr (_ * _).
+  rewrite -/(B h) -/(x h e) /uniform_covariance covariance_lone [const_mx _ _ _]mxE -/q.
+  rewrite -scalemxAl -scalemxAr [RHS]mxE; congr (_ * _).
   move: (x h e) (basis_readout h) => y u.
   transitivity (((a *m u) *m (y *m a^T)) 0 0); first by rewrite !mulmxA.
   transitivity (((y *m a^T) *m (a *m u)) 0 0); last by rewrite !mulmxA.

@@ -1,4 +1,4 @@
-(* proofs/24-free-heads.md: Theorem A, for softmax attention, and Theorem B.                      *)
+(* proofs/24-free-heads.md: Theorem 33 for softmax attention, and with it Theorem 34.             *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.classical Require Import boolp classical_sets functions mathcomp_extra.
 From mathcomp.analysis Require Import reals topology normedtype sequences exp.
@@ -258,7 +258,7 @@ Qed.
 
 End Heads.
 
-(* Theorem A for heads and their readouts *)
+(* Theorem 33 for heads and their readouts *)
 Lemma zero_points_readouts d T H dh dout (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
     (Q : 'M[R]_(T, d)) (WQ WK : 'I_H -> 'M[R]_(d, dh)) (U : 'I_H -> 'M[R]_(d, dout))
     (dQ dK : 'I_H -> 'I_T -> 'I_dout -> 'M[R]_(d, dh))

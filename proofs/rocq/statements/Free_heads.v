@@ -1,4 +1,5 @@
-(* proofs/24-free-heads.md: what its theorems say. All weights may be chosen after the targets.   *)
+(* proofs/24-free-heads.md and 25-ranks-of-layers.md: what is proved of free heads. All weights   *)
+(* may be chosen after the targets. docs/rocq.md reads the main statements.                       *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From mathcomp.analysis Require Import reals sequences exp.
 From Memorization Require Import Definitions Capacity Almost_all.
@@ -29,7 +30,7 @@ Definition head_step n d dh (E : 'M[R]_(n, d)) (e : 'rV[R]_d) (WQ WK dQ dK : 'M[
 
 End Derivatives.
 
-(* Theorem A. If heads with readouts U are zero on all examples and their derivative is onto,     *)
+(* Theorem 33. If heads with readouts U are zero on all examples and their derivative is onto,     *)
 (* some weights of these heads memorize all targets; query and key weights are as near to the     *)
 (* given ones as one likes.                                                                       *)
 Definition Zero_points : Prop :=
@@ -47,7 +48,7 @@ Definition Zero_points : Prop :=
       forall h i j, `|key_weights L h i j - WK h i j| < eps
       & forall t, output L (E t) (row t Q) = row t Y].
 
-(* Theorem B. For keys 0 and readouts of sum zero the output is zero, and the derivative in the   *)
+(* Theorem 34. For keys 0 and readouts of sum zero the output is zero, and the derivative in the   *)
 (* keys is the sum below. Where it is onto, some keys, with the query weights as given, memorize  *)
 (* all targets.                                                                                   *)
 Definition Uniform_attention : Prop :=
@@ -73,7 +74,7 @@ Definition Tangent_rank : Prop :=
   forall Y : 'M[R]_(T, 1), exists WK WV WO WD, forall t,
     output (@Layer R d H dh dv 1 WQ WK WV WO WD) (E t) (row t Q) = row t Y.
 
-(* Theorem D. Two copies of any H heads, with opposite readouts, are zero: so 2 H heads memorize  *)
+(* Theorem 39. Two copies of any H heads, with opposite readouts, are zero: so 2 H heads memorize *)
 (* all targets where the derivative of H heads is onto.                                           *)
 Definition Pairs_of_heads : Prop :=
   forall (R : realType) (d T H dh dv dout : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
@@ -116,7 +117,7 @@ Definition Free_heads_usual : Prop :=
       let Q := \matrix_(t, j) x (inr (t, j)) in
       forall Y : 'M[R]_(T, 1), exists L : layer R d H dh dv 1, memorizes L E Q Y).
 
-(* c_1 of Theorem C for the set J of examples: what is free outside of J, r (delta + q - r)       *)
+(* c_1 of Theorem 36 for the set J of examples: what is free outside of J, r (delta + q - r)      *)
 (* numbers for the logits of each head, and dout for each dimension of the rows of Z on J         *)
 Definition free_bound (R : realType) d T (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
     (Q : 'M[R]_(T, d)) (H dh dout : nat) (J : {set 'I_T}) : nat :=
@@ -125,8 +126,8 @@ Definition free_bound (R : realType) d T (n : 'I_T -> nat) (E : forall t, 'M[R]_
   let r := minn dh (minn delta q) in
   (T - #|J|) * dout + H * (r * (delta + q - r)) + (tokens_dim E J + (H - 1) * delta) * dout.
 
-(* Theorem C: where this is less than the number of targets, almost no targets are memorized by   *)
-(* any weights.                                                                                   *)
+(* Theorem 36: where this is less than the number of targets, almost no targets are memorized by  *)
+(* any weights: for almost all targets there are no weights that memorize them.                   *)
 Definition Almost_no_targets : Prop :=
   forall (R : realType) (d T H dh dv dout : nat) (n : 'I_T -> nat) (E : forall t, 'M[R]_(n t, d))
       (Q : 'M[R]_(T, d)) (J : {set 'I_T}),
@@ -142,7 +143,7 @@ Definition Almost_no_targets_any_data : Prop :=
     almost_all (fun y : 'I_T * 'I_dout -> R =>
       ~ exists L : layer R d H dh dv dout, forall t, output L (E t) (row t Q) = \row_k y (t, k)).
 
-(* Targets of m numbers, by m groups of H heads: T m <= (m H) d dh *)
+(* Theorem 40 (c): targets of m numbers, by m groups of H heads, T m <= (m H) d dh                *)
 Definition Free_heads_outputs : Prop :=
   forall (R : realType) (n d T H m dh dv : nat),
     (1 < n)%N -> (1 < H <= d.+1)%N -> (dh + dh <= d)%N -> (m <= dv)%N -> (T <= H * (d * dh))%N ->
@@ -151,8 +152,9 @@ Definition Free_heads_outputs : Prop :=
       let Q := \matrix_(t, j) x (inr (t, j)) in
       forall Y : 'M[R]_(T, m), exists L : layer R d (m * H) dh dv m, memorizes L E Q Y).
 
-(* Theorem E. H heads with one attention matrix of rank dh, and readouts of sum zero: T examples, *)
-(* for all T up to the number N of the proof.                                                     *)
+(* Theorem 35 (a) with Theorem 33, for contexts without a restriction. For any H heads with       *)
+(* dh <= d almost all data of T <= N examples are memorized for all targets. The proof begins     *)
+(* with equal heads; the weights that memorize are near them, but for the size of readouts.       *)
 Definition Equal_heads : Prop :=
   forall (R : realType) (n d T H dh dv : nat),
     (1 < n)%N -> (0 < H)%N -> (dh <= d)%N -> (0 < dv)%N ->
@@ -163,7 +165,7 @@ Definition Equal_heads : Prop :=
       let Q := \matrix_(t, j) x (inr (t, j)) in
       forall Y : 'M[R]_(T, 1), exists L : layer R d H dh dv 1, memorizes L E Q Y).
 
-(* For H <= d - dh + 1 that is (H - 1) dh (2 d - dh + 1 - H / 2) + d.                             *)
+(* For H <= d - dh + 1 that is N = (H - 1) dh (2 d - dh + 1 - H / 2) + d.                         *)
 Definition Equal_heads_usual : Prop :=
   forall (R : realType) (n d T H dh dv : nat),
     (1 < n)%N -> (0 < H)%N -> (H + dh <= d + 1)%N -> (0 < dv)%N ->
