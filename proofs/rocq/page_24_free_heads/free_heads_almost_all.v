@@ -31,7 +31,7 @@ Proof. by rewrite mxE mxvecE mxE mxvecE. Qed.
 Lemma almost_all_tangent r : (exists x, (r <= \rank (rows x))%N) ->
   almost_all (fun x => (r <= \rank (rows x))%N).
 Proof.
-pose unit_keys h c : 'M[R]_(d, dh) := vec_mx (row h (vec_mx (delta_mx (0 : 'I_1) c))).
+pose unit_keys (h : 'I_H) c : 'M[R]_(d, dh) := vec_mx (row h (vec_mx (delta_mx (0 : 'I_1) c))).
 have := @almost_all_derivatives R d H dh 1 _ WQ (fun=> 0) u (fun _ _ => 0) unit_keys (fun _ _ => 0)
   I T n E Q nE nQ r.
 suff e x : \rank (derivatives WQ (fun=> 0) u (fun _ _ => 0) unit_keys (fun _ _ => 0)
@@ -43,8 +43,9 @@ apply/rowP => c; rewrite mxE -/(example_row _ _ _ _).
 have := example_row_functional (E t x) (row t (Q x)) WQ u (delta_mx c 0).
 rewrite trmx_delta -colE mxE => ->; rewrite /derivative summxE; apply: eq_bigr => h _.
 rewrite mulmx0 addr0 /head_step softmax_keys0 mul0mx add0r -/(uniform_covariance _).
-rewrite !trmx_mul !trmxK covariance_sym -/(unit_keys h c).
-by rewrite !mulmxA.
+have Cs : (uniform_covariance (E t x))^T = uniform_covariance (E t x) := covariance_sym _ _.
+move: (uniform_covariance _) Cs => C Cs.
+by rewrite !trmx_mul !trmxK Cs -/(unit_keys h c) !mulmxA.
 Qed.
 
 End Almost.
