@@ -127,10 +127,9 @@ Definition of_real_numbers := (@every_n_independent, @lemma_4_1, @lemma_4_1_orig
   @theorem_11_temperatures, @theorem_11_weights, @theorem_11_zero, @theorem_11_almost_all,
   @theorem_12, @theorem_12_almost_all, @any_weights, @any_weights_slabs, @saturated, @margins,
   @recitation, @greedy, @local_inverse, @uniform_covariance_mean, @zero_points,
-  @uniform_attention, @tangent_rank,
-  @pairs_of_heads, @free_heads_almost_all_queries, @free_heads, @free_heads_usual,
-  @free_heads_outputs, @equal_heads, @equal_heads_usual, @small_images, @almost_no_targets,
-  @almost_no_targets_any_data, @check_layer_sound, @check_recites_sound).
+  @uniform_attention, @tangent_rank, @pairs_of_heads, @free_heads_almost_all_queries,
+  @free_heads, @free_heads_usual, @free_heads_outputs, @equal_heads, @equal_heads_usual,
+  @small_images, @almost_no_targets, @almost_no_targets_any_data, @check_layer_sound, @check_recites_sound).
 Print Assumptions of_real_numbers.
 
 (* Programs that read stored numbers: they compute with machine integers. *)
