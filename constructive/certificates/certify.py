@@ -37,13 +37,11 @@ from constructive.certificates.claims.rank import (
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
-from constructive.data.rational import RationalDataset
 from constructive.data.shapes import LENGTHS, require_examples
 from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.rational import RationalLayer
 from constructive.layers.record import floats_of
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
@@ -215,12 +213,6 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
     if isinstance(weights.layer, AttentionLayer | ExtendedLayer):
         return LAYERS
     kind = type(weights.layer)
-    if issubclass(kind, RationalLayer):
-        raise ParameterError(
-            "a rational layer needs no certificate",
-            witness=kind.__name__,
-            suggestion="compare memorizer.predict(...) with the targets by ==",
-        )
     raise ParameterError(
         f"certify knows nothing of {with_article(kind.__name__)}",
         witness=kind.__name__,
@@ -230,7 +222,7 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
 
 # What users call.
 
-_DATA = Dataset, RationalDataset, SequenceDataset, Text
+_DATA = Dataset, SequenceDataset, Text
 
 
 @in_three_parts

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.constructions.construction import (
-    EXACT_LOGITS,
-    FLOAT,
     LENGTHS,
     USUAL,
     Built,
@@ -35,7 +33,6 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers import residues
 from constructive.layers.attention import Own, Shared, examples
-from constructive.layers.exact_logits import shortened
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
@@ -82,7 +79,7 @@ class Generic(Construction):
         def tries() -> Iterator[tuple[Intermediate, SolvedReadout]]:
             for index, deviation in enumerate(deviations):
                 report("draw heads, and solve", index, len(deviations))
-                z = drawn(dataset, plan, deviation, options, rng)
+                z = drawn(dataset, plan, deviation, rng)
                 yield z, readout.solve(z.representation, dataset.target_matrix)
 
         z, solution = min(tries(), key=lambda tried: tried[1].condition)
@@ -98,7 +95,6 @@ class Generic(Construction):
             solution.residuals,
             solution.condition,
             unsaturated_heads(ends.tolist(), ranks),
-            options.shared_keys,
         )
 
 
@@ -110,23 +106,14 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
     return _DEVIATIONS * 2 if operations <= _SMALL else _DEVIATIONS
 
 
-def drawn(
-    dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
-) -> Intermediate:
-    """Return Z of Gaussian W_Q and W_K, with logits of that deviation within contexts.
-
-    Rounded to few bits where logits have to be exact; DataError where data have too many.
-    """
+def drawn(dataset: Dataset, plan: Plan, deviation: float, rng: np.random.Generator) -> Intermediate:
+    """Return Z of Gaussian W_Q and W_K, with logits of that deviation within contexts."""
     shape = plan.num_heads, dataset.width, plan.head_dim
     query_weights, key_weights = rng.standard_normal((2, *shape))
-    if options.shared_keys:
-        key_weights[1:] = key_weights[0]
     some = rng.permutation(dataset.num_examples)[:_SAMPLE]
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
     weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
-    if options.exact_logits:
-        weights = shortened(weights, dataset)
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
     return represent(dataset, weights, ends)[0]
 
@@ -172,5 +159,5 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {EXACT_LOGITS, LENGTHS}},
+    options=USUAL | {LENGTHS},
 )

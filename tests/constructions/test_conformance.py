@@ -24,10 +24,7 @@ from constructive import (
 from constructive.constructions import NAMES
 from constructive.constructions.build import CONSTRUCTIONS
 from constructive.constructions.construction import (
-    EXACT_LOGITS,
-    FLOAT,
     LENGTHS,
-    RATIONAL,
     USUAL,
     Built,
     Construction,
@@ -117,9 +114,8 @@ def check_facts(problem):
     assert known.name == problem.asked["construction"]
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
-    every = USUAL | {EXACT_LOGITS, LENGTHS}
-    assert set(known.options) <= {FLOAT, RATIONAL}
-    assert all(names <= every for names in known.options.values())
+    every = USUAL | {LENGTHS}
+    assert known.options <= every
 
 
 def check_plans(problem):
@@ -174,7 +170,7 @@ def check_seed(problem):
 
 def check_options(problem, folder):
     """What is listed works, and what is not is refused."""
-    takes, total = problem.known.options[FLOAT], min(problem.holds, 7)
+    takes, total = problem.known.options, min(problem.holds, 7)
     data = generators.integers(num_examples=total, context_size=SIZE, width=WIDTH)
     rng = np.random.default_rng(0)
     data = Dataset(data.contexts, data.queries, rng.standard_normal((total, OUTPUTS)))
@@ -186,44 +182,15 @@ def check_options(problem, folder):
         else:
             with pytest.raises(ParameterError):
                 problem.build(data, **given)
-    check_rational(problem)
-
-
-def _exact_logits(built, data):
-    """Whether float32 makes no error in them."""
-
-    def logits(dtype):
-        layer, tokens, queries = built.astype(dtype).layer, data.contexts, data.queries
-        inner = queries.astype(dtype) @ layer.query_weights
-        keys = tokens.astype(dtype)[:, np.newaxis] @ layer.key_weights
-        return np.einsum("htk,thnk->htn", inner, keys)
-
-    return np.array_equal(logits(np.float32), logits(np.float64))
 
 
 OPTIONS = {
-    "shared_keys": ({"shared_keys": lambda _: True}, lambda built, _: built.record.shared_keys),
     "saturated_fraction": (
         {"saturated_fraction": lambda _: 0.5},
         lambda built, _: built.record.saturated_fraction in (0.0, 0.5),
     ),
     "precision": ({"precision": lambda _: 120}, lambda built, _: built.layer.precision == 120),
-    "exact_logits": ({"exact_logits": lambda _: True}, _exact_logits),
 }
-
-
-def check_rational(problem):
-    data = generators.integers(num_examples=3, context_size=SIZE, width=WIDTH)
-    asked = {"arithmetic": "rational", "num_heads": 2, "construction": problem.known.name}
-    if RATIONAL not in problem.known.options:
-        with pytest.raises(ParameterError, match="rational"):
-            build_memorizer(data, **asked)
-        return
-    exact = build_memorizer(data, **asked)
-    assert exact.max_error(data) == 0.0
-    assert (exact.predict(data.contexts, data.queries) == data.targets).all()
-    with pytest.raises(ParameterError, match="shared_keys"):
-        build_memorizer(data, **asked, shared_keys=True)
 
 
 def check_refusals(problem):
@@ -253,7 +220,7 @@ def check_lengths(problem):
     whole = problem.data(4)
     contexts = [tokens[: 1 + index % SIZE] for index, tokens in enumerate(whole.contexts)]
     data = Dataset(contexts, whole.queries, whole.targets)
-    if LENGTHS not in problem.known.options[FLOAT]:
+    if LENGTHS not in problem.known.options:
         for run in (problem.build, lambda data: explain(data, **problem.asked).plan):
             with pytest.raises(ParameterError, match=LENGTHS):
                 run(data)
@@ -283,7 +250,7 @@ def check_files_and_proof(problem, folder):
 # The laws on all constructions and on a toy, and liars.
 
 
-TAKES = {FLOAT: frozenset({"value_dim=", "precision="})}
+TAKES = frozenset({"value_dim=", "precision="})
 
 
 class Toy(Construction):
@@ -398,7 +365,7 @@ def toy(kind=Toy, **changes):
 
 
 def taking(option):
-    return toy(options={FLOAT: TAKES[FLOAT] | {option}})
+    return toy(options=TAKES | {option})
 
 
 LIES = [
@@ -410,9 +377,6 @@ LIES = [
     ("refused", toy(name="other")),
     ("check_facts", toy(theorem="")),
     ("check_facts", taking("magic=")),
-    ("check_options", taking("shared_keys=")),
-    ("check_options", taking(EXACT_LOGITS)),
-    ("check_rational", toy(options={**TAKES, "rational": TAKES[FLOAT]})),
 ]
 
 
