@@ -35,7 +35,7 @@ from constructive.constructions.dense import RANK_ONE, SATURATED
 from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
 from constructive.constructions.tangent import TANGENT
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
@@ -72,6 +72,7 @@ AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 _QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
+_NUDGES = 4  # Times that a layer is evaluated with rounding of its own
 # Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
 _EATEN = 1e3
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
@@ -98,13 +99,15 @@ def build_memorizer(
         dataset: T examples
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
-        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
+        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs, about half
+            of d for tangent heads
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h),
-            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
-            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
-            choice assumes, or float64 does not carry it, "auto" goes on to the next
+            T <= H(n - 1) + 1 for every d_h), "generic" (random heads, T <= c(E; H)), "paired" (own
+            contexts), whose readout does not cost T^3, "tangent" (Theorem 33), whose heads depend
+            on the targets and memorize about d_h times as many examples, or "auto", which
+            `explain` explains; where data do not meet what the first choice assumes, or float64
+            does not carry it, "auto" goes on to the next
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
         tolerance: largest error that is handed out, for each entry of the targets relative to the
@@ -122,8 +125,7 @@ def build_memorizer(
         DataError: for equal inputs with different targets, and for data of too many bits for
             exact_logits
         PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
-            or if it would with logits that are rounded otherwise, as heads are too sharp for
-            float64
+            or would with other rounding, as heads are too sharp for float64
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
 
@@ -151,8 +153,8 @@ def build_memorizer(
             seed = operator.index(seed)
             return _build(survey, heads, construction, options, tolerance, seed)
         except CapacityError:
-            # Heads that nobody asked for are counted for different inputs.
-            if num_heads is None and survey.repeated is not None:
+            # What contexts allow counts equal inputs once.
+            if survey.repeated is not None:
                 raise survey.repeated from None
             free = _option(TANGENT, dataset, heads, options)
             if construction != AUTO or free.plan is None:
@@ -255,7 +257,10 @@ class Explanation:
         if total**2 * min(total, columns) > _QUICK:
             return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
         most = self.survey.capacity(self.num_heads)
-        held = f"{most.upper} of these {total} examples"
+        inputs = len(different_inputs(data))
+        held = f"{most.upper} of these {inputs}" + (
+            " examples" if inputs == total else f" different inputs ({total} examples)"
+        )
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
         before = "with heads chosen before the targets (Theorem 8)"
         return ["", f"  Contexts allow {held} at most {before}{why}."]
@@ -560,7 +565,7 @@ def _build(
             imprecise.append(error)
     if imprecise:
         raise imprecise[0]
-    if construction == AUTO:  # before an assumption: more examples than any weights hold
+    if construction == AUTO:  # before an assumption: more examples than fixed heads hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
 
@@ -596,8 +601,9 @@ def _record(
 
 # What is handed out: the first layer whose error, as it is evaluated, is within the tolerance.
 #
-# Heads may be so sharp that rounding decides their logits. What float64 evaluates is not the layer
-# then, even if it meets the targets: so it has to meet them with logits rounded otherwise, too.
+# Heads may be so sharp that rounding decides their logits, and readouts so large that it decides
+# outputs. What float64 evaluates is not the layer then, even if it meets the targets: so it has to
+# meet them with other rounding, too.
 
 
 def _measured(
@@ -622,8 +628,9 @@ def _measured(
         whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
-        if whole and any(head.sharpness for head in built.heads):
-            worst = np.maximum(errors, layer.column_errors(data, NudgedFloats))
+        for seed in range(_NUDGES) if whole else ():
+            nudged = functools.partial(NudgedFloats, seed=seed)
+            worst = np.maximum(worst, layer.column_errors(data, nudged))
         if (worst <= _allowed(data, tolerance)).all():
             error = float(errors.max())
             measured = dataclasses.replace(record, max_error=error, own_heads=not whole)
@@ -707,8 +714,8 @@ def _imprecise(
     if sharpest and _EATEN * solved < error:
         return PrecisionError(
             f"float64 cannot carry these {record.construction} heads: the readout was solved to "
-            f"{solved:.1e}, but with logits as float64 rounds them the layer misses targets of "
-            f"size {largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
+            f"{solved:.1e}, but with other rounding of logits the layer misses targets of size "
+            f"{largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
             witness={"max_error": error, "sharpness": sharpest},
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",

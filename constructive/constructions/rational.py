@@ -194,7 +194,14 @@ class RationalLayer(HeadShapes):
         return float(self.column_errors(dataset).max())
 
     def column_errors(self, dataset: RationalDataset | Dataset) -> Array:
-        """Return the same for each entry of the output: (d_out,)."""
+        """Return the same for each entry of the output: (d_out,).
+
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit the layer
+        """
         self.check_fits(dataset)
         outputs = self(dataset.contexts, dataset.queries)
         errors = np.abs(outputs - fractions("targets", dataset.target_matrix)).max(axis=0)

@@ -35,7 +35,8 @@ def dependency(vectors: Array) -> tuple[int, Array]:
     """
     lengths, unit = unit_rows(vectors)
     left, singular, _ = np.linalg.svd(unit, full_matrices=True)
-    return int(np.count_nonzero(singular > RANK_TOLERANCE * singular[0])), left[:, -1] / lengths
+    coefficients = left[:, -1] * (lengths.min() / lengths)  # 1 / length may be no float
+    return int(np.count_nonzero(singular > RANK_TOLERANCE * singular[0])), coefficients
 
 
 def describe_dependency(rows: list[int], coefficients: Array) -> tuple[tuple[int, ...], str]:

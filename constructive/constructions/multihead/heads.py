@@ -263,7 +263,8 @@ def construct(
         )
     query_lengths = _row_lengths(dataset.queries)
     built = []
-    with np.errstate(divide="ignore"):  # an example orthogonal to w needs an infinite sharpness
+    # An example orthogonal to w, or nearly so, needs an infinite sharpness; what is no number does.
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         for group, direction in zip(groups, turns, strict=True):
             saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
             if plan.rank_one:
