@@ -276,7 +276,7 @@ def build_rational(
     ]
     total, width = dataset.num_examples, dataset.width
     num_targets = dataset.target_matrix.shape[1]
-    smallest_excess = 0
+    smallest_excess, evaluated = 0, False
     for attempt in range(_ATTEMPTS):
         report("draw heads from small integers", attempt, _ATTEMPTS)
         largest = 1 + attempt // 4
@@ -289,13 +289,14 @@ def build_rational(
         except DataError as error:
             smallest_excess = error.witness
             continue
+        evaluated = True
         factors = modular.factor(_modulo(z, prime), prime)
         if factors.rank == total:
             chosen = factors.columns.tolist()
             solution = matrix_of(z[:, chosen]).solve(matrix_of(dataset.target_matrix))
             readout[chosen] = array_of(solution.tolist(), (total, num_targets))
             return RationalLayer(*weights, readout)
-    if smallest_excess:
+    if not evaluated:
         raise PrecisionError(
             f"logits of {smallest_excess} ln 2 would take numbers of that many bits",
             witness=smallest_excess,

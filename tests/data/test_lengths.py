@@ -249,16 +249,6 @@ def test_certificates_are_checked(parts, options):
     assert not check(certificate, memorizer, data.filled).proved
 
 
-def test_exact_logits_have_lengths():
-    contexts, queries, targets = draw()
-    short = [np.rint(8 * tokens) / 8 for tokens in contexts]
-    data = Dataset(short, np.rint(8 * queries) / 8, targets)
-    memorizer = build_memorizer(data, exact_logits=True)
-    certificate = certify(memorizer, data, claims="executed")
-    assert "none of that by logits" in certificate["executed"].detail
-    assert check(certificate, memorizer, data).proved
-
-
 # --- what does not take them
 
 
