@@ -61,6 +61,7 @@ from constructive.support.errors import (
 )
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import Plan, require_heads, require_room
+from constructive.theory.capacity import seen_in_floats
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
@@ -122,8 +123,7 @@ def build_memorizer(
         CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data that do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
-        DataError: for equal inputs with different targets, and for data of too many bits for
-            exact_logits
+        DataError: for equal inputs with different targets
         PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
             or would with other rounding, as heads are too sharp for float64
 
@@ -152,7 +152,7 @@ def build_memorizer(
         try:
             seed = operator.index(seed)
             return _build(survey, heads, construction, options, tolerance, seed)
-        except CapacityError:
+        except CapacityError as error:
             # What contexts allow counts equal inputs once.
             if survey.repeated is not None:
                 raise survey.repeated from None
@@ -160,7 +160,10 @@ def build_memorizer(
             if construction != AUTO or free.plan is None:
                 raise
             # Contexts in special position: fixed heads memorize fewer than their shapes promise.
-            return _build(survey, heads, TANGENT.name, options, tolerance, seed)
+            try:
+                return _build(survey, heads, TANGENT.name, options, tolerance, seed)
+            except CapacityError:
+                raise error from None
 
 
 @dataclass(frozen=True)
@@ -263,7 +266,10 @@ class Explanation:
         )
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
         before = "with heads chosen before the targets (Theorem 8)"
-        return ["", f"  Contexts allow {held} at most {before}{why}."]
+        seen = seen_in_floats(data)
+        allowed = seen.allow(self.num_heads, most.upper)
+        noise = f"  But {seen}: enough for {allowed}." * (allowed < most.upper)
+        return ["", f"  Contexts allow {held} at most {before}{why}.", *[noise] * bool(noise)]
 
 
 def explain(
@@ -727,6 +733,11 @@ def _imprecise(
         f"about {built.condition:.0e} (estimate)"
     )
     ways = [] if free else ["precision='auto', a readout beyond float64"]
+    seen, inputs = seen_in_floats(dataset), len(different_inputs(dataset))
+    if not free and seen.allow(len(built.heads), inputs) < inputs:
+        allowed = seen.allow(len(built.heads), inputs)
+        message += f"; {seen}, enough for {allowed} of {inputs} examples with these heads"
+        ways.append(f"num_heads={seen.heads(inputs)}")
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

@@ -134,6 +134,14 @@ def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) ->
     return sizes
 
 
+def _equal_queries(queries: Array) -> str:
+    """Say which queries give heads little to tell examples by, if any do."""
+    zero = int((~queries.any(axis=1)).sum())
+    equal = len(queries) - len(np.unique(queries, axis=0)) - max(zero - 1, 0)
+    words = f"; {zero} of them are zero, and all heads attend uniformly there" if zero else ""
+    return words + (f"; {equal} of them are equal to another one" if equal else "")
+
+
 def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator) -> None:
     """Raise CapacityError, with numbers, where Z has not rank T; else only floats cannot see it."""
     total = survey.dataset.num_examples
@@ -146,6 +154,7 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         suggestion = f"num_heads={survey.fewest_heads.least}"
     else:
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
+        problem += _equal_queries(survey.dataset.queries)
         suggestion = "other queries, or another seed=; more heads may not help"
     raise CapacityError(
         f"random heads gave Z rank {found} < T = {total}: {problem}",

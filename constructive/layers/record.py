@@ -23,19 +23,13 @@ from constructive.support.tables import Sheet, new_table
 # readout, up to the rounding of its numbers. `max_error` is 0.0 only where outputs equal targets,
 # as it computes. `in_words` says in what numbers the weights are.
 #
-# `enclose`, `certify` and files are about layers of floats, one array or a sum of several for W_V
-# (`floats_of`):
+# W_V is one array, or a sum of several:
 #
 # - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all
 # - `corrections`: arrays (H, d, d_v) of float64 that are added to the W_V of `leading`, exactly
 # - `first_bits`: with how many bits enclosures start
 #
 # Exports are of an `AttentionLayer` alone (`require_float_layer`).
-
-
-def floats_of(layer: FloatLayer) -> FloatLayer:
-    """Return the layer: all are of floats."""
-    return layer
 
 
 def require_float_layer(layer: FloatLayer, purpose: str) -> AttentionLayer:
