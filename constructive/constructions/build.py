@@ -62,6 +62,7 @@ from constructive.support.errors import (
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import Plan, require_heads, require_room
 from constructive.theory.capacity import seen_in_floats
+from constructive.theory.free_heads import Dimensions, most_examples
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
@@ -252,13 +253,28 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a dataset allow with fixed heads."""
+        """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
+        data, plans = self.data, [option.plan for option in self.options]
+        head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
+        sizes = Dimensions.of_sizes(
+            data.context_size, data.width, shared_context=data.shared_context
+        )
+        each = min(data.context_size - 1, data.width)
+        above = most_examples(self.num_heads, head_dim, sizes, each=each, m=data.target_dim)
+        return [
+            *self._most_of_contexts(),
+            "",
+            f"  Almost no targets of more than {above:,} examples are returned by any weights with "
+            f"d_h = {head_dim} (Theorem 36).",
+        ]
+
+    def _most_of_contexts(self) -> list[str]:
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
         total, columns = data.num_examples, self.num_heads * data.width
         if total**2 * min(total, columns) > _QUICK:
-            return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
+            return ["", "  capacity(dataset, ...) tells what these contexts allow."]
         most = self.survey.capacity(self.num_heads)
         inputs = len(different_inputs(data))
         held = f"{most.upper} of these {inputs}" + (
