@@ -268,7 +268,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What these shapes allow with any weights, and contexts of a data set with fixed heads."""
+        """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
         data, plans = self.data, [option.plan for option in self.options]
         head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
         sizes = Dimensions.of_sizes(
