@@ -83,9 +83,10 @@ def graph_of(network: AnyNetwork) -> Graph:
         query = made.node("Add", "X", before, name="query")
     if isinstance(network, Rectified):
         features = _heads(made, network, query, "features")
-        units, biases = made.constant("units", network.units.T), network.biases
-        before = made.node("Gemm", features, units, made.constant("biases", biases))
-        after = made.node("Relu", before)
+        units = made.constant("units", network.units.T)
+        biases = made.constant("biases", network.biases)
+        before = made.node("Gemm", features, units, biases, name="before_relu")
+        after = made.node("Relu", before, name="after_relu")
         ones = made.constant("ones", np.ones((len(network.biases), 1)))
         made.node("MatMul", after, ones, name="Y")
     else:

@@ -3,13 +3,10 @@
 import base64
 import dataclasses
 import json
-import math
-from fractions import Fraction
 
 import flint
 import numpy as np
 import pytest
-from flint import arb, arb_mat
 
 from constructive import (
     AttentionLayer,
