@@ -61,20 +61,14 @@ _HOMES = {
     "Verdict": "support.verdict",
     "assumptions": "theory",
     "heads_needed": "theory.bounds",
-    "paired_capacity": "theory.bounds",
-    "rank_one_capacity": "theory.bounds",
-    "saturated_capacity": "theory.bounds",
-    "ExactCapacity": "theory.capacity",
     "FewestHeads": "theory.capacity",
-    "exact_capacity": "theory.capacity",
     "fewest_heads": "theory.capacity",
+    "Capacity": "theory.free_heads",
+    "CapacityBounds": "theory.free_heads",
+    "capacity": "theory.free_heads",
     "Labelings": "theory.labelings",
     "label_capacity": "theory.labelings",
     "labelings": "theory.labelings",
-    "PublishedBound": "theory.published",
-    "capacity_table": "theory.published",
-    "comparison": "theory.published",
-    "published_bounds": "theory.published",
 }
 
 if TYPE_CHECKING:
@@ -123,20 +117,14 @@ if TYPE_CHECKING:
     from constructive.support.work import progress_to as progress_to
     from constructive.theory import assumptions as assumptions
     from constructive.theory.bounds import heads_needed as heads_needed
-    from constructive.theory.bounds import paired_capacity as paired_capacity
-    from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
-    from constructive.theory.bounds import saturated_capacity as saturated_capacity
-    from constructive.theory.capacity import ExactCapacity as ExactCapacity
     from constructive.theory.capacity import FewestHeads as FewestHeads
-    from constructive.theory.capacity import exact_capacity as exact_capacity
     from constructive.theory.capacity import fewest_heads as fewest_heads
+    from constructive.theory.free_heads import Capacity as Capacity
+    from constructive.theory.free_heads import CapacityBounds as CapacityBounds
+    from constructive.theory.free_heads import capacity as capacity
     from constructive.theory.labelings import Labelings as Labelings
     from constructive.theory.labelings import label_capacity as label_capacity
     from constructive.theory.labelings import labelings as labelings
-    from constructive.theory.published import PublishedBound as PublishedBound
-    from constructive.theory.published import capacity_table as capacity_table
-    from constructive.theory.published import comparison as comparison
-    from constructive.theory.published import published_bounds as published_bounds
 
 if not TYPE_CHECKING:  # which would take every name for one that is there
     __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list it is

@@ -4,7 +4,7 @@ Needs hypothesis (`pip install ".[strategies]"`). Nothing is filtered or assumed
 contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
 drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
 
-A test that fails prints data sets and problems as calls with all their numbers, which can be
+A test that fails prints datasets and problems as calls with all their numbers, which can be
 pasted: `Dataset(contexts=[[[1.0, 0.0]]], queries=..., targets=...)`.
 
 Example:
@@ -18,13 +18,14 @@ Example:
 
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
 from constructive.constructions.build import build_memorizer
+from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset
-from constructive.data.generators import moment_curve_points
+from constructive.data.generators import gaussian, moment_curve_points
 from constructive.instances.instance import Twins
 from constructive.instances.making import PLANTED, planted
 from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
@@ -36,6 +37,7 @@ from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import MissingExtraError, hint, require_known
 from constructive.theory.bounds import SATURATED, THEOREMS, Theorem
+from constructive.theory.free_heads import Dimensions, zero_point
 
 try:
     from hypothesis import strategies as st
@@ -58,19 +60,20 @@ _RANK_ONE_TOKENS = 8
 
 
 class LayerProblem(NamedTuple):
-    """A data set with a layer that holds it.
+    """A dataset with a layer that holds it.
 
     Attributes:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
         num_heads: H
         head_dim: d_h
-        construction: the theorem that is meant, "saturated" (Theorem 1) or "rank_one" (Theorem 2)
+        construction: the theorem that is meant, "saturated" (Theorem 1) or "rank_one" (Theorem 2),
+            or "tangent" (Theorem 33)
     """
 
     dataset: Dataset
     num_heads: int
     head_dim: int
-    construction: Theorem
+    construction: Theorem | Literal["tangent"]
 
     def build(self) -> Memorizer:
         """Build the memorizer of this problem."""
@@ -156,7 +159,7 @@ def datasets(  # noqa: D417 - Hypothesis fills in draw
     max_target_dim: int = 3,
     shared_context: bool | None = None,
 ) -> Dataset:
-    """Data sets that satisfy Assumptions 1 and 2, with own contexts or a shared one.
+    """Datasets that satisfy Assumptions 1 and 2, with own contexts or a shared one.
 
     Args:
         min_examples: the smallest T
@@ -190,12 +193,14 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     max_context_size: int = 4,
     max_extra_width: int = 2,
     max_target_dim: int = 3,
-    construction: Theorem | None = None,
+    construction: Theorem | Literal["tangent"] | None = None,
     at_bound: bool = True,
 ) -> LayerProblem:
-    """Data sets with H and d_h whose bound holds them: exactly at the bound, or up to it.
+    """Datasets with H and d_h whose bound holds them: exactly at the bound, or up to it.
 
-    Head dimensions go from 1 to n + 1, and contexts are own ones or a shared one.
+    Head dimensions go from 1 to n + 1, and contexts are own ones or a shared one. For heads that
+    may depend on the targets, "tangent", data are Gaussian numbers of a seed, as such heads
+    memorize almost all data and no proof names these; the bound is four fifths of their number.
 
     Args:
         max_heads: the largest H; T is at most H(n - 1) + 1
@@ -203,9 +208,9 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
         max_context_size: the largest n
         max_extra_width: the largest d - n
         max_target_dim: the largest d_out of targets (T, d_out); targets (T,) are drawn as well
-        construction: which theorem is meant, "saturated" or "rank_one"; by default both are drawn,
-            and "saturated" alone for n > 8. Rank-one heads on contexts of more tokens are drawn
-            where you ask for them, but float64 often cannot carry their readouts
+        construction: which theorem is meant, "saturated", "rank_one" or "tangent"; by default the
+            first two are drawn, and "saturated" alone for n > 8. Rank-one heads on contexts of more
+            tokens are drawn where you ask for them, but float64 often cannot carry their readouts
         at_bound: whether T is exactly the bound; if not, it is drawn from 1 to the bound
 
     Example:
@@ -214,10 +219,19 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
         >>> problem.dataset.num_examples, problem.head_dim, problem.construction
         (1, 1, 'saturated')
     """
-    num_heads = draw(st.integers(1, max_heads))
-    size = draw(st.integers(min_context_size, max_context_size))
+    free = construction == TANGENT.name
+    num_heads = draw(st.integers(1 + free, max(max_heads, 1 + free)))
+    size = draw(st.integers(max(min_context_size, 1 + free), max(max_context_size, 1 + free)))
     width = size + draw(st.integers(0, max_extra_width))
     head_dim = draw(st.integers(1, size + 1))
+    if free:
+        data = Dimensions.of_sizes(size, width, shared_context=False)
+        bound = zero_point(num_heads, head_dim, data).rank * 4 // 5
+        count = bound if at_bound else draw(st.integers(1, bound))
+        seed = draw(st.integers(0, 10**6))
+        dataset = gaussian(num_examples=count, context_size=size, width=width, seed=seed)
+        made = {"dataset": dataset, "num_heads": num_heads, "head_dim": head_dim}
+        return draw(_called(LayerProblem, **made, construction=TANGENT.name))
     names = tuple(THEOREMS) if size <= _RANK_ONE_TOKENS else (SATURATED.name,)
     chosen = draw(st.sampled_from(names)) if construction is None else construction
     require_known("construction", chosen, THEOREMS)

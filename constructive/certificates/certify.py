@@ -21,20 +21,8 @@ from constructive.certificates.certificate import (
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.outputs import (
-    ERROR,
-    EXECUTED,
-    INSEPARABLE,
-    LABELS,
-    READOUT,
-)
-from constructive.certificates.claims.rank import (
-    GROUPING,
-    IMPOSSIBLE,
-    RANK,
-    WIDE_GROUPING,
-    AllWeights,
-)
+from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
+from constructive.certificates.claims.rank import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -45,7 +33,7 @@ from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.rational import RationalLayer
-from constructive.layers.record import floats_of
+from constructive.layers.record import TrainedRecord, floats_of
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
@@ -57,6 +45,7 @@ from constructive.support.errors import (
     require_positive,
     require_seed,
     shown,
+    with_article,
 )
 from constructive.support.files import digest
 from constructive.support.tensors import fingerprint
@@ -73,7 +62,7 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, READOUT, LABELS, INSEPARABLE, EXECUTED),
+    "layer": _by_name(GROUPING, RANK, ERROR, LABELS),
     "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
     "sequences": _by_name(EQUALITY, SIZE),
     "all weights": _by_name(IMPOSSIBLE),
@@ -222,7 +211,7 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
             suggestion="compare memorizer.predict(...) with the targets by ==",
         )
     raise ParameterError(
-        f"certify knows nothing of a {kind.__name__}",
+        f"certify knows nothing of {with_article(kind.__name__)}",
         witness=kind.__name__,
         suggestion="an AttentionLayer or an ExtendedLayer",
     )
@@ -240,17 +229,17 @@ def certify(
     *,
     claims: Iterable[str] | None = None,
     epsilon: float | None = None,
-    delta: float | None = None,
     max_prec: int = MOST_BITS,
     seed: int = 0,
     model: str | None = None,
 ) -> Certificate:
-    """Prove what a memorizer does on a data set, in exact and ball arithmetic.
+    """Prove what a memorizer does on a dataset.
 
-    A claim that cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
-    proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails, or
-    *executed* is asked for in the same call, they are judged as any others. Above T = 2,000 ask for
-    *rank* and *readout* in one call, and for *executed* in another one.
+    This function looks for evidence; the verdict is the checker's (`constructive/checker`), on the
+    arrays in memory. A claim that cannot be decided does not raise: its verdict is UNDECIDED.
+    Paired heads are proved in float64 with bounds, without a T x T matrix (`claims.paired`); where
+    that fails, or *labels* is asked for in the same call, they are judged as any others. Above
+    T = 2,000 ask for *rank* in one call, and for *labels* in another one.
 
     An option that none of the claims takes is refused: no certificate may be read as if it were
     about that option. A `seed` is never refused, as any seed proves the same.
@@ -261,29 +250,22 @@ def certify(
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
         claims: some of those that docs/claims.md explains. By default "rank", "error", and
-            "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
-            Theorem 10. If you ask for them, also "readout" (which brings the rank with it where
-            paired heads have their own proof), "labels", "inseparable" and "executed".
-            Of sequences "equality" and "size", of decoders "rank", "recites" and "executed"
-        epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
-            targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).
-            The claim *executed* is UNDECIDED where its bound is larger than an epsilon that was
-            given
-        delta: of *readout*: the largest distance of an entry from an exact readout; by default what
-            can be shown
-        max_prec: of *error*, *readout* and *executed* of a layer: bits after which an undecided
-            claim stays so; by default 4096
+            "grouping" where heads have groups; "labels" of a layer that was trained on classes,
+            unless epsilon is given. If you ask for them, also "labels". Of sequences "equality"
+            and "size", of decoders "rank", "recites" and "executed"
+        epsilon: of *error*: the largest error, in units of the targets; by default 1e-6 times the
+            largest target, to one digit (1e-6 if all are zero)
+        max_prec: of *error*: bits after which an undecided claim stays so; by default 4096
         seed: of the primes' points; any seed proves the same
-        model: of the claim *executed*: "float32, pairwise" (by default; for a decoder with its own
+        model: of the claim *executed* of a decoder: "float32, pairwise" (by default, with its own
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
             contraction" (`exact.float_model`); for a decoder of integers also "float32, TF32
             products", "float32, bfloat16 products" or "float32, float16 products"
 
     Raises:
-        ParameterError: for arguments that make no sense, options that no claim takes, *executed*
-            with *rank* or *readout* of more than 2,000 examples of paired heads, a memorizer with
-            rational weights, which needs no certificate, and a module that `Memorizer.from_torch`
-            refuses
+        ParameterError: for arguments that make no sense, options that no claim takes, *labels*
+            with *rank* of more than 2,000 examples of paired heads, a memorizer with rational
+            weights, which needs no certificate, and a module that `Memorizer.from_torch` refuses
         DataError: for data whose shapes do not fit the layer, or of another kind
 
     Example:
@@ -298,9 +280,10 @@ def certify(
     weights, data = _read(memorizer, dataset)
     family = family_of(weights)
     if not isinstance(data, family.data):
+        names = type(weights).__name__, type(data).__name__
         raise DataError(
-            f"a {type(weights).__name__} does not fit a {type(data).__name__}",
-            witness=(type(weights).__name__, type(data).__name__),
+            f"{with_article(names[0])} does not fit {with_article(names[1])}",
+            witness=names,
             suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
             "other with a Dataset",
         )
@@ -308,8 +291,10 @@ def certify(
     about = family.words
     if isinstance(weights, Memorizer) and not weights.record.grouped:  # which has fewer claims
         about = f"{weights.record.construction} heads"
+    options = CertifyOptions(epsilon, max_prec, seed, model).checked()
+    if claims is None and epsilon is None and _is_classifier(weights, data):
+        claims = ["labels"]
     names = _checked_claims(claims, weights, about, known)
-    options = CertifyOptions(epsilon, delta, max_prec, seed, model).checked()
     _require_taken(options, names, known)
     product = math.inf
     if isinstance(weights, Memorizer) and isinstance(data, Dataset):
@@ -336,7 +321,7 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
-        ParameterError: for what is not a data set, if H is not positive, and for a negative seed
+        ParameterError: for what is not a dataset, if H is not positive, and for a negative seed
 
     Example:
         >>> from constructive import generators
@@ -362,11 +347,18 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
         return memorizer, dataset.with_constant() if memorizer.record.constant else dataset
     named = type(given).__name__, type(dataset).__name__
     raise ParameterError(
-        f"certify takes a memorizer and then a data set, not a {named[0]} and then a {named[1]}",
+        "certify takes a memorizer and then a dataset, "
+        f"not {with_article(named[0])} and then {with_article(named[1])}",
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
         "Dataset; of files Memorizer.load(path) and Dataset.open(path)",
     )
+
+
+def _is_classifier(weights: object, data: object) -> bool:
+    """Return whether a layer was trained for classes: its outputs are scores, not targets."""
+    trained = isinstance(weights, Memorizer) and isinstance(weights.record, TrainedRecord)
+    return trained and isinstance(data, Dataset) and len(data.classes) > 1
 
 
 def _checked_claims(
@@ -379,10 +371,12 @@ def _checked_claims(
     listed = list(asked) if isinstance(asked, Iterable) else []
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
+        hint = "; labels of layers with an output for each class (Dataset.of_classes)"
+        hint *= "labels" in unknown
         raise ParameterError(
             f"claims={shown(claims)} are not claims about {about}",
             witness=unknown or None,
-            suggestion=f"some of {', '.join(known)}",
+            suggestion=f"some of {', '.join(known)}" + hint,
         )
     return tuple(name for name in known if name in listed)
 

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from constructive.constructions import tangent
 from constructive.constructions.construction import (
     FLOAT,
     PLANNED,
@@ -35,7 +36,8 @@ from constructive.constructions.construction import (
 from constructive.constructions.dense import RANK_ONE, SATURATED
 from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
-from constructive.data.dataset import Dataset
+from constructive.constructions.tangent import TANGENT
+from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
@@ -63,17 +65,20 @@ from constructive.support.errors import (
 )
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import Plan, require_heads, require_room
+from constructive.theory.capacity import seen_in_floats
+from constructive.theory.free_heads import Dimensions, most_examples
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
 CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED)
+    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED, TANGENT)
 }
 AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 _QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
+_NUDGES = 4  # Times that a layer is evaluated with rounding of its own
 # Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
 _EATEN = 1e3
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
@@ -92,10 +97,9 @@ def build_memorizer(
     tolerance: float = 1e-6,
     precision: int | Literal["auto"] = 53,
     arithmetic: Literal["float", "rational"] = "float",
-    exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -103,13 +107,15 @@ def build_memorizer(
         dataset: T examples
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
-        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
+        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs, about half
+            of d for tangent heads
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
-            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
-            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
-            choice assumes, or float64 does not carry it, "auto" goes on to the next
+            T <= H(n - 1) + 1 for every d_h), "generic" (random heads, T <= c(E; H)), "paired" (own
+            contexts), whose readout does not cost T^3, "tangent" (Theorem 33), whose heads depend
+            on the targets and memorize about d_h times as many examples, or "auto", which
+            `explain` explains; where data do not meet what the first choice assumes, or float64
+            does not carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
@@ -120,9 +126,6 @@ def build_memorizer(
             tolerance, else as many bits as reproduce the targets to float64 accuracy
         arithmetic: "rational" for weights from small integers, for integer or short rational data;
             then predictions are Fractions, and each == its target (`RationalLayer`)
-        exact_logits: W_Q and W_K of so few bits that float32 makes no error in any logit on these
-            data, which have to be integers or short dyadic numbers; for random heads. Bounds of
-            the claim *executed* are smaller then
         seed: of all random choices; the same seed on one machine gives the same bits
 
     Raises:
@@ -130,11 +133,9 @@ def build_memorizer(
         CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data that do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
-        DataError: for equal inputs with different targets, and for data of too many bits for
-            exact_logits
+        DataError: for equal inputs with different targets
         PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
-            or if it would with logits that are rounded otherwise, as heads are too sharp for
-            float64
+            or would with other rounding, as heads are too sharp for float64
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
 
@@ -150,7 +151,6 @@ def build_memorizer(
         head_dim=head_dim,
         value_dim=value_dim,
         arithmetic=arithmetic,
-        exact_logits=exact_logits,
         shared_keys=shared_keys,
         saturated_fraction=saturated_fraction,
         precision=precision,
@@ -164,11 +164,18 @@ def build_memorizer(
         try:
             seed = operator.index(seed)
             built = _build(survey, heads, construction, options, tolerance, seed)
-        except CapacityError:
-            # Heads that nobody asked for are counted for different inputs.
-            if num_heads is None and survey.repeated is not None:
+        except CapacityError as error:
+            # What contexts allow counts equal inputs once.
+            if isinstance(data, Dataset) and survey.repeated is not None:
                 raise survey.repeated from None
-            raise
+            free = _option(TANGENT, data, heads, options)
+            if construction != AUTO or free.plan is None:
+                raise
+            # Contexts in special position: fixed heads memorize fewer than their shapes promise.
+            try:
+                built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
+            except CapacityError:
+                raise error from None
         # Those of the data as given: rational ones have no names.
         return dataclasses.replace(
             built, record=dataclasses.replace(built.built, classes=dataset.classes)
@@ -199,7 +206,7 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
@@ -261,18 +268,39 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow with fixed heads."""
+        """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
+        data, plans = self.data, [option.plan for option in self.options]
+        head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
+        sizes = Dimensions.of_sizes(
+            data.context_size, data.width, shared_context=data.shared_context
+        )
+        each = min(data.context_size - 1, data.width)
+        above = most_examples(self.num_heads, head_dim, sizes, each=each, m=data.target_dim)
+        return [
+            *self._most_of_contexts(),
+            "",
+            f"  Almost no targets of more than {above:,} examples are returned by any weights with "
+            f"d_h = {head_dim} (Theorem 36).",
+        ]
+
+    def _most_of_contexts(self) -> list[str]:
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
         total, columns = data.num_examples, self.num_heads * data.width
         if total**2 * min(total, columns) > _QUICK:
-            return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
+            return ["", "  capacity(dataset, ...) tells what these contexts allow."]
         most = self.survey.capacity(self.num_heads)
-        held = f"{most.upper} of these {total} examples"
+        inputs = len(different_inputs(data))
+        held = f"{most.upper} of these {inputs}" + (
+            " examples" if inputs == total else f" different inputs ({total} examples)"
+        )
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
         before = "with heads chosen before the targets (Theorem 8)"
-        return ["", f"  Contexts allow {held} at most {before}{why}."]
+        seen = seen_in_floats(data)
+        allowed = seen.allow(self.num_heads, most.upper)
+        noise = f"  But {seen}: enough for {allowed}." * (allowed < most.upper)
+        return ["", f"  Contexts allow {held} at most {before}{why}.", *[noise] * bool(noise)]
 
 
 def explain(
@@ -283,7 +311,6 @@ def explain(
     value_dim: int | None = None,
     construction: str = "auto",
     arithmetic: str = "float",
-    exact_logits: bool = False,
 ) -> Explanation:
     """Explain what `build_memorizer` would do with these arguments, and build nothing.
 
@@ -297,7 +324,6 @@ def explain(
         value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
-        exact_logits: whether float32 must make no error in logits
 
     Raises:
         ParameterError: for an unknown construction, and for a count below 1 or larger than any
@@ -315,7 +341,7 @@ def explain(
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
-    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
+    options = Options(head_dim, value_dim, arithmetic, lengths=several)
     survey = Survey(dataset)
     heads, why = heads_for(survey, num_heads, construction, options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
@@ -431,6 +457,9 @@ def heads_for(
     if construction == AUTO:
         return _fewest(survey)
     known = CONSTRUCTIONS[construction]
+    if known is TANGENT:
+        heads = tangent.fewest_heads(survey.dataset, options.head_dim)
+        return heads, " (the examples fill four fifths of what so many free heads memorize)"
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
     heads, why = (0, "") if known.name == "paired" else _fewest(survey)
     more = _fewest_of(known, survey.dataset, max(heads, 1), options)
@@ -489,11 +518,14 @@ def _choice(asked: str, look: _Look) -> Candidate:
             refused.append(first)
     else:
         full = [option for option in refused if isinstance(option.refusal, CapacityError)]
+        free = look(TANGENT)
+        if full and (free.plan is not None or isinstance(free.refusal, CapacityError)):
+            return free
         first = (full or refused)[-1]
     if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
         return first
-    others = [look(known) for known in CONSTRUCTIONS.values() if not known.has_min_norm_readout]
-    applicable = [option for option in others if option.plan is not None]
+    pairs = look(PAIRED)
+    applicable = [pairs] if pairs.plan is not None else []
     return min([first, *applicable], key=lambda option: option.operations)
 
 
@@ -594,7 +626,7 @@ def _build(
             imprecise.append(error)
     if imprecise:
         raise imprecise[0]
-    if construction == AUTO:  # before an assumption: more examples than any weights hold
+    if construction == AUTO:  # before an assumption: more examples than fixed heads hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
 
@@ -621,7 +653,8 @@ def _record(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
-        formula=known.formula,
+        formula=built.formula or known.formula,
+        scale=built.scale,
         theorem=known.theorem,
         grouped=known.grouped,
     )
@@ -629,8 +662,9 @@ def _record(
 
 # What is handed out: the first layer whose error, as it is evaluated, is within the tolerance.
 #
-# Heads may be so sharp that rounding decides their logits. What float64 evaluates is not the layer
-# then, even if it meets the targets: so it has to meet them with logits rounded otherwise, too.
+# Heads may be so sharp that rounding decides their logits, and readouts so large that it decides
+# outputs. What float64 evaluates is not the layer then, even if it meets the targets: so it has to
+# meet them with other rounding, too.
 
 
 def _measured(
@@ -646,6 +680,8 @@ def _measured(
     Raises PrecisionError where no readout of the precisions that are asked for is exact enough.
     """
     layer = _finished(built.layer, record)
+    if built.labels:  # outputs are scores, and no numbers of the targets
+        return Memorizer(layer, dataclasses.replace(record, max_error=layer.max_error(data)))
     errors = np.full(data.target_dim, np.inf)
     if options.precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
@@ -653,8 +689,9 @@ def _measured(
         whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
-        if whole and any(head.sharpness for head in built.heads):
-            worst = np.maximum(errors, layer.column_errors(data, NudgedFloats))
+        for seed in range(_NUDGES) if whole and not isinstance(layer, RationalLayer) else ():
+            nudged = functools.partial(NudgedFloats, seed=seed)
+            worst = np.maximum(worst, layer.column_errors(data, nudged))
         if (worst <= _allowed(data, tolerance)).all():
             found = {"max_error": float(errors.max()), "own_heads": not whole}
             return Memorizer(layer, dataclasses.replace(record, **found))
@@ -735,22 +772,28 @@ def _imprecise(
     errors = np.where(np.isnan(errors), np.inf, errors)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     error, solved = float(errors[worst]), float(built.residuals[worst])
-    sharpest = max(head.sharpness for head in built.heads)
+    sharpest = max((head.sharpness for head in built.heads), default=0.0)
     if sharpest and _EATEN * solved < error:
         return PrecisionError(
             f"float64 cannot carry these {record.construction} heads: the readout was solved to "
-            f"{solved:.1e}, but with logits as float64 rounds them the layer misses targets of "
-            f"size {largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
+            f"{solved:.1e}, but with other rounding of logits the layer misses targets of size "
+            f"{largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
             witness={"max_error": error, "sharpness": sharpest},
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
         )
+    free = record.construction == TANGENT.name
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
-        f"{largest[worst]:.2g}; the condition number of Z is about "
-        f"{built.condition:.0e} (estimate)"
+        f"{largest[worst]:.2g}; the condition number of {'the derivative' if free else 'Z'} is "
+        f"about {built.condition:.0e} (estimate)"
     )
-    ways = ["precision='auto', a readout beyond float64"]
+    ways = [] if free else ["precision='auto', a readout beyond float64"]
+    seen, inputs = seen_in_floats(dataset), len(different_inputs(dataset))
+    if not free and seen.allow(len(built.heads), inputs) < inputs:
+        allowed = seen.allow(len(built.heads), inputs)
+        message += f"; {seen}, enough for {allowed} of {inputs} examples with these heads"
+        ways.append(f"num_heads={seen.heads(inputs)}")
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

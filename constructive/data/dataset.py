@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.labels import Label, one_hot, require_classes, same_classes
+from constructive.data.labels import IGNORED, Label, one_hot, require_classes, same_classes
 from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
@@ -19,6 +19,7 @@ from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
     Integers,
+    as_array,
     finite_array,
     first_place,
     frozen,
@@ -32,6 +33,7 @@ from constructive.support.errors import (
     ParameterError,
     as_path,
     in_three_parts,
+    with_article,
 )
 from constructive.support.files import replacing
 from constructive.support.tensors import fingerprint
@@ -65,7 +67,7 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
 
 
 def arrays_of(examples: object) -> tuple[Any, Any, Any]:
-    """Return contexts, queries and targets of a data set of PyTorch, which is not imported here.
+    """Return contexts, queries and targets of a dataset of PyTorch, which is not imported here.
 
     Raises ParameterError for what gives no examples, and DataError for what are not triples.
     """
@@ -78,9 +80,10 @@ def arrays_of(examples: object) -> tuple[Any, Any, Any]:
         try:
             rows = [tuple(given[index]) for index in range(len(given))]
         except TypeError as error:
+            name = type(given).__name__
             raise ParameterError(
-                f"a {type(given).__name__} does not give examples by their index: {error}",
-                witness=type(given).__name__,
+                f"{with_article(name)} does not give examples by their index: {error}",
+                witness=name,
                 suggestion=wanted,
             ) from error
         counts = {len(row) for row in rows}
@@ -94,6 +97,14 @@ def arrays_of(examples: object) -> tuple[Any, Any, Any]:
             suggestion=wanted,
         )
     contexts, queries, targets = columns
+    shape = tuple(getattr(contexts[0], "shape", (None, None)))
+    if len(shape) != 2:
+        raise DataError(
+            f"the context of the first example has {len(shape)} axes, not (n, d)",
+            witness=shape,
+            suggestion=f"{wanted}, with contexts (n, d); Dataset(context, queries, targets) for "
+            "one context that all share",
+        )
     return contexts, queries, targets
 
 
@@ -125,7 +136,7 @@ class Dataset(ExampleShapes):
 
     Where contexts are `on_disk` (`open`), `contexts` maps them, and rows are read as they are used.
 
-    `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a data set of some
+    `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a dataset of some
     (`take`), and `for context, query, target in data` walks through all. `==` compares shapes,
     dtypes and all entries.
 
@@ -191,6 +202,7 @@ class Dataset(ExampleShapes):
         contexts: Any,  # noqa: ANN401 - as for Dataset
         queries: Any,  # noqa: ANN401
         labels: Any,  # noqa: ANN401
+        classes: Any = None,  # noqa: ANN401
     ) -> "Dataset":
         """Return examples with a class label each: targets are one-hot, a column for each class.
 
@@ -201,17 +213,63 @@ class Dataset(ExampleShapes):
             contexts: as for `Dataset`
             queries: (T, d)
             labels: T strings, T integers or T Booleans: a list, an array, a tensor, or a column
-                of pandas, categories among them; classes are those that occur, sorted
+                of pandas, categories among them
+            classes: what the columns stand for, as a list, or their number C for 0 to C - 1; by
+                default the labels that occur, sorted
 
         Raises:
-            DataError: for labels of other or several types or missing ones, and as for a `Dataset`
+            DataError: for labels of other or several types or missing ones, -100 (what PyTorch's
+                losses ignore) unless it is one of the classes, and as for a `Dataset`
 
         Example:
             >>> data = Dataset.of_classes([[1, 0], [1, 1]], [[2, 3], [4, 6]], ["dog", "cat"])
             >>> data.classes, data.targets.tolist()
             (('cat', 'dog'), [[0.0, 1.0], [1.0, 0.0]])
         """
-        return cls(contexts, queries, *one_hot(labels))
+        return cls(contexts, queries, *one_hot(labels, classes))
+
+    @classmethod
+    def of_sequences(
+        cls,
+        tokens: Any,  # noqa: ANN401 - as for Dataset
+        labels: Any,  # noqa: ANN401
+        classes: Any = None,  # noqa: ANN401
+        *,
+        ignored: int = IGNORED,
+    ) -> "Dataset":
+        """Return an example for each position of sequences that has a label.
+
+        Its context are the tokens up to the position, as causal heads see them, and its query is
+        the last of them.
+
+        Args:
+            tokens: (B, N, d)
+            labels: (B, N) integers
+            classes: as for `of_classes`
+            ignored: the label of positions that are no examples, such as padding
+
+        Raises:
+            DataError: for shapes that do not fit, where all positions are ignored, and as
+                `of_classes` does
+
+        Example:
+            >>> data = Dataset.of_sequences(np.eye(3)[np.newaxis], [[-100, 1, 0]], classes=2)
+            >>> data, data[1].query
+            (Dataset(T=2, n=2 to 3, d=3, d_out=2, own contexts, float64), array([0., 0., 1.]))
+        """
+        read, wanted = as_array(tokens), as_array(labels)
+        if read.ndim != 3 or wanted.shape != read.shape[:2] or not (wanted != ignored).any():
+            raise DataError(
+                f"tokens {read.shape} and labels {wanted.shape} give no examples",
+                witness=(read.shape, wanted.shape),
+                suggestion="tokens (B, N, d) and labels (B, N), some of which are not "
+                f"ignored={ignored}",
+            )
+        places = np.argwhere(wanted != ignored)
+        contexts = [read[sequence, : position + 1] for sequence, position in places]
+        sequences, positions = places.T
+        queries = read[sequences, positions]
+        return cls.of_classes(contexts, queries, wanted[sequences, positions], classes)
 
     @classmethod
     def from_torch(
@@ -220,13 +278,13 @@ class Dataset(ExampleShapes):
         *,
         labels: bool = False,
     ) -> "Dataset":
-        """Read a PyTorch data set. Equal inputs with equal targets are merged, with a warning.
+        """Read a PyTorch dataset. Equal inputs with equal targets are merged, with a warning.
 
-        No weights give two outputs for one input (`distinct`), so that a data set with repeated
+        No weights give two outputs for one input (`distinct`), so that a dataset with repeated
         inputs is not memorized as it is. What memorizes the merged one reproduces all examples.
 
         Args:
-            examples: `torch.utils.data.TensorDataset(contexts, queries, targets)`, or any data set
+            examples: `torch.utils.data.TensorDataset(contexts, queries, targets)`, or any dataset
                 with a length whose examples are such triples, a `Subset` among them. Contexts
                 may have different lengths
             labels: whether targets are class labels, as for `of_classes`
@@ -261,7 +319,7 @@ class Dataset(ExampleShapes):
     def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> "Dataset": ...
 
     def __getitem__(self, index: Any) -> "Example | Dataset":
-        """One example for an integer, a data set for a slice, a list or an array (`take`)."""
+        """One example for an integer, a dataset for a slice, a list or an array (`take`)."""
         if isinstance(index, int | np.integer) and not isinstance(index, bool):
             (place,) = indices([int(index)], self.num_examples)
             (context,) = self.stored_rows(np.array([place]))
@@ -381,7 +439,7 @@ class Dataset(ExampleShapes):
             yield rows, self.contexts_of(rows)
 
     def fingerprint(self) -> bytes:
-        """Return the SHA-256 of the arrays, by which certificates name a data set."""
+        """Return the SHA-256 of the arrays, by which certificates name a dataset."""
         if self.on_disk:
             return self.on_disk.sha256
         return fingerprint(self.arrays)
@@ -470,7 +528,7 @@ class Dataset(ExampleShapes):
 
         Raises:
             FormatError: if it is neither, or a file is cut off
-            DataError: if the arrays are not a data set
+            DataError: if the arrays are not a dataset
             OSError: if it cannot be read
 
         Example:
@@ -495,7 +553,7 @@ class Dataset(ExampleShapes):
 
         Raises:
             FormatError: if the file is not such an archive, or a folder
-            DataError: if its arrays are not a data set
+            DataError: if its arrays are not a dataset
             OSError: if it cannot be read
         """
         arrays = read_archive(path, ARRAYS)
@@ -518,7 +576,7 @@ def owning(
     targets: Any,  # noqa: ANN401
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
-    """Return a data set that takes over arrays that nobody else holds: only for those just made.
+    """Return a dataset that takes over arrays that nobody else holds: only for those just made.
 
     They become read-only, and are not copied.
     """
@@ -530,7 +588,7 @@ def owning(
 def _fill(
     dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
 ) -> None:
-    """Check the arrays of a data set, and set them and its sizes."""
+    """Check the arrays of a dataset, and set them and its sizes."""
     contexts, *others = arrays
     kept = vars(dataset)
     held: Any = as_padded(contexts)
@@ -545,7 +603,7 @@ def _fill(
     kept["classes"] = require_classes(classes, dataset.target_dim)
     if isinstance(held, StoredContexts):
         kept.pop("contexts", None)
-        # Copies and pickles of a data set know what was read before.
+        # Copies and pickles of a dataset know what was read before.
         kept["on_disk"] = held if held.sha256 else held.scanned(dataset.queries, dataset.targets)
     else:
         kept["contexts"] = held
@@ -627,7 +685,7 @@ def _rows_as_bytes(matrix: Array) -> npt.NDArray[np.void]:
 def token_mixing(dataset: Dataset) -> Dataset:
     """Add the mean of its context to every token and query, as one layer of attention does.
 
-    The result is the stored data set: sums are rounded to its floats, and all that is proved of it
+    The result is the stored dataset: sums are rounded to its floats, and all that is proved of it
     afterwards (`assumptions.check`, `certify`) is exact for these floats. Targets stay as they are.
 
     Args:

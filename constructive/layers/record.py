@@ -15,7 +15,7 @@ from constructive.layers.extended import FloatLayer
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, require_known, shown
+from constructive.support.errors import ParameterError, require_known, shown, with_article
 from constructive.support.tables import Sheet, new_table
 
 # The layers of memorizers: multi-head attention with a linear readout, in three kinds of numbers.
@@ -143,16 +143,18 @@ class BuildRecord:
             for rational weights
         scalar_targets: whether targets are (T,) rather than (T, d_out)
         condition: estimated condition number of Z, or the largest one of the systems that were
-            solved instead of it; NaN for rational weights, where it is not estimated
+            solved instead of it; NaN where it is not estimated
         max_error: the largest `|f - y|`, as `Memorizer.max_error` evaluates it, unless `own_heads`
         largest_target: the largest size of an entry of the targets
-        heads: what each of the H heads did
+        heads: what each of the H heads did; () where examples do not belong to heads
         precision: bits of the readout; 53, those of a float64, also for rational weights
         order: the examples in the order in which heads take them, or () for the order given
         classes: what the d_out outputs stand for, or () where targets are not classes
             (`Dataset.of_classes`)
         coupled: pairs of an example and a head (or pair of heads) beside the groups that are not
             saturated, and were solved for; counted where construction is "paired"
+        scale: r, by which readouts of "tangent" are larger than at the weights where all outputs
+            are zero; 1 elsewhere
         formula: how many examples the theorem promises, in symbols; "" in older files
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
@@ -176,18 +178,13 @@ class BuildRecord:
     order: tuple[int, ...] = ()
     coupled: int = 0
     classes: tuple[Label, ...] = ()
+    scale: float = 1.0
     formula: str = ""
     theorem: str = ""
     grouped: bool = False
     own_heads: bool = False
 
     constant: ClassVar[bool] = False
-
-    @property
-    def small_groups(self) -> bool:
-        """Whether groups have at most n, and then n - 1 examples: those of Theorems 1 and 2."""
-        most = [self.context_size, *[max(self.context_size - 1, 1)] * len(self.heads)]
-        return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
@@ -212,12 +209,14 @@ class BuildRecord:
             bound = str(self.capacity)
         error = f"{self._error} on targets of size {self.largest_target:.2g}"
         estimated = math.isfinite(self.condition)
-        return (
+        facts = (
             ("layer", _sizes(layer, f"H = {layer.num_heads}, n = {self.context_size}")),
             ("examples", f"{self.num_examples}, bound {bound}"),
             ("max error", error),
             ("condition", f"{self.condition:.1e} (estimate)" if estimated else "not estimated"),
         )
+        load = f"{self.scale:.2g}, at a load of {self.num_examples / self.capacity:.0%}"
+        return (*facts, ("scale", load)) if self.scale != 1.0 else facts
 
 
 @dataclass(frozen=True)
@@ -240,16 +239,15 @@ class TrainedRecord:
     order: ClassVar[tuple[int, ...]] = ()
     classes: ClassVar[tuple[Label, ...]] = ()
     grouped: ClassVar[bool] = False
-    small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
-        return f"of a {self.source}, {layer!r}"
+        return f"of {with_article(self.source)}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
         """Return the title of its table."""
-        return f"weights of a {self.source}, {layer.in_words}"
+        return f"weights of {with_article(self.source)}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
         """Return the lines of its table, as names and texts."""

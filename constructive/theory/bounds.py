@@ -21,14 +21,6 @@ Theorem = Literal["saturated", "rank_one"]  # The heads of Theorem 1, and those 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
     """Return Theorem 1's number of examples, H(r - 1) + 1 with r = min(n, d_h).
 
-    Args:
-        num_heads: H
-        context_size: n, the number of tokens in a context
-        head_dim: d_h
-
-    Raises:
-        ParameterError: where a count is not a positive integer
-
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1.
 
     Example:
@@ -44,13 +36,6 @@ def rank_one_capacity(num_heads: int, context_size: int) -> int:
 
     The sharper theorem of this project: heads of rank one suffice (see `multihead.heads`).
 
-    Args:
-        num_heads: H
-        context_size: n, the number of tokens in a context
-
-    Raises:
-        ParameterError: where a count is not a positive integer
-
     Example:
         >>> rank_one_capacity(num_heads=60, context_size=32)
         1861
@@ -65,13 +50,6 @@ def paired_capacity(num_heads: int, width: int) -> int:
     For 2(n - 1) <= d - 1 and an even H that includes the H(n - 1) + 1 of the theorems. Unlike
     these it needs blocks in general position, which are checked when they are built
     (`constructions.paired`). One head makes no pair, and holds none.
-
-    Args:
-        num_heads: H
-        width: d, the number of entries of a token or a query
-
-    Raises:
-        ParameterError: where a count is not a positive integer
 
     Example:
         >>> paired_capacity(num_heads=1000, width=64)
@@ -133,24 +111,6 @@ def parameter_count(
     )
     per_head = width * (2 * head_dim + value_dim) + value_dim**2
     return num_heads * per_head + value_dim * target_dim
-
-
-def nonzero_parameter_count(*, num_examples: int, plan: "Plan", width: int, target_dim: int) -> int:
-    """Return how many entries of the built weights are not zero: the others carry nothing.
-
-    Of the heads of a theorem: a head of a group S uses `|S|` columns of W_Q and W_K and one more to
-    saturate (rank-one heads: one in all) and d_out columns of W_V. W_O has one entry in each row
-    and W_D one in each column (`layers.layer`), where d_v = d_out.
-    """
-    require_positive(num_examples=num_examples, num_heads=plan.num_heads, head_dim=plan.head_dim)
-    require_positive(width=width, target_dim=target_dim)
-    each, larger = divmod(num_examples, plan.num_heads)  # as `grouping.group_sizes` has them
-    columns = 0
-    for size, count in ((each + 1, larger), (each, plan.num_heads - larger)):
-        saturating = size < min(plan.head_dim, width)
-        columns += count * (1 if plan.rank_one else size + saturating)
-    values = plan.num_heads * (width + 1) * target_dim + target_dim
-    return 2 * width * columns + values
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd
+from typing import NamedTuple
 
 import flint
 import numpy as np
@@ -35,7 +36,7 @@ from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.layers import residues
 from constructive.layers.layer import AttentionLayer
-from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
+from constructive.support.arrays import Array, Integers, components, row_chunks
 from constructive.support.errors import (
     CapacityError,
     in_three_parts,
@@ -181,7 +182,10 @@ def _orthogonal(contexts: Array, *, differences: bool) -> list[list[int]]:
     Rows are tokens, or their differences from the first token of their context.
     """
     width = contexts.shape[2]
-    rows = _spanning(contexts, differences=differences)
+    places = _spanning(contexts, differences=differences)
+    if len(places) == width:  # rows are independent over the rational numbers, too: none is left
+        return []
+    rows = [_integer_row(contexts[c], row, differences=differences) for c, row in places]
     while True:
         columns = dyadic.null_vectors(flint.fmpz_mat(len(rows), width, list(chain(*rows))))
         if not columns:
@@ -193,7 +197,7 @@ def _orthogonal(contexts: Array, *, differences: bool) -> list[list[int]]:
             off = np.argwhere(wrong.any(axis=2))
             if len(off):
                 context, row = off[0]
-                rows.append(_integer_rows(chunk[context], differences=differences)[row])
+                rows.append(_integer_row(chunk[context], row, differences=differences))
                 break
         else:
             return columns
@@ -203,23 +207,35 @@ def _times(contexts: Array, matrix: flint.fmpz_mat) -> npt.NDArray[np.object_]:
     """Return tokens of contexts (C, n, d), each context scaled by a power of two, times (d, k)."""
     count, size, width = contexts.shape
     whole, exponents = dyadic.integers(contexts.reshape(-1, width))
-    powers = np.array(exponents, dtype=object).reshape(count, size, 1)
     products = np.array((whole * matrix).tolist(), dtype=object).reshape(count, size, -1)
-    scaled: npt.NDArray[np.object_] = products << (powers - powers.min(axis=1, keepdims=True))
+    return _of_one_scale(products, np.array(exponents, dtype=object).reshape(count, size, 1))
+
+
+def _of_one_scale(
+    rows: npt.NDArray[np.object_], exponents: npt.NDArray[np.object_]
+) -> npt.NDArray[np.object_]:
+    """Return integers (C, n, k) times 2^exponents (C, n, 1), each context times a power of two."""
+    scaled: npt.NDArray[np.object_] = rows << (exponents - exponents.min(axis=1, keepdims=True))
     return scaled
 
 
 def _integer_rows(context: Array, *, differences: bool) -> Rows:
     """Return the tokens of one context (n, d), or their differences, times a power of two."""
-    tokens = _times(
-        context[np.newaxis], flint.fmpz_mat(np.eye(context.shape[1]).astype(int).tolist())
-    )[0]
+    whole, exponents = dyadic.integers(context)
+    powers = np.array(exponents, dtype=object)[np.newaxis, :, np.newaxis]
+    tokens = _of_one_scale(np.array(whole.tolist(), dtype=object)[np.newaxis], powers)[0]
     rows: Rows = (tokens[1:] - tokens[:1] if differences else tokens).tolist()
     return rows
 
 
-def _spanning(contexts: Array, *, differences: bool) -> Rows:
-    """Return rows that span all rows modulo a prime; few, and found early if so."""
+def _integer_row(context: Array, row: int, *, differences: bool) -> list[flint.fmpz]:
+    """Return one of these rows."""
+    tokens = context[[0, row + 1]] if differences else context[row : row + 1]
+    return _integer_rows(tokens, differences=differences)[0]
+
+
+def _spanning(contexts: Array, *, differences: bool) -> list[tuple[int, int]]:
+    """Return the places of independent rows that span all modulo a prime, early ones if so."""
     prime = next(modular.safe_primes())
     exponent = modular.least_exponent(contexts)
     width = contexts.shape[2]
@@ -238,7 +254,7 @@ def _spanning(contexts: Array, *, differences: bool) -> Rows:
         held, where = rows[chosen], [where[i] for i in chosen]
         if len(held) == width:
             break
-    return [_integer_rows(contexts[c], differences=differences)[row] for c, row in where]
+    return where
 
 
 def _chunks(contexts: Array) -> Iterator[tuple[Array, int]]:
@@ -325,15 +341,13 @@ def generic_rows(
     num_heads: int,
     prime: int,
     rng: np.random.Generator,
-    differences: Booleans | None = None,
 ) -> Array:
-    """Return a random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
+    """Return a random element of each L_t, modulo a prime: (T, H d).
 
     The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
-    as integers, and are zero for differences.
+    as integers.
 
     contexts: (T, n, d)
-    differences: (T,), for which contexts differences of tokens are drawn; None for none
     """
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
@@ -346,10 +360,7 @@ def generic_rows(
     def combine(piece: tuple[slice, Integers]) -> None:
         rows, mixing = piece
         tokens = modular.residues(contexts[rows], prime, exponent)
-        wanted = mixing[:, :1].sum(axis=2)
-        if differences is not None:
-            wanted[differences[rows]] = 0
-        mixing[:, :, 0] += wanted - mixing.sum(axis=2)
+        mixing[:, :, 0] += mixing[:, :1].sum(axis=2) - mixing.sum(axis=2)
         balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
         out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
 
@@ -398,7 +409,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     It counts heads that do not depend on the targets: no fewer have a readout for all targets,
     whatever the queries, W_Q and W_K are (Theorem 8); as many have for almost all queries
     (Theorem 9). For some queries they have not, whatever their number (Proposition 15.5):
-    `exact_capacity(dataset, least)` decides that. Heads that depend on the targets may be fewer.
+    `capacity` decides that for your data. Heads that depend on the targets may be fewer.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -422,11 +433,12 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     rng, different = np.random.default_rng(seed), different_inputs(dataset)
     least, below, decided = _least_heads(dataset, different, rng)
     spans, blamed = below.spans, len(below.blamed)
-    seen, words = _seen_in_floats(dataset, len(different))
+    seen = seen_in_floats(dataset)
+    enough, words = seen.heads(len(different)), f"; but {seen}"
     doubt = "" if decided else "; whether that is enough is not decided"
     if not blamed:
         reason = f"contexts allow all {below.upper} different inputs with one head" + doubt
-        return FewestHeads(1, max(1, seen), reason + words * (seen > 1))
+        return FewestHeads(1, enough, reason + words * (enough > 1))
     room = spans.tokens + (least - 1) * spans.differences - blamed
     heads = least + (2 * room < spans.differences)
     holds = blamed + room + (heads - least) * spans.differences
@@ -434,7 +446,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     below_least = f"{heads_in_words(least - 1)} chosen before the targets"
     allowed = f"contexts allow {fewer} of {blamed} examples with {below_least}"
     reason = f"{allowed}, and {holds} with {heads}{doubt}"
-    return FewestHeads(least, max(heads, seen), reason + words * (seen > heads))
+    return FewestHeads(least, max(heads, enough), reason + words * (enough > heads))
 
 
 def _least_heads(
@@ -461,8 +473,33 @@ def _least_heads(
     return heads, below if len(below.blamed) else last, found.exact
 
 
-def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
-    """Return the heads for all examples by the dimensions that float64 sees, and how to say so."""
+class Seen(NamedTuple):
+    """The dimensions that tokens and differences of tokens span as float64 sees them.
+
+    Others are there by a hair, such as what is left of rounding, and no readout in float64 uses
+    them.
+    """
+
+    tokens: int
+    differences: int
+
+    def allow(self, num_heads: int, examples: int) -> int:
+        """Return how many of so many examples fixed heads memorize with these dimensions alone."""
+        return min(examples, self.tokens + (num_heads - 1) * self.differences)
+
+    def heads(self, examples: int) -> int:
+        """Return the fewest heads that these dimensions allow for so many examples, or one."""
+        missing = examples - self.tokens
+        return 1 + -(-max(missing, 0) // self.differences) if self.differences else 1
+
+    def __str__(self) -> str:
+        return (
+            f"float64 sees tokens in {self.tokens} dimensions and differences in {self.differences}"
+        )
+
+
+def seen_in_floats(dataset: Dataset) -> Seen:
+    """Return the dimensions that float64 sees."""
     dataset = dataset.filled
     grams, scale = np.zeros((2, dataset.width, dataset.width)), np.abs(dataset.contexts).max() or 1
     for _, contexts in dataset.context_chunks():
@@ -471,16 +508,10 @@ def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
             flat = vectors.reshape(-1, dataset.width)
             grams[index] += flat.T @ flat
     sizes = np.linalg.eigvalsh(grams)
-    spanned, differences = (sizes > _HAIR * sizes[:, -1:]).sum(axis=1).tolist()
-    missing = inputs - spanned
-    if missing <= 0 or not differences:
-        return 1, ""
-    return 1 + -(-missing // differences), (
-        f"; but float64 sees tokens in {spanned} dimensions and differences in {differences}"
-    )
+    return Seen(*(sizes > _HAIR * sizes[:, -1:]).sum(axis=1).tolist())
 
 
-# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given data set.
+# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given dataset.
 #
 # rank Z = T is what it takes for one choice of W_Q and W_K to have a readout for all targets of T
 # examples. Minors of Z are analytic in the weights, so almost all weights give the largest rank,
@@ -499,24 +530,20 @@ _ATTEMPTS = 2  # Random weights that are tried while the bounds differ
 
 
 @dataclass(frozen=True, eq=False)
-class ExactCapacity:
+class FixedCapacity:
     """Bounds for the largest rank of Z over all W_Q and W_K of H heads of dimension d_h.
 
     It is the number of examples that fixed heads memorize: those chosen before the targets.
-
-    Attributes:
-        lower: proved, by the weights of `layer`
-        upper: proved for all W_Q and W_K, for this `reason`
-        reason: which bound it is, in words
-        layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
-        contexts: bounds of c(E; H), and the examples that are to blame for it
     """
 
-    lower: int
-    upper: int
+    lower: int  # proved, by the weights of `layer`
+    upper: int  # proved for all W_Q and W_K, for this `reason`
     reason: str
-    layer: AttentionLayer
-    contexts: ContextCapacity
+    layer: AttentionLayer  # integer W_Q and W_K with rank Z >= `lower`; its readout is zero
+    contexts: ContextCapacity  # bounds of c(E; H), and the examples that are to blame for it
+    # the same with the dimensions alone that float64 sees in these contexts; where it is less, a
+    # readout for more examples takes more bits
+    seen: int
 
     @property
     def exact(self) -> bool:
@@ -525,34 +552,27 @@ class ExactCapacity:
 
     def __repr__(self) -> str:
         shape = f"H={self.layer.num_heads}, d_h={self.layer.head_dim}"
+        if self.seen < self.lower:
+            shape += f"; float64 sees {self.seen}"
         if self.exact:
-            return f"ExactCapacity({self.lower}, fixed heads, proved, {shape})"
-        return f"ExactCapacity({self.lower} probably, at most {self.upper}, fixed heads, {shape})"
+            return f"FixedCapacity({self.lower}, proved, {shape})"
+        return f"FixedCapacity({self.lower} probably, at most {self.upper}, {shape})"
 
 
 @in_three_parts
-def exact_capacity(
+def fixed_capacity(
     dataset: Dataset, num_heads: int, head_dim: int = 1, *, seed: int = 0
-) -> ExactCapacity:
+) -> FixedCapacity:
     """Find how many examples fixed heads memorize, proved from below and from above.
 
     It is the largest rank of Z over all W_Q and W_K: so many examples have a readout for all
     targets with heads that do not depend on the targets. Heads that depend on them memorize more.
 
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d); targets have no part in it
-        num_heads: H
-        head_dim: d_h
-        seed: of the weights
-
-    Raises:
-        ParameterError: for a count that is not positive, a negative seed, and far too many heads
-
     Example:
         >>> from constructive import generators
         >>> shared = generators.shared_context(num_examples=20, context_size=4, width=6)
-        >>> exact_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
-        ExactCapacity(10, fixed heads, proved, H=3, d_h=1)
+        >>> fixed_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
+        FixedCapacity(10, proved, H=3, d_h=1)
     """
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads, head_dim=head_dim)
@@ -562,15 +582,16 @@ def exact_capacity(
     of_weights = 2 * dataset.width * (head_dim + dataset.target_dim)
     require_heads(num_heads, dataset.num_examples, of_z + of_weights)
     rng = np.random.default_rng(seed)
-    found: list[ExactCapacity] = []
+    found: list[FixedCapacity] = []
     with one_blas_thread(dataset.largest_product(num_heads)):
         report("what contexts hold", 0, 1)
         contexts = context_capacity(dataset, num_heads, rng)
+        seen = seen_in_floats(dataset).allow(num_heads, contexts.upper)
         while len(found) < _ATTEMPTS and not any(capacity.exact for capacity in found):
             report("random weights", len(found), _ATTEMPTS)
             layer = _random_layer(dataset, num_heads, head_dim, rng)
             rank = residues.search(layer, dataset, rng).rank
-            found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))
+            found.append(FixedCapacity(rank, contexts.upper, str(contexts), layer, contexts, seen))
     return max(found, key=lambda capacity: capacity.lower)
 
 

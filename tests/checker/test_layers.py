@@ -4,13 +4,13 @@ import functools
 import json
 import math
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from checker_parts import other_shapes, refused
 from flint import fmpz
 
+from constructive import checker as judge
 from constructive import generators, upper_bound_certificate
 from constructive.support.verdict import pack
 
@@ -80,23 +80,17 @@ def layer_and_data(total=5):
     return {name: rng.standard_normal((2, 3, 2)) for name in ("W_Q", "W_K", "W_V")}, data
 
 
-def test_what_looks_singular(checker):
-    for total in (5, 6):
-        assert not checker.rank.looks_singular(*layer_and_data(total))
-    weights, data = layer_and_data()
-    one_head = {name: x[:1] for name, x in weights.items()}  # 3 columns for 5 examples
-    assert checker.rank.looks_singular(one_head, data)
-    for array in data.values():
-        array[4] = array[1]
-    assert checker.rank.looks_singular(weights, data)
-
-
 def judged(checker, claim, evidence, weights, data, **more):
     """What a claim with this evidence states of weights and data, by examples one by one."""
-    about = SimpleNamespace(weights=weights, data=data, tell=checker.files.silent, **more)
-    every = np.arange(len(data["queries"])), weights["W_Q"].shape[0] * data["queries"].shape[1]
-    about.rows_of_z = lambda: (checker.rank.examples(weights, data), *every)
-    return claim({"evidence": evidence}).check(about)
+    heads, width, _ = weights["W_Q"].shape
+    shapes = {"W_V": (heads, width, 1), "W_O": (heads, 1), "W_D": (1, 1)}
+    both = {name: weights.get(name, weights["W_Q"]) for name in ("W_Q", "W_K")}
+    weights = both | {name: np.zeros(shape) for name, shape in shapes.items()}
+    targets = {"targets": np.zeros(len(data["queries"]))}
+    ordered = {name: (data | targets)[name] for name in ("contexts", "queries", "targets")}
+    about = judge.layer(weights, ordered, **more)
+    found = claim({"evidence": evidence}).check(about)
+    return found.numbers if isinstance(found, checker.claim.Shown) else found
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -120,18 +114,16 @@ def test_points_at_which_no_rank_is_shown(checker, value, columns, words, quick)
 # Groups.
 
 
-def grouping(groups, normals, order=None):
-    evidence = {"prime": PRIME, "groups": groups, "normals": pack(np.array(normals))}
-    return evidence | ({} if order is None else {"order": pack(order)})
+def grouping(groups, normals):
+    return {"prime": PRIME, "groups": groups, "normals": pack(np.array(normals))}
 
 
 def grouped(checker, contexts, queries, evidence):
     """What is stated of a layer of as many heads as there are groups, or as `heads` says."""
-    kind = checker.rank.WideGrouping if "order" in evidence else checker.rank.Grouping
     heads = evidence.get("heads", len(evidence["groups"]))
     data = {"contexts": np.array(contexts), "queries": np.array(queries, dtype=float)}
-    return judged(checker, kind, evidence, {"W_Q": np.ones((heads, data["queries"].shape[1], 1))},
-                  data)  # fmt: skip
+    weights = {"W_Q": np.ones((heads, data["queries"].shape[1], 1))}
+    return judged(checker, checker.rank.Grouping, evidence, weights, data)
 
 
 def test_groups_are_those_which_the_theorem_takes(checker):
@@ -164,9 +156,11 @@ def test_what_groups_have_to_be(checker):
     deficient = [contexts.copy() for _ in range(4)]
     for place, spoilt in enumerate(deficient):
         spoilt[place, 2] = spoilt[place, 0] + spoilt[place, 1]
-    for spoilt in (*deficient, np.ones((4, 4, 3))):
-        with refused("a context is not shown to have rank n"):
+    for spoilt in deficient:
+        with refused("is not shown to have rank n"):
             grouped(checker, spoilt, queries, evidence)
+    with refused("more tokens than dimensions"):
+        grouped(checker, np.ones((4, 4, 3)), queries, evidence)
     with refused("group 2 is dependent"):
         grouped(checker, contexts, [*queries[:3], -2 * queries[2]], evidence)
     for normal in ([0, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1]):
@@ -174,75 +168,11 @@ def test_what_groups_have_to_be(checker):
             grouped(checker, contexts, queries, grouping(groups, [*normals[:2], normal]))
 
 
-def test_what_wide_groups_have_to_be(checker):
-    """Independent in an order, not those that span an earlier query, and contexts as wide."""
-    contexts = [np.eye(4)[:3], np.eye(4)[1:]] * 2 + [np.eye(4)[:3]]
-    queries = np.array([[0.0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]])
-    groups, right, none = [[0, 3], [3, 3], [3, 5]], [0, 0, 1, 1], [0] * 4
-    order, dependent = [4, 2, 3, 0, 1], queries.copy()
-    dependent[0] = -3 * dependent[1]
-
-    def of(order, normal, groups=groups, queries=queries):
-        evidence = grouping(groups, [none, none, normal], order) | {"heads": 3}
-        return grouped(checker, contexts, queries, evidence)
-
-    assert of(order, right) == (3,)
-    for other, normal in (
-        ([4, 2, 0, 3, 1], [0, 1, 0, 1]),  # 2 is in the span of 1 and 3
-        (order, [0, 1, 0, 1]),  # normals are of another group
-        ([0, 2, 3, 4, 1], right),  # 4 is not on it
-    ):
-        with refused("outside of the span of group 2"):
-            of(other, normal)
-    with refused("group 2 is dependent"):
-        of(order, right, queries=dependent)
-    for other in ([4, 2, 3, 0, 0], [4, 2, 3, 0, 5]):
-        with refused("permutation|misfit"):
-            of(other, right)
-    for other in ([[0, 3], [3, 5]], [[0, 3], [3, 2], [2, 5]], [[0, 2], [3, 3], [3, 5]]):
-        with refused("partition|misfit"):
-            of(order, right, groups=other)
-
-
-ONE, TWO = np.stack([np.eye(4)[:2]] * 4), np.stack([np.eye(4)[:3]] * 4)
-"""One direction of differences and two dimensions of tokens; and one more of both."""
-SAME = np.repeat(ONE[:, :1], 2, axis=1)
-"""No direction."""
-
-
-@pytest.mark.parametrize(
-    ("contexts", "groups", "proved"),
-    [
-        (TWO, [[0, 2], [2, 4]], True),
-        (TWO[0], [[0, 2], [2, 4]], True),  # a shared one
-        (TWO, [[0, 3], [3, 4]], True),
-        (TWO, [[0, 4], [4, 4]], False),
-        (TWO, [[0, 0], [0, 4]], False),
-        (ONE, [[0, 2], [2, 4]], False),
-        (ONE, [[0, 3], [3, 4]], False),
-        (ONE[:3], [[0, 2], [2, 3]], True),
-        (ONE[:3], [[0, 0], [0, 3]], False),
-        (ONE[:2], [[0, 0], [0, 2]], False),  # the first one is empty
-        (TWO[:2], [[0, 0], [0, 2]], True),
-        (ONE[:2], [[0, 1], [1, 2]], True),
-        (SAME[:2], [[0, 1], [1, 2]], False),
-        (SAME[:1], [[0, 1], [1, 1]], True),
-        (0 * ONE[:1], [[0, 1], [1, 1]], False),
-    ],
-)
-def test_contexts_of_a_group_are_as_wide_as_it_is_large(checker, contexts, groups, proved):
-    """Differences count, and tokens in the first group only, which may be empty."""
-    (_, start), (_, total) = groups
-    normals = [[0] * 4, [int(k < start) for k in range(4)]]
-    with refused(None if proved else "not shown to be wide"):
-        evidence = grouping(groups, normals, range(total))
-        assert grouped(checker, contexts, np.eye(4)[:total], evidence) == (2,)
-
-
 def test_more_queries_than_dimensions_are_dependent(checker):
-    evidence = grouping([[0, 5], [5, 5]], [[0] * 4] * 2, range(5))
-    with refused("group 0 is dependent"):
-        grouped(checker, [np.eye(4)] * 5, [*np.eye(4), [2, 1, 1, 1]], evidence)
+    evidence = grouping([[0, 4], [4, 7]], [[0] * 3, [0] * 3])
+    queries = [*np.eye(3), [1, 1, 1], *np.eye(3)]
+    with refused("partition|group 0 is dependent"):
+        grouped(checker, [np.eye(3)] * 7, queries, evidence)
 
 
 # Upper bounds.
@@ -444,7 +374,7 @@ def test_who_takes_weights_and_who_does_not(checker, tmp_path, proved):
         checker.check([certificate, own])
     content = json.loads((tmp_path / "upper.json").read_text())
     claims = json.loads((proved[3] / "certificate.json").read_text())["claims"]
-    for name in ("rank", "error", "readout", "grouping"):
+    for name in ("rank", "error", "grouping"):
         forged = content | {"claims": {name: claims[name]}}
         (tmp_path / "forged.json").write_text(json.dumps(forged))
         with pytest.raises(ValueError, match=f"{name} is about weights"):

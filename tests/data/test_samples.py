@@ -157,6 +157,14 @@ def test_datasets_keep_to_their_bounds(data):
 
 
 @settings(max_examples=10)
+@given(strategies.memorizable(construction="tangent"))
+def test_heads_that_know_the_targets(problem):
+    built = problem.build()
+    assert built.record.construction == "tangent"
+    assert built.max_error(problem.dataset) < 1e-6
+    assert problem.dataset.num_examples <= 0.8 * built.record.capacity
+
+
 @given(strategies.datasets(shared_context=True), strategies.memorizable(construction="rank_one"))
 def test_what_is_asked_for_is_drawn(data, problem):
     assert data.shared_context

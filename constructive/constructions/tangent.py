@@ -1,0 +1,635 @@
+"""Tangent heads: heads that may depend on the targets memorize about as many examples as weights.
+
+By Theorem 33 (proofs/24-free-heads.md) it is enough to find weights where every output is zero and
+the derivative of the outputs in the weights reaches all of R^T: then some weights near them return
+any targets, if readouts are multiplied by a large *scale* r. At such a zero point heads fall into
+groups whose readouts V_h sum to zero: *equal heads* share W_Q and W_K, and heads with *uniform
+attention* have W_K = 0. The derivative of output t there is, with the average z and the covariance
+C_h of tokens under the attention of head h, ::
+
+    sum_h (C_h V_h) . dK_h (Q_h^T e_t)  +  (K_h^T C_h V_h) . (dQ_h^T e_t)  +  dV . z
+
+So with A_h = rows C_h V_h, B_h = A_h K_h, S_h = rows Q_h^T e_t and averages Z the Gram matrix of
+its rows is a sum of products entry by entry, which never takes T times the number of weights: ::
+
+    G = sum_h (A_h A_h^T) * (S_h S_h^T) + (B_h B_h^T) * (e e^T) + Z Z^T
+
+One factorization of G gives the first step and all later ones, at every scale: chord steps
+x = G^-1 (Y / r - f), each of which adds one outer product per example to W_K and to W_Q, as an
+associative memory does. They contract if r is large enough (Theorem 33); the smallest r is taken
+at which they do so quickly, as large readouts amplify rounding. Where G does not fit into memory,
+conjugate gradients multiply by it head by head.
+
+*Labels* of C classes are two numbers per example: class c is the point at the angle 2 pi c / C of a
+circle, and a fixed last matrix makes the score of the class whose point is nearest the largest one.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from constructive.constructions.construction import (
+    FLOAT,
+    LENGTHS,
+    Built,
+    Construction,
+    Cost,
+    Options,
+    Outcome,
+    Survey,
+)
+from constructive.constructions.multihead.readout import largest
+from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
+from constructive.exact.softmax import FactoredFloats
+from constructive.layers.attention import Chunk, View, after_attention, examples
+from constructive.layers.layer import AttentionLayer
+from constructive.support import blocks
+from constructive.support.arrays import Array, row_chunks
+from constructive.support.errors import CapacityError, PrecisionError, physical_memory
+from constructive.support.work import in_pieces, report
+from constructive.theory.bounds import Plan, heads_in_words
+from constructive.theory.free_heads import (
+    Dimensions,
+    ZeroPoint,
+    draw_zero_point,
+    factors_at,
+    heads_at_load,
+    measured_examples,
+    most_examples,
+    zero_point,
+)
+
+# The heads and their derivative.
+
+
+class HeadWeights(NamedTuple):
+    """Weights of heads, or a direction in which they move; readouts in units of the scale."""
+
+    query: Array  # W_Q (H, d, d_h)
+    key: Array  # W_K (H, d, d_h)
+    readout: Array  # V (H, d, m)
+
+    def moved(self, step: "HeadWeights") -> "HeadWeights":
+        """Return the weights after a step."""
+        return HeadWeights(*(one + two for one, two in zip(self, step, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """What the heads attend to, and which of them are a group.
+
+    Weights are those for data whose tokens (within contexts) and queries deviate alike in all
+    directions, so that all directions of the derivative count alike, and G is well conditioned.
+    """
+
+    view: View
+    groups: tuple[slice, ...]
+    token_basis: Array  # (d, d), from such tokens to tokens as they are
+    query_basis: Array  # (d, d)
+
+    @classmethod
+    def of(cls, dataset: Dataset, groups: tuple[slice, ...]) -> "Heads":
+        """Return heads in such groups on the examples of a dataset."""
+        view = examples(dataset.contexts, dataset.queries)
+        tokens = view.tokens[:_SAMPLE] - view.tokens[:_SAMPLE].mean(axis=1, keepdims=True)
+        return cls(
+            view, groups, _whitening(tokens.reshape(-1, dataset.width)), _whitening(view.queries)
+        )
+
+    def raw(self, weights: HeadWeights) -> HeadWeights:
+        """Return weights for the data as they are."""
+        return HeadWeights(
+            np.matmul(self.query_basis, weights.query),
+            np.matmul(self.token_basis, weights.key),
+            np.matmul(self.token_basis, weights.readout),
+        )
+
+    def outputs(self, weights: HeadWeights) -> Array:
+        """Return the outputs, in units of the scale: (T, m)."""
+        found = np.empty((len(self.view.queries), weights.readout.shape[2]))
+        raw = self.raw(weights)
+
+        def store(chunk: Chunk[Array]) -> None:
+            found[chunk.rows] = np.einsum("bhd,hdm->bm", chunk.representation, raw.readout)
+
+        self._attend(raw, store)
+        return found
+
+    def tangent(self, weights: HeadWeights) -> "Tangent":
+        """Return the derivative of all outputs at some weights."""
+        heads, width, entries = weights.readout.shape
+        total, raw = len(self.view.queries), self.raw(weights)
+        covariances = np.empty((heads, total, entries, width))
+        averages = np.zeros((len(self.groups), total, width))
+        side_by_side = raw.readout.transpose(1, 0, 2).reshape(width, -1)
+
+        def store(chunk: Chunk[Array]) -> None:
+            tokens, z = self.view.tokens[chunk.block.groups], chunk.representation
+            values = (tokens @ side_by_side).reshape(*tokens.shape[:2], heads, entries)
+            centred = (
+                values.transpose(0, 2, 3, 1)
+                - np.matmul(z[:, :, np.newaxis], raw.readout)[:, :, 0, :, np.newaxis]
+            )
+            centred *= chunk.attention[:, :, np.newaxis]
+            rows = centred.reshape(len(z), heads * entries, -1) @ tokens @ self.token_basis
+            each = rows.reshape(-1, heads, entries, width)
+            covariances[:, chunk.rows] = each.transpose(1, 0, 2, 3)
+            for index, group in enumerate(self.groups):
+                averages[index, chunk.rows] = z[:, group].mean(axis=1) @ self.token_basis
+
+        self._attend(raw, store)
+        of_outputs: Array = covariances.reshape(heads, -1, width)
+        return Tangent(
+            of_outputs,
+            np.matmul(of_outputs, weights.key),
+            np.matmul(self.view.queries, raw.query),
+            averages,
+            self.view.queries @ self.query_basis,
+            self.groups,
+        )
+
+    def largest_logit(self, weights: HeadWeights, step: HeadWeights) -> float:
+        """Return the largest change of a difference of logits, to first order in a step."""
+        at, by = self.raw(weights), self.raw(step)
+        worst = 0.0
+        for rows in row_chunks(len(self.view.queries), 1, 1024):
+            queries = self.view.queries[rows]
+            tokens = self.view.tokens[slice(0, 1) if self.view.is_shared else rows]
+            for head in range(len(at.key)):
+                keys = (queries @ at.query[head]) @ by.key[head].T
+                keys += (queries @ by.query[head]) @ at.key[head].T
+                logits = tokens @ keys[:, :, np.newaxis]
+                worst = max(worst, float(np.ptp(logits, axis=1).max()))
+        return worst
+
+    def _attend(self, raw: HeadWeights, store: Callable[[Chunk[Array]], None]) -> None:
+        floats, weights = FactoredFloats(np.dtype(float)), (raw.query, raw.key)
+        for _ in after_attention(store, floats, weights, self.view):
+            pass
+
+
+_SAMPLE = 1 << 14  # Contexts whose tokens are looked at
+_FLAT = 1e-6  # Relative deviation below which a direction is taken as it is
+
+
+def _whitening(rows: Array) -> Array:
+    """Return the matrix after which rows have a mean square of one in all directions."""
+    squares, directions = np.linalg.eigh(rows.T.astype(float) @ rows / len(rows))
+    sizes = np.sqrt(np.maximum(squares, 0.0))
+    sizes[sizes <= _FLAT * sizes[-1]] = sizes[-1] or 1.0
+    basis: Array = (directions / sizes) @ directions.T
+    return basis
+
+
+_ROWS = 256  # Rows of the Gram matrix that one piece computes
+
+
+@dataclass(frozen=True, eq=False)
+class Tangent:
+    """The derivative J of the T m outputs in the weights, at some weights.
+
+    The readouts of a group move together, as at a zero point differences among them add nothing.
+    """
+
+    covariances: Array  # A (H, T m, d)
+    keyed: Array  # B (H, T m, d_h)
+    asked: Array  # S (H, T, d_h)
+    averages: Array  # Z of each group (groups, T, d)
+    queries: Array  # e (T, d)
+    groups: tuple[slice, ...]
+
+    def pull(self, x: Array) -> HeadWeights:
+        """Return J^T x, the step that moves outputs along x (T, m)."""
+        heads, _, width = self.covariances.shape
+        entries = x.shape[1]
+
+        def part(rows: slice) -> HeadWeights:
+            some = slice(rows.start * entries, rows.stop * entries)
+            shape = heads, len(x[rows]), entries
+            each = x[rows].reshape(1, -1, 1)
+            keys = (self.covariances[:, some] * each).reshape(*shape, width).sum(axis=2)
+            asked = (self.keyed[:, some] * each).reshape(*shape, -1).sum(axis=2)
+            common = np.matmul(self.averages[:, rows].transpose(0, 2, 1), x[rows])
+            readout = np.empty((heads, width, entries), x.dtype)
+            for group, found in zip(self.groups, common, strict=True):
+                readout[group] = found / (group.stop - group.start)
+            return HeadWeights(
+                np.matmul(self.queries[rows].T, asked),
+                np.matmul(keys.transpose(0, 2, 1), self.asked[:, rows]),
+                readout,
+            )
+
+        parts = in_pieces(part, row_chunks(len(x), 1, 4 * _ROWS), self._operations)
+        total = next(parts)
+        for found in parts:
+            total = total.moved(found)
+        return total
+
+    def push(self, step: HeadWeights) -> Array:
+        """Return J step, how outputs move to first order: (T, m)."""
+        entries = step.readout.shape[2]
+        common = np.stack([step.readout[group].sum(axis=0) for group in self.groups])
+        found = np.empty((len(self.queries), entries), step.readout.dtype)
+
+        def part(rows: slice) -> None:
+            some = slice(rows.start * entries, rows.stop * entries)
+            moved = np.matmul(self.averages[:, rows], common).sum(axis=0)
+            for head in range(len(step.key)):
+                keys = self.asked[head, rows] @ step.key[head].T
+                asked = self.queries[rows] @ step.query[head]
+                for of, by in ((self.covariances, keys), (self.keyed, asked)):
+                    shaped = of[head, some].reshape(len(by), entries, -1)
+                    moved += np.einsum("tmd,td->tm", shaped, by)
+            found[rows] = moved
+
+        pieces = row_chunks(len(found), 1, 4 * _ROWS)
+        for _ in in_pieces(part, pieces, self._operations):
+            pass
+        return found
+
+    def in_float32(self) -> "Tangent":
+        """Return the same with half the memory, for what need not be exact."""
+        arrays = {name: x.astype(np.float32) for name, x in vars(self).items() if name != "groups"}
+        return Tangent(**arrays, groups=self.groups)
+
+    @property
+    def _operations(self) -> float:
+        return 1.0 * self.covariances.size * self.asked.shape[2]
+
+    def gram(self) -> Array:
+        """Return G = J J^T (T m, T m)."""
+        rows, entries = self.covariances.shape[1], self.covariances.shape[1] // len(self.queries)
+        factors = [(np.concatenate(self.keyed, axis=1), self.queries)]
+        same: dict[bytes, list[int]] = {}  # heads of one W_Q have one product of S
+        for head, asked in enumerate(self.asked):
+            same.setdefault(asked.tobytes(), []).append(head)
+        for some in same.values():
+            left = np.concatenate(self.covariances[some], axis=1)
+            factors.append((left, self.asked[some[0]]))
+        factors = [(left, np.repeat(right, entries, axis=0)) for left, right in factors]
+        averages = np.concatenate(self.averages, axis=1)
+        out = np.empty((rows, rows))
+
+        def fill(pair: tuple[slice, slice]) -> None:
+            first, second = pair
+            found = np.zeros((first.stop - first.start, second.stop - second.start))
+            for left, right in factors:
+                product = left[first] @ left[second].T
+                product *= right[first] @ right[second].T
+                found += product
+            one, two = (slice(part.start // entries, part.stop // entries) for part in pair)
+            product = averages[one] @ averages[two].T
+            for entry in range(entries):  # readouts of one output move that output alone
+                found[entry::entries, entry::entries] += product
+            out[first, second] = found
+            out[second, first] = found.T
+
+        step = entries * max(1, _ROWS // entries)
+        pairs = [
+            (slice(top, min(top + step, rows)), slice(left, min(left + 4 * step, rows)))
+            for top in range(0, rows, step)
+            for left in range(top, rows, 4 * step)
+        ]
+        for _ in in_pieces(fill, pairs, self._operations * rows):
+            pass
+        return out
+
+    def diagonal(self) -> Array:
+        """Return the diagonal of G: (T, m)."""
+
+        def squares(of: Array) -> Array:
+            shape = len(of), len(self.queries), -1
+            found: Array = np.einsum("hrd,hrd->hr", of, of).reshape(shape)
+            return found
+
+        found: Array = np.einsum(
+            "htm,ht->tm", squares(self.covariances), squares(self.asked)[:, :, 0]
+        )
+        found += squares(self.keyed).sum(axis=0) * squares(self.queries[np.newaxis])[0]
+        found += squares(self.averages).sum(axis=0)
+        return found
+
+
+# The solution of G x = y.
+
+
+class Solver(NamedTuple):
+    """How G x = y is solved, and an estimate of the condition number of J, or NaN."""
+
+    solve: Callable[[Array], Array]  # (T, m) from (T, m)
+    condition: float
+
+
+def factored(tangent: Tangent) -> Solver | None:
+    """Factor G, or return None where it is not positive definite in float64."""
+    gram = tangent.gram()
+    norm = max(float(np.abs(np.diagonal(gram)).max()), np.finfo(float).tiny) * len(gram)
+    factor = blocks.cholesky(gram)
+    if factor is None:
+        return None
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    condition = float(f"{math.sqrt(1.0 / reciprocal):.6g}") if reciprocal > 0 else math.inf
+
+    def solve(y: Array) -> Array:
+        x: Array = lapack.dpotrs(factor, y.reshape(-1, 1), lower=1)[0]
+        return x.reshape(y.shape)
+
+    return Solver(solve, condition)
+
+
+_ROUGH = 1e-2  # Relative residual of conjugate gradients: the next chord step sees what is left
+_MOST_ITERATIONS = 2000
+
+
+def iterative(tangent: Tangent) -> Solver:
+    """Solve by conjugate gradients in float32, with the diagonal of G as a preconditioner."""
+    single = tangent.in_float32()
+    diagonal = single.diagonal()
+
+    def solve(y: Array) -> Array:
+        size = float(np.abs(y).max()) or 1.0  # so that squares stay within float32
+        left = (y / size).astype(np.float32)
+        x, goal = np.zeros_like(left), _ROUGH * np.linalg.norm(left)
+        scaled = left / diagonal
+        along, product = scaled.copy(), float(np.vdot(left, scaled))
+        for count in range(_MOST_ITERATIONS):
+            report("conjugate gradients", count, _MOST_ITERATIONS)
+            image = single.push(single.pull(along))
+            share = np.float32(product / float(np.vdot(along, image)))
+            x += share * along
+            left -= share * image
+            if not np.linalg.norm(left) > goal:
+                break
+            scaled = left / diagonal
+            before, product = product, float(np.vdot(left, scaled))
+            along = scaled + np.float32(product / before) * along
+        return x.astype(float) * size
+
+    return Solver(solve, math.nan)
+
+
+# Chord steps from a zero point.
+
+
+def drawn(
+    heads: Heads, point: ZeroPoint, head_dim: int, entries: int, rng: np.random.Generator
+) -> HeadWeights:
+    """Draw a zero point where logits and values deviate by about one within contexts."""
+    width, count = heads.view.queries.shape[1], heads.groups[-1].stop
+    inner = min(head_dim, width)
+    spare = (0, 0), (0, 0), (0, head_dim - inner)  # of W_Q and W_K with d_h > d
+    query, key = (
+        np.pad(np.linalg.qr(rng.standard_normal((count, width, inner)))[0], spare) for _ in range(2)
+    )
+    readout = rng.standard_normal((count, width, entries))
+    some = rng.permutation(len(heads.view.queries))[:_ROWS]
+    queries = heads.view.queries[some] @ heads.query_basis
+    tokens = heads.view.tokens[:1] if heads.view.is_shared else heads.view.tokens[some]
+    tokens = (tokens - tokens.mean(axis=1, keepdims=True)) @ heads.token_basis
+    query /= _deviation(np.matmul(queries, query))
+    for index, group in enumerate(heads.groups):
+        readout[group] -= readout[group].mean(axis=0)
+        if point.uniform and not index:
+            key[group] = 0.0
+            continue
+        query[group], key[group] = query[group.start], key[group.start]
+        asked = (queries @ query[group.start]) @ key[group.start].T
+        key[group] /= _deviation(tokens @ asked[:, :, np.newaxis])
+    readout /= _deviation(np.matmul(tokens[:, np.newaxis], readout))
+    return HeadWeights(query, key, readout)
+
+
+def _deviation(numbers: Array) -> float:
+    """Return the root of the mean square, or one if all are zero."""
+    return float(np.sqrt(np.square(numbers).mean())) or 1.0
+
+
+_FIRST = 0.5  # Nats by which the first step moves logits at the first scale
+_CONTRACTS = 0.4  # A chord step that leaves more of the error asks for a larger scale
+_LARGER = 4.0
+_SMALL = 1e-3  # Relative error below which steps have contracted
+_MOST_STEPS, _MOST_SCALES = 60, 16
+
+
+class Solved(NamedTuple):
+    """Weights that return the targets, where readouts are multiplied by the scale."""
+
+    weights: HeadWeights
+    scale: float
+    error: float  # largest |f - y|, as evaluated
+
+
+def chord(
+    heads: Heads, base: HeadWeights, tangent: Tangent, solver: Solver, targets: Array, goal: float
+) -> Solved:
+    """Return weights at the smallest scale at which chord steps from a zero point contract.
+
+    The error is above the goal where rounding keeps it there, or where no scale was large enough.
+    """
+    size = float(np.abs(targets).max())
+    scale = heads.largest_logit(base, tangent.pull(solver.solve(targets))) / _FIRST or 1.0
+    best = Solved(base, scale, math.inf)
+    for count in range(_MOST_SCALES):
+        report("chord steps", count, _MOST_SCALES)
+        weights, left, errors, before = base, targets / scale, [math.inf], best.error
+        for _ in range(_MOST_STEPS):
+            weights = weights.moved(tangent.pull(solver.solve(left)))
+            left = targets / scale - heads.outputs(weights)
+            errors.append(scale * float(np.abs(left).max()))
+            if errors[-1] < best.error:
+                best = Solved(weights, scale, errors[-1])
+            if errors[-1] <= goal or not errors[-1] < _CONTRACTS * errors[-2]:
+                break
+        # Where steps were stopped by rounding already, a larger scale makes the error larger.
+        if best.error <= goal or _SMALL * size > best.error == before:
+            break
+        scale *= _LARGER
+    return best
+
+
+# The construction.
+
+_LOAD = 0.8  # Of the number of examples that fit: beyond it readouts grow
+_SHARE_OF_MEMORY = 4  # G may fill a quarter of the memory
+_GOAL = 1e-9  # Error that chord steps aim at, relative to the largest target
+
+
+def targets_of(dataset: Dataset) -> tuple[Array, Array]:
+    """Return what heads are to return (T, m), and the last matrix W_D (m, d_out) after it.
+
+    Numbers as they are; for C classes a point of a circle, or a sign if C = 2.
+    """
+    count = len(dataset.classes)
+    if count < 2:
+        return dataset.target_matrix.astype(float), np.eye(dataset.target_dim)
+    angles = 2.0 * np.pi * np.arange(count) / count
+    points = np.stack([np.cos(angles), np.sin(angles)])[: _entries(dataset)]
+    return points.T[dataset.target_matrix.argmax(axis=1)], points
+
+
+def _entries(shapes: ExampleShapes) -> int:
+    """Return m, how many numbers heads return for each example."""
+    return min(2, len(shapes.classes) - 1) if len(shapes.classes) > 1 else shapes.target_dim
+
+
+def _room(shapes: ExampleShapes, num_heads: int, head_dim: int, data: Dimensions) -> int:
+    each = min(shapes.context_size - 1, shapes.width)
+    return measured_examples(num_heads, head_dim, data, each=each, m=_entries(shapes))
+
+
+def _dimensions(shapes: ExampleShapes) -> Dimensions:
+    """Return the dimensions that generic data of these shapes span."""
+    return Dimensions.of_sizes(
+        shapes.context_size, shapes.width, shared_context=shapes.shared_context
+    )
+
+
+def _half(shapes: ExampleShapes) -> int:
+    """Return d / 2, the d_h where nobody asks for one: three quarters of what d_h = d gives."""
+    return -(-shapes.width // 2)
+
+
+def fewest_heads(shapes: ExampleShapes, head_dim: int | None) -> int:
+    """Return the fewest heads that the examples fill by four fifths, with d_h = d / 2 by default.
+
+    Raises CapacityError where no number of heads is enough.
+    """
+    inner = head_dim or _half(shapes)
+    each = min(shapes.context_size - 1, shapes.width)
+    found = heads_at_load(
+        shapes.num_examples, inner, _dimensions(shapes), each=each, m=_entries(shapes), load=_LOAD
+    )
+    if found is None:
+        raise CapacityError(
+            "contexts of one token have the same attention whatever the weights are",
+            witness=shapes.context_size,
+            suggestion="contexts with n >= 2 tokens",
+        )
+    return found
+
+
+def _full(
+    shapes: ExampleShapes, num_heads: int, head_dim: int, data: Dimensions, found: str
+) -> CapacityError:
+    """Say that these heads do not memorize so many examples, and what would."""
+    entries, total = _entries(shapes), shapes.num_examples
+    each = min(shapes.context_size - 1, shapes.width)
+    most = most_examples(num_heads, head_dim, data, each=each, m=entries)
+    heads = heads_in_words(num_heads, "tangent")
+    message = f"{total:,} examples are too many for {heads} with d_h={head_dim}: {found}"
+    if most < total and not shapes.classes:
+        message += (
+            f"; almost no targets of more than {most:,} such examples are returned by any weights "
+            "(Theorem 36)"
+        )
+    needed = heads_at_load(total, head_dim, data, each=each, m=entries, load=_LOAD)
+    wider = heads_at_load(total, shapes.width, data, each=each, m=entries, load=_LOAD)
+    ways = [
+        f"num_heads={heads} with head_dim={inner}"
+        for heads, inner in ((needed, head_dim), (wider, shapes.width))
+        if heads is not None and (heads > num_heads or inner > head_dim)
+    ]
+    suggestion = ", or ".join(ways) or "fewer examples; more heads help where they differ in more"
+    return CapacityError(message, witness=total, suggestion=suggestion)
+
+
+def _groups(point: ZeroPoint) -> tuple[slice, ...]:
+    sizes = ((point.uniform,) if point.uniform else ()) + point.equal
+    stops = np.cumsum(sizes).tolist()
+    return tuple(slice(*ends) for ends in pairwise([0, *stops]))
+
+
+class TangentHeads(Construction):
+    """Heads that may depend on the targets."""
+
+    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
+        """Plan for as many examples as almost all data of these shapes allow."""
+        inner = options.head_dim or _half(shapes)
+        data = _dimensions(shapes)
+        holds = _room(shapes, num_heads, inner, data)
+        if holds < shapes.num_examples:
+            raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
+        return Plan(self.name, num_heads, inner, holds, rank_one=False)
+
+    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
+        """Return the Gram matrix and its factor."""
+        rows = float(shapes.num_examples * _entries(shapes))
+        each = num_heads * (shapes.width + (options.head_dim or _half(shapes)))
+        return Cost(rows**2 * each + rows**3 / 3, 8.0 * rows * (rows + 2 * each))
+
+    def build(
+        self,
+        survey: Survey,
+        plan: Plan,
+        options: Options,  # noqa: ARG002 - its width is that of the plan
+        *,
+        rng: np.random.Generator,
+    ) -> Outcome:
+        """Draw a zero point, factor the Gram matrix of its derivative, and take chord steps."""
+        dataset: Dataset = survey.dataset
+        if survey.repeated is not None:  # which also looks at what weights cannot do
+            dataset = dataset.distinct()
+        targets, last = targets_of(dataset)
+        entries, data = targets.shape[1], Dimensions.of_data(dataset)
+        sizes = plan.num_heads, plan.head_dim
+        holds = _room(dataset, *sizes, data)
+        if holds < len(targets):
+            raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
+        point = zero_point(*sizes, data)
+        heads = Heads.of(dataset, _groups(point))
+        base = drawn(heads, point, plan.head_dim, entries, rng)
+        report("derivative where all outputs are zero", 0, 1)
+        tangent = heads.tangent(base)
+        beyond = 8.0 * targets.size**2 * _SHARE_OF_MEMORY > physical_memory()
+        solver = iterative(tangent) if beyond else factored(tangent)
+        if solver is None:
+            exact = draw_zero_point(point, dataset.width, plan.head_dim, entries, rng)
+            rank = factors_at(exact, dataset, rng).rank
+            why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
+            raise _full(dataset, *sizes, data, why)
+        size = float(np.abs(targets).max()) or 1.0
+        found = chord(heads, base, tangent, solver, targets, _GOAL * size)
+        raw = heads.raw(found.weights)
+        values = raw.readout * found.scale
+        outputs = np.concatenate([np.eye(entries)] * plan.num_heads)
+        layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
+        found_outputs = layer(dataset.contexts, dataset.queries)
+        return Built(
+            layer,
+            largest(found_outputs - dataset.target_matrix),
+            solver.condition,
+            (),
+            formula=f"{self.formula} ({point})",
+            scale=found.scale,
+            labels=_require_labels(found_outputs, dataset, found),
+        )
+
+
+def _require_labels(outputs: Array, dataset: Dataset, found: Solved) -> bool:
+    """Return whether targets are classes. Raises PrecisionError unless outputs have all labels."""
+    if len(dataset.classes) < 2:
+        return False
+    is_label = dataset.target_matrix == 1.0
+    others = np.where(is_label, -np.inf, outputs).max(axis=1)
+    leads = np.where(is_label, outputs, -np.inf).max(axis=1) - others
+    if not leads.min() > 0.0:
+        raise PrecisionError(
+            f"float64 cannot carry these heads: points of classes are missed by {found.error:.1e}",
+            witness=int(np.argmin(leads)),
+            suggestion="more heads",
+        )
+    return True
+
+
+TANGENT = TangentHeads(
+    name="tangent",
+    formula="rank where all outputs are zero",
+    theorem="Theorem 33",
+    options={FLOAT: frozenset({LENGTHS})},
+)
