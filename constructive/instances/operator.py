@@ -38,7 +38,7 @@ from constructive.support.errors import ParameterError
 
 
 @dataclass(frozen=True)
-class Cells(Refutation):
+class CellBound(Refutation):
     """That w . Y is at most a number on the box, which intervals on halves of it show."""
 
     kind = "cells"
@@ -128,7 +128,7 @@ def around(
         threshold = float(np.float32(float(exact)))
         wanted = Property(box, ((Atom(np.array([float(sign)]), threshold),),))
         most = Fraction(float(found.most + far / 2))
-        proof = Witness(found.point) if answer is Answer.SAT else Refutations((Cells(0, most),))
+        proof = Witness(found.point) if answer is Answer.SAT else Refutations((CellBound(0, most),))
         made.append(Instance(name, network, wanted, answer, proof, family))
     return made
 
@@ -139,7 +139,7 @@ def around(
 Draw = Callable[[Drawing, str], str]
 
 
-class Case(NamedTuple):
+class OperatorCase(NamedTuple):
     """An operator, or a way to spell one."""
 
     draw: Draw  # adds nodes for a value, and returns the last one's name
@@ -234,32 +234,34 @@ _AROUND, _SATURATED = ((-1.0, 2.0), (-2.0, 0.25)), ((-20.0, -10.0), (10.0, 20.0)
 _POSITIVE = ((0.0625, 4.0), (1.0, 1.5), (0.25, 16.0))
 _WAVES = ((-0.5, 2.5), (-8.0, -4.5), (0.25, 12.0), (2.75, 3.5))
 _APART = ((-4.5, -0.25), (0.25, 4.5), (-1.0, 2.0))
-CASES: dict[str, Case] = {
-    "relu": Case(node("Relu"), (*_AROUND, (-0.001, 1.0)), ANY),
-    "leaky relu": Case(node("LeakyRelu", alpha=0.125), (*_AROUND, (-20.0, -10.0)), ANY),
-    "sigmoid": Case(node("Sigmoid"), (*_AROUND, *_SATURATED), ANY),
-    "sigmoid, spelled": Case(sigmoid, (*_AROUND, *_SATURATED), ANY),
-    "tanh": Case(node("Tanh"), (*_AROUND, *_SATURATED), ANY),
-    "exp": Case(node("Exp"), (*_AROUND, (-20.0, 3.0), (4.0, 6.0)), ANY),
-    "log": Case(node("Log"), _POSITIVE, ANY),
-    "sqrt": Case(node("Sqrt"), _POSITIVE, ANY),
-    "square": Case(with_number("Pow", 2.0), _APART, ANY),
-    "square, spelled": Case(square, _APART, ANY),
-    "cube": Case(with_number("Pow", 3.0), _APART, ANY),
-    "reciprocal": Case(node("Reciprocal"), (*_POSITIVE, (-4.0, -0.125)), ANY),
-    "sin": Case(node("Sin"), _WAVES, ANY),
-    "cos": Case(node("Cos"), _WAVES, ANY),
-    "abs": Case(node("Abs"), _APART, ANY),
-    "clip": Case(with_number("Clip", -0.5, 1.5), ((-1.0, 2.0), (1.0, 4.0), (-4.0, 0.5)), ANY),
-    "pool": Case(pooled, (*_AROUND, (-1.0, 1.0)), (4, 2)),
-    "product": Case(of_halves("Mul"), _APART, (2, 1)),
-    "quotient": Case(of_halves("Div"), _POSITIVE, (2, 1)),
-    "variance": Case(variance, _APART, (2, 1), means=True),
-    "normalization": Case(normalization, _AROUND, TWO, 17, means=True),
-    "normalization, spelled": Case(normalized, _AROUND, TWO, means=True),
-    "softmax": Case(node("Softmax", axis=1), (*_AROUND, (-30.0, 30.0)), (3, 3)),
-    "gelu": Case(node("Gelu"), (*_AROUND, (-8.0, -2.0)), ANY, 20),
-    "gelu, spelled": Case(gelu, (*_AROUND, (-8.0, -2.0)), ANY),
+CASES: dict[str, OperatorCase] = {
+    "relu": OperatorCase(node("Relu"), (*_AROUND, (-0.001, 1.0)), ANY),
+    "leaky relu": OperatorCase(node("LeakyRelu", alpha=0.125), (*_AROUND, (-20.0, -10.0)), ANY),
+    "sigmoid": OperatorCase(node("Sigmoid"), (*_AROUND, *_SATURATED), ANY),
+    "sigmoid, spelled": OperatorCase(sigmoid, (*_AROUND, *_SATURATED), ANY),
+    "tanh": OperatorCase(node("Tanh"), (*_AROUND, *_SATURATED), ANY),
+    "exp": OperatorCase(node("Exp"), (*_AROUND, (-20.0, 3.0), (4.0, 6.0)), ANY),
+    "log": OperatorCase(node("Log"), _POSITIVE, ANY),
+    "sqrt": OperatorCase(node("Sqrt"), _POSITIVE, ANY),
+    "square": OperatorCase(with_number("Pow", 2.0), _APART, ANY),
+    "square, spelled": OperatorCase(square, _APART, ANY),
+    "cube": OperatorCase(with_number("Pow", 3.0), _APART, ANY),
+    "reciprocal": OperatorCase(node("Reciprocal"), (*_POSITIVE, (-4.0, -0.125)), ANY),
+    "sin": OperatorCase(node("Sin"), _WAVES, ANY),
+    "cos": OperatorCase(node("Cos"), _WAVES, ANY),
+    "abs": OperatorCase(node("Abs"), _APART, ANY),
+    "clip": OperatorCase(
+        with_number("Clip", -0.5, 1.5), ((-1.0, 2.0), (1.0, 4.0), (-4.0, 0.5)), ANY
+    ),
+    "pool": OperatorCase(pooled, (*_AROUND, (-1.0, 1.0)), (4, 2)),
+    "product": OperatorCase(of_halves("Mul"), _APART, (2, 1)),
+    "quotient": OperatorCase(of_halves("Div"), _POSITIVE, (2, 1)),
+    "variance": OperatorCase(variance, _APART, (2, 1), means=True),
+    "normalization": OperatorCase(normalization, _AROUND, TWO, 17, means=True),
+    "normalization, spelled": OperatorCase(normalized, _AROUND, TWO, means=True),
+    "softmax": OperatorCase(node("Softmax", axis=1), (*_AROUND, (-30.0, 30.0)), (3, 3)),
+    "gelu": OperatorCase(node("Gelu"), (*_AROUND, (-8.0, -2.0)), ANY, 20),
+    "gelu, spelled": OperatorCase(gelu, (*_AROUND, (-8.0, -2.0)), ANY),
 }
 TRIES = 12
 _MOST_UNITS = 2
@@ -333,7 +335,9 @@ def first_found(
     )
 
 
-def _network(case: Case, dim: int, random: np.random.Generator) -> tuple[OperatorGraph, Box]:
+def _network(
+    case: OperatorCase, dim: int, random: np.random.Generator
+) -> tuple[OperatorGraph, Box]:
     """Draw a network of an operator, and a box of its inputs."""
     count, left = case.units if case.units[0] else (int(random.integers(1, _MOST_UNITS + 1)),) * 2
     box = drawn_box(1 if case.means else int(random.integers(1, dim + 1)), random)

@@ -21,7 +21,15 @@ from constructive.instances.instance import (
     Refutations,
     Witness,
 )
-from constructive.instances.operator import MARGIN, TRIES, Cells, affine, drawn_box, extreme, short
+from constructive.instances.operator import (
+    MARGIN,
+    TRIES,
+    CellBound,
+    affine,
+    drawn_box,
+    extreme,
+    short,
+)
 from constructive.instances.properties import STYLES, Atom, Property
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
@@ -140,7 +148,7 @@ class Spelling(Family):
             far, is_met = margin * float(each.spread), answer is Answer.SAT and place == met
             threshold = float(each.reached) - far if is_met else float(each.most) + far
             atoms.append((Atom(unit, float(np.float32(threshold))),))
-            parts.append(Cells(0, Fraction(float(each.most) + far / 2.0)))
+            parts.append(CellBound(0, Fraction(float(each.most) + far / 2.0)))
         wanted = Property(box, tuple(atoms))
         proof = Witness(found[met].point) if answer is Answer.SAT else Refutations(tuple(parts))
         made, group = [], name.rpartition("_")[0] or name
