@@ -26,7 +26,8 @@ from flint import arb, arb_mat, fmpq
 
 from constructive.exact.directed import working_precision
 from constructive.instances.properties import Box, Linear, Property, float32_numbers
-from constructive.layers.record import Layer, require_float_layer
+from constructive.layers.extended import FloatLayer
+from constructive.layers.record import require_float_layer
 from constructive.support.arrays import Array, Rebuilt, as_array
 from constructive.support.errors import ParameterError, shown
 
@@ -329,7 +330,7 @@ _SMALL = 2.0**-20
 _MOST_FEATURES = 2  # Of a readout: values of a piece are sums of two float32 numbers
 
 
-def network_of(layer: Layer, context: Array) -> Network:
+def network_of(layer: FloatLayer, context: Array) -> Network:
     """Return the float32 network of a layer with a context, a function of the query.
 
     Its numbers A_h = E W_K W_Q^T, b_h = 0 and V_h = E U_h, with the effective readout U_h of each
