@@ -172,7 +172,7 @@ BUDGET = {
     "sequences": (2540, 9),
     "strategies": (440, 2),
     "support": (1730, 9),
-    "theory": (4100, 10),
+    "theory": (3050, 9),
 }
 
 
