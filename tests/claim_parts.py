@@ -1,18 +1,10 @@
-"""Certificates of layers with all claims, and records of layers that nobody built."""
+"""Layers of labels, and records of layers that nobody built."""
 
 import numpy as np
 from sklearn.svm import LinearSVC
 
-from constructive import AttentionLayer, Memorizer, TrainedRecord, certify
-from constructive.certificates.certify import family_of
+from constructive import AttentionLayer, Memorizer, TrainedRecord
 from constructive.layers.record import BuildRecord, HeadRecord
-
-
-def certified(memorizer, data, **options):
-    """What `certify` makes if *readout* is asked for besides the usual claims."""
-    known = family_of(memorizer).available(memorizer)
-    names = [name for name, kind in known.items() if kind.is_usual(memorizer) or name == "readout"]
-    return certify(memorizer, data, claims=names, **options)
 
 
 def label_layer(data, num_heads):

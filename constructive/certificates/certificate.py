@@ -129,7 +129,7 @@ class Certificate(Shown):
         return loaded
 
     def __repr__(self) -> str:
-        claims = ", ".join(f"{claim.name} {claim.said}" for claim in self.claims)
+        claims = ", ".join(f"{claim.name} {claim.verdict.name}" for claim in self.claims)
         return f"<Certificate: {self.verdict.name}, {claims}>"
 
     def _sheet(self) -> Sheet:
@@ -141,7 +141,7 @@ class Certificate(Shown):
         )
         table = Table(box=None, pad_edge=False, show_header=False)
         for claim in self.claims:
-            table.add_row(claim.name, claim.said, claim.statement)
+            table.add_row(claim.name, claim.verdict.name, claim.statement)
             table.add_row("", "", claim.detail)
         return Sheet(f"Certificate: {self.verdict.name}, {about}", facts, table)
 

@@ -21,20 +21,8 @@ from constructive.certificates.certificate import (
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.outputs import (
-    ERROR,
-    EXECUTED,
-    INSEPARABLE,
-    LABELS,
-    READOUT,
-)
-from constructive.certificates.claims.rank import (
-    GROUPING,
-    IMPOSSIBLE,
-    RANK,
-    WIDE_GROUPING,
-    AllWeights,
-)
+from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
+from constructive.certificates.claims.rank import IMPOSSIBLE, WIDE_GROUPING, AllWeights
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -73,7 +61,7 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, READOUT, LABELS, INSEPARABLE, EXECUTED),
+    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, LABELS),
     "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
     "sequences": _by_name(EQUALITY, SIZE),
     "all weights": _by_name(IMPOSSIBLE),
@@ -240,17 +228,17 @@ def certify(
     *,
     claims: Iterable[str] | None = None,
     epsilon: float | None = None,
-    delta: float | None = None,
     max_prec: int = MOST_BITS,
     seed: int = 0,
     model: str | None = None,
 ) -> Certificate:
-    """Prove what a memorizer does on a data set, in exact and ball arithmetic.
+    """Prove what a memorizer does on a data set.
 
-    A claim that cannot be decided does not raise: its verdict is UNDECIDED. Paired heads are
-    proved in float64 with bounds, without a T x T matrix (`claims.paired`); where that fails, or
-    *executed* is asked for in the same call, they are judged as any others. Above T = 2,000 ask for
-    *rank* and *readout* in one call, and for *executed* in another one.
+    This function looks for evidence; the verdict is the checker's (`constructive/checker`), on the
+    arrays in memory. A claim that cannot be decided does not raise: its verdict is UNDECIDED.
+    Paired heads are proved in float64 with bounds, without a T x T matrix (`claims.paired`); where
+    that fails, or *labels* is asked for in the same call, they are judged as any others. Above
+    T = 2,000 ask for *rank* in one call, and for *labels* in another one.
 
     An option that none of the claims takes is refused: no certificate may be read as if it were
     about that option. A `seed` is never refused, as any seed proves the same.
@@ -262,28 +250,21 @@ def certify(
             `Decoder`
         claims: some of those that docs/claims.md explains. By default "rank", "error", and
             "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
-            Theorem 10. If you ask for them, also "readout" (which brings the rank with it where
-            paired heads have their own proof), "labels", "inseparable" and "executed".
-            Of sequences "equality" and "size", of decoders "rank", "recites" and "executed"
-        epsilon: of *error*, and of *executed* of a layer: the largest error, in units of the
-            targets; by default 1e-6 times the largest target, to one digit (1e-6 if all are zero).
-            The claim *executed* is UNDECIDED where its bound is larger than an epsilon that was
-            given
-        delta: of *readout*: the largest distance of an entry from an exact readout; by default what
-            can be shown
-        max_prec: of *error*, *readout* and *executed* of a layer: bits after which an undecided
-            claim stays so; by default 4096
+            Theorem 10. If you ask for them, also "labels". Of sequences "equality" and "size", of
+            decoders "rank", "recites" and "executed"
+        epsilon: of *error*: the largest error, in units of the targets; by default 1e-6 times the
+            largest target, to one digit (1e-6 if all are zero)
+        max_prec: of *error*: bits after which an undecided claim stays so; by default 4096
         seed: of the primes' points; any seed proves the same
-        model: of the claim *executed*: "float32, pairwise" (by default; for a decoder with its own
+        model: of the claim *executed* of a decoder: "float32, pairwise" (by default, with its own
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
             contraction" (`exact.float_model`); for a decoder of integers also "float32, TF32
             products", "float32, bfloat16 products" or "float32, float16 products"
 
     Raises:
-        ParameterError: for arguments that make no sense, options that no claim takes, *executed*
-            with *rank* or *readout* of more than 2,000 examples of paired heads, a memorizer with
-            rational weights, which needs no certificate, and a module that `Memorizer.from_torch`
-            refuses
+        ParameterError: for arguments that make no sense, options that no claim takes, *labels*
+            with *rank* of more than 2,000 examples of paired heads, a memorizer with rational
+            weights, which needs no certificate, and a module that `Memorizer.from_torch` refuses
         DataError: for data whose shapes do not fit the layer, or of another kind
 
     Example:
@@ -309,7 +290,7 @@ def certify(
     if isinstance(weights, Memorizer) and not weights.record.grouped:  # which has fewer claims
         about = f"{weights.record.construction} heads"
     names = _checked_claims(claims, weights, about, known)
-    options = CertifyOptions(epsilon, delta, max_prec, seed, model).checked()
+    options = CertifyOptions(epsilon, max_prec, seed, model).checked()
     _require_taken(options, names, known)
     product = math.inf
     if isinstance(weights, Memorizer) and isinstance(data, Dataset):

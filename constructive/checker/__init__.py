@@ -1,1 +1,11 @@
-"""The checker: what certificates claim is proved here (`__main__` says what stands where)."""
+"""The checker: what is proved, is proved here (`__main__` says what stands where)."""
+
+from .claim import PROVED as PROVED
+from .claim import REFUTED as REFUTED
+from .claim import UNDECIDED as UNDECIDED
+from .float_model import MODELS as MODELS
+from .layers import Layer as Layer
+from .verify import STATEMENTS as STATEMENTS
+from .verify import check as check
+from .verify import layer as layer
+from .verify import verify as verify

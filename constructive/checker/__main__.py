@@ -9,7 +9,9 @@
 An island: this folder imports the standard library, numpy and mpmath, and nothing of the package
 around it. It reads the files itself and has its own arithmetic and its own forward pass:
 
-    command         arguments, the verdict once for all claims, and which claims each kind has
+    verify          which claims each kind of certificates has; they are judged about arrays in
+                    memory, or about files
+    command         arguments, and what is printed
     claim           what a claim is, and what it is about
     files           reading hostile files; what is needed, before it is taken; rows of a folder;
                     what is being done, on stderr: on a terminal, or with --progress
@@ -24,9 +26,7 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     float_model     programs in floating point, and what they make of logits
 
     layers          certificates of one layer, and the claim impossible
-    rank, real, labels, executed
-                    its claims: rank and grouping, error and readout, labels and that there is no
-                    readout for them, executed
+    rank, real, labels              its claims: rank and grouping, error, labels
     paired          certificates of paired heads
     decoders        certificates of decoders: rank, recites, executed
     margins, integers, packed      their margins, those of integers, and weights of few bits

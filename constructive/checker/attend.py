@@ -220,21 +220,6 @@ class Heads:
         return numbers.arranged(read, lambda x: np.ascontiguousarray(x.transpose(1, 0, 2)))
 
 
-class HeadOfEach:
-    """One head for each query, which `which` names."""
-
-    count = 1
-
-    def __init__(self, numbers, w_q, w_k, which):
-        self.w_q = numbers.arranged(w_q, lambda x: x[which])
-        self.w_k = numbers.arranged(w_k, lambda x: x[which].transpose(0, 2, 1))
-
-    def absorbed(self, numbers, queries):
-        """(B, 1, d) for queries (B, d)."""
-        asked = numbers.arranged(queries, lambda x: x[:, None])
-        return numbers.product(numbers.product(asked, self.w_q), self.w_k)
-
-
 def beside(matrices):
     """Those of all heads side by side: (H, d, k) as (d, H k)."""
     return np.ascontiguousarray(matrices.transpose(1, 0, 2)).reshape(matrices.shape[1], -1)

@@ -2,7 +2,7 @@
 
 import math
 from collections import namedtuple
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -23,16 +23,26 @@ def up(x):
     return x * (1.0 + 2.0**-30) + 2.0**-1000
 
 
-def above(x, digits=3):
-    """Decimal text of a number, rounded up."""
-    rounded = Context(digits, ROUND_CEILING).create_decimal_from_float(float(x))
-    return f"{float(rounded):.{digits}g}"
+def above(x, digits=3, limit=None):
+    """Decimal text of a number, rounded up; to more digits, where it would pass a limit."""
+    return _text(x, digits, ROUND_CEILING, lambda text: limit is None or text <= limit)
 
 
-def below(x, digits=3):
-    """Decimal text of a number, rounded down."""
-    rounded = Context(digits, ROUND_FLOOR).create_decimal_from_float(float(x))
-    return f"{float(rounded):.{digits}g}"
+def below(x, digits=3, limit=None):
+    """Decimal text of a number, rounded down; to more digits, where it would not pass a limit."""
+    return _text(x, digits, ROUND_FLOOR, lambda text: limit is None or text > limit)
+
+
+def _text(x, digits, rounding, enough):
+    if isinstance(x, float) and not math.isfinite(x):
+        return str(x)
+    x = Fraction(x)
+    for count in range(digits, 18):
+        rounded = Context(count, rounding).divide(Decimal(x.numerator), Decimal(x.denominator))
+        if enough(rounded):
+            break
+    usual = not rounded or 1e-300 < abs(float(rounded)) < 1e300  # else no float is near it
+    return f"{float(rounded) if usual else rounded:.{count}g}"
 
 
 def gamma(terms):

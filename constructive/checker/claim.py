@@ -1,9 +1,33 @@
-"""What a claim is, and what it is about: a new claim is a class, and a line of `command`."""
+"""What a claim is, what is said of it, and what it is about: a new one is a class, and a line."""
 
 import math
 from abc import ABC, abstractmethod
+from collections import namedtuple
 
 from .files import require
+
+PROVED, REFUTED, UNDECIDED = "PROVED", "REFUTED", "UNDECIDED"
+
+# What a claim states, how it was shown or why not, and where it fails
+Found = namedtuple("Found", "name verdict statement detail witness")
+# The numbers which a statement has, and how it was shown
+Shown = namedtuple("Shown", "numbers detail", defaults=[""])
+
+
+class Refuted(ValueError):  # noqa: N818 - what is found, and not an error
+    """A claim is false, and where that is seen. Any other ValueError leaves it undecided."""
+
+    def __init__(self, detail, witness=None):
+        super().__init__(detail)
+        self.witness = witness
+
+
+class Unshown(ValueError):  # noqa: N818
+    """A claim is not shown, and where: who proposes may look there."""
+
+    def __init__(self, detail, witness):
+        super().__init__(detail)
+        self.witness = witness
 
 
 class Claim(ABC):
@@ -11,12 +35,13 @@ class Claim(ABC):
 
     name: by which certificates call it
     statement: what it has to state, with places for the numbers which `check` returns
+    unshown: what it states where these numbers are not known
     of_weights: whether it is about weights, which then have to be given
     of_lengths: whether it may be about contexts of different lengths
     error: the error which it claims, if it does
     """
 
-    of_weights, of_lengths, error = True, False, None
+    of_weights, of_lengths, error, unshown = True, False, None, None
 
     def __init__(self, content):
         self.evidence = content["evidence"]
@@ -36,7 +61,24 @@ class Claim(ABC):
 
     @abstractmethod
     def check(self, about):
-        """The numbers which it states; whatever is wrong raises."""
+        """What is shown; Refuted if it is false, and any other ValueError if neither is known."""
+
+    def numbers(self, about):
+        """The numbers which it states, where they are known before it is checked."""
+        del about
+        return ()
+
+    def judge(self, about):
+        """What is known of it."""
+        try:
+            shown = self.check(about)
+        except ValueError as failure:
+            verdict = REFUTED if isinstance(failure, Refuted) else UNDECIDED
+            numbers, witness = self.numbers(about), getattr(failure, "witness", None)
+            stated = self.statement.format(*numbers) if numbers else self.unshown or self.statement
+            return Found(self.name, verdict, stated, str(failure), witness)
+        shown = shown if isinstance(shown, Shown) else Shown(shown)
+        return Found(self.name, PROVED, self.statement.format(*shown.numbers), shown.detail, None)
 
     def number(self, name, what):
         """A number of the evidence: finite, and not negative."""
@@ -53,9 +95,12 @@ class Claim(ABC):
 class Bound(Claim):
     """A claim which is a number; it is shown when all claims are known."""
 
-    def check(self, about):
+    def numbers(self, about):
         del about
-        return (self.bound,)
+        return (self.bound,) if "bound" in self.evidence else ()
+
+    def check(self, about):
+        return Shown(self.numbers(about))
 
 
 class About(ABC):
@@ -68,8 +113,10 @@ class About(ABC):
     @abstractmethod
     def format(self): ...
 
-    @abstractmethod
-    def __init__(self, content, files, claims, options): ...
+    @classmethod
+    def read(cls, content, files, claims, options):
+        """What these files hold, which have to be what the certificate says."""
+        return cls(content, files, claims, options)
 
     def conclude(self, claims):
         """Check what claims show together, when each by itself is checked."""

@@ -1,81 +1,16 @@
-"""Arguments; the four kinds of certificates, and the claims of each; or folders of instances."""
+"""Arguments: of certificates, or of folders of instances."""
 
 import argparse
 import math
 import sys
-from collections import namedtuple
 
 from . import pieces
-from .decoders import Decoder, ExecutedOfDecoder, Recites
-from .executed import Executed
-from .files import Told, confine, read_json, require, require_claims, silent
+from .files import Told, confine, silent
 from .folder import check_folder
-from .labels import Inseparable, Labels
-from .layers import Impossible, Layer
-from .paired import PairedLayer, PairedRank
-from .rank import Grouping, Rank, RankOfDecoder, WideGrouping
-from .real import Error, Readout
-from .sequences import Equality, Sequences, Size
+from .verify import check
 
-# All kinds of certificates, and the claims that each may make: a new claim is a line here.
-
-CLAIMS = {
-    Layer: (
-        Grouping,
-        WideGrouping,
-        Rank,
-        Error,
-        Readout,
-        Labels,
-        Inseparable,
-        Executed,
-        Impossible,
-    ),
-    PairedLayer: (PairedRank, Error, Readout),
-    Decoder: (RankOfDecoder, Recites, ExecutedOfDecoder),
-    Sequences: (Equality, Size),
-}
-KINDS = {kind.format: kind for kind in CLAIMS}
-
-Options = namedtuple("Options", "quick asked epsilon most tell", defaults=[silent])
 INSTANCES = "instances"  # the first word for folders of instances
 MOST_WORKERS = 64
-
-
-def check(files, *, quick=False, asked=(), epsilon=math.inf, most=8e9, tell=silent):
-    """The statements which the files of these names prove, by claim; whatever is wrong raises.
-
-    files: certificate, weights and data; no weights for an upper bound
-    quick: the claim rank by random products, where there is one
-    asked: claims which have to be there;  epsilon: no larger error may be claimed
-    most:  bytes of memory which may be taken
-    tell:  called with (step, done, total) while it goes on
-    """
-    certificate, *others = files
-    require(1 <= len(others) <= 2, "the files are CERTIFICATE [WEIGHTS] DATA")
-    tell("read the certificate", 0, 1)
-    content = read_json(certificate, "certificate", most)
-    form = content["format"]
-    require(form in KINDS, f"the format of the certificate is {str(form)[:60]!r}")
-    return verdict(KINDS[form], content, others, Options(quick, asked, epsilon, most, tell))
-
-
-def verdict(kind, content, files, options):
-    """The statements, if all claims hold: what each shows, and what it says; and all together."""
-    known = {claim.name: claim for claim in CLAIMS[kind]}
-    told = require_claims(content, known, options.asked)
-    claims = {name: known[name](told[name]) for name in told}
-    errors = [claim.error for claim in claims.values()]
-    errors = [error for error in errors if error is not None]
-    claimed = max(errors, default=math.inf) <= options.epsilon
-    require(claimed, "error: epsilon is not claimed, or is larger")
-    about, shown = kind(content, files, claims, options), {}
-    for name, claim in claims.items():
-        options.tell(name, 0, 1)
-        shown[name] = claim.statement.format(*claim.check(about))
-        require(told[name]["statement"] == shown[name], f"it does not state: {shown[name]}")
-    about.conclude(claims)
-    return shown
 
 
 def gigabytes(text):

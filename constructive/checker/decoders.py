@@ -17,7 +17,6 @@ from . import packed
 from .attend import Causal, rows_at_once
 from .bounds import above, below
 from .claim import About, Claim
-from .executed import OfModel
 from .files import (
     BYTES,
     announce,
@@ -227,14 +226,21 @@ class Recites(Claim):
         return about.places, len(about.texts), repr(self.bound)
 
 
-class ExecutedOfDecoder(OfModel):
-    """Rounding takes less than the margin everywhere."""
+class Executed(Claim):
+    """Rounding takes less than the margin everywhere, in programs of a model."""
 
-    models = MODELS | INTEGER_MODELS
+    name = "executed"
     statement = (
         "at all {} positions of S = {} texts the next token has the largest "
         "logit for every program of the model {!r}: {}"
     )
+
+    def model(self, kept):
+        """The model that its evidence names, of numbers stored in a format."""
+        name, models = self.evidence["model"], MODELS | INTEGER_MODELS
+        require(type(name) is str and name in models, "executed: its model is none")
+        require(models[name].kept == kept, f"executed: its model does not store in {kept}")
+        return models[name]
 
     def check(self, about):
         share = about.margins[1]

@@ -80,15 +80,6 @@ PAIRS = "products of two arrays at a time, each summed over one index"
 ANY = "products of any number of arrays, summed over any number of indices at once, in any order"
 
 
-def of_layers(model, exact):
-    """What a program is that evaluates a layer."""
-    order = f"{PAIRS}, in any order of arrays (heads together with entries of tokens or with "
-    order += "values, never with tokens)"
-    once = "each logit computed once" + (", without error" if exact else "")
-    loaded = f"weights and data rounded to {model.kept} first"
-    return "; ".join([loaded, once, ANY if model.free else order, *steps_of(model)])
-
-
 def of_decoders(model):
     """What a program is that evaluates a decoder."""
     matrix = "" if model.factors else ", or their matrix first"
@@ -160,13 +151,6 @@ def logit_steps(model, width, inner):
     """
     paths = width * inner * width + 2 if model.free else 2 * width + inner
     return paths + 6 + 2 * model.constants + 6 * model.merged
-
-
-def output_steps(model, heads, size, width, value_dim, between):
-    """Roundings of a path a X W_V W_O W_D and of four of its factors, but for softmax."""
-    if model.free:
-        return heads * size * width * value_dim * between + 7
-    return max(width + heads * value_dim, heads * width + value_dim) + between + 4
 
 
 def readout_steps(model, seen, rows, outputs):

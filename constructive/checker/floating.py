@@ -1,26 +1,21 @@
 """Attention in float64 with a-priori bounds of rounding, in fixed point, and by a table.
 
-A sum of k products is off by gamma_k times the sum of their sizes. Attention of a head is had
-
-- where one token leads by NATS, whatever rounding does: as 1 and zeros. The others have at most
-  (n - 1) exp(-NATS) of its weight, and attention is off by twice that in all;
-- where logits are known less well than to NEAR: in fixed point, as long as these are few;
-- otherwise by float64. If no logit is off by more than r, attention is off by r in all: on the way
-  from ones to the others its derivative has the entries a_i (l_i - a.l) with |l_i| <= r, and the
-  sum of their sizes is a mean absolute deviation, so at most a standard deviation, so at most r.
+A sum of k products is off by gamma_k times the sum of their sizes. Where that is not good enough,
+logits are computed as sums of two floats; and where one token leads, whatever rounding does, it has
+all attention (`enclosed`).
 """
 
 import math
 from collections import namedtuple
-from fractions import Fraction
 
 import mpmath
 import numpy as np
 from mpmath.libmp import from_man_exp, mpf_exp, to_fixed
 
-from .attend import Examples, HeadOfEach, Heads, Numbers, attend, exact_sum
+from .attend import Heads, Numbers, attend, exact_sum
 from .bounds import (
     BITS,
+    UNIT,
     Fixed,
     arranged,
     carried,
@@ -113,56 +108,10 @@ def softmax(logits, count, work, hidden=None):
     return Fixed(digits, -unit, lost)
 
 
-class Sharp(Digits):
-    """Logits in fixed point, and attention in float64, with a bound of the sum of its errors."""
-
-    def softmax(self, logits, hidden):
-        """Attention (B, H, n) of differences of logits, which are exact, as sums of two floats.
-
-        Exponentials e^x (1 + y), |y| < 2^-46, are off by a part of 2^-50, two roundings and y^2, or
-        by 1e-26, and by what logits are off, twice: by less than delta. The largest is one, so that
-        shares are off by 2 delta / (1 - delta) in all; sums and quotients are rounded as well.
-        """
-        tokens = logits.digits.shape[-1]
-        off = Fraction(logits.error) * Fraction(2) ** logits.last
-        if off >= NEAR:
-            raise OverflowError("logits need more digits")
-        top = logits.last + BITS * len(logits.digits)
-        rough = np.ldexp(floats(logits, top)[0], top)
-        if hidden is not None:
-            rough = np.where(hidden, -np.inf, rough)
-        for _ in range(2):  # less what is nearly the largest, and then less the largest
-            large = rough.argmax(axis=-1)[..., None]
-            less = arranged(logits, lambda x, at=large: x - np.take_along_axis(x, at, axis=-1))
-            high, low = two_floats(carried(less.digits), logits.last)
-            rough = high if hidden is None else np.where(hidden, -np.inf, high)
-        if not (rough < 1.0).all():
-            raise OverflowError("logits need more digits")
-        weight = exponentials(high) * (1.0 + low)
-        if hidden is not None:
-            weight = np.where(hidden, 0.0, weight)
-        attention = weight / weight.sum(axis=-1, keepdims=True)
-        delta = 2.0**-50 + 2.0**-51 + 2.1 * float(off)
-        return attention, up(2.1 * delta + gamma(tokens + 3) + tokens * 1e-25)
-
-
-def two_floats(digits, last):
-    """Numbers whose digits are given, as high + low, which is off by less than 2^-90 of high."""
-    high = low = np.zeros(digits.shape[1:])
-    for k, digit in enumerate(digits):
-        x = np.ldexp(digit, last + BITS * (len(digits) - 1 - k))
-        added = high + x
-        other = added - high
-        low = low + ((high - (added - other)) + (x - other))
-        high = added
-    added = high + low
-    return added, low - (added - high)
-
-
 CHUNK = 1 << 18  # entries of arrays which are worked on at a time
-NATS, LEFT = 45.0, 3e-20  # more than exp(-NATS)
-LIMIT = 1e6  # errors of logits beyond which nothing is known of them
-NEAR = 2.0**-40  # those with which float64 is good enough
+GOOD = 2.0**-48  # errors of attention which are good enough
+FIRST_ORDER = 0.01  # errors of logits up to which bounds of first order hold, and a few percent
+NOTHING = -1e4  # a logit, less the largest, whose exponential is nothing: of a hidden token
 DIGITS = 5
 
 # numbers, and bounds of the sums of sizes of what they are sums of
@@ -206,65 +155,122 @@ class Bounded(Floats):
         return Sized(x, np.abs(x).max(axis=1, keepdims=True)), x
 
     def softmax(self, logits, hidden):
-        """Attention, bounds, and which of them are not good enough."""
-        off = up(self.gamma * logits.sizes[..., 0])
-        logits = logits.values if hidden is None else np.where(hidden, -np.inf, logits.values)
-        below = logits - logits.max(axis=2, keepdims=True)
-        first = logits.argmax(axis=2)[..., None]
-        others = below.copy()
-        np.put_along_axis(others, first, -np.inf, axis=2)
-        lead = -others.max(axis=2) * (1.0 - 2.0**-50)
-        alone = (off < LIMIT) & (lead >= up(NATS + 2.0 * off))
-        size = logits.shape[2]
-        weight = exponentials(below)  # of logits off by 2^-47 more, up to 60 below
-        attention = weight / weight.sum(axis=2, keepdims=True)
-        error = up(off + 2.0**-44 + 2.0 * gamma(size + 8) + size * 1e-25)
-        one = np.zeros_like(attention)
-        np.put_along_axis(one, first, 1.0, axis=2)
-        attention = np.where(alone[..., None], one, attention)
-        error = np.where(alone, 2.0 * size * LEFT, error)  # products with 1 and zeros are exact
-        return attention, error, ~(alone | (off <= NEAR))
+        return enclosed(logits.values, 0.0, up(self.gamma * logits.sizes), hidden)
 
 
-def attended(weights, view, most, then=lambda *found: found):
+def enclosed(high, low, off, hidden):
+    """Attention (..., n) of logits high + low, which are off by `off`, and bounds (...).
+
+    These are of the sum of all its errors, and of those of averages of numbers below one.
+
+    Let d_i bound the part by which an exponential is off, of the difference to the largest logit.
+    Shares a_i are off by 2 delta / (1 - delta) in all, where delta = sum a_i d_i. And if others
+    have at most a part r of the largest exponential, attention is off by 2 r from 1 and zeros,
+    with which averages are exact: so that is what is returned where it is nearer.
+    """
+    seen = high if hidden is None else np.where(hidden, -np.inf, high)
+    size, top = high.shape[-1], seen.argmax(axis=-1)[..., None]
+
+    def less(x):
+        return x - np.take_along_axis(x, top, axis=-1)
+
+    low, off = (np.broadcast_to(x, high.shape) for x in (low, off))
+    below, at_top = less(high) + less(low), np.arange(size) == top
+    sizes = np.abs(below) + np.abs(low) + np.abs(np.take_along_axis(low, top, axis=-1))
+    spread = up(off + np.take_along_axis(off, top, axis=-1) + 4.0 * UNIT * sizes)
+    spread = np.where(at_top, 0.0, spread)
+    if hidden is not None:
+        below, spread = np.where(hidden, NOTHING, below), np.where(hidden, 0.0, spread)
+    powers = exponentials(below)
+    attention = powers / powers.sum(axis=-1, keepdims=True)
+    each = up(1.01 * (2.0**-49 + spread))
+    delta = up((attention * each).sum(axis=-1))
+    error = 2.1 * delta + 3.0 * gamma(size + 8) + size * 1e-25
+    error = np.where(each.max(axis=-1) < FIRST_ORDER, error, np.inf)
+    rest = exponentials(np.where(at_top, -np.inf, below + spread))
+    alone = 2.0 * up(up(rest).sum(axis=-1) + size * 1e-25)
+    nearer = alone < error
+    return np.where(nearer[..., None], at_top, attention), up(np.where(nearer, alone, error))
+
+
+def attended(weights, view, then=lambda *found: found):
     """What some thread makes of each group of a view: by default it, tokens, attention and errors.
 
-    Attention is (B, H, n), and bounds of its errors are (B, H).
-
-    most: how many heads on examples may be had in fixed point
+    Attention is (B, H, n), and bounds of its errors are (B, H). Where these are not good enough,
+    logits are computed anew from their factors, as if in twice the precision.
     """
     numbers = Bounded(weights)
-    heads, parts, left = Heads(numbers, weights), view.parts(), most
-    exact = [fixed([weights[name]], DIGITS) for name in ("W_Q", "W_K")]
+    heads, turned = Heads(numbers, weights), weights["W_Q"].astype(np.float64).transpose(0, 2, 1)
+    keys = weights["W_K"].astype(np.float64)
 
-    def one(part, most=most):
-        ((group, block, tokens, (attention, error, unknown)),) = attend(numbers, heads, part)
-        examples, which = np.nonzero(unknown)
-        if len(examples) <= most:
-            units = tokens.shape[2] * max(tokens.shape[1], weights["W_Q"].shape[2])
-            for some in chunks(len(examples), units, CHUNK):
-                at = examples[some], which[some]
-                attention[at], error[at] = in_fixed_point(exact, group, block.hidden, at)
-        return len(examples), then(group, tokens, attention, error)
+    def one(part):
+        ((group, block, tokens, (attention, error)),) = attend(numbers, heads, part)
+        examples, which = np.nonzero(~(error <= GOOD))
+        units = max(keys[0].size, tokens[0].size)
+        for some in chunks(len(examples), units, CHUNK):
+            at, head = examples[some], which[some]
+            own = tokens if len(tokens) == 1 else tokens[at]
+            read = products(turned[head], group.queries[at].astype(np.float64))
+            logits = times_sum(own, *times_sum(keys[head], *read))
+            hidden = None if block.hidden is None else block.hidden[at, 0]
+            attention[at, head], error[at, head] = enclosed(*logits, hidden)
+        return then(group, tokens, attention, error)
 
-    for part, (count, found) in zip(parts, in_pieces(one, parts), strict=True):
-        fits = count <= left
-        left -= count * fits
-        yield found if fits or count > most else one(part, -1)[1]
+    return in_pieces(one, view.parts())
 
 
-def in_fixed_point(exact, group, hidden, at):
-    """The same (k, n), (k,) of some heads, each on one example, from logits in fixed point."""
-    (examples, which), (tokens,) = at, group.tokens
-    own = tokens[examples if len(tokens) > 1 else np.zeros_like(examples)]
-    data = {"contexts": own, "queries": group.queries[examples]}
-    if hidden is not None:
-        data["lengths"] = (~hidden[examples, 0]).sum(axis=1)
-    view = Examples(data, [slice(None)])
-    numbers = Sharp(DIGITS, None)
-    (*_, found), = attend(numbers, HeadOfEach(numbers, *exact, which), view)  # fmt: skip
-    attention, error = found
-    return attention[:, 0], error
+# Products of matrices and vectors as sums of two floats.
+#
+# Let x be a row of d entries below 2^e in size, and b the largest integer with d 2^(2b) <= 2^53.
+# Adding 1.5 2^(e-b+52) and taking it away again rounds x to multiples of 2^(e-b), and so on; all
+# differences are exact. So sums of products of the first two parts of both factors are exact, in
+# any order. What is left is rounded once, by gamma_(d+2) of its sizes, and so are two sums of
+# errors of sums (Knuth), by 2 u of these. What underflows is covered by `up`.
+
+
+def products(matrices, vectors):
+    """Products (k, m) of matrices (k, m, d) and vectors (k, d): high + low, and error bounds."""
+    terms = matrices.shape[-1]
+    bits = (53 - (terms - 1).bit_length()) // 2
+    x, y = slices(matrices, bits), slices(vectors, bits)
+    both = np.stack([y[0], y[1]], axis=-1)
+    leading, second = x[0] @ both, x[1] @ both
+    known = (y[0] + y[1])[..., None]
+    left = (matrices @ y[2][..., None] + x[2] @ known)[..., 0]
+    sizes = np.abs(matrices) @ np.abs(y[2])[..., None] + np.abs(x[2]) @ np.abs(known)
+    total, lost = two_sum(leading[..., 0], leading[..., 1])
+    total, more = two_sum(total, second[..., 0])
+    high, low = two_sum(total, (lost + more) + (second[..., 1] + left))
+    rounded = np.abs(lost) + np.abs(more) + np.abs(second[..., 1]) + np.abs(left)
+    off = up(gamma(terms + 4) * sizes[..., 0] + 4.0 * UNIT * rounded) + 0.0 * high  # or a NaN
+    return high, low, off
+
+
+def times_sum(matrices, high, low, off):
+    """The same for vectors high + low which are off by `off`."""
+    product, rest, bound = products(matrices, high)
+    sizes = np.abs(matrices)
+    small, spread = ((sizes @ each[..., None])[..., 0] for each in (np.abs(low), off))
+    rest = rest + (matrices @ low[..., None])[..., 0]
+    rounded = gamma(matrices.shape[2] + 3) * up(small) + 2.0 * UNIT * np.abs(rest)
+    return product, rest, up(bound + up(spread) + up(rounded))
+
+
+def slices(x, bits):
+    """Two leading parts of all entries, of so many bits of the largest one of a row; the rest."""
+    top, parts = np.frexp(np.abs(x).max(axis=-1, keepdims=True))[1], []
+    for count in (1, 2):
+        shift = np.ldexp(1.5, top + (52 - count * bits))
+        parts.append((x + shift) - shift)
+        x = x - parts[-1]
+    return *parts, x
+
+
+def two_sum(x, y):
+    """X + y as a rounded sum, and its error."""
+    added = x + y
+    virtual = added - x
+    return added, (x - (added - virtual)) + (y - virtual)
 
 
 # Attention of exact logits: short integers times a unit, with exponentials from a table.

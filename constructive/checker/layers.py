@@ -1,6 +1,8 @@
 """Certificates of one layer on one data set, and of upper bounds for all weights."""
 
 import math
+from functools import cached_property
+from itertools import tee
 
 import numpy as np
 
@@ -22,44 +24,18 @@ from .files import (
     weights_shapes,
 )
 from .modular import reduce, residues, times
-from .rank import CHUNK, examples, looks_singular
-from .real import check_real, first_needs
+from .rank import CHUNK, examples
+from .real import all_residuals, first_needs, in_floats
 
 ARRAYS_OF_PIECE = 64  # which a thread may hold, of so many entries as a piece of work has
 PARTS = 128  # arrays which W_V may be a sum of
 
 
-class Layer(About):
-    """Weights, or none, and data: arrays by their names, and their shapes."""
+class Expected:
+    """What claims need, from shapes alone."""
 
-    format = "constructive certificate 1"
-
-    def __init__(self, content, files, claims, options):
-        *weights, data = files
-        described = bool(set(content["weights"]) - {"sha256"})
-        require(described or not weights, "it is about all weights, and takes none")
-        require(weights or not described, "it is about weights, which are not given")
-        tensors = weights_shapes(*weights, options.most) if weights else {}
-        arrays = data_shapes(data)
-        self.names, self.contexts = tuple(claims), arrays["contexts"][1]
-        self.shapes = sizes_of(arrays, tensors)
-        filled = 8 * math.prod(self.contexts) * (LENGTHS in arrays)  # a copy
-        read = bytes_of(arrays) + bytes_of(tensors) + filled
-        held, operations = self.needs(claims)
-        held += self.take_threads(options.most - read - held)
-        announce(read + held, operations, options.most)
-        self.left, self.quick, self.tell = options.most - read, options.quick, options.tell
-        for name, claim in claims.items():
-            given = weights or not claim.of_weights
-            require(given, f"{name} is about weights, and there are none")
-            fits = claim.of_lengths or LENGTHS not in arrays
-            require(fits, f"{name} is about contexts of one length")
-        self.tell("read the files", 0, 1)
-        self.data = read_data(data, arrays)
-        self.data = of_lengths(self.data) if LENGTHS in arrays else self.data
-        self.weights = read_weights(*weights, tensors) if weights else {}
-        parts = ("data", self.data), ("weights", self.weights)
-        self.hashes = b"".join(require_about(content, kept, part) for part, kept in parts)
+    def __init__(self, arrays, tensors):
+        self.contexts, self.shapes = arrays["contexts"][1], sizes_of(arrays, tensors)
 
     def needs(self, claims):
         """Bytes and operations of all claims, one after the other, from shapes alone."""
@@ -76,26 +52,70 @@ class Layer(About):
         return (pieces.jobs - 1) * each
 
     def real_needs(self):
-        return first_needs(self.shapes, keep=False)
+        return first_needs(self.shapes)
+
+
+class Layer(About):
+    """Weights, or none, and data: arrays by their names, and what was computed of them.
+
+    hashes: of data and weights;  left: bytes which may be taken
+    """
+
+    format = "constructive certificate 1"
+
+    def __init__(self, weights, data, hashes, options, left=math.inf):
+        self.weights, self.hashes, self.left = weights, hashes, left
+        self.data = of_lengths(data) if LENGTHS in data else data
+        self.shapes = sizes_of(*(shapes_of(arrays) for arrays in (data, weights)))
+        self.quick, self.tell, self.bits = options.quick, options.tell, options.bits
+        self._residuals = all_residuals(self)
+
+    @classmethod
+    def read(cls, content, files, claims, options):
+        """What is in these files, when they are small enough, and are those of the certificate."""
+        *weights, data = files
+        described = bool(set(content["weights"]) - {"sha256"})
+        require(described or not weights, "it is about all weights, and takes none")
+        require(weights or not described, "it is about weights, which are not given")
+        tensors = weights_shapes(*weights, options.most) if weights else {}
+        arrays = data_shapes(data)
+        for name, claim in claims.items():
+            given = weights or not claim.of_weights
+            require(given, f"{name} is about weights, and there are none")
+            fits = claim.of_lengths or LENGTHS not in arrays
+            require(fits, f"{name} is about contexts of one length")
+        filled = 8 * math.prod(arrays["contexts"][1]) * (LENGTHS in arrays)  # a copy
+        read = bytes_of(arrays) + bytes_of(tensors) + filled
+        expected = Expected(arrays, tensors)
+        held, operations = expected.needs(claims)
+        held += expected.take_threads(options.most - read - held)
+        announce(read + held, operations, options.most)
+        options.tell("read the files", 0, 1)
+        parts = read_data(data, arrays), read_weights(*weights, tensors) if weights else {}
+        about = cls(*parts[::-1], b"", options, options.most - read)
+        hashes = [require_about(content, about.data, "data")]
+        about.hashes = b"".join([*hashes, require_about(content, about.weights, "weights")])
+        return about
+
+    @cached_property
+    def floats(self):
+        """What float64 has of outputs, with bounds; or None."""
+        return in_floats(self.weights, self.data, self.tell)
+
+    def residuals(self):
+        """What is known of |f - y|, nearer each time: computed once for all claims."""
+        self._residuals, ours = tee(self._residuals)
+        return ours
 
     def rows_of_z(self):
         """A view, which of its rows Z has, and how many columns that has."""
         columns = math.prod(self.weights["W_V"].shape[:2])
         return examples(self.weights, self.data), np.arange(self.shapes[0]), columns
 
-    def conclude(self, claims):
-        """What real numbers are within, all together; also the error on which *executed* rests."""
-        bounds = {name: claims[name].bound for name in ("error", "readout") if name in claims}
-        if "executed" in claims:
-            real = claims["executed"].real
-            bounds["error"] = min(real, bounds.get("error", math.inf))
-        if "readout" in bounds and "rank" not in claims:
-            self.tell("is Z singular", 0, 1)
-            regular = not looks_singular(self.weights, self.data)
-            require(regular, "readout: Z has no right inverse, as it seems")
-        if bounds:
-            given = self.weights, self.data, self.shapes
-            check_real(bounds, *given, self.left, self.tell)
+
+def shapes_of(arrays):
+    """The same of arrays as of what files say of them: (type, shape)."""
+    return {name: (array.dtype, array.shape, None) for name, array in arrays.items()}
 
 
 def sizes_of(arrays, tensors):

@@ -17,7 +17,7 @@ import numpy as np
 
 from .attend import Examples, Numbers, attend
 from .bounds import LONGEST, UNIT, chunks, exponent, exponentials, gamma, lengths, up
-from .claim import About
+from .claim import About, Bound
 from .files import (
     BLOCK,
     LENGTHS,
@@ -35,6 +35,7 @@ from .files import (
 )
 from .floating import Sized
 from .rank import Rank
+from .real import Error
 
 # Attention of pairs of heads of rank one: reaches times scores, each a high and a low part.
 #
@@ -374,7 +375,7 @@ class Blocks:
         return up(out)
 
     def solutions(self):
-        """All w with N w <= q w for a q < 1 that are found: X R is nonsingular, so rank Z = T."""
+        """All w and q that are found with N w <= q w: if q < 1, X R is nonsingular."""
         for factor in FACTORS:  # w = 1 + c N w converges where c N has spectral radius below 1
             w = np.ones(len(self.sums))
             for _ in range(ROUNDS):
@@ -384,11 +385,6 @@ class Blocks:
                 w = 1 + factor * bound
                 if not w.max() < 1e100:
                     break
-
-    def reach(self, w):
-        """A bound of the entries of R w, the readouts of all heads taken together."""
-        bounds = [up(np.abs(part[2]) @ w[part[0]][:, :, None]).max() for part in self.parts]
-        return float(up(max(bounds, default=0.0) + up(np.abs(self.token).max() * w[-1])))
 
 
 def residuals(scan, coupled):
@@ -410,6 +406,16 @@ def residuals(scan, coupled):
         error = up(error + up(gamma(len(layer.key) + most + 8) * up(size + distance)))
         bounds[:, k] = up(distance + error)
     return bounds
+
+
+class PairedError(Bound):
+    """No output is further from its target: `PairedLayer.conclude` shows it."""
+
+    name, statement = Error.name, Error.statement
+
+    @property
+    def error(self):
+        return self.bound
 
 
 class PairedRank(Rank):
@@ -436,7 +442,7 @@ class PairedLayer(About):
 
     format = "constructive paired certificate 1"
 
-    def __init__(self, content, files, claims, options):
+    def __init__(self, content, files, _, options):
         require(len(files) == 2, "a certificate of paired heads needs weights and data")
         tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
         require(LENGTHS not in arrays, "paired heads are for contexts of one length")
@@ -449,7 +455,6 @@ class PairedLayer(About):
         self.data, self.weights = read(files[1], arrays), read_weights(files[0], tensors)
         require_about(content, self.data, "data")
         require_about(content, self.weights, "weights")
-        require("rank" in claims or "readout" not in claims, "a readout without the claim rank")
         self.sizes, self.tell = (total, pairs), options.tell
 
     def conclude(self, claims):
@@ -458,7 +463,7 @@ class PairedLayer(About):
         order, stops = np.arange(total), np.zeros(pairs, dtype=np.int64)
         if "rank" in claims:  # the error needs no blocks
             order, stops = claims["rank"].order(total, pairs)
-        bound = {name: claims[name].bound for name in claims if name != "rank"}
+        bound = claims["error"].bound if "error" in claims else None
         with np.errstate(all="ignore"):  # what overflows or is not a number compares as not proved
             layer = Layer(self.weights, self.data, order, stops)
             prove(layer, "rank" in claims, bound, self.room, self.tell)
@@ -500,37 +505,20 @@ def of_coupled(width):
 
 
 def prove(layer, rank, bound, room=math.inf, tell=silent):
-    """Require the rank, if it is claimed, and the bounds of the other claims."""
-    scan = Scan(layer, bool(bound), tell)
+    """Require the rank, if it is claimed, and the bound of the error, if one is."""
+    scan = Scan(layer, bound is not None, tell)
     tell("heads which are not sure to read one token", 0, 5)
     at, which = scan.unlike(room)
     tell("entries which couple", 1, 5)
     coupled = at, which, *layer.read(at, which, (1.0, -1.0))
-    tell("residuals", 2, 5)
-    distances = residuals(scan, coupled) if bound else None
-    if "error" in bound:
-        worst = float(distances.max())
-        within = worst < math.inf and Fraction(worst) * Fraction(2) ** layer.c <= bound["error"]
-        require(within, f"error: it is not shown to be within {bound['error']!r}")
+    if bound is not None:
+        tell("residuals", 2, 5)
+        worst = float(residuals(scan, coupled).max())
+        within = worst < math.inf and Fraction(worst) * Fraction(2) ** layer.c <= bound
+        require(within, f"error: it is not shown to be within {bound!r}")
     if rank:
         tell("a right inverse of Z", 3, 5)
         blocks = Blocks(scan, coupled)
         tell("coupling", 4, 5)
-        solved = False
-        for w, q in blocks.solutions():
-            solved |= q < 1
-            if q < 1 and (
-                "readout" not in bound or near(blocks, distances, w, q, bound["readout"])
-            ):
-                return
-        require(solved, "rank: coupling is not shown to contract")
-        raise ValueError("readout: no exact one is shown to be so near")
-
-
-def near(blocks, distances, w, q, claimed):
-    """Whether w and q show an exact readout within that distance."""
-    factors = blocks.reach(w), float(up(distances / w[:, None]).max())
-    if not all(map(math.isfinite, factors)):  # a bound overflows
-        return False
-    shown = Fraction(factors[0]) * Fraction(factors[1]) / (1 - Fraction(q))
-    return shown * Fraction(2) ** (blocks.layer.c - blocks.layer.a) <= claimed
+        contracts = any(q < 1 for _, q in blocks.solutions())
+        require(contracts, "rank: coupling is not shown to contract")

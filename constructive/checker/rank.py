@@ -6,14 +6,14 @@ Z has full rank modulo a prime, at a point, so it has it.
 import hashlib
 import math
 import struct
-from contextlib import suppress
+from fractions import Fraction
 
 import numpy as np
 
 from .attend import Examples
 from .bounds import chunks, entries
-from .claim import Claim
-from .files import require, silent, unpack
+from .claim import Claim, Refuted, Shown, Unshown
+from .files import require, unpack
 from .modular import (
     ATTEMPTS,
     full_rank,
@@ -43,22 +43,57 @@ class Grouping(Claim):
         held = at_once(about.shapes) + 8 * (3 * total * width + 4 * heads * width)
         return held, 4 * math.prod(about.contexts) * size + 2 * total * heads * width
 
+    def numbers(self, about):
+        return about.shapes[1], len(self.evidence["groups"])
+
     def check(self, about):
         evidence, contexts = self.evidence, about.data["contexts"]
         p, (size, width) = require_prime(evidence["prime"]), contexts.shape[-2:]
         groups = require_groups(evidence["groups"], about.weights, len(about.data["queries"]))
         small = all(b - a <= max(1, size - (k > 0)) for k, (a, b) in enumerate(groups))
         require(small, "the groups are not partition")
+        if size > width:
+            raise Refuted("contexts have more tokens than dimensions", size)
         contexts = contexts.reshape(-1, size, width)
+        if "dependence" in evidence:
+            refute_by(evidence["dependence"], contexts, about.data["queries"], groups)
         of_contexts = residues(contexts, p)
 
         def full(rows):
-            return size <= width and full_rank(of_contexts(contexts[rows])[0], p)
+            whole = of_contexts(contexts[rows])[0]
+            if full_rank(whole, p):
+                return None
+            return rows.start + [full_rank(each[None], p) for each in whole].index(False)
 
-        for shown in in_pieces(full, chunks(len(contexts), size * width, CHUNK)):
-            require(shown, "a context is not shown to have rank n")
+        for place in in_pieces(full, chunks(len(contexts), size * width, CHUNK)):
+            if place is not None:
+                raise Unshown(f"context {place} is not shown to have rank n", ("contexts", place))
         check_spans(evidence, groups, about.data["queries"], p, lambda _: slice(None))
-        return size, len(groups)
+        return Shown(self.numbers(about), f"modulo p = {p}")
+
+
+def refute_by(found, contexts, queries, groups):
+    """Refute it by integers with which tokens of a context, or queries, sum to zero."""
+    of, examples, whole = found["of"], found["examples"], [int(x, 16) for x in found["vector"]]
+    require(of in ("contexts", "group", "span"), "a dependence of nothing known")
+    rows = contexts[examples[0]] if of == "contexts" else queries[examples]
+    require(len(whole) == len(rows) and len(set(examples)) == len(examples), "a dependence misfits")
+    columns = rows.T.astype(np.float64).tolist()
+    zero = not any(
+        sum(c * Fraction(x) for c, x in zip(whole, each, strict=True)) for each in columns
+    )
+    require(zero and any(whole), "what should be zero is not")
+    if of == "contexts":
+        raise Refuted(f"the tokens of context {examples[0]} are dependent", examples[0])
+    *inside, last = [place for place, c in zip(examples, whole, strict=True) if c]
+    head = [a <= last < b for a, b in groups].index(True) if of == "group" else None
+    for k, (start, stop) in enumerate(groups):
+        own = all(start <= place < stop for place in inside)
+        if own and (k == head or (of == "span" and k > 0 and not start <= last < stop)):
+            said = "is in the span of the queries" if of == "span" else "depends on others"
+            detail = f"query {last} {said} {start} to {stop - 1} of a group"
+            raise Refuted(detail, (last, (start, stop)))
+    raise ValueError("a dependence is not within a group")
 
 
 class WideGrouping(Claim):
@@ -146,12 +181,14 @@ def check_spans(evidence, groups, queries, p, others):
         return independent, head == 0 or (own and not zero[others(start)].any())
 
     for head, (independent, alone) in enumerate(in_pieces(look, range(len(groups)))):
-        require(independent, f"group {head} is dependent modulo p")
-        require(alone, f"a query is not shown to be outside of the span of group {head}")
+        if not independent:
+            raise Unshown(f"group {head} is dependent modulo p", ("group", head))
+        if not alone:
+            detail = f"a query is not shown to be outside of the span of group {head}"
+            raise Unshown(detail, ("span", head))
 
 
 ROUNDS = 12  # columns of the system whose solution shows a rank
-POINTS = 3  # at which a rank is looked for
 
 
 class Rank(Claim):
@@ -167,6 +204,9 @@ class Rank(Claim):
         """By elimination, or by a solution for random columns."""
         view, wanted, width = about.rows_of_z()
         evidence, total = self.evidence, len(wanted)
+        if "prime" not in evidence:
+            require_possible(about.shapes, about.data)
+            raise ValueError("no prime is given at which rows would be independent")
         p, a = require_prime(evidence["prime"]), evidence["value"]
         require(type(a) is int and 1 < a < p, "a is not between 1 and p")
         columns = unpack(evidence["columns"], (total,), width)
@@ -183,7 +223,32 @@ class Rank(Claim):
             require(true, "the solution modulo p is wrong")
         else:
             require_nonsingular(z, p, about.tell)
-        return (total,)
+        return Shown((total,), f"rank {total} modulo p = {p} at x = {a}")
+
+    def numbers(self, about):
+        return (len(about.rows_of_z()[1]),)
+
+
+def require_possible(shapes, data):
+    """Refute a rank which no weights of these shapes have on these data."""
+    total, size, width, _, heads, *_ = shapes
+    if data["contexts"].ndim == 2 and total > heads * (size - 1) + 1:
+        bound = heads * (size - 1) + 1
+        detail = f"on a shared context rank Z <= H(n - 1) + 1 = {bound} < {total}, since attention "
+        raise Refuted(f"{detail}weights sum to one", bound)
+    columns = width * (1 if size == 1 else heads)
+    if total > columns:
+        detail = f"Z has {columns} different columns, fewer than {total} examples"
+        raise Refuted(detail, columns)
+    seen = {}
+    for t, query in enumerate(data["queries"].astype(np.float64) + 0.0):
+        context = data["contexts"][t if data["contexts"].ndim == 3 else slice(None)]
+        count = int(data["lengths"][t]) if "lengths" in data else len(context)
+        tokens = sorted(token.tobytes() for token in context[:count].astype(np.float64) + 0.0)
+        first = seen.setdefault((query.tobytes(), b"".join(tokens)), t)
+        if first != t:
+            detail = f"examples {first} and {t} are one input, so two rows of Z are equal"
+            raise Refuted(detail, (first, t))
 
 
 class RankOfDecoder(Rank):
@@ -208,20 +273,3 @@ def examples(weights, data):
     heads, _, inner = weights["W_Q"].shape
     units = entries(*data["contexts"].shape[-2:], heads, inner)
     return Examples(data, chunks(len(data["queries"]), units, CHUNK))
-
-
-def looks_singular(weights, data, tell=silent):
-    """Whether Z has less than rank T modulo a prime at a few points, by random mixtures of columns.
-
-    It may have rank T all the same, but hardly ever; so nobody needs to look for its inverse.
-    """
-    view, columns = examples(weights, data), math.prod(weights["W_V"].shape[:2])
-    rng, p = np.random.default_rng(view.total), 4194287
-    for a in rng.integers(2, p, size=POINTS).tolist() if view.total <= columns else ():
-        mixing = reduce(rng.integers(p, size=(columns, view.total)).astype(np.float64), p)
-        with suppress(ValueError):
-            every = np.arange(view.total), (p, a), np.arange(columns)
-            z = representation(weights, view, *every, tell)
-            require_nonsingular(times(z, mixing, p), p)
-            return False
-    return True

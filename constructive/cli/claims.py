@@ -31,8 +31,8 @@ def certify(
             (`recite`) or of the sequences (`SequenceDataset.save`).
         output: File to write the certificate to, .json.
         claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
-            wide_grouping, rank, error, readout, labels, inseparable, executed; by default rank,
-            error and at most one grouping. About a decoder: rank, recites, executed. About
+            wide_grouping, rank, error, labels; by default rank, error and at most one grouping.
+            About a decoder: rank, recites, executed. About
             sequences: equality, size.
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any

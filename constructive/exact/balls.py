@@ -42,34 +42,6 @@ def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
             return None
 
 
-def right_inverse_bound(z: arb_mat, prec: int) -> arb:
-    """Bound the norm of Z^T (Z Z^T)^-1 from above; infinity where the balls are too wide.
-
-    For every residual r some c has Z c = r, and entries of at most this bound times `max |r|`.
-    """
-    with working_precision(prec):
-        transposed = z.transpose()
-        try:
-            inverse = transposed * (z * transposed).inv()
-        except ZeroDivisionError:
-            return arb.pos_inf()
-        bound = arb(0)
-        for row in inverse.tolist():
-            bound = bound.max(sum((x.abs_upper() for x in row), arb(0)))
-        return bound.upper()
-
-
-def largest(matrix: arb_mat) -> arb:
-    """Return an upper bound, exact, of the size of all entries; NaN if one is not bounded."""
-    bound = arb(0)
-    for entry in matrix.entries():
-        size = entry.abs_upper()
-        if not size.is_finite():
-            return arb.nan()
-        bound = bound.max(size)
-    return bound
-
-
 class BallFactors(NamedTuple):
     """Weights in float64 with bounds, and products of each head in balls."""
 

@@ -42,13 +42,6 @@ def at_least(x: Exact, limit: float | None = None) -> str:
     return _text(_exactly(x, above=False), ROUND_FLOOR, limit)
 
 
-def short_bound(x: Exact) -> float:
-    """Return a float of two digits that is at least x >= 0; infinite if there is none."""
-    bound = _exactly(x, above=True)
-    short = float(_text(bound, ROUND_CEILING, None))
-    return short if bound is None or short >= bound else math.nextafter(short, math.inf)
-
-
 def fixed(x: Exact, digits: int, *, above: bool) -> str:
     """Return decimal text with so many digits after the point, rounded away from what it bounds."""
     bound = _exactly(x, above=above)

@@ -1,7 +1,7 @@
 """What a program may do that evaluates attention in floating point: one model, and its bounds.
 
 A *program* computes one output from stored arrays by these steps. Its errors are bounded by counts,
-which follow from a `FloatModel`: a row of numbers. `FloatModel.of_layers` says the same in
+which follow from a `FloatModel`: a row of numbers. `FloatModel.of_decoders` says the same in
 words, from the same numbers, and statements quote it. ::
 
     load      a number that was given is rounded to the format once
@@ -197,7 +197,6 @@ class Contraction:
     """How the arrays of a layer or of a decoder may be contracted."""
 
     free: bool  # whether any set of the arrays may be multiplied before anything is summed
-    of_layers: str  # what it allows for layers, in words
     of_decoders: str  # what it allows for decoders, in words
 
     def logits(self, width: int, head_dim: int) -> int:
@@ -205,13 +204,6 @@ class Contraction:
         if self.free:  # one sum of products of four factors
             return width * head_dim * width + 2
         return 2 * width + head_dim  # three sums
-
-    def outputs(self, heads: int, tokens: int, width: int, value_dim: int, between: int) -> int:
-        """Count those of a path of an output sum_h a_h X W_V W_O W_D, but for softmax."""
-        if self.free:  # one sum of products of five factors
-            return heads * tokens * width * value_dim * between + 3
-        # Three sums, one of them over heads as well. Tokens are counted in softmax.
-        return max(width + heads * value_dim, heads * width + value_dim) + between
 
     def readouts(self, tokens: npt.ArrayLike, rows: int, outputs: int) -> tuple[Array, int]:
         """Count those of the two products of a decoder, z^T U and its product with o_v.
@@ -235,14 +227,12 @@ _PAIRS_FOR_DECODERS = (
 # Products of two arrays at a time.
 PAIRWISE = Contraction(
     free=False,
-    of_layers="products of two arrays at a time, each summed over one index, in any order of "
-    "arrays (heads together with entries of tokens or with values, never with tokens)",
     of_decoders=_PAIRS_FOR_DECODERS.format(", or their matrix first"),
 )
 # The same where logits are products of queries and keys.
 PROJECTED = replace(PAIRWISE, of_decoders=_PAIRS_FOR_DECODERS.format(""))
 # Products of any arrays, summed over any indices at once.
-ANY_CONTRACTION = Contraction(free=True, of_layers=_ANY_ARRAYS, of_decoders=_ANY_ARRAYS)
+ANY_CONTRACTION = Contraction(free=True, of_decoders=_ANY_ARRAYS)
 
 
 MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite
@@ -300,23 +290,11 @@ class FloatModel:
         paths = self.contraction.logits(width, head_dim) + _LOADS
         return paths + _DIFFERENCE + 2 * self.constants + merges
 
-    def output_roundings(
-        self, heads: int, tokens: int, width: int, value_dim: int, between: int
-    ) -> int:
-        """Count the roundings of an output of a layer, but for softmax."""
-        return self.contraction.outputs(heads, tokens, width, value_dim, between) + _LOADS
-
     def exponents(self, counts: npt.ArrayLike) -> Array:
         """Bound what errors of exponents do not owe to logits: zero but for merged parts."""
         logs = np.log(np.maximum(np.asarray(counts, dtype=np.float64), 1.0)) * (1.0 + 2.0**-40)
         whole = 5.0 * self.unit * logs + 2.0 * self.exp_error * (1.0 + logs)
         return up(whole) if self.merged else np.zeros_like(logs)
-
-    def of_layers(self, *, exact: bool = False) -> str:
-        """Say what a program of this model is that evaluates a layer."""
-        logits = "each logit computed once" + ", without error" * exact
-        loaded = f"weights and data rounded to {self.storage.name} first"
-        return "; ".join([loaded, logits, self.contraction.of_layers, *self._clauses()])
 
     def of_networks(self) -> str:
         """Say what a program of this model is that evaluates a sum of softmax heads.

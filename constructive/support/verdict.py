@@ -54,9 +54,9 @@ class Claim:
     It is not a Boolean: ask `proved`.
 
     Attributes:
-        name: "grouping", "wide_grouping", "rank", "error", "readout" or "executed"; "equality" or
-            "size" for sequences; "impossible" for an upper bound; "rank", "recites" or "executed"
-            for a decoder
+        name: "grouping", "wide_grouping", "rank", "error" or "labels"; "equality" or "size" for
+            sequences; "impossible" for an upper bound; "rank", "recites" or "executed" for a
+            decoder
         statement: what is claimed
         verdict: what is known
         detail: how it was shown, or what to try where it is undecided
@@ -75,11 +75,6 @@ class Claim:
     def proved(self) -> bool:
         """Whether the verdict is PROVED."""
         return self.verdict is Verdict.PROVED
-
-    @property
-    def said(self) -> str:
-        """The verdict, and whether the statement says nothing of use."""
-        return self.verdict.name + " (vacuous)" * ("vacuous" in self.evidence)
 
     def __bool__(self) -> bool:
         raise no_boolean("a claim", "its .proved")

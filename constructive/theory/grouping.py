@@ -105,12 +105,6 @@ def _evidence(groups: Groups, normals: Array, prime: int) -> dict[str, Any]:
     }
 
 
-def reordered(dataset: Dataset, groups: Groups) -> Claim:
-    """Return what is known where groups are not consecutive in the order given."""
-    detail = "heads take the examples in another order; the claim wide_grouping is about that"
-    return Claim("grouping", _statement(dataset, groups), Verdict.UNDECIDED, detail)
-
-
 def _statement(dataset: Dataset, groups: Groups) -> str:
     return STATEMENT.format(dataset.context_size, len(groups))
 

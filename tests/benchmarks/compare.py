@@ -28,7 +28,6 @@ from measuring import CONSOLE, alone, forget_peak, medians, megabytes, memory, s
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from claim_parts import certified
 
 from constructive import (
     AttentionLayer,
@@ -81,9 +80,7 @@ def built(data, construction, heads, *, prove, claims=None):
     found["error"] = memorizer.max_error(data.take(sample))
     if prove:
         found["certify"], certificate = timed(
-            lambda: (
-                certify(memorizer, data, claims=claims) if claims else certified(memorizer, data)
-            )
+            lambda: certify(memorizer, data, claims=claims) if claims else certify(memorizer, data)
         )
         found["memory with proof"] = memory("VmHWM") - before
         with tempfile.TemporaryDirectory() as folder:

@@ -58,7 +58,7 @@ def mutate_evidence(rng, triple):
     claims = triple.content["claims"]
     name = pick(rng, claims)
     evidence = claims[name]["evidence"]
-    if name in ("error", "readout"):
+    if name == "error":
         old = float.fromhex(evidence["bound"])
         new = pick(rng, [
             np.nextafter(old, 0), old / 2, old * 2.0 ** -int(rng.integers(2, 60)), old * 0.9, 0.0,
@@ -268,7 +268,7 @@ def rank_evidence(rng, total, columns):
 
 
 def singular(rng):
-    """Z of rank less than T, with a rank, an error and a readout claimed."""
+    """Z of rank less than T, with a rank claimed, which it has not."""
     heads, width, size = (int(x) for x in rng.integers(1, 4, size=3))
     total = int(rng.integers(2, 7))
     kind = pick(rng, ["zero", "integer", "float", "sharp"])
@@ -298,12 +298,7 @@ def singular(rng):
         weights = exact_layer(rng, heads, width, 1, 1, 1, "zero")
         contexts[-1] = contexts[:-1].sum(axis=0)  # the mean tokens are dependent, in integers
     targets = rng.standard_normal(total)
-    claims = {
-        "rank": lambda: claim("rank", rank_evidence(rng, total, heads * width), total),
-        "readout": lambda: bound("readout", pick(rng, [1e-300, 1.0, 1e300])),
-    }
-    chosen = ["rank", "readout"] if rng.random() < 0.3 else [pick(rng, claims)]
-    claims = {name: claims[name]() for name in chosen}
+    claims = {"rank": claim("rank", rank_evidence(rng, total, heads * width), total)}
     triple = certificate(weights, (contexts, queries, targets), claims).rescaled(rng, 0.7)
     true = None if kind == "sharp" and why in ("shared", "many") else False
     return of_triple(f"singular: {why}", triple, true=true, arguments=quick(rng, 0.3))
@@ -314,35 +309,29 @@ def near_the_truth(rng):
     pool = triples.honest_layers if rng.random() < 0.6 else triples.honest_pairs
     place = int(rng.integers(len(pool())))
     triple = pool()[place].copy()
-    names = [name for name in ("error", "readout") if name in triple.content["claims"]]
-    if not names:
+    if "error" not in triple.content["claims"]:
         return mutation(rng)
-    name = pick(rng, names)
-    least, most = known_truth(pool, place, name)
+    truth = known_truth(pool, place)
     below = [1 - 2.0**-40, 0.5, 0.9, 2.0**-10, 2.0 ** -int(rng.integers(11, 900))]
-    above = [float(1.5 * most), float(4 * most), float(100 * most)]
+    above = [float(1.5 * truth), float(4 * truth), float(100 * truth)]
     forged = rng.random() < 0.75
     if forged:
-        value = float(least * pick(rng, below))
-        value = [value, float(np.nextafter(float(least), 0)), 0.0, 5e-324][
+        value = float(truth * pick(rng, below))
+        value = [value, float(np.nextafter(float(truth), 0)), 0.0, 5e-324][
             rng.choice(4, p=[0.7, 0.2, 0.05, 0.05])
         ]
     else:
         value = pick(rng, above)
-    triple.content["claims"][name] = bound(name, value)
+    triple.content["claims"]["error"] = bound("error", value)
     triple = triple.rescaled(rng, 0.7)
-    return of_triple(f"{name} near the truth", triple, true=False if forged else None)
+    return of_triple("error near the truth", triple, true=False if forged else None)
 
 
 @functools.cache
-def known_truth(pool, place, name):
-    """Bounds of the least number which may be claimed of an honest triple, as mpf."""
+def known_truth(pool, place):
+    """The largest error of an honest triple, as mpf."""
     triple = pool()[place]
-    if name == "error":
-        worst, _ = judges.largest_error(triple.weights, triple.data)
-        return worst, worst
-    low, high, _ = judges.distance(triple.weights, triple.data)
-    return low, high
+    return judges.largest_error(triple.weights, triple.data)[0]
 
 
 def exact_bounds(rng):
@@ -461,28 +450,10 @@ def coupled_pairs(rng):
     if rng.random() >= 0.9:
         stops = np.sort(rng.integers(0, total + 1, pairs))
     claims = {"rank": claim("rank", {"order": pack(order), "stops": pack(stops)}, total)}
-    if rng.random() < 0.6:
-        claims["readout"] = bound("readout", 10.0 ** max(-300, scale + rng.integers(-60, 10)))
     if rng.random() < 0.4:
         claims["error"] = bound("error", 10.0 ** max(-300, scale + rng.integers(-3, 3)))
     triple = certificate(weights, (contexts, queries, targets), claims, PAIRED)
     return of_triple("coupled pairs", triple.rescaled(rng, 0.7))
-
-
-def narrow_values(rng):
-    """d_v < d_out: the statement is about an effective readout, and true of it."""
-    total, width = 2, 2
-    zeros, values = np.zeros((1, width, 1)), rng.integers(1, 4, size=(1, width, 1)).astype(float)
-    arrays = zeros, zeros, values, np.ones((1, 1)), np.ones((1, 2))
-    weights = dict(zip(triples.WEIGHTS, arrays, strict=True))
-    contexts = np.array([[[1.0, 0], [0, 1]], [[2.0, 1], [1, 3]]])
-    mean = contexts.mean(axis=1)
-    far = 10.0 ** rng.integers(-12, 1)
-    targets = mean @ weights["W_V"][0] @ np.ones((1, 2)) + far * np.eye(2)
-    worst = far * np.abs(np.linalg.inv(mean)).sum(axis=1).max()
-    claims = {"readout": bound("readout", float(worst * pick(rng, [1e-6, 0.5, 10.0])))}
-    triple = certificate(weights, (contexts, np.eye(total), targets), claims)
-    return of_triple("narrow values", triple.scaled(rng))
 
 
 def impossible(rng):
@@ -586,7 +557,7 @@ FALSE = (
     (groups, 2),
     (wide_groups, 2),
     (coupled_pairs, 5),
-    (narrow_values, 1),
+    (1),
     (impossible, 1),
     (false_sequences, 2),
 )

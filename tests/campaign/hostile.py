@@ -202,8 +202,6 @@ class Runner:
             return
         proved = tuple(c for c in certificate.claims if c.verdict is Verdict.PROVED)
         names = {claim.name for claim in proved}
-        if certificate.format == triples.PAIRED and "rank" not in names:
-            proved = tuple(claim for claim in proved if claim.name != "readout")
         if not proved:
             self.count("refused")
             return
@@ -301,12 +299,10 @@ def memorizer_of(rng, triple, dataset):
     claims = content.get("claims", {})
     claims = claims if isinstance(claims, dict) else {}
     options = {"max_prec": int(rng.choice([128, 4096], p=[0.3, 0.7])), "seed": int(rng.integers(9))}
-    for name, option in (("error", "epsilon"), ("readout", "delta")):
-        with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
-            options[option] = float.fromhex(claims[name]["evidence"]["bound"])
-            if rng.random() < 0.3:
-                options.pop(option)
-    options = {k: v for k, v in options.items() if k not in ("epsilon", "delta") or 0 <= v < np.inf}
+    with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+        epsilon = float.fromhex(claims["error"]["evidence"]["bound"])
+        if rng.random() < 0.7 and 0 <= epsilon < np.inf:
+            options["epsilon"] = epsilon
     scalar = dataset.targets.ndim == 1
     record = TrainedRecord("Hostile", scalar, constant=False)
     wide = "wide_grouping" in claims

@@ -10,8 +10,6 @@ They read arrays and texts, and compute with Python's integers and Fractions, or
 - *Error*: the layer as it is defined, example by example.
 - *Impossible*: ranks of tokens and of differences within contexts, of the examples that the
   certificate blames, over the rational numbers; and how many of these examples differ.
-- *Readout*: the least distance is between |c|^2 / |c|_1 and |c|_inf for the shortest c with
-  Z c = r; where that does not decide, a linear program proposes better bounds on both sides.
 """
 
 import itertools
@@ -24,7 +22,6 @@ import mpmath
 import numpy as np
 from definition import rank_of
 from safetensors.numpy import load_file
-from scipy.optimize import linprog
 from triples import unpack
 
 PRIME = 2**127 - 1
@@ -222,83 +219,6 @@ def error_holds(weights, data, epsilon):
     return at_most(worst, epsilon, bits)
 
 
-# The distance to an exact readout.
-
-
-def distance(weights, data):
-    """Bounds below and above of the least max |U' - U| with Z U' = Y; None if there is no U'."""
-    z, off, bits = residuals(weights, data)
-    with mpmath.workprec(bits):
-        sizes = [mpmath.mpf(2) ** mpmath.frexp(max(map(abs, row)))[1] for row in z]
-        if min(sizes) == 0 or any(max(map(abs, row)) == 0 for row in z):
-            return None
-        z = [[x / size for x in row] for row, size in zip(z, sizes, strict=True)]
-        low = high = mpmath.mpf(0)
-        for column in zip(*off, strict=True):
-            r = [-x / size for x, size in zip(column, sizes, strict=True)]
-            if not any(r):
-                continue
-            gram = mpmath.matrix([[mpmath.fdot(a, b) for b in z] for a in z])
-            try:
-                y = mpmath.lu_solve(gram, mpmath.matrix(r))
-            except ZeroDivisionError:
-                return None
-            c = [mpmath.fdot(y, column) for column in zip(*z, strict=True)]
-            below, above = mpmath.fdot(c, c) / sum(map(abs, c)), max(map(abs, c))
-            better = by_program(z, r, above)
-            if better is not None:
-                dual, primal = better
-                value = abs(mpmath.fdot(dual, r))
-                length = sum(abs(mpmath.fdot(dual, column)) for column in zip(*z, strict=True))
-                below = max(below, value / length if length else below)
-                missing = [a - mpmath.fdot(row, primal) for a, row in zip(r, z, strict=True)]
-                more = mpmath.lu_solve(gram, mpmath.matrix(missing))
-                exact = [
-                    x + mpmath.fdot(more, column)
-                    for x, column in zip(primal, zip(*z, strict=True), strict=True)
-                ]
-                above = min(above, max(map(abs, exact)))
-            low, high = max(low, below), max(high, above)
-        return low, high, bits
-
-
-def by_program(z, r, scale):
-    """A dual and a primal solution of min |c|_inf with Z c = r, by floats; or None."""
-    size = max(map(abs, r))
-    matrix = np.array([[float(x) for x in row] for row in z])
-    right = np.array([float(x / size) for x in r])
-    unit = float(scale / size)
-    if not np.isfinite(unit) or unit == 0:
-        return None
-    total, columns = matrix.shape
-    cost = np.r_[np.zeros(columns), 1.0]
-    ones = np.ones((columns, 1))
-    limits = np.block([[np.eye(columns), -ones], [-np.eye(columns), -ones]])
-    found = linprog(
-        cost,
-        A_ub=limits,
-        b_ub=np.zeros(2 * columns),
-        A_eq=np.c_[matrix * unit, np.zeros(total)],
-        b_eq=right,
-        bounds=[(None, None)] * columns + [(0, None)],
-    )
-    if found.status != 0:
-        return None
-    dual = [mpmath.mpf(float(x)) for x in found.eqlin.marginals]
-    return dual, [mpmath.mpf(float(x)) * unit * size for x in found.x[:-1]]
-
-
-def readout_holds(weights, data, delta):
-    found = distance(weights, data)
-    if found is None:  # no readout is exact, unless the residuals are zero or lucky
-        worst, bits = largest_error(weights, data)
-        return True if worst == 0 else None if rank_is_full(weights, data) else False
-    low, high, bits = found
-    if at_most(high, delta, bits):
-        return True
-    return None if at_most(low, delta, bits) else False
-
-
 # Exact statements about the data.
 
 
@@ -395,8 +315,6 @@ def layer_statement(name, statement, weights, data, evidence):
         return statement.startswith(wanted) and rank_is_full(weights, data)
     if name == "error":
         return error_holds(weights, data, float(statement.split("<= ")[1]))
-    if name == "readout":
-        return readout_holds(weights, data, float(statement.split("within ")[1].split()[0]))
     groups = evidence.get("groups")
     if name == "grouping":
         words = r"all contexts have rank n = (\d+); the queries of each of (\d+) "

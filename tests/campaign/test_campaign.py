@@ -201,7 +201,7 @@ def test_a_checker_which_takes_long_is_found_out(runner, monkeypatch):
 # Judges, on what is known.
 
 
-def test_judges_of_errors_and_distances_know_both_answers():
+def test_judges_of_errors_and_ranks_know_both_answers():
     """One head of uniform attention: Z has the mean tokens as its rows."""
     rng = np.random.default_rng(0)
     weights = forgeries.exact_layer(rng, 1, 2, 1, 1, 1, "zero")
@@ -210,21 +210,9 @@ def test_judges_of_errors_and_distances_know_both_answers():
     data = {"contexts": contexts, "queries": np.eye(2), "targets": np.array([3.5, -2.0])}
     assert judges.error_holds(weights, data, 0.5)
     assert not judges.error_holds(weights, data, np.nextafter(0.5, 0))
-    assert judges.readout_holds(weights, data, 0.5)  # U' = (3.5, -2)
-    assert judges.readout_holds(weights, data, 0.499) is False
     assert judges.rank_is_full(weights, data)
     data["contexts"] = contexts[[0, 0]]
     assert not judges.rank_is_full(weights, data)
-
-
-def test_the_judge_of_distances_needs_no_square_matrix():
-    """z = (1, 2), and f is off by 3: the least change is 1 in both entries."""
-    weights = forgeries.exact_layer(np.random.default_rng(0), 1, 2, 1, 1, 1, "zero")
-    weights["W_V"][:] = 0
-    contexts, queries = np.array([[[1.0, 2.0]]]), np.ones((1, 2))
-    data = {"contexts": contexts, "queries": queries, "targets": np.array([3.0])}
-    assert judges.readout_holds(weights, data, 1.0 + 1e-9)
-    assert judges.readout_holds(weights, data, 1.0 - 1e-9) is False
 
 
 @pytest.mark.parametrize(

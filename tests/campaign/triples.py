@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from claim_parts import certified
 
 from constructive import (
     Dataset,
@@ -39,8 +38,6 @@ STATEMENTS = {
     "span k dimensions or more",
     "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
-    "readout": "some U' with Z U' = Y is within {!r} of the stored effective readout U "
-    "(H d, d_out), entry by entry",
     "impossible": "for all W_Q and W_K of H = {} heads rank Z <= {} on {} different examples: "
     "whichever are chosen, some targets have no readout",
 }
@@ -137,13 +134,12 @@ class Triple:
                     if name in weights:
                         triple.weights[name] = np.ldexp(weights[name], power)
                 triple.data["targets"] = np.ldexp(data["targets"], of_value)
-                for name, power in (("error", of_value), ("readout", of_values)):
-                    if name in triple.content["claims"]:
-                        old = float.fromhex(self.content["claims"][name]["evidence"]["bound"])
-                        new = float(np.ldexp(old, power))
-                        if not new < np.inf or np.ldexp(new, -power) != old:
-                            return self.copy()
-                        triple.content["claims"][name] = bound(name, new)
+                if "error" in triple.content["claims"]:
+                    old = float.fromhex(self.content["claims"]["error"]["evidence"]["bound"])
+                    new = float(np.ldexp(old, of_value))
+                    if not new < np.inf or np.ldexp(new, -of_value) != old:
+                        return self.copy()
+                    triple.content["claims"]["error"] = bound("error", new)
             triple.data["contexts"] = np.ldexp(data["contexts"], of_contexts)
             triple.data["queries"] = np.ldexp(data["queries"], of_queries)
         originals = {**data, **(weights or {})}
@@ -227,12 +223,12 @@ def honest_layers():
                 kind = ["saturated", "rank_one"][seed % 2] if size > 1 else "saturated"
                 memorizer = build_memorizer(data, num_heads=heads, construction=kind, seed=seed)
                 single = memorizer.astype(np.float32)
-                found.append(of_objects(certified(memorizer, data), memorizer, data))
+                found.append(of_objects(certify(memorizer, data), memorizer, data))
                 loose = certify(single, data, claims=["grouping", "rank", "error"], epsilon=1e3)
                 found.append(of_objects(loose, single, data))
         data = generators.shared_context(num_examples=7, context_size=3, width=4, seed=seed)
         memorizer = build_memorizer(data, num_heads=3, precision=120)
-        found.append(of_objects(certified(memorizer, data), memorizer, data))
+        found.append(of_objects(certify(memorizer, data), memorizer, data))
         found += wide_layers(seed)
     return tuple(triple for triple in found if triple.content["verdict"] == "PROVED")
 
@@ -251,7 +247,7 @@ def wide_layers(seed):
         queries[:spoilt, 2:] = 0  # three of them in two dimensions
         data = Dataset(data.contexts, queries, data.targets)
         memorizer = build_memorizer(data, num_heads=heads, construction="rank_one", seed=seed)
-        yield of_objects(certified(memorizer, data), memorizer, data)
+        yield of_objects(certify(memorizer, data), memorizer, data)
 
 
 @functools.lru_cache(maxsize=1)
@@ -261,7 +257,7 @@ def honest_pairs():
         for total, size, width, heads in ((3, 2, 3, 2), (5, 2, 3, 4), (7, 3, 4, 4), (6, 2, 4, 5)):
             data = drawn(generators.gaussian, total, size, width, seed)
             memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=seed)
-            certificate = certified(memorizer, data)
+            certificate = certify(memorizer, data)
             if certificate.proved and certificate.format == PAIRED:
                 found.append(of_objects(certificate, memorizer, data))
     return tuple(found)

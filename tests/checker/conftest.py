@@ -2,9 +2,8 @@
 
 import pytest
 from checker_parts import saved
-from claim_parts import certified
 
-from constructive import build_memorizer, generators
+from constructive import build_memorizer, certify, generators
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +12,7 @@ def proved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("proved")
     data = generators.uniform(num_examples=7, context_size=3, width=5, seed=1)
     memorizer = build_memorizer(data, num_heads=3)
-    certificate = certified(memorizer, data)
+    certificate = certify(memorizer, data)
     saved(folder, memorizer, data, certificate)
     return data, memorizer, certificate, folder
 
@@ -24,7 +23,7 @@ def paired(tmp_path_factory):
     folder = tmp_path_factory.mktemp("paired")
     data = generators.gaussian(num_examples=61, context_size=4, width=12, seed=4)
     memorizer = build_memorizer(data, num_heads=12, construction="paired")
-    certificate = certified(memorizer, data)
+    certificate = certify(memorizer, data)
     saved(folder, memorizer, data, certificate)
     return data, memorizer, certificate, folder
 

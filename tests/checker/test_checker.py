@@ -84,7 +84,6 @@ def test_a_true_certificate_is_proved_in_a_process_of_its_own(proved, quick):
         "grouping",
         "rank",
         "error",
-        "readout",
         "PROVED",
     ]
 
@@ -95,7 +94,7 @@ def test_it_agrees_with_certify(checker, tmp_path_factory, problem, single):
     folder = tmp_path_factory.mktemp("agree")
     memorizer = problem.build()
     problem.dataset.save(folder / "data.npz")
-    claims = ("grouping", "rank", "error", "readout")
+    claims = ("grouping", "rank", "error")
     if single:  # float32 keeps the rank, not the error
         memorizer, claims = memorizer.astype(np.float32), claims[:2]
     certificate = certify(memorizer, problem.dataset, claims=claims)
@@ -197,7 +196,7 @@ def test_lengths_are_of_contexts_of_their_own(checker):
 
 
 def test_a_checker_does_not_read_what_fills_up(checker, data, memorizer, tmp_path):
-    certificate = certify(memorizer, data, claims=["rank", "error", "executed"])
+    certificate = certify(memorizer, data, claims=["rank", "error"])
     arrays = stored(data)
     arrays["contexts"] = np.where(data.contexts.mask[..., None], arrays["contexts"], 1e30)
     assert checked(checker, certificate, memorizer, arrays, tmp_path)[0] == 0
@@ -278,13 +277,6 @@ def test_a_layer_of_no_kind_is_refused(many, paired):
     assert "AttentionLayer" in caught.value.suggestion
 
 
-def test_the_readout_of_pairs_brings_its_rank(many, paired):
-    names = [claim.name for claim in certify(paired, many, claims=["readout"]).claims]
-    assert names == ["rank", "readout"]
-    wide = build_memorizer(many, num_heads=14, construction="paired", precision=106)
-    assert [claim.name for claim in certify(wide, many, claims=["readout"]).claims] == ["readout"]
-
-
 def test_a_record_of_nonsense_proves_nothing(many, paired):
     for order in (("a", 1), (None,) * 40, (*range(39), 0)):
         record = dataclasses.replace(paired.record, order=order)
@@ -301,18 +293,20 @@ def test_data_which_do_not_fit_a_rational_layer():
         layer.check_fits(wide)
 
 
-def test_many_paired_examples_have_no_other_claim_beside_the_rank(many, paired):
-    """Certificates of pairs have no place for `executed`, and others take a T x T matrix."""
-    together = certify(paired, many, claims=["rank", "error", "executed"])
+def test_many_paired_examples_have_no_other_claim_beside_the_rank(many):
+    """Certificates of pairs have no place for `labels`, and others take a T x T matrix."""
+    index = np.arange(many.num_examples) % 2
+    classes = Dataset.of_classes(many.contexts, many.queries, index)
+    paired = build_memorizer(classes, num_heads=12, construction="paired")
+    together = certify(paired, classes, claims=["rank", "error", "labels"])
     assert together.format == "constructive certificate 1"
     assert together["rank"].verdict is Verdict.PROVED
-    many = generators.gaussian(num_examples=2001, context_size=3, width=64, seed=4)
+    many = generators.gaussian(num_examples=2001, context_size=3, width=64, target_dim=2, seed=4)
     memorizer = build_memorizer(many, num_heads=72, construction="paired")
-    for dense in ("rank", "readout"):
-        with pytest.raises(ParameterError, match=f"{dense} beside executed") as caught:
-            certify(memorizer, many, claims=[dense, "error", "executed"])
-        assert caught.value.witness == 2001
-        assert "two certificates" in caught.value.suggestion
+    with pytest.raises(ParameterError, match="rank beside labels") as caught:
+        certify(memorizer, many, claims=["rank", "error", "labels"])
+    assert caught.value.witness == 2001
+    assert "two certificates" in caught.value.suggestion
     alone = certify(memorizer, many, claims=["rank", "error"])
     assert alone.format == "constructive paired certificate 1"
     assert alone.proved

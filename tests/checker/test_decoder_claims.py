@@ -320,12 +320,12 @@ def test_margins_enclose_the_true_ones():
 
 def test_options_which_decoders_have_not_are_refused():
     decoder, text = small()
-    for options in ({"epsilon": 1e-6}, {"delta": 1e-6}, {"max_prec": 64}):
+    for options in ({"epsilon": 1e-6}, {"max_prec": 64}):
         (name,) = options
         with pytest.raises(ParameterError, match=f"does not take {name}="):
             certify(decoder, text, **options)
-    with pytest.raises(ParameterError, match="take epsilon= and delta="):
-        certify(decoder, text, epsilon=1.0, delta=1.0)
+    with pytest.raises(ParameterError, match="take epsilon= and max_prec="):
+        certify(decoder, text, epsilon=1.0, max_prec=64)
     with pytest.raises(ParameterError, match="are not claims about decoders"):
         certify(decoder, text, claims=["error"])
     assert certify(decoder, text, seed=5, claims="rank")["rank"].verdict is PROVED

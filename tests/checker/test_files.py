@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checker_parts import paths, refused
-from claim_parts import certified
 
 from constructive import (
     Dataset,
     FormatError,
     Verdict,
     build_memorizer,
+    certify,
     check,
     generators,
     upper_bound_certificate,
@@ -350,13 +350,13 @@ def calls(checker, monkeypatch):
     """What a kind of certificate was given, one entry for each call."""
     calls = []
 
-    def verdict(kind, content, files, options):
+    def statements(kind, content, files, options):
         assert kind == "kind"
         calls.append((content, files, tuple(options)))
         return {"rank": "something", "error": "more"}
 
-    monkeypatch.setattr(checker.command, "KINDS", {"any": "kind"})
-    monkeypatch.setattr(checker.command, "verdict", verdict)
+    monkeypatch.setattr(checker.verify, "KINDS", {"any": "kind"})
+    monkeypatch.setattr(checker.verify, "statements", statements)
     return calls
 
 
@@ -382,9 +382,9 @@ def test_the_command(checker, calls, certificate, capsys):
     words = ["--quick", "--claims", "rank", "error", "--epsilon", "1e-3", "--max-memory", "0.5"]
     checker.main([certificate, "weights", "data", *words])
     checker.main([certificate, "data", "--progress"])
-    options = [given[-1][:-1] for given in calls]
+    options = [given[-1][:4] for given in calls]
     assert options == [DEFAULTS, (True, ["rank", "error"], 1e-3, 5e8), DEFAULTS]
-    told = [isinstance(given[-1][-1], checker.files.Told) for given in calls]
+    told = [isinstance(given[-1][4], checker.files.Told) for given in calls]
     assert told == [False, False, True]
 
 
@@ -535,7 +535,7 @@ def test_the_same_certificate_is_proved_of_a_folder(paired, checker, folder):
     """Whichever way the data were certified."""
     data, memorizer, certificate, archive = paired
     opened = Dataset.open(folder / "data")
-    assert certified(memorizer, opened) == certificate
+    assert certify(memorizer, opened) == certificate
     found = checker.check(in_folder(folder))
     assert found == {claim.name: claim.statement for claim in certificate.claims}
     assert found == checker.check([*in_folder(folder)[:2], str(archive / "data.npz")])
@@ -563,8 +563,8 @@ def test_other_certificates_of_a_folder(checker, tmp_path, dtype):
     )
     memorizer = build_memorizer(data, num_heads=3)
     memorizer.save(tmp_path / "weights.safetensors")
-    certified(memorizer, data).save(tmp_path / "certificate.json")
-    assert set(checker.check(in_folder(tmp_path))) == {"grouping", "rank", "error", "readout"}
+    certify(memorizer, data).save(tmp_path / "certificate.json")
+    assert set(checker.check(in_folder(tmp_path))) == {"grouping", "rank", "error"}
     shared = generators.shared_context(
         num_examples=7, context_size=3, width=5, folder=tmp_path / "shared"
     )
@@ -638,7 +638,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeyp
     data = generators.gaussian(**sizes, folder=tmp_path / "data")
     memorizer = build_memorizer(data, num_heads=40, construction="paired")
     memorizer.save(tmp_path / "weights.safetensors")
-    certified(memorizer, data).save(tmp_path / "certificate.json")
+    certify(memorizer, data).save(tmp_path / "certificate.json")
     as_if("paired", CHUNK=chunk)
     as_if("paired", "files", BLOCK=chunk)
     names, announced = in_folder(tmp_path), []

@@ -4,13 +4,13 @@ import functools
 import json
 import math
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from checker_parts import other_shapes, refused
 from flint import fmpz
 
+from constructive import checker as judge
 from constructive import generators, upper_bound_certificate
 from constructive.support.verdict import pack
 
@@ -80,23 +80,17 @@ def layer_and_data(total=5):
     return {name: rng.standard_normal((2, 3, 2)) for name in ("W_Q", "W_K", "W_V")}, data
 
 
-def test_what_looks_singular(checker):
-    for total in (5, 6):
-        assert not checker.rank.looks_singular(*layer_and_data(total))
-    weights, data = layer_and_data()
-    one_head = {name: x[:1] for name, x in weights.items()}  # 3 columns for 5 examples
-    assert checker.rank.looks_singular(one_head, data)
-    for array in data.values():
-        array[4] = array[1]
-    assert checker.rank.looks_singular(weights, data)
-
-
 def judged(checker, claim, evidence, weights, data, **more):
     """What a claim with this evidence states of weights and data, by examples one by one."""
-    about = SimpleNamespace(weights=weights, data=data, tell=checker.files.silent, **more)
-    every = np.arange(len(data["queries"])), weights["W_Q"].shape[0] * data["queries"].shape[1]
-    about.rows_of_z = lambda: (checker.rank.examples(weights, data), *every)
-    return claim({"evidence": evidence}).check(about)
+    heads, width, _ = weights["W_Q"].shape
+    shapes = {"W_V": (heads, width, 1), "W_O": (heads, 1), "W_D": (1, 1)}
+    both = {name: weights.get(name, weights["W_Q"]) for name in ("W_Q", "W_K")}
+    weights = both | {name: np.zeros(shape) for name, shape in shapes.items()}
+    targets = {"targets": np.zeros(len(data["queries"]))}
+    ordered = {name: (data | targets)[name] for name in ("contexts", "queries", "targets")}
+    about = judge.layer(weights, ordered, **more)
+    found = claim({"evidence": evidence}).check(about)
+    return found.numbers if isinstance(found, checker.claim.Shown) else found
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -164,9 +158,11 @@ def test_what_groups_have_to_be(checker):
     deficient = [contexts.copy() for _ in range(4)]
     for place, spoilt in enumerate(deficient):
         spoilt[place, 2] = spoilt[place, 0] + spoilt[place, 1]
-    for spoilt in (*deficient, np.ones((4, 4, 3))):
-        with refused("a context is not shown to have rank n"):
+    for spoilt in deficient:
+        with refused("is not shown to have rank n"):
             grouped(checker, spoilt, queries, evidence)
+    with refused("more tokens than dimensions"):
+        grouped(checker, np.ones((4, 4, 3)), queries, evidence)
     with refused("group 2 is dependent"):
         grouped(checker, contexts, [*queries[:3], -2 * queries[2]], evidence)
     for normal in ([0, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1]):
@@ -444,7 +440,7 @@ def test_who_takes_weights_and_who_does_not(checker, tmp_path, proved):
         checker.check([certificate, own])
     content = json.loads((tmp_path / "upper.json").read_text())
     claims = json.loads((proved[3] / "certificate.json").read_text())["claims"]
-    for name in ("rank", "error", "readout", "grouping"):
+    for name in ("rank", "error", "grouping"):
         forged = content | {"claims": {name: claims[name]}}
         (tmp_path / "forged.json").write_text(json.dumps(forged))
         with pytest.raises(ValueError, match=f"{name} is about weights"):

@@ -174,12 +174,6 @@ class OfCertify:
     def bound(self, steps):
         return paired.Coupling(self.scan(steps))
 
-    def reach(self, steps, weights):
-        return self.bound(steps).spread(weights)
-
-    def weights(self, steps):
-        return paired.bound_inverse(self.scan(steps))[:2]
-
     def distances(self, steps):
         return sum(paired.residuals(self.scan(steps)))[:, 0]
 
@@ -530,12 +524,7 @@ def test_certify_bounds_what_the_checker_bounds(who, as_if, monkeypatch, turned,
     np.testing.assert_allclose(one, other, rtol=near if same else 6, atol=1e-10)
     one, other = (who.distances(steps) for who, steps in sides)
     np.testing.assert_allclose(one, other, rtol=0.15, atol=0 if same else 50 * spoilt)
-    weights = np.random.default_rng(0).uniform(0.5, 2, 13)
-    one, other = (who.reach(steps, weights) for who, steps in sides)
-    assert one == pytest.approx(other, rel=1e-9)
-    weights, contraction = both[0].weights(ours)
-    assert contraction < 1
-    assert (both[0].bound(ours)(weights) <= contraction * weights).all()
+    assert paired.contraction_of(both[0].scan(ours)) < 1
 
 
 # Distances.

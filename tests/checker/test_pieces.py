@@ -149,17 +149,3 @@ def test_exponentials_are_as_near_as_they_say(checker):
     assert max(off) > mpmath.mpf(2) ** -54
     below = checker.bounds.exponentials(np.array([-61.0, -1e4, -np.inf]))
     assert (below == 0.0).all()
-
-
-@pytest.mark.parametrize("scale", [-40, 0, 300])
-def test_digits_as_two_floats(checker, scale):
-    rng = np.random.default_rng(3)
-    digits = rng.integers(-(1 << 19), 1 << 19, (5, 40)).astype(float)
-    digits[0, ::3] = digits[1, ::6] = 0.0
-    high, low = checker.floating.two_floats(digits.copy(), scale)
-    for k in range(40):
-        exact = sum(int(digit) << (20 * (4 - i)) for i, digit in enumerate(digits[:, k]))
-        with mpmath.workprec(300):
-            truth = mpmath.ldexp(mpmath.mpf(exact), scale)
-            off = abs(mpmath.mpf(float(high[k])) + mpmath.mpf(float(low[k])) - truth)
-            assert off <= mpmath.mpf(2) ** -90 * abs(truth)

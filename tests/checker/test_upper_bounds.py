@@ -353,7 +353,7 @@ def test_words_which_the_terminal_cannot_print(tmp_path):
         command, capture_output=True, text=True, check=False, env={"LC_ALL": "C", "PATH": ""}
     )
     assert done.returncode == 1
-    assert done.stdout.startswith("NOT PROVED: invalid literal")
+    assert done.stdout.startswith("NOT PROVED: impossible: invalid literal")
     assert "Traceback" not in done.stderr
 
 

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from claim_parts import certified
 
 from constructive import (
     AssumptionError,
@@ -272,7 +271,7 @@ def check_files_and_proof(problem, folder):
     assert loaded.record == memorizer.record
     assert str(loaded) == str(memorizer)
     assert problem.known.formula.partition(" or")[0] in str(memorizer)
-    certificate = certified(loaded, data)
+    certificate = certify(loaded, data)
     assert certificate.proved
     assert check(certificate, loaded, data).proved
     claims = {claim.name for claim in certificate.claims}

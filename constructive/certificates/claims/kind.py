@@ -32,7 +32,6 @@ class CertifyOptions:
     """What claims are judged with; each claim says which of these it takes."""
 
     epsilon: float | None = None  # the largest error that is allowed, or None for the usual one
-    delta: float | None = None  # the largest distance to an exact readout, or what is shown
     max_prec: int = MOST_BITS  # bits after which an undecided claim stays so
     seed: int = 0  # of the primes' points
     model: str | None = None  # a model of `exact.float_model`, or None for the usual one
@@ -50,7 +49,6 @@ class CertifyOptions:
         return dataclasses.replace(
             self,
             epsilon=_bound("epsilon", self.epsilon),
-            delta=_bound("delta", self.delta),
             max_prec=operator.index(self.max_prec),
         )
 
@@ -111,7 +109,6 @@ class ClaimKind(ABC):
     name: ClassVar[str]  # by which `certify` is asked for it
     statement: ClassVar[str]  # its sentence, with places for numbers; the checker has the same one
     options: ClassVar[frozenset[str]] = frozenset()  # the fields of `CertifyOptions` that it takes
-    needs_rows: ClassVar[bool] = False  # whether it needs Z, and not outputs alone
     usual: ClassVar[bool] = True  # whether certificates make it by default
 
     def applies(self, weights: Any) -> bool:  # noqa: ANN401, ARG002 - weights of any kind

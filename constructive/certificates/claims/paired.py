@@ -1,4 +1,4 @@
-"""Claims about paired rank-one heads where no T x T matrix fits: *rank*, *error*, *readout*.
+"""Claims about paired rank-one heads where no T x T matrix fits: *rank* and *error*.
 
 The last section of proofs/12-paired-heads.md says what is computed here, and why it proves them:
 pairs agree on most examples, so that entries of X = Z K are small, but for the blocks of the pairs'
@@ -9,17 +9,17 @@ contexts) -> `residuals`, and `Coupling`, which is N of Lemma 12.2 -> the claims
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
 from constructive.certificates.claims.kind import Subject
-from constructive.certificates.claims.outputs import ERROR, READOUT, UNKNOWN, epsilon_of
-from constructive.certificates.claims.rank import RANK, refute
+from constructive.certificates.claims.layers import epsilon_of
+from constructive.certificates.claims.rank import refute
+from constructive.checker import STATEMENTS
 from constructive.constructions.paired import right_inverses
 from constructive.data.dataset import Dataset
 from constructive.exact import verified
-from constructive.exact.directed import at_least, at_most, lower, short_bound, upper
+from constructive.exact.directed import at_least, at_most, lower, upper
 from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths, up
 from constructive.exact.verified import exponential
 from constructive.layers.layer import AttentionLayer
@@ -429,27 +429,9 @@ class Coupling:
         result += np.bincount(self.positions, coupled, len(result))
         return up(self.more * (result + self.correction * weights[-1]))
 
-    def spread(self, weights: Array) -> float:
-        """Return an upper bound of the entries of `|K R| w`."""
-        spread = 0.0
-        for rows, inverse in self.inverses:
-            part = weights[rows].reshape(len(inverse), inverse.shape[2], 1)
-            spread = max(spread, float(up(np.matmul(np.abs(inverse), part)).max(initial=0.0)))
-        if self.direction.any():
-            spread = float(up(spread + up(np.abs(self.direction).max() * weights[-1])))
-        return spread
 
-
-class Inverse(NamedTuple):
-    """What Lemma 12.2 says of R."""
-
-    weights: Array  # w (T,)
-    contraction: float  # q, an upper bound of all (N w)_i / w_i
-    spread: float  # an upper bound of the entries of `|K R| w`
-
-
-def bound_inverse(scan: Scan) -> Inverse:
-    """Find w with N w < w. Raises UndecidedError where coupling is not shown to contract."""
+def contraction_of(scan: Scan) -> float:
+    """Bound all (N w)_i / w_i for some w (Lemma 12.2). UndecidedError unless they are below one."""
     total = len(scan.layer.order)
     with np.errstate(all="ignore"):  # what overflows or is not a number proves nothing
         bound, problem = Coupling(scan), "coupling does not contract"
@@ -462,7 +444,7 @@ def bound_inverse(scan: Scan) -> Inverse:
                 f"{problem} ({len(scan.pairs)} entries beside the blocks of "
                 f"{len(scan.layer.stops)} pairs); another seed=, or fewer examples"
             )
-        return Inverse(*found, bound.spread(found[0]))
+        return found[1]
 
 
 def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[Array, float] | None:
@@ -485,16 +467,12 @@ def contracting(bound: Coupling, total: int, nearly: float = _NEARLY) -> tuple[A
     return None
 
 
-# The claims themselves: *rank*, *error* and *readout* without a T x T matrix.
+# The claims themselves: *rank* and *error* without a T x T matrix.
 
-CLAIMS = "rank", "error", "readout"  # Those that are proved here, in the order of certificates
-# A distance that is claimed is this much more than what is shown, as a checker has another R and
-# another w.
-_ROOM = 2
+CLAIMS = "rank", "error"  # Those that are proved here, in the order of certificates
 # An error has to be within epsilon by so many times the bound of its rounding, for others round in
 # another order.
 _SLACKS = 4.0
-_DENSE = "rank", "readout"  # Those that take a T x T matrix elsewhere
 # Examples up to which paired heads are judged as any others, where this proof fails, or is asked
 # for together with other claims: its certificates have no place for those.
 _LARGEST_DENSE = 2000
@@ -504,24 +482,22 @@ def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
     """Return the claims, or None where they are to be judged as those of any other heads.
 
     That is where these are not paired, or other claims are asked for, too, or some are undecided
-    and the examples are few. The readout brings the rank of its blocks with it. Raises
-    ParameterError where other claims are asked for, and a large matrix would be needed.
+    and the examples are few. Raises ParameterError where other claims are asked for, and a large
+    matrix would be needed.
     """
-    memorizer, dataset, options = subject.weights, subject.data, subject.options
+    memorizer, dataset = subject.weights, subject.data
     total, asked = dataset.num_examples, [kind.name for kind in subject.asked]
     if not applies(memorizer, dataset):
         return None
     others = [name for name in asked if name not in CLAIMS]
-    dense = [name for name in asked if name in _DENSE]
     if not others:
-        wanted = {*asked, "rank"} if "readout" in asked else asked
-        named = [name for name in CLAIMS if name in wanted]
-        claims = prove(memorizer, dataset, named, epsilon_of(subject), options.delta)
+        named = [name for name in CLAIMS if name in asked]
+        claims = prove(memorizer, dataset, named, epsilon_of(subject))
         decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
         return claims if decided or total > _LARGEST_DENSE else None
-    if dense and total > _LARGEST_DENSE:
+    if "rank" in asked and total > _LARGEST_DENSE:
         raise ParameterError(
-            f"{' and '.join(dense)} beside {', '.join(others)} would take a T x T matrix for "
+            f"rank beside {', '.join(others)} would take a T x T matrix for "
             f"T={total} examples; alone, the proof of paired heads takes none",
             witness=total,
             suggestion=f"two certificates: one of {','.join(x for x in asked if x in CLAIMS)}, and "
@@ -562,29 +538,21 @@ def prove(
     dataset: Dataset,
     asked: Sequence[str],
     epsilon: float,
-    delta: float | None,
 ) -> tuple[Claim, ...]:
-    """Decide the claims that are asked for, among rank, error and readout."""
-    bounded = "error" in asked or "readout" in asked
+    """Decide the claims that are asked for, among rank and error."""
+    bounded = "error" in asked
     done: dict[str, Claim] = {}
     try:
         scan = Scan(HeadPairs(memorizer, dataset), bounded=bounded)
         if bounded:
-            evaluated, slack = residuals(scan)
-        if "error" in asked:
-            done["error"] = _error(scan.layer, evaluated, slack, epsilon)
-        if "rank" in asked or "readout" in asked:
-            report("bound the inverse", 0, 1)
-            inverse = bound_inverse(scan)
+            done["error"] = _error(scan.layer, *residuals(scan), epsilon)
         if "rank" in asked:
-            done["rank"] = _rank(scan, inverse.contraction)
-        if "readout" in asked:
-            done["readout"] = _readout(scan.layer, inverse, up(evaluated + slack), delta)
+            report("bound the inverse", 0, 1)
+            done["rank"] = _rank(scan, contraction_of(scan))
     except UndecidedError as reason:
         statements = {
-            "rank": RANK.statement.format(dataset.num_examples),
-            "error": ERROR.statement.format(epsilon),
-            "readout": UNKNOWN,
+            "rank": STATEMENTS["rank"].format(dataset.num_examples),
+            "error": STATEMENTS["error"].format(epsilon),
         }
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
@@ -602,13 +570,13 @@ def _rank(scan: Scan, contraction: float) -> Claim:
         f"{len(layer.stops)} blocks, {len(scan.pairs)} coupled entries beside them, all "
         f"others below {at_most(tail)}; contraction {at_most(contraction)}"
     )
-    statement = RANK.statement.format(len(layer.order))
+    statement = STATEMENTS["rank"].format(len(layer.order))
     evidence = {"order": pack(layer.order), "stops": pack(layer.stops)}
     return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
 def _error(layer: HeadPairs, evaluated: Array, slack: Array, epsilon: float) -> Claim:
-    statement = ERROR.statement.format(epsilon)
+    statement = STATEMENTS["error"].format(epsilon)
     unit = Fraction(2) ** layer.target_exponent
     allowed = Fraction(epsilon) / unit
     # A difference of floats is rounded by a part of itself, which `lower` and 1 - 2^-50 make good.
@@ -635,27 +603,3 @@ def _error(layer: HeadPairs, evaluated: Array, slack: Array, epsilon: float) -> 
     bound = at_most(Fraction(float(up(evaluated + slack).max())) * unit, epsilon)
     detail = f"max |f - y| <= {bound} (float64 with bounds, {len(bounds)} examples)"
     return Claim("error", statement, Verdict.PROVED, detail, evidence={"bound": epsilon.hex()})
-
-
-def _readout(layer: HeadPairs, inverse: Inverse, bounds: Array, delta: float | None) -> Claim:
-    with np.errstate(all="ignore"):  # what is not finite proves nothing
-        ratio = float(up(bounds / inverse.weights[:, np.newaxis]).max())
-    if not math.isfinite(ratio) or not math.isfinite(inverse.spread):
-        detail = "no distance is shown in float64; scale the data, or another seed="
-        return Claim("readout", UNKNOWN, Verdict.UNDECIDED, detail)
-    # In fractions, as such numbers may be of any size; readouts here are those of f 2^-c from
-    # contexts times 2^-a.
-    bound = Fraction(inverse.spread) * Fraction(ratio) / (1 - Fraction(inverse.contraction))
-    bound *= Fraction(2) ** (layer.target_exponent - layer.exponent)
-    shown = short_bound(_ROOM * bound) if delta is None else delta
-    statement = READOUT.statement.format(shown) if math.isfinite(shown) else UNKNOWN
-    if not (_ROOM * bound <= shown and math.isfinite(shown)):
-        detail = (
-            f"a distance of at most {at_most(bound)} is shown, and {_ROOM} times that may be "
-            "claimed; a larger delta="
-        )
-        return Claim("readout", statement, Verdict.UNDECIDED, detail)
-    detail = (
-        f"distance at most {at_most(bound, shown)} (contraction {at_most(inverse.contraction)})"
-    )
-    return Claim("readout", statement, Verdict.PROVED, detail, evidence={"bound": shown.hex()})

@@ -15,10 +15,8 @@ from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
 from constructive.exact.softmax import Point
-from constructive.layers import residues
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
@@ -97,23 +95,6 @@ class Rank(ClaimKind):
         return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
 
 
-class LayerRank(Rank):
-    """The claim about a layer, with a row for each example."""
-
-    statement = "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y"
-    advice = "fewer examples or more heads"
-
-    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
-        """Eliminate the rows of all examples."""
-        layer, dataset = floats_of(subject.weights.layer).leading, subject.data
-
-        def search() -> Search:
-            report("intermediate representation modulo a prime", 0, 1)
-            return residues.search(layer, dataset, subject.rng)
-
-        return self.judged(subject, dataset.num_examples, refute(layer, dataset), search)
-
-
 def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
     """Return right-hand sides that follow from what is claimed: (T, ROUNDS), balanced residues.
 
@@ -147,39 +128,19 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
     return None
 
 
-# *grouping* and *wide_grouping*: what a construction requires of the data, exactly. The first is
-# about the groups of Theorems 1 and 2, the second about those of Theorem 10.
+# *wide_grouping*: what Theorem 10 requires of the data, exactly.
 
 
-class Grouping(ClaimKind):
-    """The claim *grouping*: usual where groups are small, and in the order given."""
+class WideGrouping(ClaimKind):
+    """The claim *wide_grouping*: usual where *grouping* is not."""
 
-    name = "grouping"
-    statement = grouping.STATEMENT
+    name = "wide_grouping"
+    statement = grouping.WIDE_STATEMENT
     options = frozenset({"seed"})
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether heads have groups, as neither paired heads nor trained weights have."""
         return weights.record.grouped
-
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether these are groups of Theorems 1 and 2."""
-        return not _are_wide(weights)
-
-    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
-        """Look at every context and every group."""
-        report("check the groups", 0, 1)
-        groups = _groups(subject.weights)
-        if subject.weights.record.order:
-            return grouping.reordered(subject.data, groups)
-        return grouping.prove(subject.data, groups, subject.rng)
-
-
-class WideGrouping(Grouping):
-    """The claim *wide_grouping*: usual where *grouping* is not."""
-
-    name = "wide_grouping"
-    statement = grouping.WIDE_STATEMENT
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether these are groups of Theorem 10."""
@@ -267,5 +228,4 @@ class Impossible(ClaimKind):
         return Claim("impossible", statement, Verdict.PROVED, str(found), evidence=evidence)
 
 
-RANK, IMPOSSIBLE = LayerRank(), Impossible()
-GROUPING, WIDE_GROUPING = Grouping(), WideGrouping()
+IMPOSSIBLE, WIDE_GROUPING = Impossible(), WideGrouping()

@@ -1,0 +1,205 @@
+"""What `certify` proposes of layers: evidence, found in any way, which the checker then judges.
+
+Nothing here is believed. A proposal that is wrong, or none, leaves a claim undecided.
+"""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from constructive import checker
+from constructive.certificates.claims.kind import ClaimKind, Subject
+from constructive.certificates.claims.rank import _are_wide, challenge
+from constructive.data.dataset import Dataset
+from constructive.exact import dyadic, modular
+from constructive.layers import residues
+from constructive.layers.memorizer import Memorizer
+from constructive.layers.record import floats_of
+from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.work import report
+
+Evidence = dict[str, Any]
+_ORDER = "heads take the examples in another order; the claim wide_grouping is about that"
+_ATTEMPTS = 8  # Random normals that are tried for a group
+
+
+class Proposed(ClaimKind):
+    """A claim that the checker judges, by evidence that is proposed here."""
+
+    @abstractmethod
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+        """Return evidence; without what it would need, and with `advice`, where there is none."""
+
+    def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401, ARG002
+        """Return evidence against it from a place at which the checker has seen nothing for it."""
+        return {}
+
+    def judge(self, subject: Subject[Any, Any]) -> Claim:
+        """Let the checker judge what is proposed."""
+        about, given = layer_of(subject), self.propose(subject)
+        found = checker.verify(self.name, given, about)
+        if found.verdict == checker.UNDECIDED and found.witness is not None:
+            given = given | self.refute(subject.data, given, found.witness)
+            found = checker.verify(self.name, given, about)
+        verdict = Verdict[found.verdict]
+        if verdict is Verdict.UNDECIDED:
+            detail = given.get("advice", found.detail)
+            return Claim(self.name, found.statement, verdict, detail)
+        proof = given if verdict is Verdict.PROVED else {}
+        return Claim(self.name, found.statement, verdict, found.detail, found.witness, proof)
+
+
+def layer_of(subject: Subject[Memorizer, Dataset]) -> checker.Layer:
+    """Return the layer on the data as the checker has it, with what it has computed of them."""
+    return subject.once(
+        checker.Layer,
+        lambda: checker.layer(
+            floats_of(subject.weights.layer).tensors,
+            subject.data.arrays,
+            hashes=subject.fingerprints,
+            bits=subject.options.max_prec,
+            tell=report,
+        ),
+    )
+
+
+class Grouping(Proposed):
+    """The claim *grouping*: usual where groups are small, and in the order given."""
+
+    name = "grouping"
+    options = frozenset({"seed"})
+
+    def applies(self, weights: Memorizer) -> bool:
+        """Return whether heads have groups, as neither paired heads nor trained weights have."""
+        return weights.record.grouped
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether these are groups of Theorems 1 and 2."""
+        return not _are_wide(weights)
+
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+        """Return groups with normals."""
+        groups = [[head.start, head.stop] for head in subject.weights.record.heads]
+        evidence = grouping(subject.data, groups, subject.rng)
+        if subject.weights.record.order:  # the groups are not consecutive in the order given
+            return evidence | {"groups": [], "advice": _ORDER}
+        return evidence
+
+    def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401
+        """Return integers that show a dependence there, if there is one."""
+        return dependence(data, given["groups"], place)
+
+
+class LayerRank(Proposed):
+    """The claim *rank* of a layer, with a row for each example."""
+
+    name = "rank"
+    options = frozenset({"seed"})
+
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+        """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
+        layer = floats_of(subject.weights.layer).leading
+        found = residues.search(layer, subject.data, subject.rng)
+        if found.point is None or found.factors is None:
+            return {"advice": f"softmax denominators vanish at all {found.retries} points"}
+        if found.rank < subject.data.num_examples:
+            return {
+                "advice": f"rank Z >= {found.rank}, and probably equal: that is the rank modulo "
+                f"{found.tried} primes at random x; try fewer examples or more heads"
+            }
+        sides = challenge(subject.fingerprints, found.point, found.columns)
+        solution = modular.solve(found.factors, sides).astype(np.int64) % found.point.prime
+        return {
+            "prime": found.point.prime,
+            "value": found.point.value,
+            "retries": found.retries,
+            "columns": pack(found.columns),
+            "solution": pack(solution),
+        }
+
+
+class Error(Proposed):
+    """The claim *error*: `max |f(E_t, e_t) - y_t| <= epsilon`."""
+
+    name = "error"
+    options = frozenset({"epsilon", "max_prec"})
+
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+        """Return epsilon."""
+        return {"bound": epsilon_of(subject).hex()}
+
+
+def epsilon_of(subject: Subject[Memorizer, Dataset]) -> float:
+    """Return the epsilon that was given, or a millionth of the largest target, to one digit."""
+    if subject.options.epsilon is not None:
+        return subject.options.epsilon
+    largest = float(np.abs(subject.data.targets).max()) or 1.0
+    return float(f"{1e-6 * largest:.0e}") or math.ulp(0.0)
+
+
+class Labels(Proposed):
+    """The claim *labels*, of data with one-hot targets."""
+
+    name = "labels"
+    usual = False
+
+    def applies(self, weights: Memorizer) -> bool:
+        """Return whether there are several outputs."""
+        return weights.layer.target_dim > 1
+
+    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+        """Return half the least lead of a label, as floats have it."""
+        floats = layer_of(subject).floats
+        if floats is None:
+            return {}
+        is_label, outputs = subject.data.target_matrix == 1.0, floats.outputs
+        own = np.where(is_label, outputs, -np.inf).max(axis=1, keepdims=True)
+        leads = (own - np.where(is_label, -np.inf, outputs)).min(axis=1)
+        claimed = float(f"{np.ldexp(leads, floats.scales).min() / 2:.1e}")
+        return {"bound": claimed.hex()} if 0 < claimed < np.inf else {}
+
+
+def grouping(data: Dataset, groups: list[list[int]], rng: np.random.Generator) -> Evidence:
+    """Return vectors that are orthogonal to the queries of one group alone, modulo a prime."""
+    prime = next(modular.safe_primes())
+    queries, normals = modular.residues(data.queries, prime), np.zeros((len(groups), data.width))
+    for head, (start, stop) in enumerate(groups):
+        for _ in range(_ATTEMPTS if head and start < stop <= len(queries) else 0):
+            free = modular.random_residues(rng, (data.width, 1), prime)
+            normals[head] = modular.null_vector(queries[start:stop], prime, free)[1]
+            outside = modular.product(queries, normals[head, :, None].copy(), prime) != 0
+            if np.delete(outside, np.s_[start:stop]).all():
+                break
+    return {"prime": prime, "groups": groups, "normals": pack(normals.astype(np.int64) % prime)}
+
+
+def dependence(data: Dataset, groups: list[list[int]], place: tuple[str, int]) -> Evidence:
+    """Return tokens of a context, or queries, that are dependent, with integers; or nothing."""
+    of, at = place
+    if of == "contexts":
+        rows, members = (data.contexts if data.shared_context else data.contexts[at]), [at]
+        found = dyadic.dependency(rows)
+    else:
+        start, stop = groups[at]
+        own, others = [*range(start, stop)], [*range(start), *range(stop, len(data.queries))]
+        found, members = None, own
+        for more in [[], *([other] for other in (others if of == "span" else []))]:
+            tried = [*own, *more]
+            if dyadic.rank(data.queries[tried]) < len(tried):
+                found = dyadic.dependency(data.queries[tried])
+                members = [tried[row] for row in found.rows] if found else []
+                break
+    if found is None:
+        return {}
+    unit = np.lcm.reduce([c.denominator for c in found.coefficients], dtype=object)
+    whole = [int(c * unit) for c in found.coefficients]
+    if of == "contexts":
+        vector = dict(zip(found.rows, whole, strict=True))
+        whole = [vector.get(row, 0) for row in range(len(rows))]
+    examples = [int(member) for member in members]
+    return {"dependence": {"of": of, "examples": examples, "vector": [hex(x) for x in whole]}}
+
+
+GROUPING, RANK, ERROR, LABELS = Grouping(), LayerRank(), Error(), Labels()
