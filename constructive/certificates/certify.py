@@ -19,10 +19,17 @@ from constructive.certificates.certificate import (
     Certificate,
 )
 from constructive.certificates.claims import paired
+from constructive.certificates.claims.capacity import (
+    ALMOST_IMPOSSIBLE,
+    IMPOSSIBLE,
+    NEAR,
+    ONTO,
+    AllWeights,
+)
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
-from constructive.certificates.claims.rank import IMPOSSIBLE, WIDE_GROUPING, AllWeights
+from constructive.certificates.claims.rank import WIDE_GROUPING
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -61,10 +68,10 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, LABELS),
+    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, LABELS, ONTO, NEAR),
     "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
     "sequences": _by_name(EQUALITY, SIZE),
-    "all weights": _by_name(IMPOSSIBLE),
+    "all weights": _by_name(IMPOSSIBLE, ALMOST_IMPOSSIBLE),
 }
 
 # What a certificate says that it is about: the arrays, their hashes, and the programs.
@@ -300,7 +307,9 @@ def certify(
 
 
 @in_three_parts
-def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
+def upper_bound_certificate(
+    dataset: Dataset, num_heads: int, *, head_dim: int | None = None, seed: int = 0
+) -> Certificate:
     """Prove that no H heads, chosen before the targets, have a readout for all targets.
 
     It holds wherever different examples are more than c(E; H) (Theorem 8, `theory.capacity`): for
@@ -311,9 +320,13 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     is UNDECIDED; where it says that contexts allow all inputs, it is false for almost all queries,
     by Theorem 9.
 
+    With `head_dim` it proves instead that almost no targets are returned by any weights, where the
+    examples are more than c_1 (Theorem 36): the claim *almost_impossible*.
+
     Args:
-        dataset: T examples; their targets do not matter
+        dataset: T examples; their targets do not matter, but for how many entries they have
         num_heads: H
+        head_dim: d_h, for weights that may depend on the targets
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
@@ -326,9 +339,10 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         for all W_Q and W_K of H = 3 heads rank Z <= 7 on 8 different examples
     """
     require_examples(dataset, Dataset)
-    require_positive(num_heads=num_heads)
+    given = {"num_heads": num_heads} | ({} if head_dim is None else {"head_dim": head_dim})
+    require_positive(**given)
     require_seed(seed)
-    weights = AllWeights(operator.index(num_heads))  # as certificates keep it
+    weights = AllWeights(*map(operator.index, given.values()))  # as certificates keep them
     names = tuple(ALL_WEIGHTS.available(weights))
     with one_blas_thread(dataset.largest_product(weights.num_heads)):
         return ALL_WEIGHTS.prove(weights, dataset, names, CertifyOptions(seed=seed))
