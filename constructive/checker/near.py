@@ -32,8 +32,8 @@ class Near(Claim):
 
     name, of_lengths = "near", True
     statement = (
-        "some W_Q', W_K' and effective readout U' within {!r} of the stored ones return all targets "
-        "exactly: the root of the sum of squares of all differences, those of U in units of {!r}"
+        "some W_Q', W_K' and effective readout U' within {!r} of the stored ones return all "
+        "targets exactly (root of the sum of squares of all differences, of U in units of {!r})"
     )
     unshown = "some W_Q', W_K' and effective readout U' near the stored ones return all targets"
 
