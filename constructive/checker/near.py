@@ -4,8 +4,8 @@ Let f be the outputs at the stored weights, v = Y - f, J their derivative in the
 dW_K and dU = r du of the effective readout, beta a bound of a right inverse of J, and L one of the
 second derivative in a ball of radius 2 beta |v|. If beta^2 L |v| < 1/2, Newton's chord steps
 converge to an exact solution in this ball (proofs/24-free-heads.md, "An exact solution near stored
-weights"). beta is shown by any matrix R with |I - J R| <= q < 1: then beta <= |R| / (1 - q). All
-norms of matrices here are roots of sums of squares, which are not smaller.
+weights"). beta is shown by any matrix R with |I - J R| <= q < 1: then beta <= |R| / (1 - q). Roots
+of sums of squares are bounds of all norms here.
 """
 
 import math
@@ -220,7 +220,10 @@ def right_inverse(rows, off, tell):
             lost = up(gamma(rows.shape[1] + 2) * up(size * long) + UNIT * len(rows))
             q = float(up(length_of(defect) + lost + up(off * long)))
             if q < NEARER:
-                return float(up(long / (1.0 - q)))
+                # |R|^2 = |R^T R|, which is shorter than the root of the sum of squares of R
+                squares = length_of(product(inverse.T, inverse))
+                squares = up(squares + gamma(rows.shape[1] + 2) * up(long * long))
+                return float(up(min(long, math.sqrt(squares)) / (1.0 - q)))
             inverse -= product(inverse, defect)
     return math.inf
 

@@ -286,11 +286,7 @@ def test_an_exact_solution_is_as_near_as_is_said():
 def newton(layer, data, unit):
     """The length of the shortest first step to the targets, by differences of outputs."""
     weights = layer.query_weights, layer.key_weights, layer.effective_readout / unit
-    flat, shape, size = (
-        np.concatenate([x.ravel() for x in weights]),
-        weights[0].shape,
-        weights[0].size,
-    )
+    flat, size = np.concatenate([x.ravel() for x in weights]), weights[0].size
 
     def outputs(x):
         query, key = (
