@@ -4,7 +4,7 @@ Needs hypothesis (`pip install ".[strategies]"`). Nothing is filtered or assumed
 contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
 drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
 
-A test that fails prints data sets and problems as calls with all their numbers, which can be
+A test that fails prints datasets and problems as calls with all their numbers, which can be
 pasted: `Dataset(contexts=[[[1.0, 0.0]]], queries=..., targets=...)`.
 
 Example:
@@ -60,7 +60,7 @@ _RANK_ONE_TOKENS = 8
 
 
 class LayerProblem(NamedTuple):
-    """A data set with a layer that holds it.
+    """A dataset with a layer that holds it.
 
     Attributes:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -159,7 +159,7 @@ def datasets(  # noqa: D417 - Hypothesis fills in draw
     max_target_dim: int = 3,
     shared_context: bool | None = None,
 ) -> Dataset:
-    """Data sets that satisfy Assumptions 1 and 2, with own contexts or a shared one.
+    """Datasets that satisfy Assumptions 1 and 2, with own contexts or a shared one.
 
     Args:
         min_examples: the smallest T
@@ -196,7 +196,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     construction: Theorem | Literal["tangent"] | None = None,
     at_bound: bool = True,
 ) -> LayerProblem:
-    """Data sets with H and d_h whose bound holds them: exactly at the bound, or up to it.
+    """Datasets with H and d_h whose bound holds them: exactly at the bound, or up to it.
 
     Head dimensions go from 1 to n + 1, and contexts are own ones or a shared one. For heads that
     may depend on the targets, "tangent", data are Gaussian numbers of a seed, as such heads

@@ -26,7 +26,7 @@ from constructive.exact.float_model import (
     model_named,
     nearest,
 )
-from constructive.layers.attention import CausalView, examples
+from constructive.layers.attention import CausalView
 from constructive.layers.margins import readout_parts
 from constructive.support.arrays import Array
 
@@ -561,22 +561,6 @@ class Program:
         rng = np.random.default_rng(self.seed)
         return Machine(model, rng, self.fused, self.flush, self.edge, self.signs, self.exp_share)
 
-    def of_layer(self, layer, dataset):
-        """Evaluate a layer on all examples: (T, d_out), not finite where sums overflow."""
-        with np.errstate(all="ignore"):
-            machine = self.machine()
-            w_q, w_k, w_v, w_o, w_d = map(machine.load, layer.tensors.values())
-            view = examples(dataset.contexts, dataset.queries)
-            logits, x = self._logits(machine, view, w_q, w_k)
-            arrays = {
-                "a": logits,
-                "x": x,
-                "W_V": Labelled(w_v, "hdv"),
-                "W_O": Labelled(w_o.reshape(layer.num_heads, layer.value_dim, -1), "hvb"),
-                "W_D": Labelled(w_d, "bo"),
-            }
-            return turned(self._contractor(machine).evaluate(self.outputs, arrays, "to"), "to")
-
     def of_decoder(self, layer, unembedding, tokens):
         """Evaluate the logits of all next tokens, at all positions: (S, N, V)."""
         with np.errstate(all="ignore"):
@@ -726,19 +710,14 @@ def choices(seed):
     return lambda options: options[int(rng.integers(len(options)))]
 
 
-def drawn(model, choose, *, decoder=False):
-    """Draw a program of a model, for layers or for decoders."""
+def drawn(model, choose):
+    """Draw a program of a model, for decoders."""
     free = model.contraction.free
     logits = QUERY_BY_KEY
     if model.contraction != PROJECTED:
         logits = _drawn_tree(tuple(LOGITS), choose, free=free)
-    if decoder:
-        outputs = choose(FREE_READOUTS if free else READOUTS)
-        together = choose((True, False))
-    else:
-        outputs = _drawn_tree(tuple(OUTPUTS), choose, free=free)
-        nodes = (node for node in sums(outputs, OUTPUTS, "o") if "h" in node)
-        together = (free or next(nodes) & set("dv")) and choose((True, False))
+    outputs = choose(FREE_READOUTS if free else READOUTS)
+    together = choose((True, False))
     apart = "" if together else "h" if not free else choose(("h", "nh", "hdkenvb"))
     division = choose(DIVISIONS + MERGES * model.merged)
     block = model.block * choose(_WIDER)
@@ -813,6 +792,6 @@ def brackets(names):
 
 
 @st.composite
-def programs(draw, model="float32, pairwise", *, decoder=False):
-    row = model_named(model, model.partition(",")[0], decoder=decoder)
-    return drawn(row, lambda options: draw(st.sampled_from(options)), decoder=decoder)
+def programs(draw, model="float32, pairwise"):
+    row = model_named(model, model.partition(",")[0], decoder=True)
+    return drawn(row, lambda options: draw(st.sampled_from(options)))

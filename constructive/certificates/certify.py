@@ -29,7 +29,6 @@ from constructive.certificates.claims.capacity import (
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
-from constructive.certificates.claims.rank import WIDE_GROUPING
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
@@ -52,6 +51,7 @@ from constructive.support.errors import (
     require_positive,
     require_seed,
     shown,
+    with_article,
 )
 from constructive.support.files import digest
 from constructive.support.tensors import fingerprint
@@ -68,7 +68,7 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, WIDE_GROUPING, RANK, ERROR, LABELS, ONTO, NEAR),
+    "layer": _by_name(GROUPING, RANK, ERROR, LABELS, ONTO, NEAR),
     "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
     "sequences": _by_name(EQUALITY, SIZE),
     "all weights": _by_name(IMPOSSIBLE, ALMOST_IMPOSSIBLE),
@@ -217,7 +217,7 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
             suggestion="compare memorizer.predict(...) with the targets by ==",
         )
     raise ParameterError(
-        f"certify knows nothing of a {kind.__name__}",
+        f"certify knows nothing of {with_article(kind.__name__)}",
         witness=kind.__name__,
         suggestion="an AttentionLayer or an ExtendedLayer",
     )
@@ -239,7 +239,7 @@ def certify(
     seed: int = 0,
     model: str | None = None,
 ) -> Certificate:
-    """Prove what a memorizer does on a data set.
+    """Prove what a memorizer does on a dataset.
 
     This function looks for evidence; the verdict is the checker's (`constructive/checker`), on the
     arrays in memory. A claim that cannot be decided does not raise: its verdict is UNDECIDED.
@@ -256,9 +256,8 @@ def certify(
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
         claims: some of those that docs/claims.md explains. By default "rank", "error", and
-            "grouping" or "wide_grouping" where heads have groups of Theorems 1 and 2 or of
-            Theorem 10. If you ask for them, also "labels". Of sequences "equality" and "size", of
-            decoders "rank", "recites" and "executed"
+            "grouping" where heads have groups. If you ask for them, also "labels". Of sequences
+            "equality" and "size", of decoders "rank", "recites" and "executed"
         epsilon: of *error*: the largest error, in units of the targets; by default 1e-6 times the
             largest target, to one digit (1e-6 if all are zero)
         max_prec: of *error*: bits after which an undecided claim stays so; by default 4096
@@ -286,9 +285,10 @@ def certify(
     weights, data = _read(memorizer, dataset)
     family = family_of(weights)
     if not isinstance(data, family.data):
+        kinds = type(weights).__name__, type(data).__name__
         raise DataError(
-            f"a {type(weights).__name__} does not fit a {type(data).__name__}",
-            witness=(type(weights).__name__, type(data).__name__),
+            f"{with_article(kinds[0])} does not fit {with_article(kinds[1])}",
+            witness=kinds,
             suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
             "other with a Dataset",
         )
@@ -330,7 +330,7 @@ def upper_bound_certificate(
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
-        ParameterError: for what is not a data set, if H is not positive, and for a negative seed
+        ParameterError: for what is not a dataset, if H is not positive, and for a negative seed
 
     Example:
         >>> from constructive import generators
@@ -357,7 +357,8 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
         return memorizer, dataset.with_constant() if memorizer.record.constant else dataset
     named = type(given).__name__, type(dataset).__name__
     raise ParameterError(
-        f"certify takes a memorizer and then a data set, not a {named[0]} and then a {named[1]}",
+        "certify takes a memorizer and then a dataset, "
+        f"not {with_article(named[0])} and then {with_article(named[1])}",
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
         "Dataset; of files Memorizer.load(path) and Dataset.open(path)",

@@ -17,7 +17,7 @@ from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
-from constructive.support.errors import FormatError, ParameterError, as_path, shown
+from constructive.support.errors import FormatError, ParameterError, as_path, shown, with_article
 from constructive.support.verdict import Verdict, no_boolean
 from constructive.support.work import listened, report
 
@@ -181,7 +181,7 @@ def _path_of(role: str, given: object, folder: Path) -> Path:
         return Path(given).resolve()
     if not isinstance(given, Saved):
         raise ParameterError(
-            f"the {role} is a {type(given).__name__}",
+            f"the {role} is {with_article(type(given).__name__)}",
             witness=shown(given),
             suggestion="the path of a file, or what certify took and gave: a Certificate, a "
             "Memorizer (Memorizer.from_torch reads a module), a Dataset",
@@ -191,7 +191,7 @@ def _path_of(role: str, given: object, folder: Path) -> Path:
     found = _role_of(path)
     if found not in {role, None}:
         name = type(given).__name__
-        raise FormatError(f"the {role} is a {name}", witness=name, suggestion=_ORDER)
+        raise FormatError(f"the {role} is {with_article(name)}", witness=name, suggestion=_ORDER)
     return path
 
 

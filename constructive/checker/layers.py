@@ -1,4 +1,4 @@
-"""Certificates of one layer on one data set, and of upper bounds for all weights."""
+"""Certificates of one layer on one dataset, and of upper bounds for all weights."""
 
 import math
 from functools import cached_property

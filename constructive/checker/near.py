@@ -64,7 +64,7 @@ def distances(about, unit, columns):
         stored, beta = about.once(("near", unit, columns), derivative)
         require(beta < math.inf, "near: the derivative is not shown to have a right inverse")
         for found in about.residuals():
-            missed = float(up(float(found.most) * math.sqrt(stored.total * stored.outputs)))
+            missed = found.length
             distance = float(up(2.0 * beta * missed))
             curved = up(up(beta * beta) * up(stored.second_derivative(distance) * missed))
             if distance < math.inf and curved < 0.5:
@@ -130,8 +130,7 @@ class Stored:
         value = up(sizes.max(axis=1))  # of any token, above the largest
         value_off = gamma(width + 1) * value + up(largest * width * self.readout_off)
         value = value + value_off
-        middle = tokens.mean(axis=1, keepdims=True)  # any point will do
-        self.diameters[rows] = 2.0 * lengths(tokens - middle).max(axis=1)[:, None]
+        self.diameters[rows] = diameters(tokens)[:, None]
         self.ranges[rows] = up(values.max(axis=1) - values.min(axis=1) + 2.0 * value_off)
 
         # Covariances: attention is off by `error` in all, and so are averages, times what they are
@@ -193,6 +192,15 @@ class Stored:
         each = THIRD * up(omega * d) * up(d * w * w)
         each = up(each + 0.25 * self.unit * up(d * d * w) + 0.25 * up(omega * d * length))
         return float(lengths(up(each.max(axis=1)).reshape(-1)))
+
+
+def diameters(tokens):
+    """Bounds of the largest distance between two tokens of each context."""
+    moved = tokens - tokens.mean(axis=1, keepdims=True)  # any point will do
+    squares = np.square(lengths(moved))
+    apart = squares[:, :, None] + squares[:, None] - 2.0 * moved @ moved.transpose(0, 2, 1)
+    off = 8.0 * gamma(tokens.shape[2] + 8) * squares.max(axis=1) + 2.0**-500
+    return up(np.sqrt(up(apart.max(axis=(1, 2)) + off)))
 
 
 def norms(matrices):

@@ -1,4 +1,4 @@
-"""The claims *grouping*, *wide_grouping* and *rank*: integers modulo a prime.
+"""The claims *grouping* and *rank*: integers modulo a prime.
 
 Z has full rank modulo a prime, at a point, so it has it.
 """
@@ -15,7 +15,6 @@ from .bounds import chunks, entries
 from .claim import Claim, Refuted, Shown, Unshown
 from .files import require, unpack
 from .modular import (
-    ATTEMPTS,
     full_rank,
     reduce,
     representation,
@@ -68,7 +67,7 @@ class Grouping(Claim):
         for place in in_pieces(full, chunks(len(contexts), size * width, CHUNK)):
             if place is not None:
                 raise Unshown(f"context {place} is not shown to have rank n", ("contexts", place))
-        check_spans(evidence, groups, about.data["queries"], p, lambda _: slice(None))
+        check_spans(evidence, groups, about.data["queries"], p)
         return Shown(self.numbers(about), f"modulo p = {p}")
 
 
@@ -96,61 +95,10 @@ def refute_by(found, contexts, queries, groups):
     raise ValueError("a dependence is not within a group")
 
 
-class WideGrouping(Claim):
-    """In an order: independent groups which span no earlier query, and contexts as wide."""
-
-    name = "wide_grouping"
-    statement = (
-        "in an order of the examples, the queries of each of {} groups are "
-        "independent, and no query of an earlier group is in the span of a later one; any k "
-        "examples of a group have contexts whose differences of tokens, or in the first group "
-        "whose tokens, span k dimensions or more"
-    )
-
-    def needs(self, about):
-        total, _, width, _, heads, *_ = about.shapes
-        held = at_once(about.shapes) + 8 * (5 * total * width + 4 * heads * width)
-        return held, 4 * math.prod(about.contexts) + 4 * total * width * (width + heads)
-
-    def check(self, about):
-        evidence, queries = self.evidence, about.data["queries"]
-        p, total = require_prime(evidence["prime"]), len(queries)
-        groups = require_groups(evidence["groups"], about.weights, total)
-        order = unpack(evidence["order"], (total,), total)
-        require((np.bincount(order, minlength=total) == 1).all(), "the order is not a permutation")
-        check_spans(evidence, groups, queries[order], p, slice)
-        contexts = about.data["contexts"]
-        contexts = contexts.reshape(-1, *contexts.shape[-2:])
-        of_contexts = residues(contexts, p)
-
-        def wide(head):
-            (start, stop), rng = groups[head], np.random.default_rng([total, head])
-            members = order[start:stop] % len(contexts)
-            return start == stop or any(
-                full_rank(mixtures(of_contexts, contexts, members, head == 0, p, rng)[None], p)
-                for _ in range(ATTEMPTS)
-            )
-
-        for head, shown in enumerate(in_pieces(wide, range(len(groups)))):
-            require(shown, f"the contexts of group {head} are not shown to be wide")
-        return (len(groups),)
-
-
 def at_once(shapes):
     """Bytes of arrays of some examples at a time."""
     _, size, width, _, heads, inner, *_ = shapes
     return 8 * 12 * max(CHUNK, entries(size, width, heads, inner))
-
-
-def mixtures(of_contexts, contexts, members, of_tokens, p, rng):
-    """Random differences of tokens of some contexts, or sums of tokens, modulo p."""
-    (_, size, width), out = contexts.shape, np.empty((len(members), contexts.shape[2]))
-    for rows in chunks(len(members), size * width, CHUNK):
-        tokens = of_contexts(contexts[members[rows]])[0]
-        mixing = rng.integers(p, size=(len(tokens), 1, size))
-        mixing[:, :, 0] -= 0 if of_tokens else mixing.sum(axis=2)
-        out[rows] = times(reduce((mixing % p).astype(np.float64), p), tokens, p)[:, 0]
-    return out
 
 
 def require_groups(groups, weights, total):
@@ -163,8 +111,8 @@ def require_groups(groups, weights, total):
     return groups
 
 
-def check_spans(evidence, groups, queries, p, others):
-    """Independent groups, and normals which show that some queries are outside of their spans."""
+def check_spans(evidence, groups, queries, p):
+    """Independent groups, and normals which show that other queries are outside of their spans."""
     width = queries.shape[1]
     normals = unpack(evidence["normals"], (len(groups), width), p).astype(np.float64)
     queries = residues(queries, p)(queries)[0]
@@ -178,7 +126,7 @@ def check_spans(evidence, groups, queries, p, others):
         zero = times(queries, normal, p)[:, 0] == 0
         own = zero[start:stop].all()
         zero[start:stop] = False
-        return independent, head == 0 or (own and not zero[others(start)].any())
+        return independent, head == 0 or (own and not zero.any())
 
     for head, (independent, alone) in enumerate(in_pieces(look, range(len(groups)))):
         if not independent:

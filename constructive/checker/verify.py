@@ -14,14 +14,14 @@ from .labels import Labels
 from .layers import Layer
 from .near import Near
 from .paired import PairedError, PairedLayer, PairedRank
-from .rank import Grouping, Rank, RankOfDecoder, WideGrouping
+from .rank import Grouping, Rank, RankOfDecoder
 from .real import Error
 from .sequences import Equality, Sequences, Size
 
 # All kinds of certificates, and the claims that each may make: a new claim is a line here.
 
 CLAIMS = {
-    Layer: (Grouping, WideGrouping, Rank, Error, Labels, Onto, Near, Impossible, AlmostImpossible),
+    Layer: (Grouping, Rank, Error, Labels, Onto, Near, Impossible, AlmostImpossible),
     PairedLayer: (PairedRank, PairedError),
     Decoder: (RankOfDecoder, Recites, Executed),
     Sequences: (Equality, Size),

@@ -41,7 +41,7 @@ def generate(
     float32: bool = False,
     output: Path = Path("data.npz"),
 ) -> None:
-    """Make a data set to try things on.
+    """Make a dataset to try things on.
 
     A folder is written a few examples at a time, so it may be larger than memory.
 
@@ -135,7 +135,7 @@ def build(
     tolerance: float = 1e-6,
     seed: int = 0,
 ) -> None:
-    """Build weights that memorize a data set, and save them.
+    """Build weights that memorize a dataset, and save them.
 
     Args:
         heads: Number H of heads; by default a few more than the fewest.
@@ -180,7 +180,7 @@ def predict(
     *,
     output: Path | None = None,
 ) -> None:
-    """Run a saved memorizer on a data set, and compare with its targets.
+    """Run a saved memorizer on a dataset, and compare with its targets.
 
     Args:
         output: File to write the predictions to, .npy or .csv.

@@ -31,10 +31,9 @@ def certify(
             (`recite`) or of the sequences (`SequenceDataset.save`).
         output: File to write the certificate to, .json.
         claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
-            wide_grouping, rank, error, labels, onto, near; by default rank, error and at most one
-            grouping, and error, onto and near of tangent heads.
-            About a decoder: rank, recites, executed. About
-            sequences: equality, size.
+            rank, error, labels, onto, near; by default rank, error and, where heads have groups,
+            grouping; of tangent heads error, onto and near.
+            About a decoder: rank, recites, executed. About sequences: equality, size.
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
             contraction'; by default those of this library.

@@ -87,7 +87,7 @@ _SAID = {"num_heads": "heads", "num_examples": "examples"}
 _RANGES: dict[str, tuple[int, float]] = {
     "count": (1, 1_000_000), "jobs": (1, 1024), "seed": (0, math.inf),
     **dict.fromkeys(
-        ("context_size", "examples", "head_dim", "heads", "length", "limit", "subsets",
+        ("context_size", "head_dim", "heads", "length", "limit", "subsets",
          "target_dim", "value_dim", "width", "window"),
         (1, math.inf),
     ),

@@ -10,6 +10,7 @@ from constructive.cli.program import app, command
 from constructive.support.errors import DataError, MissingExtraError, shown
 from constructive.support.files import read_file
 from constructive.support.work import report
+from constructive.theory.bounds import heads_in_words
 
 _DIGITS = 18  # Digits of a number that fits into 64 bits
 _QUOTED = 72  # Characters of the text that are printed
@@ -87,7 +88,7 @@ def recite(
     )
     recited = _as_bytes(asked.joined(decoder.generate(asked.tokens[:1], len(asked))))
     say(
-        f"built, not trained: one causal layer, H = {decoder.layer.num_heads} heads, "
+        f"built, not trained: one causal layer of {heads_in_words(decoder.layer.num_heads)}, "
         f"{decoder.num_parameters:,} parameters\n\n{_quoted(recited)}\n"
     )
     say(_compared(recited, content, len(stored)))

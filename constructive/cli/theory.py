@@ -21,7 +21,7 @@ def assumptions(
     subsets: int | None = None,
     budget: float = 1.0,
 ) -> None:
-    """Test the assumptions of the theorems on a data set, and say how each result is known.
+    """Test the assumptions of the theorems on a dataset, and say how each result is known.
 
     Exit status 0 if the examples meet what the construction needs, in some order, else 1.
 

@@ -37,7 +37,7 @@ from constructive.constructions.dense import RANK_ONE, SATURATED
 from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
 from constructive.constructions.tangent import TANGENT
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
@@ -65,6 +65,7 @@ from constructive.support.errors import (
 )
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import Plan, require_heads, require_room
+from constructive.theory.capacity import seen_in_floats
 
 # All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
 # command line, which imports none of them.)
@@ -76,6 +77,7 @@ AUTO = "auto"
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
 _QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
+_NUDGES = 4  # Times that a layer is evaluated with rounding of its own
 # Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
 _EATEN = 1e3
 _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float64
@@ -94,10 +96,9 @@ def build_memorizer(
     tolerance: float = 1e-6,
     precision: int | Literal["auto"] = 53,
     arithmetic: Literal["float", "rational"] = "float",
-    exact_logits: bool = False,
     seed: int = 0,
 ) -> Memorizer:
-    """Build weights that memorize a data set, whatever its targets are.
+    """Build weights that memorize a dataset, whatever its targets are.
 
     The error of the layer on the data is measured before the memorizer is returned.
 
@@ -105,13 +106,15 @@ def build_memorizer(
         dataset: T examples
         num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
             and which hold them by this construction
-        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs
+        head_dim: d_h; by default n for saturated heads, 1 for rank-one heads and pairs, about half
+            of d for tangent heads
         value_dim: d_v, at least d_out, which is the default
         construction: "saturated" (Theorem 1, T <= H(min(n, d_h) - 1) + 1), "rank_one" (Theorem 2,
-            T <= H(n - 1) + 1 for every d_h; Theorem 10, H(d - 1) + 1 with contexts of their own),
-            "generic" (random heads, T <= c(E; H)), "paired" (own contexts), whose readout does not
-            cost T^3, or "auto", which `explain` explains; where data do not meet what the first
-            choice assumes, or float64 does not carry it, "auto" goes on to the next
+            T <= H(n - 1) + 1 for every d_h), "generic" (random heads, T <= c(E; H)), "paired" (own
+            contexts), whose readout does not cost T^3, "tangent" (Theorem 33), whose heads depend
+            on the targets and memorize about d_h times as many examples, or "auto", which
+            `explain` explains; where data do not meet what the first choice assumes, or float64
+            does not carry it, "auto" goes on to the next
         shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
@@ -122,9 +125,6 @@ def build_memorizer(
             tolerance, else as many bits as reproduce the targets to float64 accuracy
         arithmetic: "rational" for weights from small integers, for integer or short rational data;
             then predictions are Fractions, and each == its target (`RationalLayer`)
-        exact_logits: W_Q and W_K of so few bits that float32 makes no error in any logit on these
-            data, which have to be integers or short dyadic numbers; for random heads. Bounds of
-            the claim *executed* are smaller then
         seed: of all random choices; the same seed on one machine gives the same bits
 
     Raises:
@@ -132,11 +132,9 @@ def build_memorizer(
         CapacityError: for more examples than the construction holds; says how many heads would do
         AssumptionError: for repeated inputs, and for data that do not meet what a construction
             assumes, such as contexts of rank n, or groups of independent queries
-        DataError: for equal inputs with different targets, and for data of too many bits for
-            exact_logits
+        DataError: for equal inputs with different targets
         PrecisionError: if the layer, as it is evaluated, misses the tolerance at this precision;
-            or if it would with logits that are rounded otherwise, as heads are too sharp for
-            float64
+            or would with other rounding, as heads are too sharp for float64
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1; the others are ours.
 
@@ -152,7 +150,6 @@ def build_memorizer(
         head_dim=head_dim,
         value_dim=value_dim,
         arithmetic=arithmetic,
-        exact_logits=exact_logits,
         shared_keys=shared_keys,
         saturated_fraction=saturated_fraction,
         precision=precision,
@@ -166,15 +163,18 @@ def build_memorizer(
         try:
             seed = operator.index(seed)
             built = _build(survey, heads, construction, options, tolerance, seed)
-        except CapacityError:
-            # Heads that nobody asked for are counted for different inputs.
-            if num_heads is None and survey.repeated is not None:
+        except CapacityError as error:
+            # What contexts allow counts equal inputs once.
+            if isinstance(data, Dataset) and survey.repeated is not None:
                 raise survey.repeated from None
             free = _option(TANGENT, data, heads, options)
             if construction != AUTO or free.plan is None:
                 raise
             # Contexts in special position: fixed heads memorize fewer than their shapes promise.
-            built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
+            try:
+                built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
+            except CapacityError:
+                raise error from None
         # Those of the data as given: rational ones have no names.
         return dataclasses.replace(
             built, record=dataclasses.replace(built.built, classes=dataset.classes)
@@ -205,7 +205,7 @@ class Explanation:
     """The choice among all constructions. `str` is a table; `plan` is what would be built.
 
     What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a data set of up to 2,000 examples or so the table also says what its very contexts
+    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
@@ -267,7 +267,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What the contexts of a data set allow with fixed heads."""
+        """What the contexts of a dataset allow with fixed heads."""
         data = self.survey.dataset
         if not isinstance(data, Dataset):
             return []
@@ -275,10 +275,16 @@ class Explanation:
         if total**2 * min(total, columns) > _QUICK:
             return ["", "  exact_capacity(dataset, num_heads) tells what these contexts allow."]
         most = self.survey.capacity(self.num_heads)
-        held = f"{most.upper} of these {total} examples"
+        inputs = len(different_inputs(data))
+        held = f"{most.upper} of these {inputs}" + (
+            " examples" if inputs == total else f" different inputs ({total} examples)"
+        )
         why = f": {most.upper} = {most}" if len(most.blamed) else ""
         before = "with heads chosen before the targets (Theorem 8)"
-        return ["", f"  Contexts allow {held} at most {before}{why}."]
+        seen = seen_in_floats(data)
+        allowed = seen.allow(self.num_heads, most.upper)
+        noise = f"  But {seen}: enough for {allowed}." * (allowed < most.upper)
+        return ["", f"  Contexts allow {held} at most {before}{why}.", *[noise] * bool(noise)]
 
 
 def explain(
@@ -289,7 +295,6 @@ def explain(
     value_dim: int | None = None,
     construction: str = "auto",
     arithmetic: str = "float",
-    exact_logits: bool = False,
 ) -> Explanation:
     """Explain what `build_memorizer` would do with these arguments, and build nothing.
 
@@ -303,7 +308,6 @@ def explain(
         value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
         arithmetic: "float" or "rational"
-        exact_logits: whether float32 must make no error in logits
 
     Raises:
         ParameterError: for an unknown construction, and for a count below 1 or larger than any
@@ -321,7 +325,7 @@ def explain(
     require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
-    options = Options(head_dim, value_dim, arithmetic, exact_logits=exact_logits, lengths=several)
+    options = Options(head_dim, value_dim, arithmetic, lengths=several)
     survey = Survey(dataset)
     heads, why = heads_for(survey, num_heads, construction, options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
@@ -606,7 +610,7 @@ def _build(
             imprecise.append(error)
     if imprecise:
         raise imprecise[0]
-    if construction == AUTO:  # before an assumption: more examples than any weights hold
+    if construction == AUTO:  # before an assumption: more examples than fixed heads hold
         require_room(survey.dataset, num_heads)
     raise obstacles[0]
 
@@ -642,8 +646,9 @@ def _record(
 
 # What is handed out: the first layer whose error, as it is evaluated, is within the tolerance.
 #
-# Heads may be so sharp that rounding decides their logits. What float64 evaluates is not the layer
-# then, even if it meets the targets: so it has to meet them with logits rounded otherwise, too.
+# Heads may be so sharp that rounding decides their logits, and readouts so large that it decides
+# outputs. What float64 evaluates is not the layer then, even if it meets the targets: so it has to
+# meet them with other rounding, too.
 
 
 def _measured(
@@ -668,8 +673,9 @@ def _measured(
         whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
-        if whole and any(head.sharpness for head in built.heads):
-            worst = np.maximum(errors, layer.column_errors(data, NudgedFloats))
+        for seed in range(_NUDGES) if whole and not isinstance(layer, RationalLayer) else ():
+            nudged = functools.partial(NudgedFloats, seed=seed)
+            worst = np.maximum(worst, layer.column_errors(data, nudged))
         if (worst <= _allowed(data, tolerance)).all():
             found = {"max_error": float(errors.max()), "own_heads": not whole}
             return Memorizer(layer, dataclasses.replace(record, **found))
@@ -754,8 +760,8 @@ def _imprecise(
     if sharpest and _EATEN * solved < error:
         return PrecisionError(
             f"float64 cannot carry these {record.construction} heads: the readout was solved to "
-            f"{solved:.1e}, but with logits as float64 rounds them the layer misses targets of "
-            f"size {largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
+            f"{solved:.1e}, but with other rounding of logits the layer misses targets of size "
+            f"{largest[worst]:.2g} by up to {error:.1e} (sharpness {sharpest:.0e})",
             witness={"max_error": error, "sharpness": sharpest},
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
@@ -767,6 +773,11 @@ def _imprecise(
         f"about {built.condition:.0e} (estimate)"
     )
     ways = [] if free else ["precision='auto', a readout beyond float64"]
+    seen, inputs = seen_in_floats(dataset), len(different_inputs(dataset))
+    if not free and seen.allow(len(built.heads), inputs) < inputs:
+        allowed = seen.allow(len(built.heads), inputs)
+        message += f"; {seen}, enough for {allowed} of {inputs} examples with these heads"
+        ways.append(f"num_heads={seen.heads(inputs)}")
     ranked = dataset.context_size <= dataset.width
     if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
         ways.append(

@@ -35,13 +35,12 @@ from constructive.theory.capacity import (
 FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
 
 LENGTHS = "contexts of different lengths"
-EXACT_LOGITS = "exact_logits="
 
 # What a construction in floats takes, or has no use for.
 USUAL = frozenset({"value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
 
 # What planning asks for; the others say how a plan is built.
-PLANNED = frozenset({LENGTHS, EXACT_LOGITS})
+PLANNED = frozenset({LENGTHS})
 
 # The options of a construction, for each arithmetic that it has.
 Takes = Mapping[str, frozenset[str]]
@@ -54,7 +53,6 @@ class Options:
     head_dim: int | None = None  # d_h, or None for what suits the construction
     value_dim: int | None = None  # d_v of d_out or more, or None for d_out
     arithmetic: str = FLOAT  # "float" or "rational"
-    exact_logits: bool = False  # W_Q and W_K of so few bits that float32 makes no error in logits
     shared_keys: bool = False  # all heads score tokens along one key direction
     # share of the examples off its group on which a head has to saturate
     saturated_fraction: float = 0.99
@@ -71,7 +69,7 @@ class Options:
         """Return what is asked for, and its values."""
         found: dict[str, object] = {LENGTHS: True} if self.lengths else {}
         for name in (
-            "value_dim", "exact_logits", "shared_keys", "saturated_fraction", "precision",
+            "value_dim", "shared_keys", "saturated_fraction", "precision",
         ):  # fmt: skip
             value = getattr(self, name)
             if value != getattr(Options, name):
@@ -79,7 +77,7 @@ class Options:
         return found
 
 
-# What is known of a data set: each fact is computed when it is first asked for, and then kept.
+# What is known of a dataset: each fact is computed when it is first asked for, and then kept.
 #
 # A survey is made once for a build and handed to planning, to the construction and to the text of
 # errors, so that none of them looks at the data again.

@@ -28,6 +28,7 @@ from constructive.support.errors import (
     require_known,
     require_positive,
     require_seed,
+    with_article,
 )
 from constructive.support.work import one_blas_thread, report
 from constructive.theory.bounds import heads_in_words, require_heads
@@ -103,7 +104,7 @@ def build_decoder(
     """
     if not isinstance(text, Text):
         raise ParameterError(
-            f"text is a {type(text).__name__}, not a Text",
+            f"text is {with_article(type(text).__name__)}, not a Text",
             witness=type(text).__name__,
             suggestion="Text.words(text), Text.bytes(content) or Text.of(token_ids)",
         )

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.constructions.construction import (
-    EXACT_LOGITS,
     FLOAT,
     LENGTHS,
     USUAL,
@@ -35,7 +34,6 @@ from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers import residues
 from constructive.layers.attention import Own, Shared, examples
-from constructive.layers.exact_logits import shortened
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import CapacityError
@@ -125,8 +123,6 @@ def drawn(
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
     weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
-    if options.exact_logits:
-        weights = shortened(weights, dataset)
     ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
     return represent(dataset, weights, ends)[0]
 
@@ -147,6 +143,14 @@ def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) ->
     return sizes
 
 
+def _equal_queries(queries: Array) -> str:
+    """Say which queries give heads little to tell examples by, if any do."""
+    zero = int((~queries.any(axis=1)).sum())
+    equal = len(queries) - len(np.unique(queries, axis=0)) - max(zero - 1, 0)
+    words = f"; {zero} of them are zero, and all heads attend uniformly there" if zero else ""
+    return words + (f"; {equal} of them are equal to another one" if equal else "")
+
+
 def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator) -> None:
     """Raise CapacityError, with numbers, where Z has not rank T; else only floats cannot see it."""
     total = survey.dataset.num_examples
@@ -159,6 +163,7 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         suggestion = f"num_heads={survey.fewest_heads.least}"
     else:
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
+        problem += _equal_queries(survey.dataset.queries)
         suggestion = "other queries, or another seed=; more heads may not help"
     raise CapacityError(
         f"random heads gave Z rank {found} < T = {total}: {problem}",
@@ -172,5 +177,5 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {EXACT_LOGITS, LENGTHS}},
+    options={FLOAT: USUAL | {LENGTHS}},
 )

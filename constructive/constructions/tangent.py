@@ -53,7 +53,7 @@ from constructive.support import blocks
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import CapacityError, PrecisionError, physical_memory
 from constructive.support.work import in_pieces, report
-from constructive.theory.bounds import Plan
+from constructive.theory.bounds import Plan, heads_in_words
 from constructive.theory.free_heads import (
     Dimensions,
     ZeroPoint,
@@ -95,7 +95,7 @@ class Heads:
 
     @classmethod
     def of(cls, dataset: Dataset, groups: tuple[slice, ...]) -> "Heads":
-        """Return heads in such groups on the examples of a data set."""
+        """Return heads in such groups on the examples of a dataset."""
         view = examples(dataset.contexts, dataset.queries)
         tokens = view.tokens[:_SAMPLE] - view.tokens[:_SAMPLE].mean(axis=1, keepdims=True)
         return cls(
@@ -260,7 +260,8 @@ class Tangent:
 
     @property
     def _operations(self) -> float:
-        return 1.0 * self.covariances.size * self.asked.shape[2]
+        operations: int = self.covariances.size * self.asked.shape[2]
+        return float(operations)
 
     def gram(self) -> Array:
         """Return G = J J^T (T m, T m)."""
@@ -521,7 +522,8 @@ def _full(
     entries, total = _entries(shapes), shapes.num_examples
     each = min(shapes.context_size - 1, shapes.width)
     most = most_examples(num_heads, head_dim, data, each=each, m=entries)
-    message = f"{num_heads} heads with d_h={head_dim} {found}, and T={total:,}"
+    heads = heads_in_words(num_heads, "tangent")
+    message = f"{total:,} examples are too many for {heads} with d_h={head_dim}: {found}"
     if most < total and not shapes.classes:
         message += (
             f"; almost no targets of more than {most:,} such examples are returned by any weights "
@@ -553,7 +555,7 @@ class TangentHeads(Construction):
         data = _dimensions(shapes)
         holds = _room(shapes, num_heads, inner, data)
         if holds < shapes.num_examples:
-            raise _full(shapes, num_heads, inner, data, f"memorize {holds:,} examples")
+            raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
         return Plan(self.name, num_heads, inner, holds, rank_one=False)
 
     def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
@@ -579,7 +581,7 @@ class TangentHeads(Construction):
         sizes = plan.num_heads, plan.head_dim
         holds = _room(dataset, *sizes, data)
         if holds < len(targets):
-            raise _full(dataset, *sizes, data, f"memorize {holds:,} examples of these dimensions")
+            raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
         point = zero_point(*sizes, data)
         heads = Heads.of(dataset, _groups(point))
         base = drawn(heads, point, plan.head_dim, entries, rng)
@@ -590,7 +592,7 @@ class TangentHeads(Construction):
         if solver is None:
             exact = draw_zero_point(point, dataset.width, plan.head_dim, entries, rng)
             rank = factors_at(exact, dataset, rng).rank
-            why = f"have rank {rank:,} modulo a prime where T d_out = {targets.size:,} is required"
+            why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
             raise _full(dataset, *sizes, data, why)
         size = float(np.abs(targets).max()) or 1.0
         found = chord(heads, base, tangent, solver, targets, _GOAL * size)

@@ -1,1 +1,1 @@
-"""What is memorized: data sets, their generators, and how tokens are made of text and images."""
+"""What is memorized: datasets, their generators, and how tokens are made of text and images."""

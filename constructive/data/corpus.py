@@ -21,6 +21,7 @@ from constructive.support.errors import (
     require_known,
     require_positive,
     shown,
+    with_article,
 )
 from constructive.support.files import Json, JsonFile
 
@@ -88,7 +89,7 @@ def numbers_of(
         listed = list(tokens)
     else:
         raise DataError(
-            f"tokens are a {type(tokens).__name__}, not a sequence",
+            f"tokens are {with_article(type(tokens).__name__)}, not a sequence",
             witness=type(tokens).__name__,
             suggestion="tokens of the text that it was built for, in a list",
         )

@@ -32,6 +32,7 @@ from constructive.support.errors import (
     ParameterError,
     as_path,
     in_three_parts,
+    with_article,
 )
 from constructive.support.files import replacing
 from constructive.support.tensors import fingerprint
@@ -65,7 +66,7 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
 
 
 def arrays_of(examples: object) -> tuple[Any, Any, Any]:
-    """Return contexts, queries and targets of a data set of PyTorch, which is not imported here.
+    """Return contexts, queries and targets of a dataset of PyTorch, which is not imported here.
 
     Raises ParameterError for what gives no examples, and DataError for what are not triples.
     """
@@ -78,9 +79,10 @@ def arrays_of(examples: object) -> tuple[Any, Any, Any]:
         try:
             rows = [tuple(given[index]) for index in range(len(given))]
         except TypeError as error:
+            name = type(given).__name__
             raise ParameterError(
-                f"a {type(given).__name__} does not give examples by their index: {error}",
-                witness=type(given).__name__,
+                f"{with_article(name)} does not give examples by their index: {error}",
+                witness=name,
                 suggestion=wanted,
             ) from error
         counts = {len(row) for row in rows}
@@ -125,7 +127,7 @@ class Dataset(ExampleShapes):
 
     Where contexts are `on_disk` (`open`), `contexts` maps them, and rows are read as they are used.
 
-    `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a data set of some
+    `len(data)` is T, `data[2]` an `Example`, `data[:3]` or `data[[4, 0]]` a dataset of some
     (`take`), and `for context, query, target in data` walks through all. `==` compares shapes,
     dtypes and all entries.
 
@@ -220,13 +222,13 @@ class Dataset(ExampleShapes):
         *,
         labels: bool = False,
     ) -> "Dataset":
-        """Read a PyTorch data set. Equal inputs with equal targets are merged, with a warning.
+        """Read a PyTorch dataset. Equal inputs with equal targets are merged, with a warning.
 
-        No weights give two outputs for one input (`distinct`), so that a data set with repeated
+        No weights give two outputs for one input (`distinct`), so that a dataset with repeated
         inputs is not memorized as it is. What memorizes the merged one reproduces all examples.
 
         Args:
-            examples: `torch.utils.data.TensorDataset(contexts, queries, targets)`, or any data set
+            examples: `torch.utils.data.TensorDataset(contexts, queries, targets)`, or any dataset
                 with a length whose examples are such triples, a `Subset` among them. Contexts
                 may have different lengths
             labels: whether targets are class labels, as for `of_classes`
@@ -261,7 +263,7 @@ class Dataset(ExampleShapes):
     def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> "Dataset": ...
 
     def __getitem__(self, index: Any) -> "Example | Dataset":
-        """One example for an integer, a data set for a slice, a list or an array (`take`)."""
+        """One example for an integer, a dataset for a slice, a list or an array (`take`)."""
         if isinstance(index, int | np.integer) and not isinstance(index, bool):
             (place,) = indices([int(index)], self.num_examples)
             (context,) = self.stored_rows(np.array([place]))
@@ -381,7 +383,7 @@ class Dataset(ExampleShapes):
             yield rows, self.contexts_of(rows)
 
     def fingerprint(self) -> bytes:
-        """Return the SHA-256 of the arrays, by which certificates name a data set."""
+        """Return the SHA-256 of the arrays, by which certificates name a dataset."""
         if self.on_disk:
             return self.on_disk.sha256
         return fingerprint(self.arrays)
@@ -470,7 +472,7 @@ class Dataset(ExampleShapes):
 
         Raises:
             FormatError: if it is neither, or a file is cut off
-            DataError: if the arrays are not a data set
+            DataError: if the arrays are not a dataset
             OSError: if it cannot be read
 
         Example:
@@ -495,7 +497,7 @@ class Dataset(ExampleShapes):
 
         Raises:
             FormatError: if the file is not such an archive, or a folder
-            DataError: if its arrays are not a data set
+            DataError: if its arrays are not a dataset
             OSError: if it cannot be read
         """
         arrays = read_archive(path, ARRAYS)
@@ -518,7 +520,7 @@ def owning(
     targets: Any,  # noqa: ANN401
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
-    """Return a data set that takes over arrays that nobody else holds: only for those just made.
+    """Return a dataset that takes over arrays that nobody else holds: only for those just made.
 
     They become read-only, and are not copied.
     """
@@ -530,7 +532,7 @@ def owning(
 def _fill(
     dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
 ) -> None:
-    """Check the arrays of a data set, and set them and its sizes."""
+    """Check the arrays of a dataset, and set them and its sizes."""
     contexts, *others = arrays
     kept = vars(dataset)
     held: Any = as_padded(contexts)
@@ -545,7 +547,7 @@ def _fill(
     kept["classes"] = require_classes(classes, dataset.target_dim)
     if isinstance(held, StoredContexts):
         kept.pop("contexts", None)
-        # Copies and pickles of a data set know what was read before.
+        # Copies and pickles of a dataset know what was read before.
         kept["on_disk"] = held if held.sha256 else held.scanned(dataset.queries, dataset.targets)
     else:
         kept["contexts"] = held
@@ -627,7 +629,7 @@ def _rows_as_bytes(matrix: Array) -> npt.NDArray[np.void]:
 def token_mixing(dataset: Dataset) -> Dataset:
     """Add the mean of its context to every token and query, as one layer of attention does.
 
-    The result is the stored data set: sums are rounded to its floats, and all that is proved of it
+    The result is the stored dataset: sums are rounded to its floats, and all that is proved of it
     afterwards (`assumptions.check`, `certify`) is exact for these floats. Targets stay as they are.
 
     Args:

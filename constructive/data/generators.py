@@ -1,4 +1,4 @@
-"""Data sets from a seed: the protocols of the paper's experiments, and data with known rank.
+"""Datasets from a seed: the protocols of the paper's experiments, and data with known rank.
 
 Every generator takes `num_examples` T, `context_size` n, `width` d, `target_dim` d_out (None for
 targets of shape (T,)) and a `seed`, and returns a `Dataset` with targets uniform in [0, 1) (of
@@ -80,7 +80,7 @@ class _Generator(Protocol):
         folder: str | Path | None = None,
         **options: int,
     ) -> Dataset:
-        """Draw a data set.
+        """Draw a dataset.
 
         Args:
             num_examples: T

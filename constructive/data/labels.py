@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arrays import Array
-from constructive.support.errors import DataError, shown
+from constructive.support.errors import DataError, shown, with_article
 
-Label = str | int | bool  # The name of a class: all those of a data set are of one of these types
+Label = str | int | bool  # The name of a class: all those of a dataset are of one of these types
 
 _WAYS = "labels that are all strings, all integers or all Booleans, one for each example"
 _INTEGERS = np.iinfo(np.int64)
@@ -72,7 +72,9 @@ def _listed(labels: Any) -> list[Any]:  # noqa: ANN401 - whatever holds labels
     unordered = isinstance(given, str | bytes | set | frozenset | Mapping)
     if unordered or not isinstance(given, Iterable):
         kind = type(labels).__name__
-        raise DataError(f"labels are a {kind}, not a list", witness=kind, suggestion=_WAYS)
+        raise DataError(
+            f"labels are {with_article(kind)}, not a list", witness=kind, suggestion=_WAYS
+        )
     found = [_plain(label) for label in given]
     for place, label in enumerate(found):
         if type(label) not in (str, int, bool) or type(label) is not type(found[0]):
@@ -112,6 +114,6 @@ def _refused(place: int, label: object, first: object) -> DataError:
         suggestion += "for numbers that the layer should return"
     elif place == 0:
         suggestion += "; labels.astype(str) for other objects"
-    after = f" after a {type(first).__name__}" * (place > 0)
-    message = f"labels[{place}] is {shown(label)}, a {kind}{after}"
+    after = f" after {with_article(type(first).__name__)}" * (place > 0)
+    message = f"labels[{place}] is {shown(label)}, {with_article(kind)}{after}"
     return DataError(message, witness=place, suggestion=suggestion)

@@ -1,4 +1,4 @@
-"""Data sets of exact rational numbers."""
+"""Datasets of exact rational numbers."""
 
 from dataclasses import dataclass
 from fractions import Fraction

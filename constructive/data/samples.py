@@ -46,7 +46,7 @@ def digit_images() -> DigitImages:
 
 
 def english_text() -> str:
-    """Return an English text: scikit-learn's descriptions of its data sets."""
+    """Return an English text: scikit-learn's descriptions of its datasets."""
     datasets = require("sklearn.datasets", extra="demo", purpose="the text")
     loaders = (datasets.load_iris, datasets.load_wine, datasets.load_breast_cancer,
                datasets.load_digits, datasets.load_diabetes)  # fmt: skip

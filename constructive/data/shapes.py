@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from constructive.data.labels import Label, same_classes
 from constructive.support.arrays import Integers, Rebuilt
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import DataError, ParameterError, with_article
 
-ARRAYS = "contexts", "queries", "targets"  # The arrays of a data set, by their names in files
+ARRAYS = "contexts", "queries", "targets"  # The arrays of a dataset, by their names in files
 LENGTHS = "lengths"  # The array of how many tokens each context has, where these are different
 
 
@@ -74,17 +74,17 @@ class ExampleShapes(Rebuilt):
 
 
 def require_examples(dataset: object, kind: type = ExampleShapes) -> None:
-    """Raise ParameterError for what is not a data set of that kind."""
+    """Raise ParameterError for what is not a dataset of that kind."""
     if not isinstance(dataset, kind):
         raise ParameterError(
-            f"dataset is a {type(dataset).__name__}, not a Dataset",
+            f"dataset is {with_article(type(dataset).__name__)}, not a Dataset",
             witness=type(dataset).__name__,
             suggestion=_of_torch(dataset) or "Dataset(contexts, queries, targets)",
         )
 
 
 def _of_torch(dataset: object) -> str:
-    """What to do with a PyTorch data set, or ""."""
+    """What to do with a PyTorch dataset, or ""."""
     bases = {base.__module__.partition(".data")[0] for base in type(dataset).__mro__}
     return "Dataset.from_torch(dataset)" if "torch.utils" in bases else ""
 
@@ -92,7 +92,7 @@ def _of_torch(dataset: object) -> str:
 def check_shapes(
     contexts: tuple[int, ...], queries: tuple[int, ...], targets: tuple[int, ...]
 ) -> None:
-    """Raise DataError for shapes of arrays that are not those of a data set."""
+    """Raise DataError for shapes of arrays that are not those of a dataset."""
     suggestion = "contexts (T, n, d) or (n, d), queries (T, d), targets (T,) or (T, d_out)"
 
     def refuse(problem: str) -> DataError:
@@ -106,7 +106,7 @@ def check_shapes(
     if len(targets) not in (1, 2):
         raise refuse(f"targets have {len(targets)} axes, not (T,) or (T, d_out)")
     if 0 in queries + contexts + targets:
-        raise refuse("the data set is empty: an axis has length 0")
+        raise refuse("the dataset is empty: an axis has length 0")
     if contexts[-1] != queries[1]:
         if len(contexts) == 2 and contexts[0] == queries[0] and contexts[1] % queries[1] == 0:
             shape = contexts[0], contexts[1] // queries[1], queries[1]

@@ -1,4 +1,4 @@
-"""Data sets in files: a folder of .npy files, whose contexts stay on disk, or an .npz file.
+"""Datasets in files: a folder of .npy files, whose contexts stay on disk, or an .npz file.
 
     folder/contexts.npy   (T, n, d), float32 or float64, in C order
     folder/queries.npy    (T, d)
@@ -179,7 +179,7 @@ def read_folder(path: str | Path) -> dict[str, Any]:
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
         raise FormatError(
-            f"{path} is not a folder of a data set: it has no {' and no '.join(missing)}",
+            f"{path} is not a folder of a dataset: it has no {' and no '.join(missing)}",
             witness=str(path),
             suggestion=f"the files {', '.join(FILES)}, by numpy.save or Dataset.save_folder",
         )
@@ -205,7 +205,7 @@ def write_folder(
     *,
     classes: tuple[Label, ...] = (),
 ) -> None:
-    """Write the folder of a data set, whole or not at all, from contexts that come in blocks."""
+    """Write the folder of a dataset, whole or not at all, from contexts that come in blocks."""
     little = dtype.newbyteorder("<")
     with replacing_folder(path, NAMES) as folder:
         with (folder / FILES[0]).open("xb") as file:
@@ -268,7 +268,7 @@ def read_archive(path: str | Path, names: Sequence[str]) -> dict[str, Any]:
                 suggestion="Dataset.open of a folder, which reads rows when they are needed",
             ) from error
         except Exception as error:  # readers of zip and npy raise nearly everything
-            message = f"{path} is not a data set: {error}"
+            message = f"{path} is not a dataset: {error}"
             raise FormatError(message, witness=str(path), suggestion=_HOW) from error
 
 

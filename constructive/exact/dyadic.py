@@ -270,23 +270,6 @@ def _repeating(blocks: Array) -> Booleans:
     return repeating
 
 
-def span_members(matrix: Array, rows: npt.ArrayLike) -> Integers:
-    """Return all rows of a matrix (T, d) that lie in the span of some of them, exactly."""
-    matrix = checked_array("entries", matrix)
-    prime = next(modular.safe_primes())
-    residues = modular.residues(matrix, prime)
-    normals = modular.null_vectors(residues[np.asarray(rows)], prime)
-    # A row outside of the span modulo p may be inside over Q where the span shrinks modulo p only.
-    basis = kernel(matrix[np.asarray(rows)])
-    candidates = np.arange(len(matrix))
-    if normals.shape[1] == basis.ncols():
-        candidates = candidates[~modular.product(residues, normals, prime).any(axis=1)]
-    products = (integers(matrix[candidates])[0] * basis).tolist()
-    inside = [i for i, row in enumerate(products) if not any(row)]
-    members: Integers = candidates[inside]
-    return members
-
-
 def _short(value: Fraction) -> str:
     """Return a fraction in full if it is short, else rounded and marked so."""
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())

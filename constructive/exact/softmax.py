@@ -11,7 +11,7 @@ A block of queries has the shape (k, d), and sees groups of n tokens, (k, n, d) 
 all, (1, n, d); or each of k groups has b queries, (k, b, d).
 
 `layers.attention` takes them one after the other for the blocks of a view. An arithmetic knows
-arrays alone: neither layers nor data sets.
+arrays alone: neither layers nor datasets.
 """
 
 import math
@@ -191,23 +191,27 @@ class FactoredFloats(Floats):
 
 
 class NudgedFloats(FactoredFloats):
-    """Floats whose queries and keys are off by their last bits: logits rounded in another way.
+    """Floats whose inputs are moved by their last bits, up or down at random.
 
-    Half of the entries are moved, which moves logits by about as much as another order of the
-    products does.
+    Outputs move by about as much as they do with another order of all sums.
     """
 
+    def __init__(self, dtype: npt.DTypeLike, seed: int) -> None:
+        super().__init__(dtype)
+        self.seed = seed
+
     def queries(self, array: Numbers) -> Array:
-        """Round an array to the dtype, and move half of its entries up or down."""
+        """Round an array to the dtype, and move it."""
         rounded = self.read(array)
-        moves = np.random.default_rng(0).choice([-1.0, 0.0, 0.0, 1.0], rounded.shape[-2:])
-        nudged: Array = rounded * (1.0 + np.finfo(self.dtype).eps * moves)
+        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], rounded.shape[-2:])
+        nudged: Array = rounded * (1.0 + np.finfo(self.dtype).eps * signs)
         return nudged
 
     keys = queries
 
     def tokens(self, array: Numbers) -> tuple[Array, Array]:
-        return self.keys(array), self.read(array)
+        nudged = self.keys(array)
+        return nudged, nudged
 
 
 def softmax_in_place(logits: Array) -> Array:

@@ -8,12 +8,12 @@ where it suggests H(d - 1) + 1. Here nothing is trained:
   and W_K (Theorem 8). No heads that are chosen before the targets exceed it; trained ones may.
 - *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.capacity`). So these
   heads have a readout for all targets of as many examples.
-- *Built*: weights are built and run, at the bounds of Theorems 1, 2 and 10, and as many as were
+- *Built*: weights are built and run, at the bounds of Theorems 1 and 2, and as many as were
   proved by random heads ("generic"). One set of heads carries two tasks, one of ten classes
   (Figure 2) and a real number (Figure 5) for each example.
 
 With a shared context only the weights of Theorem 1 are built: those of Theorem 2 are out of reach
-of a float64 readout there (docs/performance.md), and Theorem 10 is of contexts of their own.
+of a float64 readout there (docs/performance.md).
 """
 
 from dataclasses import dataclass, replace
@@ -49,8 +49,6 @@ SERIES: dict[str, dict[str, Any]] = {
     "proved: rank of Z": {"color": "black", "linestyle": "", "marker": "o", "markersize": 4},
     "built: Theorem 1": {**_MARK, "color": drawing.BLUE, "marker": "x"},
     "built: Theorem 2": {**_MARK, "color": drawing.ORANGE, "marker": "+"},
-    # A caret that touches its number from below.
-    "built: Theorem 10": {**_MARK, "color": drawing.VERMILLION, "marker": 6},
     "built: generic": {
         **_MARK, "color": drawing.GREEN, "marker": "D", "markerfacecolor": "none",
     },
@@ -154,7 +152,6 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
     draw = generators.shared_context if shared else generators.uniform
     found = exact_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
     first, second = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
-    suggested = heads * (width - 1) + 1
     point = {
         "Theorem 2: H(n - 1) + 1": second,
         "Theorem 1: H(min(n, d_h) - 1) + 1": first,
@@ -163,10 +160,8 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
     }
     promised = {"built: Theorem 1": ("saturated", first)}
     if not shared:
-        point["the paper: H(d - 1) + 1"] = suggested
+        point["the paper: H(d - 1) + 1"] = heads * (width - 1) + 1
         promised["built: Theorem 2"] = "rank_one", second
-        if size > 1:
-            promised["built: Theorem 10"] = "rank_one", suggested
         promised["built: generic"] = "generic", found.lower
     for name, (construction, count) in promised.items():
         point[name] = built_at(sizes, construction, count, shared=shared)

@@ -121,9 +121,9 @@ SATURATION = Saturation()
 def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, title: str) -> None:
     """Draw which heads saturate on which examples: one row a head, one column an example.
 
-    Dark is saturated. The bright staircase are the groups: there a head attends as the proof chose.
-    A second panel enlarges the corner of the first heads. Raises MissingExtraError without
-    matplotlib.
+    Bright is saturated, as in Figure 3. The dark staircase is the groups: there a head attends as
+    the proof chose. A second panel enlarges the corner of the first heads. Raises MissingExtraError
+    without matplotlib.
     """
     colors = require("matplotlib.colors", extra="demo", purpose="a picture")
     off_top = np.maximum(attention_off_top(memorizer, dataset), _FLOOR)
@@ -138,7 +138,7 @@ def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
             shown,
             aspect="auto",
             interpolation="nearest",
-            cmap=drawing.COLOUR_MAP,
+            cmap=f"{drawing.COLOUR_MAP}_r",
             norm=norm,
             origin="upper",
         )
@@ -150,5 +150,5 @@ def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, titl
     )
     bar = figure.colorbar(image, ax=[whole, corner], shrink=0.8)
     bar.set_label(f"weight off the top token (saturated: below {SATURATION_EPS:.0e})")
-    bar.ax.axhline(SATURATION_EPS, color="white", linewidth=1.5)
+    bar.ax.axhline(SATURATION_EPS, color="black", linewidth=1.5)
     drawing.save(figure, Path(path))

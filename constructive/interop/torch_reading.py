@@ -22,7 +22,7 @@ from constructive.data.dataset import Dataset
 from constructive.interop.pytorch import AttentionModule
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, row_chunks, with_one
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import DataError, ParameterError, with_article
 
 _NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"
 # Tokens, and their size, of random examples on which a module is compared with its layer.
@@ -70,7 +70,7 @@ def _evaluated(module: nn.Module) -> nn.Module:
     except Exception as error:  # modules may hold anything
         name = type(module).__name__
         raise ParameterError(
-            f"a {name} cannot be copied and read in float64: {error}",
+            f"{with_article(name)} cannot be copied and read in float64: {error}",
             witness=name,
             suggestion="torch.nn.utils.prune.remove and the like, which leave plain weights",
         ) from error
@@ -120,7 +120,7 @@ def _check_parameters(module: nn.Module) -> None:
     """Raise ParameterError for what is not a module, or has no real weights yet."""
     if not isinstance(module, nn.Module):
         raise ParameterError(
-            f"a {type(module).__name__} is not a torch.nn.Module",
+            f"{with_article(type(module).__name__)} is not a torch.nn.Module",
             witness=type(module).__name__,
             suggestion="a module of torch.nn.MultiheadAttention and torch.nn.Linear",
         )
@@ -129,7 +129,7 @@ def _check_parameters(module: nn.Module) -> None:
         if lazy or parameter.is_meta or not parameter.is_floating_point():
             kind = "not there yet" if lazy or parameter.is_meta else f"of {parameter.dtype}"
             raise ParameterError(
-                f"the parameter {name} of a {type(module).__name__} is {kind}",
+                f"the parameter {name} of {with_article(type(module).__name__)} is {kind}",
                 witness=name,
                 suggestion="a module with weights in memory, of float64, float32 or shorter",
             )
@@ -163,7 +163,7 @@ def _layer_of(module: nn.Module) -> ReadModule:
         return ReadModule(layer, constant=False, scalar_targets=ours[0].scalar_targets)
     if len(attentions) != 1 or len(linears) != 1:
         raise ParameterError(
-            f"a {type(module).__name__} has {len(attentions)} MultiheadAttention and "
+            f"{with_article(type(module).__name__)} has {len(attentions)} MultiheadAttention and "
             f"{len(linears)} Linear, not one of each",
             witness=(len(attentions), len(linears)),
             suggestion="interop.pytorch.MultiheadModule(attention, readout)",
@@ -243,7 +243,7 @@ def _compared(
             outputs = _array(twin(*tensors))
     except Exception as error:  # whatever a forward of somebody else raises
         raise ParameterError(
-            f"forward(contexts, queries) of a {name} fails: {error}",
+            f"forward(contexts, queries) of {with_article(name)} fails: {error}",
             witness=(contexts.shape, queries.shape),
             suggestion="a module with forward(contexts, queries), such as "
             "interop.pytorch.MultiheadModule(attention, readout)",
@@ -253,7 +253,7 @@ def _compared(
     wanted = found.layer(contexts, queries)
     if outputs.shape not in (wanted.shape, wanted.shape[: 1 + (wanted.shape[1] > 1)]):
         raise ParameterError(
-            f"a {name} gives outputs {outputs.shape}; its attention and readout have "
+            f"{with_article(name)} gives outputs {outputs.shape}; its attention and readout have "
             f"{wanted.shape}",
             witness=outputs.shape,
             suggestion="a module without pooling or further layers",
@@ -262,8 +262,8 @@ def _compared(
     apart = np.abs(outputs.reshape(wanted.shape) - wanted)
     if not (relative < _MEANINGFUL).all():
         raise ParameterError(
-            f"the logits of a {name} are too sharp, by a factor of {relative.max():.0e}, for its "
-            "outputs to be compared in float64",
+            f"the logits of {with_article(name)} are too sharp, by a factor of "
+            f"{relative.max():.0e}, for its outputs to be compared in float64",
             witness=int(relative.argmax()),
             suggestion="Memorizer.load, if the weights were built and saved here",
         )
@@ -272,7 +272,7 @@ def _compared(
         example = int(wrong.argmax())
         where = "random tokens" if first is None else f"example {first + example} of the data"
         raise ParameterError(
-            f"a {name} computes something else than its attention and readout: "
+            f"{with_article(name)} computes something else than its attention and readout: "
             f"outputs differ by {apart[example].max():.1e} on {where}",
             witness=None if first is None else first + example,
             suggestion="a module without residual connections, normalization or activations",

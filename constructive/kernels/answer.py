@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS, power
+from constructive.exact.float_model import FORMATS, nearest, power
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.cases import (
     GAP,
@@ -20,7 +20,7 @@ from constructive.kernels.cases import (
     fine_error,
 )
 from constructive.kernels.spec import Spec, format_of, holds
-from constructive.support.arrays import Array, Booleans, first_place
+from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import AssumptionError
 
 EXP0_ERROR = 2.0**-14  # How far exp(0) may be from 1 in kernels of 16 bits
@@ -28,6 +28,7 @@ EXP_ERROR = 2.0**-6  # What is assumed of exponentials where two keys share the 
 TANH_ERROR = 2.0**-11  # What is assumed of the tanh of a soft cap
 # Products of a logit that is far below have sizes of at most this many times its own.
 _SAME_SIGN = 3.0
+_BIAS_KEPT = 1.0 - 2.0**-6  # Of a bias, after roundings in 8 bits
 _CAPPED = 0.997  # Of the cap: what a logit that is 6 caps below a level is at most, with all errors
 _RANGE = 8.0  # Of values, for which tails are computed
 _TAIL = 2.0**7  # 2 tau of Theorem 13 over n omega, with a soft cap
@@ -241,7 +242,29 @@ def far_below(
     signed: Booleans = size <= raw.dtype.type(-_SAME_SIGN) * raw
     if bias is None:
         return signed & (raw <= -bound)
-    return signed & (((raw <= -bound) & (bias <= 0.0)) | (bias <= -usual))
+    found: Booleans = signed & (((raw <= -bound) & (bias <= 0.0)) | (bias <= -usual))
+    if spec.soft_cap is None:  # a bias that outweighs a product (Lemma 19.1)
+        least = usual + PART_OF_LEVEL * np.abs(draft.levels[..., None]) * spec.factor
+        found = found | (_most(spec, raw, size) + bias * _BIAS_KEPT <= -least)
+    return found
+
+
+def _most(spec: Spec, raw: Array, size: Array) -> Array:
+    """Return the most that a logit may be without its level."""
+    return np.asarray((raw.astype(np.float64) + LOGIT_ERROR * size) * spec.factor)
+
+
+def outweighing(spec: Spec, draft: Draft, visible: Booleans, kinds: Integers) -> Array:
+    """Return a bias: 0, -1, or any number that outweighs the products of keys, all of 8 bits."""
+    most = np.where(visible, _most(spec, *products(spec, draft)), 0.0)
+    axes = tuple(axis for axis, n in enumerate(kinds.shape) if n == 1)
+    highest = np.maximum(most.max(axes, keepdims=True), 0.0)
+    level = PART_OF_LEVEL * float(np.abs(draft.levels).max()) * spec.factor
+    random = np.random.default_rng((spec.seed, 47))
+    least = (highest + GAP.get(spec.dtype, 64.0) + level) / _BIAS_KEPT
+    numbers = nearest(-least * (1.01 + random.random(kinds.shape) / 2.0), FORMATS["bfloat16"])
+    seen = visible.any(axes, keepdims=True)  # else a leak of the key would change nothing
+    return np.select([(kinds == 0) | ~seen, kinds == 1], [0.0, -1.0], numbers)
 
 
 def near_weight(spec: Spec, draft: Draft) -> tuple[float, tuple[float, float]]:

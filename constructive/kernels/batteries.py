@@ -12,6 +12,7 @@ from constructive.kernels.masks import (
     Alignment,
     Boolean,
     Causal,
+    Chunked,
     LeftPadding,
     Mask,
     Prefix,
@@ -21,7 +22,7 @@ from constructive.kernels.masks import (
     require_masks,
 )  # fmt: skip
 from constructive.kernels.problem import Problem, attempt
-from constructive.kernels.spec import TAKES, FullyMasked, Spec, needs
+from constructive.kernels.spec import TAKES, Bias, FullyMasked, Spec, needs
 from constructive.support.arrays import Booleans
 from constructive.support.errors import ParameterError, require_known, require_pair
 
@@ -35,6 +36,7 @@ from constructive.support.errors import ParameterError, require_known, require_p
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
 _two = partial(Spec, batch=2, heads=(4, 2))
 _four = partial(Spec, batch=4, heads=(4, 2))
+_BLOCKS = (129, 65, 64, 0, 1)  # tokens of sequences
 _PAGES = (64, 17, 0, 32)  # keys of sequences: whole pages, a part of one, none
 
 SUITE: dict[str, Spec] = {
@@ -82,11 +84,30 @@ SUITE: dict[str, Spec] = {
     "variable lengths, causal": Spec(
         batch=3, queries=40, keys=50, masks=(BOTTOM, VariableLengths((40, 7, 1), (50, 20, 3)))
     ),
+    "variable lengths, ends of blocks": Spec(
+        batch=5, heads=(1, 1), queries=129, keys=129, masks=(VariableLengths(_BLOCKS, _BLOCKS),)
+    ),
+    "variable lengths, none": _four(
+        queries=65, keys=64, masks=(VariableLengths((65, 0, 17, 0), (64, 17, 0, 0)),)
+    ),
+    "variable lengths, more sequences than tokens": Spec(
+        batch=6,
+        queries=3,
+        keys=66,
+        masks=(VariableLengths((3, 0, 0, 1, 0, 0), (66, 0, 0, 33, 0, 0)),),
+    ),
+    "few queries": Spec(queries=3, keys=60),
+    "chunks": _two(queries=70, keys=70, masks=(Chunked(16),)),
+    "chunks, more keys": _two(queries=20, keys=75, masks=(Chunked(32),)),
     "prefix": Spec(batch=2, queries=60, keys=60, masks=(Prefix((20, 1)),)),
     "boolean mask": Spec(batch=2, queries=70, keys=90, masks=(Boolean(),)),
     "boolean mask per head": Spec(queries=40, keys=60, masks=(Boolean(per_head=True),)),
     "rows without keys": Spec(queries=40, keys=60, masks=(Boolean(empty=True),)),
-    "additive mask": Spec(queries=40, keys=60, masks=(Boolean(additive=True),)),
+    "additive mask": Spec(batch=2, queries=40, keys=60, masks=(Boolean(additive=True),)),
+    "bias": _two(queries=20, keys=50, bias="bhij"),
+    "bias of sequences": _two(queries=33, keys=33, bias="bij"),
+    "bias of heads": _two(queries=40, keys=70, bias="hij", masks=(BOTTOM,)),
+    "bias of keys": Spec(batch=3, queries=3, keys=60, bias="bj"),
     "soft cap": Spec(queries=60, keys=90, soft_cap=50.0),
     "soft cap, causal": Spec(queries=60, keys=60, soft_cap=50.0, masks=(TOP,)),
     "sink": Spec(queries=60, keys=90, sink=True),
@@ -104,6 +125,7 @@ MOST_DRAWS, STEP = 8, 1000  # How often cases are drawn, and how far seeds of dr
 # What is a boolean mask
 _MASKS = {
     "top-left", "bottom-right", "window", "lengths", "left padding", "variable lengths", "prefix",
+    "chunked",
 }  # fmt: skip
 # Fields of masks that have a number for each sequence, and the size that it is a part of
 _NUMBERS = {"lengths": "keys", "starts": "keys", "keys": "keys", "queries": "queries"}
@@ -160,6 +182,7 @@ def battery(
     soft_cap: float | None = None,
     sink: bool = False,
     alibi: bool = False,
+    bias: Bias | None = None,
     dtype: str = "float32",
     fully_masked: FullyMasked = "zeros",
     takes: Iterable[str] = (),
@@ -189,6 +212,7 @@ def battery(
         soft_cap: of logits
         sink: whether heads have sinks
         alibi: whether heads have slopes
+        bias: which axes a bias has, as of `Spec`
         dtype: a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan" or "mean"
         takes: what the kernel is given with each problem, names of `constructive.kernels.TAKES`
@@ -214,7 +238,7 @@ def battery(
     sizes = {
         "batch": batch, "heads": heads, "queries": queries, "keys": keys, "head_dim": head_dim,
         "value_dim": value_dim, "scale": scale, "soft_cap": soft_cap,
-        "sink": sink or None, "alibi": alibi or None,
+        "sink": sink or None, "alibi": alibi or None, "bias": bias,
     }  # fmt: skip
     given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     every: list[Mask] = []
@@ -241,7 +265,7 @@ def battery(
             )
     said = {
         causal: causal, "window": window, "scale": scale, "soft cap": soft_cap, "sink": sink,
-        "ALiBi": alibi,
+        "ALiBi": alibi, "bias": bias,
     }  # fmt: skip
     asked |= {str(name) for name, value in said.items() if value}
     given |= {"dtype": dtype, "fully_masked": fully_masked, "seed": seed}
@@ -260,7 +284,7 @@ def shapes(
     fixed = tuple(masks)
     kinds = tuple(type(mask) for mask in fixed)
     aligned = next((mask.alignment for mask in fixed if isinstance(mask, Causal)), None)
-    options = [name for name in ("scale", "soft_cap", "sink", "alibi") if name in given]
+    options = [name for name in ("scale", "soft_cap", "sink", "alibi", "bias") if name in given]
     defaults: dict[str, Any] = {
         each.name: each.default for each in fields(Spec) if each.name in options
     }
@@ -274,6 +298,8 @@ def shapes(
             continue
         if "keys" in given and not needed and name != "plain":
             continue  # of one size
+        if "bias" in given and any("bias" in need for need in needed):
+            continue  # one is enough
         changed = dict(given)
         if "head_dim" in given and "value_dim" not in given and spec.value_dim is not None:
             changed["value_dim"] = max(1, given["head_dim"] // 2)

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from constructive.kernels.spec import Spec, chosen_heads, holds
+from constructive.kernels.spec import Spec, chosen_heads, holds, kinds_of_bias
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import ParameterError
 
@@ -148,6 +148,8 @@ class Case(ABC):
 
     def refuses(self, spec: Spec) -> str | None:
         """Return why there is no such problem for a spec, or None; only its numbers may not fit."""
+        if spec.bias is not None and (spec.alibi or spec.soft_cap is not None):
+            return "a bias is tried without slopes and soft caps"
         return self.lacks(spec) or lacks_room(spec, self.extra if self.has_digits else None)
 
     def lacks(self, spec: Spec) -> str | None:
@@ -512,6 +514,25 @@ class Slopes(Scale):
         return replace(chosen.draft(slots, near=0.0), near_bias=-1.0)
 
 
+class Biased(Scale):
+    """Products of the winner and of keys whose bias is -1 are 0."""
+
+    name: ClassVar[str] = "bias"
+    purpose: ClassVar[str] = "the size of a bias: log2(e), a scale that comes after it"
+
+    def lacks(self, spec: Spec) -> str | None:
+        return "there is no bias" if spec.bias is None else super().lacks(spec)
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        chosen = board(spec, visible, "random")
+        near = spec.visible() & (kinds_of_bias(spec, near=True) == 1)
+        near = np.broadcast_to(near, chosen.visible.shape)
+        chosen = replace(chosen, visible=chosen.visible | near)
+        keys, exists = chosen.line(first := np.zeros_like(chosen.winner))
+        is_near = exists & np.take_along_axis(near, keys, axis=-1)
+        return replace(chosen.draft(chosen.slots(first, is_near), near=0.0), near_bias=-1.0)
+
+
 def fine_error(spec: Spec) -> float:
     """Return how far a logit that is one product of powers of two may be off, as a part of it."""
     return max((1.0 - 2.0 * spec.inputs.unit) ** -_ROUNDINGS - 1.0, _LEAST_ERROR)
@@ -696,6 +717,6 @@ CASES: dict[str, Case] = {
     case.name: case
     for case in (
         Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), Levels(), Low(), Scale(),
-        FineScale(), Slopes(), SoftCap(), CappedTies(), LargeValues(),
+        FineScale(), Slopes(), Biased(), SoftCap(), CappedTies(), LargeValues(),
     )
 }  # fmt: skip

@@ -20,7 +20,12 @@ from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64, format_of
 from constructive.support.arrays import Array, Booleans, Integers, first_place
-from constructive.support.errors import ConstructiveError, ParameterError, require_known
+from constructive.support.errors import (
+    ConstructiveError,
+    ParameterError,
+    require_known,
+    with_article,
+)
 
 _ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
 _CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
@@ -543,7 +548,7 @@ def examine(
     """
     if not isinstance(problem, Problem):
         raise ParameterError(
-            f"a {type(problem).__name__} is not a problem",
+            f"{with_article(type(problem).__name__)} is not a problem",
             witness=type(problem).__name__,
             suggestion="check(problem, out) with a problem of `battery`",
         )
@@ -553,6 +558,8 @@ def examine(
     if isinstance(memory, Paged):
         source: Memory | None = memory.pool
     else:
+        if memory is None and problem.is_strided(type(out).__module__.partition(".")[0]):
+            memory = "strided"
         if memory is not None and not isinstance(memory, (Pool, Quantized)):
             require_known("memory", memory, PLACES)
         source = memory

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ class Inputs:
     visible: Booleans
     slopes: Array | None
     sinks: Array | None
+    drawn: Array | None
 
     @property
     def q(self) -> Array:
@@ -44,8 +45,8 @@ class Inputs:
 
     @cached_property
     def bias(self) -> Array | None:
-        """What is added to logits for ALiBi, (B, H, T_q, T_k), or None."""
-        return None if self.slopes is None else alibi(self.spec, self.slopes)
+        """What is added to logits: ALiBi, or a bias with 1 for the axes that it lacks; or None."""
+        return self.drawn if self.slopes is None else alibi(self.spec, self.slopes)
 
     @property
     def added(self) -> Array | None:
@@ -58,8 +59,8 @@ class Inputs:
     @property
     def _numbers(self) -> Array:
         """What is added to logits, -inf at hidden keys, in a shape that broadcasts."""
-        bias = np.zeros(()) if self.bias is None else self.bias
-        return np.asarray(np.where(self.visible, bias, -np.inf))
+        bias = np.zeros((1, 1, 1, 1)) if self.bias is None else self.bias
+        return bias if self.visible.all() else np.where(self.visible, bias, -np.inf)
 
     def tensors(
         self,
@@ -68,7 +69,7 @@ class Inputs:
         layout: str = "BHTd",
         device: str = "cpu",
         dtype: str | None = None,
-        placed: str = "contiguous",
+        placed: str | None = None,
         poison: bool = False,
     ) -> tuple[Any, Any, Any]:
         """Return q, k and v.
@@ -79,7 +80,8 @@ class Inputs:
                 (tokens of all sequences, heads, d)
             device: where tensors of torch and jax are
             dtype: another format than that of the spec
-            placed: how arrays lie in memory, a key of `inputs.PLACES`
+            placed: how arrays lie in memory, a key of `inputs.PLACES`; by default "contiguous", but
+                "strided" for torch, whose kernels get strides, in the cases of `inputs.STRIDED`
             poison: whether keys and values beyond the length of a sequence are NaN; for kernels
                 that get lengths
 
@@ -94,8 +96,7 @@ class Inputs:
             [(1, 3, 4, 16), (1, 5, 2, 16), (1, 5, 2, 16)]
         """
         require_known("layout", layout, LAYOUTS)
-        require_known("placed", placed, PLACES)
-        place = PLACES[placed]
+        place = self.place("strided" if placed is None and self.is_strided(library) else placed)
         beside = PLACES["contiguous"] if place.of_values else place  # where q and k are
         name = self.spec.dtype if dtype is None else dtype
         queries, keys = self.spec.lengths
@@ -118,16 +119,35 @@ class Inputs:
             found.append(own.view(converted(memory, library, device, name)))
         return found[0], found[1], found[2]
 
-    def mask_tensor(self, library: str = "numpy", *, additive: bool = False) -> Any:  # noqa: ANN401
+    def is_strided(self, library: str) -> bool:
+        """Whether tensors of a library have strides if nothing is said."""
+        return library == "torch" and self.case in STRIDED
+
+    def place(self, placed: str | None) -> "Place":
+        """Return a place by its name; "strided" has its own axis in each case."""
+        placed = "contiguous" if placed is None else placed
+        require_known("placed", placed, PLACES)
+        return STRIDED.get(self.case, PLACES[placed]) if placed == "strided" else PLACES[placed]
+
+    def mask_tensor(
+        self, library: str = "numpy", *, additive: bool = False, placed: str | None = None
+    ) -> Any:  # noqa: ANN401
         """Return the mask as an array, (B, 1 or H, T_q, T_k).
 
         Args:
             library: "numpy", "torch" or "jax"
             additive: as numbers to add, in the format of the inputs; else True is visible
+            placed: for torch by default, in the same cases, rows have padding, and the shape is
+                (B, H, T_q, T_k) with strides of 0; "contiguous" where it must not be
         """
-        if not additive:
-            return converted(np.ascontiguousarray(self.visible), library, "cpu", "bool")
-        return converted(self._numbers, library, "cpu", self.spec.output.name)
+        numbers = self._numbers if additive else self.visible
+        name = self.spec.output.name if additive else "bool"
+        if placed is not None or not self.is_strided(library):
+            return converted(np.ascontiguousarray(numbers), library, "cpu", name)
+        rows = np.pad(numbers, [(0, 0)] * 3 + [(0, _MARGIN)], mode="wrap")
+        spec = self.spec
+        whole = converted(rows, library, "cpu", name)[..., : spec.keys]
+        return whole.expand(spec.batch, spec.heads[0], spec.queries, spec.keys)
 
 
 def alibi(spec: Spec, slopes: Array) -> Array:
@@ -247,13 +267,23 @@ def _middle(whole: Any) -> Any:  # noqa: ANN401
     return whole[..., width : 2 * width]
 
 
-def _spread(array: Array) -> Array:
-    both = np.stack([array, np.roll(array, 1, axis=-2)], axis=-2)
-    return both.reshape(*array.shape[:-2], -1, array.shape[-1])
+def _beside_stale(array: Array, axis: int) -> Array:
+    """Return numbers of other tokens between those of an axis, counted from the last."""
+    both = np.stack([array, np.roll(array, 1, -2)], axis=array.ndim + axis + 1)
+    shape = list(array.shape)
+    shape[axis] *= 2
+    return both.reshape(shape)
 
 
-def _every_other(whole: Any) -> Any:  # noqa: ANN401
-    return whole[..., ::2, :]
+def _every_second(whole: Any, axis: int) -> Any:  # noqa: ANN401
+    at = [slice(None)] * whole.ndim
+    at[axis] = slice(None, None, 2)
+    return whole[tuple(at)]
+
+
+def _spread(axis: int) -> Place:
+    """Return the place of every second number of an axis."""
+    return Place(partial(_beside_stale, axis=axis), partial(_every_second, axis=axis))
 
 
 def _turned(whole: Any) -> Any:  # noqa: ANN401
@@ -261,18 +291,27 @@ def _turned(whole: Any) -> Any:  # noqa: ANN401
 
 
 # A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
-# other row, of all arrays or of values alone; axes of heads and tokens swapped. A new place is two
-# functions and a line here.
+# other row, of all arrays or of values alone; every other entry (tokens or heads in some cases);
+# axes of heads and tokens swapped. A new place is two functions and a line here.
 PLACES: dict[str, Place] = {
     "contiguous": Place(np.ascontiguousarray, lambda whole: whole),
     "surrounded": Place(
         _surrounded, lambda whole: whole[tuple(slice(_MARGIN, -_MARGIN) for _ in whole.shape)]
     ),
     "interleaved": Place(_interleaved, _middle),
-    "spread": Place(_spread, _every_other),
-    "values spread": Place(_spread, _every_other, of_values=True),
+    "spread": _spread(-2),
+    "values spread": replace(_spread(-2), of_values=True),
+    "strided": _spread(-1),
     "swapped": Place(lambda array: np.ascontiguousarray(_turned(array)), _turned),
 }
+
+
+# The axis whose every second number is the array, by case: entries, tokens, heads. Elsewhere fused
+# kernels run that are not for such entries.
+STRIDED = {
+    "scale": _spread(-1), "slopes": _spread(-1), "bias": _spread(-1), "first": _spread(-2),
+    "ties": _spread(-3),
+}  # fmt: skip
 
 
 # Pages: a cache of keys and values in random order. What no kernel may read is NaN, which shows

@@ -17,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arrays import Booleans, Integers
-from constructive.support.errors import DataError, ParameterError, is_integer, require_known, shown
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    is_integer,
+    require_known,
+    require_positive,
+    shown,
+)
 
 Alignment = Literal["top-left", "bottom-right"]
 # Fields of masks that have a number for each sequence
@@ -156,6 +163,28 @@ class Window(Mask):
 
     def __str__(self) -> str:
         return f"window ({self.left}, {self.right}) {self.alignment}"
+
+
+@dataclass(frozen=True)
+class Chunked(Mask):
+    """Chunked local attention: keys of the query's own chunk, up to the diagonal.
+
+    Attributes:
+        size: keys of a chunk, which are counted from the first key
+        alignment: where the diagonal is
+    """
+
+    name: ClassVar[str] = "chunked"
+    size: int
+    alignment: Alignment = "bottom-right"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(size=self.size)
+
+    def visible(self, grid: Grid) -> Booleans:
+        at = grid.diagonal(self.alignment)
+        return np.asarray((grid.j <= at) & (grid.j // self.size == at // self.size))
 
 
 class Ends(Mask):

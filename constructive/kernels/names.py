@@ -24,7 +24,7 @@ from constructive.kernels.formula import (
     of_splits,
     softmax,
 )
-from constructive.kernels.inputs import PLACES, Pool
+from constructive.kernels.inputs import Pool
 from constructive.kernels.masks import Causal, LeftPadding, Mask, Prefix, Window
 from constructive.support.arrays import Array, Booleans, Integers
 
@@ -269,7 +269,7 @@ def memory(rows: Rows) -> Named:
         "read with the other width as stride": lambda x: _strided(x, both - x.shape[3]),
     }
     if isinstance(source, str):
-        place = PLACES[source]
+        place = rows.problem.place(source)
         if place.of_values:
             of_keys = partial(_viewed, view=place.flat, name="v")
             yield "values are read with the strides of keys", Change(v=of_keys)

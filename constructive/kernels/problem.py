@@ -11,13 +11,14 @@ from constructive.kernels.answer import (
     Lse,
     answer,
     expected_lse,
+    outweighing,
     overflows,
     require_hypotheses,
     soft_cap_reason,
 )
 from constructive.kernels.cases import CASES, codes
 from constructive.kernels.inputs import Inputs, alibi
-from constructive.kernels.spec import Spec, chosen_heads, holds
+from constructive.kernels.spec import Spec, chosen_heads, holds, kinds_of_bias
 from constructive.support.arrays import Array, Booleans
 from constructive.support.errors import ParameterError, require_known
 
@@ -38,6 +39,7 @@ class Problem(Inputs):
         visible: (B, 1 or H, T_q, T_k) which keys may be seen
         slopes: (H,) of ALiBi, or None
         sinks: (H,) logits of sinks, or None
+        drawn: the bias of a spec that has one, or None
         answer: expected rows, and how exact they are
         encoded: how an encoding made it, with {} for the problem that it was; "" if none did
     """
@@ -171,7 +173,8 @@ def attempt(spec: Spec, case: str) -> Problem | str:
     if reason is not None:
         return reason
     visible = spec.visible()
-    draft = kind.draft(spec, visible)
+    kinds = None if spec.bias is None else kinds_of_bias(spec, near=case == "bias")
+    draft = kind.draft(spec, visible if kinds is None else visible & (kinds == 0))
     if not (holds(spec.inputs, draft.q) and holds(spec.inputs, draft.k)):
         return f"{spec.dtype} does not hold its numbers, with this scale and so many keys"
     if overflows(spec, draft, visible).any():
@@ -180,13 +183,14 @@ def attempt(spec: Spec, case: str) -> Problem | str:
     turn = np.random.default_rng((spec.seed, 11)).integers(2)
     slopes = np.where(chosen == (turn == 0), kind.slope(spec), 0.0) if spec.alibi else None
     sinks = _sinks(chosen, draft.levels * spec.factor) if spec.sink else None
-    bias = None if slopes is None else alibi(spec, slopes)
+    drawn = None if kinds is None else outweighing(spec, draft, visible, kinds)
+    bias = drawn if slopes is None else alibi(spec, slopes)
     values = codes(spec) * kind.unit
     values[:, :, 1::2] *= draft.spread
     if not holds(spec.inputs, values):
         return f"{spec.dtype} does not hold its values"
     found = answer(spec, draft, values, visible, bias, sinks)
-    return Problem(spec, case, draft, values, visible, slopes, sinks, found)
+    return Problem(spec, case, draft, values, visible, slopes, sinks, drawn, found)
 
 
 def _sinks(chosen: Booleans, levels: Array) -> Array:

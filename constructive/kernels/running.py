@@ -143,7 +143,7 @@ _TENSORS = {
     "k": "keys (batch, kv_heads, keys, head_dim)",
     "v": "values (batch, kv_heads, keys, value_dim)",
     "visible": "1 where a key may be seen (batch, 1 or heads, queries, keys); absent if all may",
-    "bias": "what is added to logits after scale and soft cap (1 or batch, heads, queries, keys)",
+    "bias": "what is added to logits after scale and soft cap (batch, heads, queries, keys, or 1)",
     "sinks": "logits of sinks (heads)",
     "expected": "the output in float64 (batch, heads, queries, value_dim); 0 where not checked",
     "tolerance": "how far outputs may be off (last axis value_dim or 1); 0 is bit for bit",

@@ -12,6 +12,7 @@ from constructive.exact.float_model import FORMATS, Format
 from constructive.kernels.masks import (
     Boolean,
     Causal,
+    Chunked,
     Grid,
     Mask,
     RightPadding,
@@ -114,6 +115,7 @@ def as_float64(values: object, name: str = "the output") -> Array:
 # Beyond these, a gap in logits is lost to roundings, or numbers of cases are beyond float32
 _LARGEST = {"scale": 2.0**64, "soft_cap": 2.0**16}
 FullyMasked = Literal["zeros", "nan", "mean"]
+Bias = Literal["bhij", "bij", "hij", "bj"]
 Kind = TypeVar("Kind", bound=Mask)
 
 
@@ -151,6 +153,8 @@ class Spec:
         soft_cap: c of c tanh(logit / c), or None
         sink: whether each head has a sink, a logit without a value
         alibi: whether each head has a slope, the factor of the distance that is subtracted
+        bias: the axes that numbers which are added to logits have: "bhij" (sequences, heads,
+            queries, keys), "bij", "hij" or "bj"; they are the same along the others, or None
         dtype: format of q, k and v, a key of `formats.DTYPES`
         fully_masked: what a row without a visible key is: "zeros", "nan", or "mean", the average
             of all values
@@ -177,6 +181,7 @@ class Spec:
     soft_cap: float | None = None
     sink: bool = False
     alibi: bool = False
+    bias: Bias | None = None
     dtype: str = "float32"
     fully_masked: FullyMasked = "zeros"
     seed: int = 0
@@ -205,6 +210,8 @@ class Spec:
                     suggestion=f"{name}=None for the default, or a number such as {_example(name)}",
                 )
         require_known("fully_masked", self.fully_masked, get_args(FullyMasked))
+        if self.bias is not None:
+            require_known("bias", self.bias, get_args(Bias))
         object.__setattr__(self, "masks", require_masks(self.masks))
         _ = self.lengths
 
@@ -259,7 +266,7 @@ class Spec:
     @property
     def diagonal(self) -> Integers:
         """The key on the diagonal of each query, (B, 1, T_q, 1); bottom-right without a mask."""
-        mask = self.mask(Causal) or self.mask(Window)
+        mask = self.mask(Causal) or self.mask(Window) or self.mask(Chunked)
         return self.grid.diagonal("bottom-right" if mask is None else mask.alignment)
 
     def visible(self, but: Mask | None = None) -> Booleans:
@@ -295,7 +302,21 @@ class Spec:
         for name, value in (("scale", self.scale), ("soft cap", self.soft_cap)):
             words += [] if value is None else [f"{name} {value:g}"]
         words += [name for name in ("sink", "alibi") if getattr(self, name)]
+        words += [] if self.bias is None else [f"bias {self.bias}"]
         return ", ".join([*words, self.dtype])
+
+
+# What a bias is: 0 for half of the keys of its rows, of which winners are chosen, for the others a
+# number that outweighs products by which they would win. In one case a quarter is at -1.
+
+
+def kinds_of_bias(spec: Spec, *, near: bool) -> Integers:
+    """Return 0 for keys without a bias, 1 for those at -1, 2 for others, in the bias's shape."""
+    sizes = {"b": spec.batch, "h": spec.heads[0], "i": spec.queries, "j": spec.keys}
+    shape = tuple(n if axis in (spec.bias or "") else 1 for axis, n in sizes.items())
+    drawn = np.random.default_rng((spec.seed, 43)).random(shape)
+    drawn[..., 0] = 0.0  # the first key, which a causal mask shows to all
+    return np.digitize(drawn, [0.5, 0.75 if near else 0.5])
 
 
 # Which heads have a slope, or a sink at 0: all cases together tell every head from every other one.
@@ -332,6 +353,7 @@ TAKES = {
     "left padding": "the first key of each sequence",
     "variable lengths": "queries and keys of each sequence",
     "prefix": "keys that all queries of a sequence see",
+    "chunked": "the size of chunks of keys, of which a query sees its own",
     "scale": "a factor of logits",
     "soft cap": "a soft cap",
     "sink": "a logit without a value for each head",
@@ -354,6 +376,6 @@ def needs(spec: Spec) -> list[frozenset[str]]:
         found.append(frozenset(names))
     options = (
         ({"scale"}, spec.scale is not None), ({"soft cap"}, spec.soft_cap is not None),
-        ({"sink"}, spec.sink), ({"ALiBi", "bias"}, spec.alibi),
+        ({"sink"}, spec.sink), ({"ALiBi", "bias"}, spec.alibi), ({"bias"}, spec.bias is not None),
     )  # fmt: skip
     return found + [frozenset(names) for names, is_needed in options if is_needed]

@@ -24,7 +24,14 @@ from constructive.layers.causal import CausalLayer
 from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
 from constructive.support.arrays import Array, Integers, Rebuilt, private
-from constructive.support.errors import DataError, ParameterError, require, require_positive, shown
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    require,
+    require_positive,
+    shown,
+    with_article,
+)
 from constructive.support.files import replacing, unpacked
 from constructive.support.tables import Sheet, Shown
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
@@ -353,7 +360,7 @@ class Decoder(Rebuilt, Shown):
         """Refuse another text than that which it may have been built for."""
         if not isinstance(text, Text):
             raise DataError(
-                f"the text is a {type(text).__name__}, not a Text",
+                f"the text is {with_article(type(text).__name__)}, not a Text",
                 witness=type(text).__name__,
                 suggestion="Text.words(string), Text.bytes(string) or Text.load(path)",
             )

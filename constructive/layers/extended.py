@@ -44,7 +44,7 @@ class BallLayer:
     readout: arb_mat  # U, (H d, d_out), with f = U^T z
 
     def __call__(self, dataset: Dataset) -> Iterator[Enclosed]:
-        """Enclose the layer on each example of a data set."""
+        """Enclose the layer on each example of a dataset."""
         weights = self.layer.query_weights, self.layer.key_weights
         view = examples(dataset.contexts, dataset.queries)
         for chunk in attend(Balls(self.prec), weights, view):
@@ -191,7 +191,7 @@ class ExtendedLayer(HeadShapes):
         return self.leading.intermediate(contexts, queries)
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set that does not fit the layer."""
+        """Refuse a dataset that does not fit the layer."""
         self.leading.check_fits(dataset)
 
     def __call__(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:

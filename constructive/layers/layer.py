@@ -41,6 +41,8 @@ from constructive.support.arrays import (
 )
 from constructive.support.errors import DataError, ParameterError, shown
 
+ArithmeticOf = Callable[[npt.DTypeLike], Floats]  # the arithmetic of weights of a dtype
+
 # What the shapes of weights say, in any arithmetic.
 
 
@@ -360,7 +362,7 @@ class AttentionLayer(HeadShapes):
         self,
         contexts: npt.ArrayLike,
         queries: npt.ArrayLike,
-        arithmetic: type[Floats],
+        arithmetic: ArithmeticOf,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> Array:
         readout = self.effective_readout
@@ -415,7 +417,7 @@ class AttentionLayer(HeadShapes):
         shape: tuple[int, ...],
         of: Callable[[Chunk[Array]], Array],
         chunk_bytes: int,
-        kind: type[Floats] = FactoredFloats,
+        kind: ArithmeticOf = FactoredFloats,
     ) -> Array:
         """What is made of each example after attention: (T, ...)."""
         weights = self.query_weights, self.key_weights
@@ -430,7 +432,7 @@ class AttentionLayer(HeadShapes):
         return out
 
     def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a data set that does not fit the layer."""
+        """Refuse a dataset that does not fit the layer."""
         if dataset.queries.dtype == object:
             raise DataError(
                 "the data are rational, the layer is not",
@@ -451,8 +453,16 @@ class AttentionLayer(HeadShapes):
         """
         return float(self.column_errors(dataset).max())
 
-    def column_errors(self, dataset: Dataset, arithmetic: type[Floats] = FactoredFloats) -> Array:
-        """Return the same for each entry of the output, (d_out,), in this or another arithmetic."""
+    def column_errors(self, dataset: Dataset, arithmetic: ArithmeticOf = FactoredFloats) -> Array:
+        """Return the same for each entry of the output: (d_out,).
+
+        Args:
+            dataset: T examples
+            arithmetic: how floats are evaluated; by default as `layer(...)` does
+
+        Raises:
+            DataError: if shapes do not fit the layer, or the data are rational
+        """
         self.check_fits(dataset)
         worst = np.zeros(self.target_dim)
         for rows, contexts in dataset.blocks():

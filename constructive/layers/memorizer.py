@@ -30,7 +30,13 @@ from constructive.layers.record import (
     require_float_layer,
 )
 from constructive.support.arrays import UNREADABLE, Array, as_array
-from constructive.support.errors import DataError, ParameterError, in_three_parts, require
+from constructive.support.errors import (
+    DataError,
+    ParameterError,
+    in_three_parts,
+    require,
+    with_article,
+)
 from constructive.support.files import replacing
 from constructive.support.tables import Sheet, Shown
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Memorizer(Shown):
-    """A layer whose weights were constructed to reproduce every target of a data set.
+    """A layer whose weights were constructed to reproduce every target of a dataset.
 
     `repr` is one line, `str` a table, which notebooks show.
 
@@ -83,7 +89,8 @@ class Memorizer(Shown):
         """The record of a memorizer that was built. Raises ParameterError for trained weights."""
         if isinstance(self.record, TrainedRecord):
             raise ParameterError(
-                f"weights of a {self.record.source} were not built here, and have no groups",
+                f"weights of {with_article(self.record.source)} were not built here, and have no "
+                "groups",
                 witness=self.record.source,
                 suggestion="a memorizer from build_memorizer, or memorizer.max_error(dataset)",
             )
@@ -162,7 +169,7 @@ class Memorizer(Shown):
             dataset: T examples, a `RationalDataset` only if the layer is rational
 
         Raises:
-            ParameterError: for what is not a data set
+            ParameterError: for what is not a dataset
             DataError: if the data do not fit the layer
         """
         require_examples(dataset)

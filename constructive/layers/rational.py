@@ -116,7 +116,7 @@ class RationalLayer(HeadShapes):
         return array_of(outputs, (len(z), self.target_dim))
 
     def check_fits(self, dataset: RationalDataset | Dataset) -> None:
-        """Refuse a data set whose queries or targets have another size."""
+        """Refuse a dataset whose queries or targets have another size."""
         self._check_width(dataset)
         check_targets(dataset, self.target_dim)
 
@@ -140,7 +140,14 @@ class RationalLayer(HeadShapes):
         return float(self.column_errors(dataset).max())
 
     def column_errors(self, dataset: RationalDataset | Dataset) -> Array:
-        """Return the same for each entry of the output: (d_out,)."""
+        """Return the same for each entry of the output: (d_out,).
+
+        Args:
+            dataset: T examples
+
+        Raises:
+            DataError: if shapes do not fit the layer
+        """
         self.check_fits(dataset)
         outputs = self(dataset.contexts, dataset.queries)
         errors = np.abs(outputs - fractions("targets", dataset.target_matrix)).max(axis=0)

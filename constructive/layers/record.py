@@ -15,7 +15,7 @@ from constructive.layers.extended import FloatLayer
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, require_known, shown
+from constructive.support.errors import ParameterError, require_known, shown, with_article
 from constructive.support.tables import Sheet, new_table
 
 # The layers of memorizers: multi-head attention with a linear readout, in three kinds of numbers.
@@ -186,12 +186,6 @@ class BuildRecord:
 
     constant: ClassVar[bool] = False
 
-    @property
-    def small_groups(self) -> bool:
-        """Whether groups have at most n, and then n - 1 examples: those of Theorems 1 and 2."""
-        most = [self.context_size, *[max(self.context_size - 1, 1)] * len(self.heads)]
-        return all(head.stop - head.start <= k for head, k in zip(self.heads, most, strict=False))
-
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
         return (
@@ -245,16 +239,15 @@ class TrainedRecord:
     order: ClassVar[tuple[int, ...]] = ()
     classes: ClassVar[tuple[Label, ...]] = ()
     grouped: ClassVar[bool] = False
-    small_groups: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
     def summary(self, layer: Layer) -> str:
         """Describe a memorizer in a line."""
-        return f"of a {self.source}, {layer!r}"
+        return f"of {with_article(self.source)}, {layer!r}"
 
     def title(self, layer: Layer) -> str:
         """Return the title of its table."""
-        return f"weights of a {self.source}, {layer.in_words}"
+        return f"weights of {with_article(self.source)}, {layer.in_words}"
 
     def facts(self, layer: Layer) -> Facts:
         """Return the lines of its table, as names and texts."""

@@ -133,7 +133,7 @@ def build_sequence_memorizer(
 def _dataset(
     sequences: SequenceDataset | Sequence[Any], labels: Sequence[Any] | None, task: str | None
 ) -> SequenceDataset:
-    """What was given as a data set, which has its labels and its task, or as sequences."""
+    """What was given as a dataset, which has its labels and its task, or as sequences."""
     if not isinstance(sequences, SequenceDataset):
         if labels is None:
             raise ParameterError(

@@ -296,7 +296,7 @@ class SequenceDataset(Rebuilt, JsonFile):
 
     @classmethod
     def from_content(cls, content: Json) -> "SequenceDataset":
-        """Return the data set that `of` makes of what was written of one; else ValueError."""
+        """Return the dataset that `of` makes of what was written of one; else ValueError."""
         symbols, classes = content["symbols"], list(map(decoded, content["classes"]))
         tokens: list[Any] = (
             [tuple(map(number, row)) for row in content["tokens"]]

@@ -78,7 +78,7 @@ def dictionary_bound(keys: int, label_bits: int, key_bits: int) -> int:
 
 
 def fewest_weights(*, keys: int, classes: int, places: int, width: int) -> int:
-    """Return how many real weights some labelling needs with uniform attention (Proposition 14.7).
+    """Return how many real weights some labeling needs with uniform attention (Proposition 14.7).
 
     With n^3 N in place of `places`, nN, it is for hardmax, too.
     """
@@ -215,7 +215,7 @@ class SequenceMemorizer(JsonFile, Shown):
         return list(tokens.T), ids
 
     def encode_dataset(self, dataset: SequenceDataset) -> tuple[list[Column], Integers]:
-        """Return the same for a data set of the same task, context size and kind of tokens."""
+        """Return the same for a dataset of the same task, context size and kind of tokens."""
         size = dataset.ids.shape[1]
         if dataset.task != self.task or size != self.context_size:
             raise DataError(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import Any
 
-from constructive.support.errors import ParameterError
+from constructive.support.errors import ParameterError, with_article
 from constructive.support.files import Json
 
 Number = int | Fraction
@@ -39,7 +39,7 @@ def encoded(value: Hashable) -> Json:
     write = _ENCODERS.get(kind)
     if write is None or (value is not None and type(value) is not _TYPES[kind]):
         raise ParameterError(
-            f"a file does not hold {value!r}, which is a {type(value).__name__}",
+            f"a file does not hold {value!r}, which is {with_article(type(value).__name__)}",
             witness=repr(value),
             suggestion="tokens and labels of " + ", ".join(_ENCODERS),
         )

@@ -61,6 +61,11 @@ def _remade(
     return kind(problem, witness=witness, suggestion=suggestion)
 
 
+def with_article(name: str) -> str:
+    """Return the name of a type with its article: "an AttentionLayer", "an ndarray", "a str"."""
+    return f"{'an' if name[0] in 'AEIOaeio' or name == 'ndarray' else 'a'} {name}"
+
+
 def shown(value: object) -> str:
     """Return a value as a message shows it; long ones are cut."""
     if isinstance(value, int) and value.bit_length() > _LONGEST:
@@ -68,12 +73,12 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # of long integers in something else
-        return f"a {type(value).__name__}"
+        return f"{with_article(type(value).__name__)}"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 class DataError(ConstructiveError, ValueError):
-    """The data are not a data set: a wrong shape or dtype, a NaN, contradictory targets."""
+    """The data are not a dataset: a wrong shape or dtype, a NaN, contradictory targets."""
 
 
 class ParameterError(ConstructiveError, ValueError):

@@ -95,7 +95,7 @@ def load_tensors(
     """Return what `make` makes of the arrays and the description in a file."""
     with reading(path, form.what, form.written_by) as content:
         if content.startswith(b"PK"):
-            raise ValueError("it is a zip archive, as data sets are")
+            raise ValueError("it is a zip archive, as datasets are")
         try:
             tensors = deserialize(content)
         except SafetensorError as error:

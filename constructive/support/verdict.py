@@ -54,9 +54,8 @@ class Claim:
     It is not a Boolean: ask `proved`.
 
     Attributes:
-        name: "grouping", "wide_grouping", "rank", "error" or "labels"; "equality" or "size" for
-            sequences; "impossible" for an upper bound; "rank", "recites" or "executed" for a
-            decoder
+            name: "grouping", "rank", "error" or "labels"; "equality" or "size" for sequences;
+            "impossible" for an upper bound; "rank", "recites" or "executed" for a decoder
         statement: what is claimed
         verdict: what is known
         detail: how it was shown, or what to try where it is undecided

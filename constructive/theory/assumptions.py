@@ -1,4 +1,4 @@
-"""What the theorems ask of a data set: proved, refuted with exact witnesses, or estimated.
+"""What the theorems ask of a dataset: proved, refuted with exact witnesses, or estimated.
 
 `check` writes one report that says how each line is known. The estimate in it is of how many random
 subsets of queries are dependent: of 5,000, with a Clopper-Pearson interval of 99 %, as in the
@@ -15,7 +15,7 @@ Example:
     'PROVED'
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -36,28 +36,27 @@ from constructive.support.errors import (
     shown,
 )
 from constructive.support.tables import Sheet, Shown, new_table
-from constructive.support.verdict import Verdict
+from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import counted, in_pieces
-from constructive.theory.bounds import heads_needed
+from constructive.theory import grouping
+from constructive.theory.bounds import RANK_ONE, heads_needed
+from constructive.theory.grouping import consecutive, group_sizes
 from constructive.theory.kruskal import (
     DependentContext,
     KruskalRank,
     dependent_contexts,
     kruskal_rank,
 )
-from constructive.theory.regrouping import Regrouping, regroup
 
 __all__ = [
     "AssumptionReport",
     "DependentContext",
     "Estimate",
     "KruskalRank",
-    "Regrouping",
     "check",
     "dependent_contexts",
     "dependent_share",
     "kruskal_rank",
-    "regroup",
 ]
 
 # How many random subsets of vectors are dependent: an estimate.
@@ -237,13 +236,12 @@ def clopper_pearson(hits: int, trials: int, confidence: float) -> tuple[float, f
 # The report.
 
 
-# The d at which an inner product takes as long as what a search does with it besides.
-_BESIDE = 256
+_LOOKED_AT = 1e5  # Subsets of queries that a budget of 1.0 allows, beside the random ones
 
 
 @dataclass(frozen=True, eq=False)
 class AssumptionReport(Shown):
-    """What is known of a data set, and how.
+    """What is known of a dataset, and how.
 
     Attributes:
         count, size, width: T, n and d
@@ -252,8 +250,7 @@ class AssumptionReport(Shown):
         share: of subsets of n queries, how many are dependent: an estimate (None if T < n)
         position: the same for subsets of min(d, T): general position
         num_heads: H, for which the conditions of the construction were looked at; or None
-        regrouping: an order of the examples that meets these conditions, or why there is none;
-            None without H
+        grouping: whether the examples, in the order given, meet these conditions; None without H
     """
 
     count: int
@@ -264,7 +261,7 @@ class AssumptionReport(Shown):
     share: Estimate | None
     position: Estimate
     num_heads: int | None
-    regrouping: Regrouping | None
+    grouping: Claim | None
 
     sheet_width = 130
 
@@ -283,8 +280,8 @@ class AssumptionReport(Shown):
 
     @property
     def construction(self) -> Verdict:
-        """Whether the examples, in some order, meet what the construction needs."""
-        return Verdict.UNDECIDED if self.regrouping is None else self.regrouping.verdict
+        """Whether the examples, in the order given, meet what the construction needs."""
+        return Verdict.UNDECIDED if self.grouping is None else self.grouping.verdict
 
     def _sheet(self) -> Sheet:
         table = new_table("", "known", "how", fold=True)
@@ -298,23 +295,16 @@ class AssumptionReport(Shown):
         known, how = f"at least {found.lower}", "proved bound"
         if found.exact:
             known, how = f"it is {found.lower}", "exact"
-        if found.lower:
-            how += f" ({found.argument})"
         name = f"Assumption 1: Kruskal rank >= {min(self.size, self.count)}"
         table.add_row(name, f"{self.assumption_1.name}: {known}", how)
         if found.violation:
             table.add_row("", f"at most {found.upper}: {found.violation}", "exact")
-        if found.near_miss:
-            table.add_row("", f"independent by a hair: {found.near_miss}", "exact")
         if self.share is not None:
             _add_estimate(table, "", self.share)
         _add_estimate(table, "General position", self.position)
-        if self.regrouping is not None:
-            known = f"{self.regrouping.verdict.name}: {self.regrouping.detail}"
-            if self.regrouping.dependency is not None:
-                known += f"; {self.regrouping.dependency}"
-            how = "search" if self.regrouping.verdict is Verdict.UNDECIDED else "exact"
-            table.add_row(f"Grouping for H = {self.num_heads}", known, how)
+        if self.grouping is not None:
+            known = f"{self.grouping.verdict.name}: {self.grouping.detail}"
+            table.add_row(f"Grouping for H = {self.num_heads}", known, "exact")
         return Sheet(f"Assumptions: T = {self.count}, n = {self.size}, d = {self.width}", (), table)
 
 
@@ -337,7 +327,7 @@ def check(
     budget: float = 1.0,
     seed: int = 0,
 ) -> AssumptionReport:
-    """Check the assumptions of the theorems on a data set.
+    """Check the assumptions of the theorems on a dataset.
 
     What is exact is exact for the floats as they are: rounding has no part in it.
 
@@ -376,9 +366,11 @@ def check(
     total, size, width = dataset.num_examples, dataset.context_size, dataset.width
     if num_heads is None and (size > 1 or total == 1):
         num_heads = heads_needed(total, context_size=size)
-    regrouping = None
+    claim = None
     if num_heads is not None:
-        regrouping = regroup(dataset, num_heads, seed=seed)
+        RANK_ONE.plan(num_examples=total, context_size=size, num_heads=num_heads)  # or refuse
+        groups = consecutive(group_sizes(total, num_heads))
+        claim = grouping.prove(dataset, groups, np.random.default_rng(seed))
 
     def estimate(count: int) -> Estimate:
         drawn, exact = subsets, None
@@ -386,20 +378,18 @@ def check(
             drawn, exact = affordable(dataset.queries, count, budget=budget, seed=seed)
         return dependent_share(dataset.queries, count, subsets=drawn, exact=exact, seed=seed)
 
+    share = estimate(size) if total >= size else None
+    known = kruskal_rank(dataset.queries, size, budget=_LOOKED_AT * budget, seed=seed)
+    if known.violation is None and share is not None and share.witness is not None:
+        known = replace(known, violation=dyadic.dependency(dataset.queries, share.witness))
     return AssumptionReport(
         count=total,
         size=size,
         width=width,
         contexts=dependent_contexts(dataset, seed=seed),
-        kruskal=kruskal_rank(
-            dataset.queries,
-            size,
-            budget=2e8 * budget,
-            search_budget=6e9 * budget * min(1.0, (_BESIDE + 64) / (_BESIDE + width)),
-            seed=seed,
-        ),
-        share=estimate(size) if total >= size else None,
+        kruskal=known,
+        share=share,
         position=estimate(min(width, total)),
         num_heads=num_heads,
-        regrouping=regrouping,
+        grouping=claim,
     )

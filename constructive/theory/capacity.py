@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd
+from typing import NamedTuple
 
 import flint
 import numpy as np
@@ -35,7 +36,7 @@ from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.layers import residues
 from constructive.layers.layer import AttentionLayer
-from constructive.support.arrays import Array, Booleans, Integers, components, row_chunks
+from constructive.support.arrays import Array, Integers, components, row_chunks
 from constructive.support.errors import (
     CapacityError,
     in_three_parts,
@@ -340,15 +341,13 @@ def generic_rows(
     num_heads: int,
     prime: int,
     rng: np.random.Generator,
-    differences: Booleans | None = None,
 ) -> Array:
-    """Return a random element of each L_t, modulo a prime: (T, H d); or of D_t at each head.
+    """Return a random element of each L_t, modulo a prime: (T, H d).
 
     The part of each head is a combination of tokens; the sums of coefficients agree for all heads,
-    as integers, and are zero for differences.
+    as integers.
 
     contexts: (T, n, d)
-    differences: (T,), for which contexts differences of tokens are drawn; None for none
     """
     total, size, width = contexts.shape
     out = np.empty((total, num_heads * width))
@@ -361,10 +360,7 @@ def generic_rows(
     def combine(piece: tuple[slice, Integers]) -> None:
         rows, mixing = piece
         tokens = modular.residues(contexts[rows], prime, exponent)
-        wanted = mixing[:, :1].sum(axis=2)
-        if differences is not None:
-            wanted[differences[rows]] = 0
-        mixing[:, :, 0] += wanted - mixing.sum(axis=2)
+        mixing[:, :, 0] += mixing[:, :1].sum(axis=2) - mixing.sum(axis=2)
         balanced = modular.reduce((mixing % prime).astype(np.float64), prime)
         out[rows] = modular.product(balanced, tokens, prime).reshape(len(tokens), -1)
 
@@ -437,11 +433,12 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     rng, different = np.random.default_rng(seed), different_inputs(dataset)
     least, below, decided = _least_heads(dataset, different, rng)
     spans, blamed = below.spans, len(below.blamed)
-    seen, words = _seen_in_floats(dataset, len(different))
+    seen = seen_in_floats(dataset)
+    enough, words = seen.heads(len(different)), f"; but {seen}"
     doubt = "" if decided else "; whether that is enough is not decided"
     if not blamed:
         reason = f"contexts allow all {below.upper} different inputs with one head" + doubt
-        return FewestHeads(1, max(1, seen), reason + words * (seen > 1))
+        return FewestHeads(1, enough, reason + words * (enough > 1))
     room = spans.tokens + (least - 1) * spans.differences - blamed
     heads = least + (2 * room < spans.differences)
     holds = blamed + room + (heads - least) * spans.differences
@@ -449,7 +446,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     below_least = f"{heads_in_words(least - 1)} chosen before the targets"
     allowed = f"contexts allow {fewer} of {blamed} examples with {below_least}"
     reason = f"{allowed}, and {holds} with {heads}{doubt}"
-    return FewestHeads(least, max(heads, seen), reason + words * (seen > heads))
+    return FewestHeads(least, max(heads, enough), reason + words * (enough > heads))
 
 
 def _least_heads(
@@ -476,8 +473,33 @@ def _least_heads(
     return heads, below if len(below.blamed) else last, found.exact
 
 
-def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
-    """Return the heads for all examples by the dimensions that float64 sees, and how to say so."""
+class Seen(NamedTuple):
+    """The dimensions that tokens and differences of tokens span as float64 sees them.
+
+    Others are there by a hair, such as what is left of rounding, and no readout in float64 uses
+    them.
+    """
+
+    tokens: int
+    differences: int
+
+    def allow(self, num_heads: int, examples: int) -> int:
+        """Return how many of so many examples fixed heads memorize with these dimensions alone."""
+        return min(examples, self.tokens + (num_heads - 1) * self.differences)
+
+    def heads(self, examples: int) -> int:
+        """Return the fewest heads that these dimensions allow for so many examples, or one."""
+        missing = examples - self.tokens
+        return 1 + -(-max(missing, 0) // self.differences) if self.differences else 1
+
+    def __str__(self) -> str:
+        return (
+            f"float64 sees tokens in {self.tokens} dimensions and differences in {self.differences}"
+        )
+
+
+def seen_in_floats(dataset: Dataset) -> Seen:
+    """Return the dimensions that float64 sees."""
     dataset = dataset.filled
     grams, scale = np.zeros((2, dataset.width, dataset.width)), np.abs(dataset.contexts).max() or 1
     for _, contexts in dataset.context_chunks():
@@ -486,16 +508,10 @@ def _seen_in_floats(dataset: Dataset, inputs: int) -> tuple[int, str]:
             flat = vectors.reshape(-1, dataset.width)
             grams[index] += flat.T @ flat
     sizes = np.linalg.eigvalsh(grams)
-    spanned, differences = (sizes > _HAIR * sizes[:, -1:]).sum(axis=1).tolist()
-    missing = inputs - spanned
-    if missing <= 0 or not differences:
-        return 1, ""
-    return 1 + -(-missing // differences), (
-        f"; but float64 sees tokens in {spanned} dimensions and differences in {differences}"
-    )
+    return Seen(*(sizes > _HAIR * sizes[:, -1:]).sum(axis=1).tolist())
 
 
-# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given data set.
+# Exact capacity of fixed heads: the largest rank of Z over all W_Q and W_K, for a given dataset.
 #
 # rank Z = T is what it takes for one choice of W_Q and W_K to have a readout for all targets of T
 # examples. Minors of Z are analytic in the weights, so almost all weights give the largest rank,
@@ -525,6 +541,8 @@ class ExactCapacity:
         reason: which bound it is, in words
         layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
         contexts: bounds of c(E; H), and the examples that are to blame for it
+        seen: the same with the dimensions alone that float64 sees in these contexts; where it is
+            less, a readout for more examples takes more bits
     """
 
     lower: int
@@ -532,6 +550,7 @@ class ExactCapacity:
     reason: str
     layer: AttentionLayer
     contexts: ContextCapacity
+    seen: int
 
     @property
     def exact(self) -> bool:
@@ -540,6 +559,8 @@ class ExactCapacity:
 
     def __repr__(self) -> str:
         shape = f"H={self.layer.num_heads}, d_h={self.layer.head_dim}"
+        if self.seen < self.lower:
+            shape += f"; float64 sees {self.seen}"
         if self.exact:
             return f"ExactCapacity({self.lower}, fixed heads, proved, {shape})"
         return f"ExactCapacity({self.lower} probably, at most {self.upper}, fixed heads, {shape})"
@@ -581,11 +602,12 @@ def exact_capacity(
     with one_blas_thread(dataset.largest_product(num_heads)):
         report("what contexts hold", 0, 1)
         contexts = context_capacity(dataset, num_heads, rng)
+        seen = seen_in_floats(dataset).allow(num_heads, contexts.upper)
         while len(found) < _ATTEMPTS and not any(capacity.exact for capacity in found):
             report("random weights", len(found), _ATTEMPTS)
             layer = _random_layer(dataset, num_heads, head_dim, rng)
             rank = residues.search(layer, dataset, rng).rank
-            found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts))
+            found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts, seen))
     return max(found, key=lambda capacity: capacity.lower)
 
 

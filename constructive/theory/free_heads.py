@@ -54,7 +54,7 @@ class Dimensions:
 
     @classmethod
     def of_data(cls, dataset: Dataset) -> "Dimensions":
-        """Return those of a data set, over the rational numbers."""
+        """Return those of a dataset, over the rational numbers."""
         contexts = dataset.filled.contexts
         shared = dataset.shared_context
         spans = spans_of(contexts[np.newaxis] if shared else contexts)
@@ -348,7 +348,7 @@ _MOST_ROWS = 2048  # rows (t, j) that are eliminated, which takes some seconds; 
 
 @dataclass(frozen=True, eq=False)
 class FreeCapacity:
-    """Bounds of how many examples of a data set free heads memorize."""
+    """Bounds of how many examples of a dataset free heads memorize."""
 
     at_least: int  # so many of the examples can have any targets, each by some weights
     at_least_reason: str  # at which zero point that is proved
@@ -366,7 +366,7 @@ def free_capacity(
     different: Integers,
     fixed: int = 0,
 ) -> FreeCapacity:
-    """Return bounds for a data set: the rank at a zero point, and c_1.
+    """Return bounds for a dataset: the rank at a zero point, and c_1.
 
     different: one example of each input, as equal ones count once;  fixed: what fixed heads
     memorize, which free heads do, too

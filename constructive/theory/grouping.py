@@ -15,11 +15,10 @@ dependent. QED
 
 A certificate carries one v for each head but the first; a random one serves all other queries at
 once with probability 1 - T/p. Where no prime succeeds, the rank of the one matrix in question is
-computed over the rational numbers, which decides. *wide_grouping*, of Theorem 10, is below.
+computed over the rational numbers, which decides.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -31,7 +30,6 @@ from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import require_positive
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import in_pieces
-from constructive.theory.capacity import dependent_rows, dimensions, generic_rows
 
 Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
 
@@ -80,7 +78,7 @@ def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
     def evidence(prime: int) -> dict[str, Any]:
         _check_cover(dataset, groups)
         _check_contexts(dataset, prime, rng)
-        normals = separate(dataset, groups, prime, rng, earlier=False)
+        normals = separate(dataset, groups, prime, rng)
         return _evidence(groups, normals, prime)
 
     return _claim("grouping", _statement(dataset, groups), evidence)
@@ -109,13 +107,10 @@ def _statement(dataset: Dataset, groups: Groups) -> str:
     return STATEMENT.format(dataset.context_size, len(groups))
 
 
-def separate(
-    dataset: Dataset, groups: Groups, prime: int, rng: np.random.Generator, *, earlier: bool
-) -> Array:
+def separate(dataset: Dataset, groups: Groups, prime: int, rng: np.random.Generator) -> Array:
     """Find for each group but the first a vector orthogonal modulo p to it alone.
 
     groups: (start, stop) of consecutive examples
-    earlier: whether others are those of the groups before alone
     """
     queries = modular.residues(dataset.queries, prime)
     normals = np.zeros((len(groups), dataset.width))
@@ -136,15 +131,14 @@ def separate(
     for head, start, stop, rank, normal in in_pieces(orthogonal, drawn, operations):
         if rank != stop - start:
             _check_independent(dataset, start, stop)
-        if head > 0 and (start > 0 or not earlier):
+        if head > 0:
             normals[head] = normal
             wanted.append(head)
     for some in (wanted[part] for part in row_chunks(len(wanted), len(queries), _AT_ONCE)):
         outside = modular.product(queries, normals[some].T.copy(), prime) != 0
         for head, column in zip(some, outside.T, strict=True):
             start, stop = groups[head]
-            others = np.arange(start if earlier else len(queries))
-            others = np.delete(others, np.s_[start:stop])
+            others = np.delete(np.arange(len(queries)), np.s_[start:stop])
             if not column[others].all():
                 null = modular.null_vectors(queries[start:stop], prime)
                 normals[head] = _normal(dataset, queries, (start, stop), others, null, prime, rng)
@@ -231,102 +225,3 @@ def _normal(
                 (example, group),
             )
     raise UndecidedError("a query is in the span of a group modulo p only; another prime")
-
-
-# The claim *wide_grouping*: what Theorem 10 asks of the data, exactly.
-#
-# In the order in which heads take the examples,
-#
-# - the queries of each group are independent;
-# - no query of an earlier group is in the span of those of a later one;
-# - of any part J of a group the differences of tokens within contexts span |J| dimensions or more
-#   (of the first group, the tokens).
-#
-# Queries are decided as for the claim *grouping* (above). Contexts are wide enough if and
-# only if random elements of the differences of each context are independent, for almost all choices
-# (Rado's theorem for subspaces, Proposition 15.3). So one elimination for each group decides:
-# independent modulo a prime is a proof. Else a part J of the rows that depend on each other is
-# named, with its dimension over the rational numbers.
-
-
-WIDE_STATEMENT = (
-    "in an order of the examples, the queries of each of {} groups are independent, and no query "
-    "of an earlier group is in the span of a later one; any k examples of a group have contexts "
-    "whose differences of tokens, or in the first group whose tokens, span k dimensions or more"
-)
-_PRIMES = 3  # That are tried
-
-
-def prove_wide(
-    dataset: Dataset, groups: Groups, order: Integers, rng: np.random.Generator
-) -> Claim:
-    """Prove or refute the claim.
-
-    groups: (start, stop) of consecutive examples in the order
-    order: (T,), the examples in the order in which heads take them
-    """
-    given = np.array_equal(order, np.arange(len(order)))
-
-    def evidence(prime: int) -> dict[str, Any]:
-        require_cover(dataset, groups)
-        taken = dataset if given else dataset.take(order)
-        normals = separate(taken, groups, prime, rng, earlier=True)
-        check_widths(taken, tuple(stop - start for start, stop in groups), rng)
-        return {"order": pack(order.astype(np.int64)), **_evidence(groups, normals, prime)}
-
-    claim = _claim("wide_grouping", WIDE_STATEMENT.format(len(groups)), evidence)
-    if claim.verdict is not Verdict.REFUTED:
-        return claim
-    detail = claim.detail if given else f"{claim.detail}, in the order of heads"
-    return replace(claim, detail=detail, witness=_given(claim.witness, order))
-
-
-def _given(witness: Any, order: Integers) -> tuple[int, ...]:  # noqa: ANN401
-    """Examples of a witness, and those of a group (start, stop) in it, as the data count them."""
-    parts = [range(*part) if isinstance(part, tuple) else [part] for part in witness]
-    return tuple(order[[example for part in parts for example in part]].tolist())
-
-
-def check_widths(dataset: Dataset, sizes: tuple[int, ...], rng: np.random.Generator) -> None:
-    """Raise RefutedError for a part of a group whose contexts are not wide enough.
-
-    sizes: of the groups, which are consecutive examples; tokens count for the first one only,
-        which may be empty
-    """
-    groups = list(consecutive(sizes))
-    contexts = context_of_each(dataset)
-    of_tokens = np.arange(dataset.num_examples) < sizes[0]
-    for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        rows = generic_rows(contexts, 1, prime, rng, ~of_tokens)
-        pending = []
-
-        def eliminate(
-            group: tuple[int, int], rows: Array = rows, prime: int = prime
-        ) -> tuple[int, int, modular.Factors]:
-            return *group, modular.factor(rows[slice(*group)], prime)
-
-        operations = float(rows.size) * max(stop - start for start, stop in groups)
-        for start, stop, factors in in_pieces(eliminate, groups, operations):
-            if factors.rank == stop - start:
-                continue
-            blamed = start + dependent_rows(factors, rng)
-            first = bool(of_tokens[start])
-            dimension = dimensions(contexts[blamed])[0 if first else 1]
-            if dimension < len(blamed):
-                what = "tokens" if first else "differences of tokens"
-                raise RefutedError(
-                    f"the {what} of {len(blamed)} examples of one group span {dimension} "
-                    "dimensions",
-                    tuple(blamed.tolist()),
-                )
-            pending.append((start, stop))
-        groups = pending
-        if not groups:
-            return
-    raise UndecidedError("contexts are wide enough, but not modulo some primes")
-
-
-def context_of_each(dataset: Dataset) -> Array:
-    """Return the context of each example (T, n, d), without copies of a shared one."""
-    shape = dataset.num_examples, dataset.context_size, dataset.width
-    return np.broadcast_to(dataset.contexts, shape)

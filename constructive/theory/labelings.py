@@ -86,20 +86,20 @@ def labelings(
 ) -> Labelings:
     """Count the binary labelings that readouts of H fixed heads attain: a sign for each example.
 
-    The heads are chosen before the labels. For a data set it is the count for its contexts and
+    The heads are chosen before the labels. For a dataset it is the count for its contexts and
     almost all queries; of its queries only which are equal has a part in it, and targets have none.
 
     Args:
-        num_examples: T, or a data set
+        num_examples: T, or a dataset
         num_heads: H
         width: d, for a number T
         context_size: n, for a number T, of almost all contexts
         shared_context: whether the T examples of these sizes have one context
 
     Raises:
-        ParameterError: where a count is not a positive integer, for sizes with a data set, and
+        ParameterError: where a count is not a positive integer, for sizes with a dataset, and
             for a number T without sizes
-        CapacityError: for a data set with more than 18 examples in dependencies, unless all these
+        CapacityError: for a dataset with more than 18 examples in dependencies, unless all these
             contexts span the same: the count is known, but takes 2^T steps here
 
     Source: Cover (1965), Zaslavsky (1975); Theorem 29 (ours).
@@ -118,7 +118,7 @@ def labelings(
     if isinstance(num_examples, Dataset):
         if width is not None or context_size is not None or shared_context:
             raise ParameterError(
-                "a data set has its sizes",
+                "a dataset has its sizes",
                 witness=(width, context_size, shared_context),
                 suggestion="labelings(dataset, num_heads)",
             )
@@ -208,7 +208,7 @@ def cover(total: int, columns: int) -> int:
     return 2 * chosen
 
 
-# Of a data set: examples in no dependency have any sign, whatever the others have, and double the
+# Of a dataset: examples in no dependency have any sign, whatever the others have, and double the
 # number. For the others, J, it is Cover's, or all sets are looked at.
 
 

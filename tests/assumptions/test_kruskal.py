@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.linalg import block_diag
 
 from constructive import (
     DataError,
@@ -20,7 +19,6 @@ from constructive import (
 from constructive.exact import dyadic
 from constructive.support.errors import AssumptionError
 from constructive.theory import assumptions as sampling
-from constructive.theory import kruskal
 from constructive.theory.kruskal import kruskal_rank
 
 
@@ -33,7 +31,7 @@ def true_rank(vectors):
     return count
 
 
-@given(st.integers(0, 10**9), st.sampled_from([0.0, 30.0, 1e4, 1e7]))
+@given(st.integers(0, 10**9), st.sampled_from([0.0, 30.0, 1e4]))
 def test_bounds_agree_with_brute_force(seed, budget):
     rng = np.random.default_rng(seed)
     shape = rng.integers(1, 8), rng.integers(1, 5)
@@ -43,35 +41,8 @@ def test_bounds_agree_with_brute_force(seed, budget):
     if known.violation is not None:
         assert known.violation.holds(vectors)
         assert len(known.violation.rows) == known.upper + 1
-    if budget == 1e7:
+    if budget == 1e4:
         assert known.exact
-
-
-def test_coherence_of_fewer_vectors_than_are_wanted():
-    """Small dependent blocks beside an independent one; the last product once counted as all."""
-    vectors = block_diag([[1.0, 0], [-1, 2], [-1, -2]], np.eye(4))
-    for wanted in range(1, 7):
-        for budget in (0, 1e6):
-            known = kruskal_rank(vectors, wanted, budget=budget)
-            assert known.lower <= 2
-            assert known.upper >= 2
-    simplex = block_diag(np.vstack([np.eye(21), -np.ones(21)]), np.eye(6))
-    known = kruskal_rank(simplex, 24, budget=1e4, search_budget=1e7)
-    assert known.lower <= 21 == known.upper
-
-
-@given(st.integers(0, 10**9))
-def test_blocks_agree_with_brute_force(seed):
-    rng = np.random.default_rng(seed)
-    parts = [
-        rng.integers(-2, 3, size=rng.integers(1, 4, size=2)).astype(float)
-        for _ in range(rng.integers(1, 4))
-    ]
-    vectors = block_diag(*parts)
-    truth = true_rank(vectors)
-    for wanted in (1, 3, len(vectors)):
-        known = kruskal_rank(vectors, wanted, budget=0.0)
-        assert known.lower <= truth <= known.upper
 
 
 @pytest.mark.parametrize(
@@ -98,7 +69,7 @@ def test_what_is_no_matrix_of_real_numbers(vectors):
     [
         ({"budget": -1.0}, r"budget=-1\.0 is not a number of 0 or more"),
         ({"budget": "1"}, "budget='1' is not a number of 0 or more"),
-        ({"search_budget": float("nan")}, "search_budget=nan is not a number of 0 or more"),
+        ({"budget": float("nan")}, "budget=nan is not a number of 0 or more"),
         ({"seed": -1}, "seed=-1 is not a non-negative integer"),
         ({"wanted": 0}, "wanted=0 is not a positive integer"),
     ],
@@ -111,82 +82,45 @@ def test_options_which_make_no_sense(options, words):
             sampling.dependent_share(np.eye(3), 2, **wrong)
 
 
-def planted(rng, count, width, size, coefficients=(-2, -1, 1, 2)):
+def planted(rng, count, width, size):
     vectors = np.round(rng.standard_normal((count, width)) * 4096)
     rows = np.sort(rng.choice(count, size, replace=False))
-    vectors[rows[-1]] = rng.choice(coefficients, size - 1) @ vectors[rows[:-1]]
+    vectors[rows[-1]] = rng.choice([-2, -1, 1, 2], size - 1) @ vectors[rows[:-1]]
     return vectors, tuple(rows.tolist())
 
 
-@pytest.mark.parametrize(
-    "size", [2, 3, 4, *(pytest.param(size, marks=pytest.mark.slow) for size in (5, 6))]
-)
-def test_planted_subsets_are_found_with_exact_coefficients(size):
+@pytest.mark.parametrize(("size", "count"), [(2, 5000), (3, 60), (4, 30)])
+def test_planted_subsets_are_found_with_exact_coefficients(size, count):
     for seed in range(3):
-        vectors, rows = planted(np.random.default_rng(seed), 600, 32, size)
-        known = kruskal_rank(vectors, 12, budget=1e5, search_budget=1e9)
+        vectors, rows = planted(np.random.default_rng(seed), count, 32, size)
+        known = kruskal_rank(vectors, size)
         assert known.violation.rows == rows
         assert known.violation.holds(vectors)
+        assert known.exact
 
 
-def test_six_queries_in_five_dimensions():
-    """In no special position: growth finds what pursuit mostly misses."""
-    rng = np.random.default_rng(0)
-    vectors = np.round(rng.standard_normal((500, 40)) * 4096)
-    rows = np.sort(rng.choice(500, 6, replace=False))
-    vectors[rows] = rng.integers(-64, 65, size=(6, 5)) @ np.round(rng.standard_normal((5, 40)) * 64)
-    found, _ = kruskal.searched_dependency(vectors, 6, budget=5e8, smallest=2)
-    assert found.rows == tuple(rows.tolist())
+@pytest.mark.parametrize("factor", [3.0, -1.0, 2.0**700, 67108859.0, -1 / 8])
+def test_parallel_vectors_of_any_scale(factor):
+    """Also where an image modulo a prime is zero, such as that of a multiple of the prime."""
+    vectors = np.random.default_rng(0).integers(1, 99, (40, 6)).astype(float)
+    vectors[31] = factor * vectors[7]
+    known = kruskal_rank(vectors)
+    assert (known.lower, known.upper, known.violation.rows) == (1, 1, (7, 31))
 
 
-@pytest.mark.slow
-def test_planted_among_ten_thousand():
-    rng = np.random.default_rng(0)
-    vectors, rows = planted(rng, 10_000, 64, 6)
-    assert kruskal.searched_dependency(vectors, 32, budget=6e9, smallest=2)[0].rows == rows
-    cluster = np.round(rng.standard_normal((10_000, 64)) * 4096)
-    members = rng.choice(10_000, 30, replace=False)
-    cluster[members] = rng.integers(-9, 10, size=(30, 5)) @ np.round(
-        rng.standard_normal((5, 64)) * 64
-    )
-    known = kruskal_rank(cluster, 32)
-    assert known.upper <= 5
-    assert set(known.violation.rows) <= set(members.tolist())
-    assert known.violation.holds(cluster)
-    assert known.lower == min(known.upper, 3)
+def test_what_is_parallel_but_for_a_last_bit():
+    vectors = np.random.default_rng(0).standard_normal((50, 4))
+    vectors[9] = np.nextafter(vectors[3], 9.0)
+    known = kruskal_rank(vectors, 2)
+    assert (known.lower, known.violation) == (2, None)
 
 
-def test_dependent_up_to_rounding_only():
-    rng = np.random.default_rng(4)
-    vectors = rng.standard_normal((150, 20))
-    vectors[7] = 0.3 * vectors[1] + 0.7 * vectors[2] - 0.1 * vectors[3]
-    known = kruskal_rank(vectors, 8, budget=1e5, search_budget=1e9)
-    assert known.near_miss == (1, 2, 3, 7)
-    assert known.violation is None
-    for distance in (1e-3, 1e-6, 1e-9):  # near, but far from rounding
-        apart = vectors.copy()
-        apart[7] += distance * rng.standard_normal(20)
-        known = kruskal_rank(apart, 8, budget=1e5, search_budget=1e9)
-        assert known.near_miss is None
-        assert known.violation is None
-
-
-def test_triples_of_thousands_are_enumerated():
-    rng = np.random.default_rng(6)
-    vectors = np.round(rng.standard_normal((1200, 10)) * 4096)
-    assert kruskal.enumerated_dependency(vectors, 3, rng) is None
-    vectors[1199] = 5 * vectors[0] + 7 * vectors[1000]
-    found = kruskal.enumerated_dependency(vectors, 3, rng)
-    assert found.rows == (0, 1000, 1199)
-
-
-def test_images_which_always_collide_are_undecided(monkeypatch):
-    """Where random maps never separate independent vectors nothing is said of them."""
-    monkeypatch.setattr(kruskal, "_collisions", lambda *_: iter([None]))
-    with pytest.raises(kruskal.CollidingImagesError):
-        kruskal.enumerated_dependency(np.eye(3), 2, np.random.default_rng(0))
-    known = kruskal_rank(np.vstack([np.eye(3), np.ones(3)]), search_budget=0)
-    assert known.lower <= 1
+def test_larger_subsets_than_the_budget_allows_are_not_looked_at():
+    vectors, _ = planted(np.random.default_rng(0), 60, 32, 3)
+    known = kruskal_rank(vectors, 3, budget=34219)  # one less than there are
+    assert (known.lower, known.upper, known.violation) == (2, 32, None)
+    few = np.round(np.random.default_rng(0).standard_normal((60, 5))) @ np.eye(5, 32)
+    assert kruskal_rank(few, budget=0).upper <= 5
 
 
 def test_clopper_pearson_covers():
@@ -300,7 +234,6 @@ def test_options_of_reports_which_make_no_sense(name, value):
     data = generators.uniform(num_examples=4, context_size=3, width=5)
     asks = [assumptions.check]
     if name == "seed":
-        asks += [lambda data, seed: assumptions.regroup(data, 2, seed=seed)]
         asks += [assumptions.dependent_contexts]
     for ask in asks:
         with pytest.raises(ParameterError, match=f"{name}={value}"):

@@ -1,4 +1,4 @@
-"""A data set on disk: generate, build with pairs, certify and check, each in its own process.
+"""A dataset on disk: generate, build with pairs, certify and check, each in its own process.
 
 Run: python tests/benchmarks/million.py [-T 1000000] [--folder DIR]
 

@@ -17,7 +17,6 @@ their medians.
 """
 
 import argparse
-import re
 import resource
 import tempfile
 import time
@@ -29,7 +28,6 @@ from scipy.linalg import lu_factor, lu_solve
 from constructive import (
     CapacityError,
     Dataset,
-    ParameterError,
     build_memorizer,
     certify,
     check,
@@ -162,27 +160,6 @@ def of_uniform(total, size, width):
     return Dataset(*(array.astype(np.float32) for array in arrays))
 
 
-def executed(_options):
-    rows = []
-    for total, size, width, heads, construction, options in CASES:
-        data = of_uniform(total, size, width)
-        built = build_memorizer(data, num_heads=heads, construction=construction, **options)
-        single = built.astype("float32")
-        certificate = certify(single, data, claims="executed")
-        if not check(certificate, single, data).proved:
-            raise ParameterError("a certificate is not proved", suggestion="look into it")
-        claim = certificate["executed"]
-        named = " ".join([construction, *(f"{name}={value}" for name, value in options.items())])
-        rows.append([
-            total, size, width, heads, named,
-            f"{float.fromhex(claim.evidence['bound']):.1e}"
-            + " (vacuous)" * ("vacuous" in claim.detail),
-            re.search("([0-9]+%|none) of that by logits", claim.detail)[1],
-            f"{single.max_error(data):.1e}",
-        ])  # fmt: skip
-    table("float32 data and weights, targets of size one", COLUMNS, rows)
-
-
 def build(options):
     rows = [
         [name, construction, *large_build(make(**LARGE), options.runs, construction)]
@@ -210,11 +187,11 @@ def certificates(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["build", "certify", "executed"])
+    parser.add_argument("what", choices=["build", "certify"])
     parser.add_argument("--runs", type=int, default=9, help="of each build")
     parser.add_argument("--large", type=int, nargs="+", help="sizes of elimination, and no more")
     options = parser.parse_args()
-    {"build": build, "certify": certificates, "executed": executed}[options.what](options)
+    {"build": build, "certify": certificates}[options.what](options)
 
 
 if __name__ == "__main__":

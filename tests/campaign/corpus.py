@@ -69,8 +69,6 @@ def layers():
     yield "uniform-31-refuted", memorizer, wrong, {}
     for bits in (120, "auto"):
         yield f"extended-{bits}", build_memorizer(data, num_heads=10, precision=bits), data, {}
-    wide = generators.integers(num_examples=10, context_size=5, width=4, seed=3)
-    yield "wide", build_memorizer(wide, num_heads=3, construction="rank_one"), wide, {}
 
 
 def labels():

@@ -391,36 +391,6 @@ def groups(rng):
     return regrouped(rng, triple, f"grouping: {why}", contexts, queries, true=true)
 
 
-def wide_groups(rng):
-    """Too few directions, dependent groups, earlier queries in spans, wrong groups and orders."""
-    triple, evidence = grouped(rng, "wide_grouping")
-    data, total = triple.data, len(triple.data["queries"])
-    spans, order = evidence["groups"], unpack(evidence["order"]).copy()
-    start, stop = pick(rng, spans)
-    members = order[start:stop]
-    contexts, queries = data["contexts"].copy(), data["queries"].copy()
-    why, true = pick(rng, ["narrow", "group", "span", "cover", "order", "scaled"]), False
-    if why == "narrow" and len(members) > 1:
-        few = contexts[members[0], 1] - contexts[members[0], 0]  # all differences in one direction
-        steps = rng.integers(1, 9, (len(members), contexts.shape[1] - 1, 1))
-        contexts[members, 1:] = contexts[members, :1] + steps * few
-        if start == 0:
-            contexts[members] = steps[:, :1] * few
-    elif why == "group" and len(members) > 1:
-        queries[members[-1]] = 2 * queries[members[:-1]].sum(axis=0)
-    elif why == "span" and start:
-        queries[order[rng.integers(start)]] = 3 * queries[members].sum(axis=0)
-    elif why == "cover":
-        spans[-1][1] = total - 1
-    elif why == "order":
-        order[rng.integers(total)] = order[rng.integers(total)]
-        true = None
-    else:
-        true = None
-    evidence["order"] = pack(order)
-    return regrouped(rng, triple, f"wide_grouping: {why}", contexts, queries, true=true)
-
-
 def coupled_pairs(rng):
     """Two or three pairs of heads by hand, whose coupling is near 1, on either side."""
     pairs = int(rng.integers(1, 4))
@@ -555,9 +525,7 @@ FALSE = (
     (near_the_truth, 5),
     (exact_bounds, 3),
     (groups, 2),
-    (wide_groups, 2),
     (coupled_pairs, 5),
-    (1),
     (impossible, 1),
     (false_sequences, 2),
 )

@@ -305,8 +305,7 @@ def memorizer_of(rng, triple, dataset):
             options["epsilon"] = epsilon
     scalar = dataset.targets.ndim == 1
     record = TrainedRecord("Hostile", scalar, constant=False)
-    wide = "wide_grouping" in claims
-    evidence = claims.get("wide_grouping" if wide else "grouping", {})
+    evidence = claims.get("grouping", {})
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
         if content["format"] == triples.PAIRED:
             rank = claims["rank"]["evidence"]
@@ -316,8 +315,7 @@ def memorizer_of(rng, triple, dataset):
             record = record_of("paired", dataset, groups, order)
         elif "groups" in evidence.get("evidence", {}):
             groups = [(int(a), int(b)) for a, b in evidence["evidence"]["groups"]]
-            order = triples.unpack(evidence["evidence"]["order"]) if wide else ()
-            record = record_of("rank_one" if wide else "saturated", dataset, groups, order)
+            record = record_of("saturated", dataset, groups, ())
     return Memorizer(layer, record), options
 
 

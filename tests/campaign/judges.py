@@ -12,7 +12,6 @@ They read arrays and texts, and compute with Python's integers and Fractions, or
   certificate blames, over the rational numbers; and how many of these examples differ.
 """
 
-import itertools
 import json
 import re
 from fractions import Fraction
@@ -238,32 +237,6 @@ def grouping_holds(data, groups):
     return True
 
 
-def wide_grouping_holds(data, groups, order):
-    """Theorem 10: all parts of groups have contexts that are wide enough."""
-    contexts, queries = data["contexts"], fractions(data["queries"])
-    shared = np.ndim(contexts) == 2
-    contexts = [fractions(contexts if shared else contexts[t]) for t in range(len(queries))]
-    earlier = []
-    for head, (start, stop) in enumerate(groups):
-        chosen = [int(t) for t in order[start:stop]]
-        members = [queries[t] for t in chosen]
-        if rank_of(members) < len(members):
-            return False
-        if members and any(rank_of([*members, e]) == len(members) for e in earlier):
-            return False
-        for size in range(1, len(chosen) + 1):
-            for part in itertools.combinations(chosen, size):
-                rows = [
-                    [x - y for x, y in zip(token, contexts[t][0], strict=True)] if head else token
-                    for t in part
-                    for token in contexts[t]
-                ]
-                if rank_of(rows) < size:
-                    return False
-        earlier += members
-    return True
-
-
 def product_of_primes(count):
     """Of so many from 2^21 on."""
     found, candidate = 1, 1 << 21
@@ -321,12 +294,6 @@ def layer_statement(name, statement, weights, data, evidence):
         told = re.match(words, statement)
         right = [int(x) for x in told.groups()] == [data["contexts"].shape[-2], len(groups)]
         return right and grouping_holds(data, groups)
-    if name == "wide_grouping":
-        words = r"in an order of the examples, the queries of each of (\d+) "
-        right = int(re.match(words, statement)[1]) == len(groups)
-        order = unpack(evidence["order"]).tolist()
-        right &= sorted(order) == list(range(total)) and [b for _, b in groups][-1:] == [total]
-        return right and wide_grouping_holds(data, groups, order)
     told = re.fullmatch(
         r"for all W_Q and W_K of H = (\d+) heads rank Z <= (\d+) on (\d+) different examples: "
         "whichever are chosen, some targets have no readout",

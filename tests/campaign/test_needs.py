@@ -20,7 +20,7 @@ SHAPES = [
     (80, 2, 10, 9, 1, 1, 1, 1),
 ]
 HEAVY = {SHAPES[0], SHAPES[2], SHAPES[3], SHAPES[4]}
-CLAIMS = ["error", "rank", "grouping", "wide_grouping"]
+CLAIMS = ["error", "rank", "grouping"]
 
 
 def cases(slow, *values):
@@ -46,13 +46,11 @@ def claims_of(name, shape):
     ends = np.minimum(np.arange(heads + 1) * (total // heads + 1), total).tolist()
     groups = list(zip(ends[:-1], [*ends[1:-1], total], strict=True))
     normals = pack(np.ones((heads, width)))
-    order = pack(rng.permutation(total))
     evidence = {"prime": 4194287, "groups": groups, "normals": normals}
     return {
         "error": bound("error", 1e300),
         "rank": rank(rng, total, heads * width),
         "grouping": claim("grouping", evidence, size, heads),
-        "wide_grouping": claim("wide_grouping", evidence | {"order": order}, heads),
     }[name]
 
 

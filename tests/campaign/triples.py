@@ -32,10 +32,6 @@ SEQUENCE = "constructive sequence certificate 1"
 STATEMENTS = {
     "grouping": "all contexts have rank n = {}; the queries of each of {} groups are independent, "
     "and no group but the first has another query in its span",
-    "wide_grouping": "in an order of the examples, the queries of each of {} groups are "
-    "independent, and no query of an earlier group is in the span of a later one; any k examples "
-    "of a group have contexts whose differences of tokens, or in the first group whose tokens, "
-    "span k dimensions or more",
     "rank": "rank Z = T = {}: for all Y some effective readout U (H d, d_out) has Z U = Y",
     "error": "max |f(E_t, e_t) - y_t| <= {!r}",
     "impossible": "for all W_Q and W_K of H = {} heads rank Z <= {} on {} different examples: "
@@ -229,7 +225,6 @@ def honest_layers():
         data = generators.shared_context(num_examples=7, context_size=3, width=4, seed=seed)
         memorizer = build_memorizer(data, num_heads=3, precision=120)
         found.append(of_objects(certify(memorizer, data), memorizer, data))
-        found += wide_layers(seed)
     return tuple(triple for triple in found if triple.content["verdict"] == "PROVED")
 
 
@@ -237,17 +232,6 @@ def drawn(make, total, size, width, seed):
     """Data, with two targets for each example if the seed is odd."""
     sizes = {"num_examples": total, "context_size": size, "width": width}
     return make(**sizes, target_dim=[None, 2][seed % 2], seed=seed)
-
-
-def wide_layers(seed):
-    """Groups of Theorem 10, in the order given and in others."""
-    for total, size, width, heads, spoilt in ((7, 2, 4, 2, 0), (10, 5, 4, 3, 0), (8, 2, 4, 3, 3)):
-        data = generators.integers(num_examples=total, context_size=size, width=width, seed=seed)
-        queries = data.queries.copy()
-        queries[:spoilt, 2:] = 0  # three of them in two dimensions
-        data = Dataset(data.contexts, queries, data.targets)
-        memorizer = build_memorizer(data, num_heads=heads, construction="rank_one", seed=seed)
-        yield of_objects(certify(memorizer, data), memorizer, data)
 
 
 @functools.lru_cache(maxsize=1)

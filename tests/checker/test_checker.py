@@ -272,7 +272,7 @@ def test_a_layer_of_no_kind_is_refused(many, paired):
     class Other:
         target_dim = 1
 
-    with pytest.raises(ParameterError, match="certify knows nothing of a Other") as caught:
+    with pytest.raises(ParameterError, match="certify knows nothing of an Other") as caught:
         certify(Memorizer(Other(), paired.record), many)
     assert "AttentionLayer" in caught.value.suggestion
 

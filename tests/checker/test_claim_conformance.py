@@ -38,8 +38,8 @@ from constructive import (
 )
 from constructive.certificates import check as checking
 from constructive.certificates.certify import ALL_WEIGHTS, CLAIMS, family_of
+from constructive.certificates.claims.capacity import AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind
-from constructive.certificates.claims.rank import AllWeights
 from constructive.support.work import report
 
 UNREAD = {"retries"}
@@ -99,11 +99,6 @@ def lengths():
     contexts = padded(data.contexts, np.arange(3) <= np.arange(7)[:, np.newaxis] % 3)
     data = Dataset(contexts, data.queries, data.targets)
     return of_layer(data, "rank", "error")
-
-
-def wide_groups():
-    data = drawn(generators.integers, num_examples=10, context_size=5, width=4, seed=3)
-    return of_layer(data, "wide_grouping", "rank", construction="rank_one")
 
 
 def with_labels(total, seed):
@@ -173,7 +168,6 @@ KINDS = {
     "contexts of different lengths": lengths,
     "a shared context": lambda: of_layer(drawn(generators.shared_context, target_dim=2), *ASKED),
     "corrections": lambda: of_layer(drawn(), *ASKED[1:], precision=120),
-    "wide groups": wide_groups,
     "labels": labels,
     "pairs": pairs,
     "decoder": decoder,
@@ -447,7 +441,6 @@ OF_KIND = {
     "contexts of different lengths": ("rank", "error"),
     "a shared context": ("grouping", "rank", "error"),
     "corrections": ("rank", "error"),
-    "wide groups": ("wide_grouping", "rank"),
     "labels": ("labels",),
     "pairs": ("rank", "error"),
     "several texts": ("rank", "recites", "executed"),
@@ -517,7 +510,7 @@ def fewer(heads, data):
 
 
 CASES = {
-    "layer": ["own contexts", "wide groups", "labels", "pairs"],
+    "layer": ["own contexts", "labels", "pairs"],
     "decoder": ["decoder", "decoder of integers"],
     "sequences": ["seq2seq"],
     "all weights": ["upper bound"],

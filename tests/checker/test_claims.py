@@ -321,7 +321,7 @@ def test_what_is_no_memorizer_or_no_data_set(proved):
         (str(folder / "weights.safetensors"), data),
         (memorizer.layer, data),
     ):
-        with pytest.raises(ParameterError, match="certify takes a memorizer and then a data set"):
+        with pytest.raises(ParameterError, match="certify takes a memorizer and then a dataset"):
             certify(*pair)
 
 

@@ -4,6 +4,7 @@ import functools
 import json
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -114,18 +115,16 @@ def test_points_at_which_no_rank_is_shown(checker, value, columns, words, quick)
 # Groups.
 
 
-def grouping(groups, normals, order=None):
-    evidence = {"prime": PRIME, "groups": groups, "normals": pack(np.array(normals))}
-    return evidence | ({} if order is None else {"order": pack(order)})
+def grouping(groups, normals):
+    return {"prime": PRIME, "groups": groups, "normals": pack(np.array(normals))}
 
 
 def grouped(checker, contexts, queries, evidence):
     """What is stated of a layer of as many heads as there are groups, or as `heads` says."""
-    kind = checker.rank.WideGrouping if "order" in evidence else checker.rank.Grouping
     heads = evidence.get("heads", len(evidence["groups"]))
     data = {"contexts": np.array(contexts), "queries": np.array(queries, dtype=float)}
-    return judged(checker, kind, evidence, {"W_Q": np.ones((heads, data["queries"].shape[1], 1))},
-                  data)  # fmt: skip
+    weights = {"W_Q": np.ones((heads, data["queries"].shape[1], 1))}
+    return judged(checker, checker.rank.Grouping, evidence, weights, data)
 
 
 def test_groups_are_those_which_the_theorem_takes(checker):
@@ -170,75 +169,11 @@ def test_what_groups_have_to_be(checker):
             grouped(checker, contexts, queries, grouping(groups, [*normals[:2], normal]))
 
 
-def test_what_wide_groups_have_to_be(checker):
-    """Independent in an order, not those that span an earlier query, and contexts as wide."""
-    contexts = [np.eye(4)[:3], np.eye(4)[1:]] * 2 + [np.eye(4)[:3]]
-    queries = np.array([[0.0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0], [0, 0, 0, 1]])
-    groups, right, none = [[0, 3], [3, 3], [3, 5]], [0, 0, 1, 1], [0] * 4
-    order, dependent = [4, 2, 3, 0, 1], queries.copy()
-    dependent[0] = -3 * dependent[1]
-
-    def of(order, normal, groups=groups, queries=queries):
-        evidence = grouping(groups, [none, none, normal], order) | {"heads": 3}
-        return grouped(checker, contexts, queries, evidence)
-
-    assert of(order, right) == (3,)
-    for other, normal in (
-        ([4, 2, 0, 3, 1], [0, 1, 0, 1]),  # 2 is in the span of 1 and 3
-        (order, [0, 1, 0, 1]),  # normals are of another group
-        ([0, 2, 3, 4, 1], right),  # 4 is not on it
-    ):
-        with refused("outside of the span of group 2"):
-            of(other, normal)
-    with refused("group 2 is dependent"):
-        of(order, right, queries=dependent)
-    for other in ([4, 2, 3, 0, 0], [4, 2, 3, 0, 5]):
-        with refused("permutation|misfit"):
-            of(other, right)
-    for other in ([[0, 3], [3, 5]], [[0, 3], [3, 2], [2, 5]], [[0, 2], [3, 3], [3, 5]]):
-        with refused("partition|misfit"):
-            of(order, right, groups=other)
-
-
-ONE, TWO = np.stack([np.eye(4)[:2]] * 4), np.stack([np.eye(4)[:3]] * 4)
-"""One direction of differences and two dimensions of tokens; and one more of both."""
-SAME = np.repeat(ONE[:, :1], 2, axis=1)
-"""No direction."""
-
-
-@pytest.mark.parametrize(
-    ("contexts", "groups", "proved"),
-    [
-        (TWO, [[0, 2], [2, 4]], True),
-        (TWO[0], [[0, 2], [2, 4]], True),  # a shared one
-        (TWO, [[0, 3], [3, 4]], True),
-        (TWO, [[0, 4], [4, 4]], False),
-        (TWO, [[0, 0], [0, 4]], False),
-        (ONE, [[0, 2], [2, 4]], False),
-        (ONE, [[0, 3], [3, 4]], False),
-        (ONE[:3], [[0, 2], [2, 3]], True),
-        (ONE[:3], [[0, 0], [0, 3]], False),
-        (ONE[:2], [[0, 0], [0, 2]], False),  # the first one is empty
-        (TWO[:2], [[0, 0], [0, 2]], True),
-        (ONE[:2], [[0, 1], [1, 2]], True),
-        (SAME[:2], [[0, 1], [1, 2]], False),
-        (SAME[:1], [[0, 1], [1, 1]], True),
-        (0 * ONE[:1], [[0, 1], [1, 1]], False),
-    ],
-)
-def test_contexts_of_a_group_are_as_wide_as_it_is_large(checker, contexts, groups, proved):
-    """Differences count, and tokens in the first group only, which may be empty."""
-    (_, start), (_, total) = groups
-    normals = [[0] * 4, [int(k < start) for k in range(4)]]
-    with refused(None if proved else "not shown to be wide"):
-        evidence = grouping(groups, normals, range(total))
-        assert grouped(checker, contexts, np.eye(4)[:total], evidence) == (2,)
-
-
 def test_more_queries_than_dimensions_are_dependent(checker):
-    evidence = grouping([[0, 5], [5, 5]], [[0] * 4] * 2, range(5))
-    with refused("group 0 is dependent"):
-        grouped(checker, [np.eye(4)] * 5, [*np.eye(4), [2, 1, 1, 1]], evidence)
+    evidence = grouping([[0, 4], [4, 7]], [[0] * 3, [0] * 3])
+    queries = [*np.eye(3), [1, 1, 1], *np.eye(3)]
+    with refused("partition|group 0 is dependent"):
+        grouped(checker, [np.eye(3)] * 7, queries, evidence)
 
 
 # Upper bounds.
@@ -252,7 +187,11 @@ def impossible(checker, contexts, queries, vectors=(), pivots=(), zeros=0, **mor
         "vectors": [[hex(x) for x in vector] for vector in vectors], "zeros": zeros,
     }  # fmt: skip
     data = {"contexts": np.asarray(contexts), "queries": queries}
-    return checker.layers.check_impossible(evidence | more, data)
+    return (
+        checker.capacity.Impossible({"evidence": evidence | more})
+        .check(SimpleNamespace(data=data))
+        .numbers
+    )
 
 
 def many_queries(total, width):
@@ -278,7 +217,7 @@ def test_vectors_at_every_scale(checker, scale, order):
 
 
 def test_moduli_are_all_primes_between_2_21_and_2_22(checker):
-    moduli = checker.layers.primes()
+    moduli = checker.capacity.primes()
     assert len(moduli) == 295947 - 155611  # pi(2^22) - pi(2^21)
     assert (np.diff(moduli) > 0).all()
     assert (moduli[0], moduli[-1]) == (2097169, 4194301)
@@ -302,7 +241,7 @@ def test_moduli_are_all_primes_between_2_21_and_2_22(checker):
 )
 def test_how_long_tokens_are_as_integers(checker, tokens, bits):
     tokens = np.array(tokens)
-    assert checker.layers.reach(tokens) == bits
+    assert checker.capacity.reach(tokens) == bits
     used = np.abs(tokens[tokens != 0])
     unit = Fraction(2) ** (int(np.frexp(used.min(initial=1e308))[1]) - 53)
     whole = [Fraction(x) / unit for x in used.tolist()]
@@ -319,7 +258,7 @@ def parts_of(ids, total):
 
 
 def test_tokens_are_joined_by_contexts(checker):
-    rng, of = np.random.default_rng(0), checker.layers.components
+    rng, of = np.random.default_rng(0), checker.capacity.components
     for _ in range(300):
         total, size = rng.integers(1, 30), rng.integers(1, 4)
         ids = rng.integers(0, total, (rng.integers(1, 20), size))
@@ -332,12 +271,12 @@ def test_tokens_are_joined_by_contexts(checker):
 
 def test_different_rows_are_told_apart(checker):
     rows = np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 5e-324], [1 + 2.0**-52, 0.0], [1.0, 0.0]])
-    found, ids = checker.layers.different(rows)
+    found, ids = checker.capacity.different(rows)
     assert found[ids].tolist() == rows.tolist()
     assert (ids == [0, 0, 1, 2, 0]).all()
     assert not np.signbit(found).any()
     single = np.array([[np.float32(0.1)], [np.float32(1e-45)]], dtype=np.float32)
-    assert checker.layers.different(single)[0].dtype == np.float64
+    assert checker.capacity.different(single)[0].dtype == np.float64
 
 
 def test_different_examples_are_counted(checker):

@@ -219,7 +219,7 @@ REFUSED = [
     ("demo --examples few", "Usage: ... '--examples'"),
     # making things
     ("generate uniform -T 1000000000000000 -n 32 -d 64 -o x.npz", "ParameterError: ... memory"),
-    ("build data.npz --heads 1", "CapacityError: 7 examples are too many for 1 head chosen before"),
+    ("build data.npz --heads 1", "CapacityError: 7 examples are too many for 1 tangent head"),
     ("build data.npz --tolerance 1e-300", "PrecisionError: "),
     ("build data.npz --precision many", "ParameterError: precision='many' ... many ... 'auto'"),
     ("build nonsense -o missing/x", "OutputError: cannot write missing/x: no such folder"),
@@ -240,7 +240,7 @@ REFUSED = [
     ("certify data.npz data.npz", "FormatError: data.npz is not a memorizer"),
     ("certify d.safetensors data.npz", "FormatError: d.safetensors is not a memorizer"),
     ("certify m.safetensors t.json", "FormatError: m.safetensors is not a dec"),
-    ("certify m.safetensors c.json", "FormatError: ... is not a data set"),
+    ("certify m.safetensors c.json", "FormatError: ... is not a dataset"),
     ("certify d.safetensors t.json --claims error", "not claims about decoders"),
     ("certify m.safetensors data.npz --claims 'rank errors'", "are not claims"),
     ("certify m.safetensors data.npz --claims ''", "are not claims"),

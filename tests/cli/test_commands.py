@@ -152,22 +152,22 @@ def test_check_asks_for_a_quick_one(built, monkeypatch):
     assert "'quick': True" in built("check", *FILES, "--quick", status=2)
 
 
-@pytest.mark.parametrize("claims", ["error,readout", "error readout", "error, readout"])
+@pytest.mark.parametrize("claims", ["rank,error", "rank error", "rank, error"])
 def test_claims_and_bounds_reach_certify(built, tmp_path, claims):
     options = "memorizer.safetensors", "data.npz", "-o", "c.json", "--epsilon", "1e-9"
     built("certify", *options, "--claims", claims)
     made = json.loads((tmp_path / "c.json").read_text())["claims"]
-    assert list(made) == ["error", "readout"]
+    assert list(made) == ["rank", "error"]
     assert made["error"]["statement"].endswith("<= 1e-09")
 
 
 def test_help_names_the_claims_that_are_made_by_default(run):
     """The sentence of --claims is about the registry of claims."""
     unusual = [name for name, kind in CLAIMS["layer"].items() if not kind.usual]
-    assert unusual == ["readout", "labels", "inseparable", "executed"]
+    assert unusual == ["labels"]
     assert all(kind.usual for row in ("decoder", "sequences") for kind in CLAIMS[row].values())
     said = " ".join(run("certify", "--help").replace("│", " ").split())
-    assert "by default rank, error and at most one grouping" in said
+    assert "by default rank, error and, where heads have groups, grouping" in said
     assert all(", ".join(CLAIMS[row]) in said for row in ("layer", "decoder", "sequences"))
 
 

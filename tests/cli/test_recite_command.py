@@ -37,7 +37,7 @@ def test_a_file_is_recited_and_proved(run, folder):
     printed = run("recite", "cat.txt", "--width", 64)
     for words in (
         "cat.txt: words and what is between them, N = 26 tokens, V = 12 different ones",
-        "built, not trained: one causal layer, H = 1 heads, 19,648 parameters",
+        "built, not trained: one causal layer of 1 head, 19,648 parameters",
         '"the cat sat on the mat, and the cat saw the rat"',
         "recited from its first token: all 49 bytes are those of the file",
         "Certificate: PROVED",

@@ -55,7 +55,9 @@ def test_large_data_at_any_load(kind, size, width, heads, head_dim, load):
 
 def test_more_than_that_is_refused_with_what_would_do():
     data = drawn(63, 3, 8)
-    with pytest.raises(CapacityError, match="3 heads with d_h=2 memorize 62 examples") as caught:
+    with pytest.raises(
+        CapacityError, match="3 tangent heads with d_h=2: the construction memorizes 62"
+    ) as caught:
         build_memorizer(data, num_heads=3, head_dim=2, construction="tangent")
     assert "almost no targets" not in str(caught.value)  # c_1 = 108
     heads = int(caught.value.suggestion.split()[0].removeprefix("num_heads="))

@@ -1,4 +1,4 @@
-"""What a data set accepts, refuses, and keeps in a file: arrays, tensors of PyTorch, and labels."""
+"""What a dataset accepts, refuses, and keeps in a file: arrays, tensors of PyTorch, and labels."""
 
 import copy
 import io
@@ -35,7 +35,7 @@ from constructive import (
 from constructive.strategies import datasets
 from constructive.support.arrays import as_array
 
-# What a data set accepts and refuses.
+# What a dataset accepts and refuses.
 
 
 def test_one_shared_context_is_kept_once():
@@ -66,8 +66,8 @@ def test_floats_stay_and_other_numbers_are_exact():
         ((2, 3, 4), (2,), (2,), "queries have 1 axes"),
         ((4,), (2, 4), (2,), "contexts have 1 axes"),
         ((3, 4), (2, 4), (2, 1, 1), "targets have 3 axes"),
-        ((0, 3, 4), (0, 4), (0,), "the data set is empty"),
-        ((3, 0, 4), (3, 4), (3,), "the data set is empty"),
+        ((0, 3, 4), (0, 4), (0,), "the dataset is empty"),
+        ((3, 0, 4), (3, 4), (3,), "the dataset is empty"),
         ((), (2, 4), (2,), "contexts have 0 axes"),
     ],
 )
@@ -158,7 +158,7 @@ DAMAGED = {
     "contexts holds objects": packed(contexts=np.array([{}], dtype=object), queries=1, targets=1),
     "no array named targets": packed(contexts=np.eye(2), queries=np.eye(2)),
     "not a zip file": WHOLE[:-30],
-    "is not a data set": WHOLE.replace(b"NUMPY", b"NUMPI"),
+    "is not a dataset": WHOLE.replace(b"NUMPY", b"NUMPI"),
 }
 
 
@@ -173,7 +173,7 @@ def test_files_that_are_not_data_sets(tmp_path, words):
     assert "pickle" not in str(caught.value)
     path.write_bytes(WHOLE)
     assert Dataset.load(path).num_examples == 2
-    with pytest.raises(FormatError, match="it is a zip archive, as data sets are"):
+    with pytest.raises(FormatError, match="it is a zip archive, as datasets are"):
         Memorizer.load(path)
 
 
@@ -200,7 +200,7 @@ def test_what_a_short_archive_unpacks_to_has_to_fit_into_memory(tmp_path, monkey
             Dataset.load(path)
 
 
-# A data set is a sequence of examples, with equality by content.
+# A dataset is a sequence of examples, with equality by content.
 
 
 @pytest.fixture(params=[generators.uniform, generators.shared_context])
@@ -297,7 +297,7 @@ def test_what_is_not_equal(data):
         assert own != data
 
 
-# PyTorch at the border: short dtypes, lists of tensors, and its data sets.
+# PyTorch at the border: short dtypes, lists of tensors, and its datasets.
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
@@ -492,16 +492,16 @@ def test_labels_of_one_type(labels, classes):
 @pytest.mark.parametrize(
     ("labels", "words", "witness"),
     [
-        (["a", 1], r"labels\[1\] is 1, a int after a str", 1),
-        ([1, True], r"labels\[1\] is True, a bool after a int", 1),
+        (["a", 1], r"labels\[1\] is 1, an int after a str", 1),
+        ([1, True], r"labels\[1\] is True, a bool after an int", 1),
         ([0.5, 1.0], r"labels\[0\] is 0.5, a float", 0),
         (["a", None], r"labels\[1\] is missing", 1),
         (["a", float("nan")], r"labels\[1\] is missing", 1),
         (np.eye(2), "2 columns", (2, 2)),
-        ([np.array([1])] * 2, r"labels\[0\] is array\(\[1\]\), a ndarray", 0),
+        ([np.array([1])] * 2, r"labels\[0\] is array\(\[1\]\), an ndarray", 0),
         ([["a"], ["b"]], r"labels\[0\] is \['a'\], a list\n.*\n.*labels\.astype\(str\)", 0),
         ("ab", "labels are a str, not a list", "str"),
-        (3, "labels are a int, not a list", "int"),
+        (3, "labels are an int, not a list", "int"),
         ({"a", "b"}, "labels are a set, not a list", "set"),  # whose order differs by process
         ({0: "a", 1: "b"}, "labels are a dict, not a list", "dict"),
         (["a", "b\0"], "a label has the character 0", "b\0"),

@@ -106,7 +106,7 @@ def test_builds_say_what_numpy_says(data, error, ours, witness, monkeypatch):
 
 PUBLIC = (
     build_memorizer, build_decoder, certify, upper_bound_certificate, exact_capacity, fewest_heads,
-    assumptions.check, assumptions.regroup, token_mixing, generators.uniform, Memorizer.predict,
+    assumptions.check, token_mixing, generators.uniform, Memorizer.predict,
     Memorizer.max_error,
 )  # fmt: skip
 
@@ -144,7 +144,6 @@ def test_what_is_not_a_data_set_is_named(given):
         token_mixing,
         build_memorizer,
         fewest_heads,
-        lambda data: assumptions.regroup(data, num_heads=3),
         lambda data: exact_capacity(data, 2),
         lambda data: upper_bound_certificate(data, 2),
         lambda data: explain(data, num_heads=2),

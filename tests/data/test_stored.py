@@ -29,7 +29,6 @@ from constructive import (
     RationalDataset,
     RationalLayer,
     SequenceDataset,
-    assumptions,
     build_memorizer,
     certify,
     generators,
@@ -61,7 +60,7 @@ def same(one, other):
     assert fingerprint(one.arrays) == fingerprint(other.arrays)
 
 
-# It is the data set that was saved.
+# It is the dataset that was saved.
 
 
 def test_what_is_known_without_reading_contexts(data, stored, rows_read):
@@ -441,7 +440,7 @@ def test_folders_are_replaced_also_by_their_own_data(data, tmp_path):
         data.save_folder(tmp_path / "data")
 
 
-# Nobody else can write to the arrays of data sets and layers: what was checked stays as it was.
+# Nobody else can write to the arrays of datasets and layers: what was checked stays as it was.
 
 
 def layer():
@@ -462,9 +461,6 @@ MADE = {
         generators.uniform(num_examples=7, context_size=3, width=5), num_heads=3
     ),
     "SequenceDataset": lambda: SequenceDataset.of(["ab", "bc"], [1, 2]),
-    "Regrouping": lambda: assumptions.regroup(
-        generators.uniform(num_examples=7, context_size=3, width=5), 3
-    ),
 }
 
 

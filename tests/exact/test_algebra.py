@@ -56,15 +56,6 @@ def test_ranks_kernels_and_dependencies(matrix, exponent, seed):
         assert all(dyadic.rank(scaled[[i for i in rows if i != j]]) == len(rows) - 1 for j in rows)
 
 
-@settings(max_examples=30)
-@given(SMALL, st.data())
-def test_span_members(matrix, data):
-    rows = data.draw(st.lists(st.integers(0, len(matrix) - 1), min_size=1, unique=True))
-    truth = true_rank(matrix[rows])
-    members = [i for i in range(len(matrix)) if true_rank(matrix[[*rows, i]]) == truth]
-    assert dyadic.span_members(matrix, rows).tolist() == members
-
-
 def test_hundreds_of_blocks():
     rng = np.random.default_rng(0)
     blocks = rng.integers(-1, 2, size=(600, 3, 4)).astype(float)

@@ -50,7 +50,7 @@ LAWS = {
         "weight off the top token",
     )),
     "general-position": ("Figure 4: ", SIZES, (
-        *PANELS, "built: Theorem 2", "built: Theorem 10", "built: generic",
+        *PANELS, "built: Theorem 2", "built: generic",
         "the paper: H(d - 1) + 1",
     )),
     "tokens-in-general-position": ("Tokens", SUBSETS, CURVES),

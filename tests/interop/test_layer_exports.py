@@ -133,8 +133,8 @@ def test_a_module_of_ours_comes_back_bit_by_bit():
     for name, array in memorizer.layer.tensors.items():
         assert (again.layer.tensors[name] == array).all()
     assert again.record == TrainedRecord("AttentionModule", scalar_targets=True, constant=False)
-    assert "weights of a AttentionModule" in str(again)
-    assert repr(again).startswith("Memorizer(of a AttentionModule, AttentionLayer(H=8, d=8")
+    assert "weights of an AttentionModule" in str(again)
+    assert repr(again).startswith("Memorizer(of an AttentionModule, AttentionLayer(H=8, d=8")
 
 
 def test_readouts_beyond_float64_and_rational_weights_are_not_exported(tmp_path):
@@ -216,7 +216,7 @@ class OtherArguments(MultiheadModule):
     [
         (
             OtherArguments(ATTENTION, nn.Linear(8, 3)),
-            r"forward\(contexts, queries\) of a OtherArguments fails",
+            r"forward\(contexts, queries\) of an OtherArguments fails",
         ),
         (nn.Linear(3, 4), "has 0 MultiheadAttention and 1 Linear, not one of each"),
         (multihead(add_bias_kv=True), "with bias_k or bias_v is not a layer"),

@@ -7,6 +7,7 @@ from constructive.kernels import Spec
 from constructive.kernels.masks import (
     Boolean,
     Causal,
+    Chunked,
     LeftPadding,
     Prefix,
     RightPadding,
@@ -258,6 +259,7 @@ def random_spec(seed, **fixed):
         (LeftPadding(drawn()),), (RightPadding(drawn()),), (Prefix(drawn(), alignment),),
         (Boolean(per_head=bool(r.integers(2)), empty=bool(r.integers(2)), seed=seed % 9),),
         (Causal(), RightPadding(drawn())), (VariableLengths(drawn(queries), drawn()),),
+        (Chunked(int(r.integers(1, keys + 2)), alignment),),
     ]  # fmt: skip
     given = {
         "batch": batch, "heads": (kv * int(r.integers(1, 4)), kv), "queries": queries,
@@ -268,4 +270,6 @@ def random_spec(seed, **fixed):
         "scale": None if r.random() < 0.6 else float(r.choice([0.25, 0.1, 1.0, 2.0])),
         "soft_cap": float(r.choice([30.0, 50.0])) if r.random() < 0.1 else None,
     }  # fmt: skip
+    if r.random() < 0.1:
+        given |= {"bias": str(r.choice(["bhij", "bij", "hij", "bj"])), "soft_cap": None}
     return Spec(**(given | fixed))

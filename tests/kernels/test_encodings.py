@@ -341,7 +341,7 @@ def chunked(problem, indices, *, empty=0.0, size=64):
         )
         chunks.append((top[..., 0], weights.sum(-1), (weights[..., None] * v[place]).sum(-2)))
     first = chunks[0][1] == 0.0
-    best = np.max([top for top, _, _ in chunks], axis=0)
+    best = np.nan_to_num(np.max([top for top, _, _ in chunks], axis=0), neginf=0.0)
     fade = [np.where(total > 0, np.exp(top - best), 0.0) for top, total, _ in chunks]
     total = sum(f * t for f, (_, t, _) in zip(fade, chunks, strict=True))
     out = sum(f[..., None] * o for f, (_, _, o) in zip(fade, chunks, strict=True))

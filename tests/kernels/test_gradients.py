@@ -366,6 +366,20 @@ def test_gradients_with_slopes_are_exact(causal):
     assert caught >= 2
 
 
+@pytest.mark.parametrize("bias", ["bhij", "bij", "hij", "bj"])
+def test_gradients_of_biases_are_summed_over_what_shares_them(bias):
+    shape = {"queries": 20, "keys": 30, "heads": (4, 2), "bias": bias}
+    caught = 0
+    for backward in Backward.each(battery(**shape), d_lse=True):
+        assert Steps(backward, SINGLE).report().passed
+        shared = tuple(axis for axis, n in enumerate(backward.problem.bias.shape) if n == 1)
+        right = backward.dq, backward.dk, backward.dv
+        dbias = backward.expected["dbias"].sum(shared, keepdims=True)
+        backward.check(*right, dbias=dbias)
+        caught += not backward.examine(*right, dbias=np.roll(dbias, 1, -1)).passed
+    assert caught >= 2
+
+
 def test_the_first_backward_problem_of_each_shape_has_gradients_of_queries():
     shapes = set()
     for backward in Backward.each(battery()):

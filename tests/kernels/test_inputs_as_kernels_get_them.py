@@ -138,3 +138,61 @@ def test_what_users_pass_in_place_of_names_and_outputs(wrong, words):
     with pytest.raises(ParameterError) as caught:
         wrong()
     assert words in f"{caught.value} {caught.value.suggestion}"
+
+
+class AsContiguous:
+    """A kernel of torch that takes what it is given as contiguous, from an axis on."""
+
+    def __init__(self, what, first=0):
+        self.what, self.first = what, first
+
+    def read(self, name, x):
+        if name != self.what:
+            return x
+        strides = list(x.stride())
+        packed = torch.empty(x.shape).stride()
+        strides[self.first :] = packed[self.first :]
+        return x.as_strided(x.shape, strides, x.storage_offset())
+
+    def __call__(self, problem, mask=None):
+        given = dict(zip("qkv", problem.tensors("torch"), strict=True))
+        q, k, v = (self.read(name, x) for name, x in given.items())
+        k, v = (x.repeat_interleave(problem.spec.group, 1) for x in (k, v))
+        if mask is not None:
+            mask = self.read("mask", mask)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@pytest.mark.parametrize(("what", "words"), [("q", "queries"), ("k", "keys"), ("v", "values")])
+@pytest.mark.parametrize("first", [0, 3])
+def test_tensors_of_torch_have_strides_by_default(what, words, first):
+    said = set()
+    for problem in battery(queries=20, keys=33, heads=(4, 2), head_dim=16):
+        check(problem, AsContiguous(None)(problem))
+        report = examine(problem, AsContiguous(what, first)(problem))
+        assert report.passed or problem.case in {"scale", "ties", "first"}
+        said |= {each.sentence for each in report.explanations}
+        if problem.case == "scale":
+            assert not report.passed
+    assert any(f"{words} are read as if they had no strides" in each for each in said) or first
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_masks_of_torch_have_padded_rows_and_strides_of_0(additive):
+    failed = 0
+    bias = {"bias": "bj"} if additive else {"masks": [Boolean()]}
+    for problem in battery(queries=20, keys=33, heads=(4, 2), head_dim=16, batch=2, **bias):
+        mask = problem.mask_tensor("torch", additive=additive)
+        check(problem, AsContiguous(None)(problem, mask))
+        if problem.case == "scale":
+            assert mask.shape == (2, 4, 20, 33)
+            assert mask.stride()[1] == 0
+            assert mask.stride()[2] == (0 if additive else 36)
+            plain_mask = problem.mask_tensor("torch", additive=additive, placed="contiguous")
+            assert plain_mask.is_contiguous()
+            assert (plain_mask == mask).all()
+        if problem.case == "scale":  # read as if it were as large as its shape
+            memory = mask.as_strided((mask.untyped_storage().nbytes() // mask.itemsize,), (1,))
+            wrong = memory.repeat(40)[: mask.numel()].reshape(mask.shape)
+            failed += not examine(problem, AsContiguous(None)(problem, wrong)).passed
+    assert failed >= 1

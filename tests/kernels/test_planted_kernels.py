@@ -13,7 +13,7 @@ from kernels_of_tests import SINGLE, Flash, plain
 
 from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels import battery, diagnose, examine
-from constructive.kernels.masks import Boolean, LeftPadding, RightPadding, VariableLengths
+from constructive.kernels.masks import Boolean, Chunked, LeftPadding, RightPadding, VariableLengths
 
 
 def up_to(last):
@@ -197,6 +197,32 @@ BUGS = {
     "slopes, of the head modulo four": (
         EIGHT | {"alibi": True}, "case: all of ties, uniform, slopes",
         {"bias": lambda s, j: Flash.bias(s, j)[:, np.arange(8) % 4]},
+    ),
+    "bias, of sequence 0": (
+        RIGHT | {"bias": "bhij", "cases": None}, "the bias is that of sequence 0",
+        {"bias": lambda s, j: Flash.bias(s, j)[:1]},
+    ),
+    "bias, of the last sequence": (
+        {"bias": "bij", "cases": None}, "", {"bias": lambda s, j: Flash.bias(s, j)[-1:]},
+    ),
+    "bias, of the first query": (
+        {"bias": "hij", "cases": None}, "the bias is that of query 0",
+        {"bias": lambda s, j: Flash.bias(s, j)[:, :, :1]},
+    ),
+    "bias, without log2(e)": (
+        {"bias": "bj", "cases": None}, "scale or bias",
+        {"bias": lambda s, j: Flash.bias(s, j) * SINGLE(np.log(2))},
+    ),
+    "bias, scaled": (
+        {"bias": "bhij", "cases": None}, "case: all of", {"bias": lambda s, j: (
+            Flash.bias(s, j) * s.scale())},
+    ),
+    "chunks, counted from the first query": (
+        {"masks": [Chunked(16)], "cases": None}, "",
+        {"seen": lambda s, j: (j <= s.at) & (j // 16 == s.i // 16 + s.at[..., :1, :] // 16)},
+    ),
+    "chunks are windows": (
+        {"masks": [Chunked(16)]}, "", {"seen": lambda s, j: (j <= s.at) & (j > s.at - 16)},
     ),
     "soft cap, after the mask, where blocks are skipped": (
         LEFT | {"soft_cap": 50.0, "cases": None, "queries": 70}, "in blocks that are read (16",

@@ -489,7 +489,7 @@ def test_masks_are_of_an_alignment_that_is_taken_where_sizes_differ(
 
 
 @pytest.mark.parametrize(
-    ("takes", "names"), [("window", set()), ("mask", {"causal", "window", "prefix"})]
+    ("takes", "names"), [("window", set()), ("mask", {"causal", "window", "prefix", "chunked"})]
 )
 def test_masks_have_no_alignment_that_nobody_takes(takes, names):
     found = battery(queries=20, keys=70, takes=[takes]).shapes.values()

@@ -1,4 +1,4 @@
-"""Layers and decoders whose numbers make rounding matter; searches, and what breaks bounds."""
+"""Decoders whose numbers make rounding matter; searches, and what breaks bounds."""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from emulated import READOUTS, Order, Program, Scale, Softmax, choices, drawn
+from emulated import READOUTS, Order, Softmax, choices, drawn
 
-from constructive import AttentionLayer, Dataset
 from constructive.exact.float_model import MODELS, rounded
 from constructive.layers.causal import CausalLayer
-from constructive.layers.exact_logits import exact_positions, rounding
+from constructive.layers.exact_logits import exact_positions
 from constructive.layers.margins import margins
 
 # Small cases. Each knows the bound of its outputs, and what they are in real arithmetic: float64 is
@@ -19,22 +18,6 @@ from constructive.layers.margins import margins
 
 
 KINDS = "normal", "positive", "equal", "short", "cancelling", "tiny", "large logits"
-
-
-class LayerCase(NamedTuple):
-    layer: AttentionLayer
-    dataset: Dataset
-
-    def bounds(self, model):
-        """Of each output: (T, d_out)."""
-        return rounding(self.layer, self.dataset, model).bounds
-
-    def off(self, program):
-        """What a program is off from real arithmetic: (T, d_out)."""
-        return np.abs(program.of_layer(self.layer, self.dataset) - self.truth())
-
-    def truth(self):
-        return self.layer.astype(np.float64)(self.dataset.contexts, self.dataset.queries)
 
 
 class DecoderCase(NamedTuple):
@@ -92,31 +75,6 @@ def entries(rng, shape, kind):
     return rng.standard_normal(shape)
 
 
-def layer_case(rng, most=4, longest=6, wide=0.0):
-    """Draw a layer with data; now and then a long context, or a wide layer on one token."""
-    heads, width, inner, value_dim, between, outputs = (int(k) for k in rng.integers(1, most, 6))
-    total, size = (int(k) for k in rng.integers(1, (4, longest)))
-    if rng.random() < 0.15:
-        size = int(rng.integers(17, 70))
-    elif rng.random() < wide:
-        total, size, width, heads = 1, 1, int(rng.integers(20, 60)), int(rng.integers(1, 12))
-    kinds = rng.choice(KINDS, 7)
-    shapes = (
-        (heads, width, inner), (heads, width, inner), (heads, width, value_dim),
-        (heads * value_dim, between), (between, outputs),
-    )  # fmt: skip
-    weights = [entries(rng, shape, kind) for shape, kind in zip(shapes, kinds, strict=False)]
-    weights[0] = weights[0] * 10.0 ** rng.choice([-2, 0, 1, 2, 4])
-    shared = rng.random() < 0.5
-    contexts = entries(rng, (size, width) if shared else (total, size, width), kinds[5])
-    queries = entries(rng, (total, width), kinds[6])
-    if kinds[6] == "cancelling":
-        queries = queries + 1000.0
-    kind = rng.choice([np.float32, np.float64])
-    layer = AttentionLayer(*(w.astype(kind) for w in weights))
-    return LayerCase(layer, Dataset(contexts, queries, np.zeros((total, outputs))))
-
-
 def decoder_case(rng, storage, most=4, longest=7):
     """Draw a decoder with short queries, keys and tokens, as decoders have."""
     heads, width, inner = (int(k) for k in rng.integers(1, most, 3))
@@ -152,14 +110,13 @@ TOGETHER = (
 def climb(case, model, rng, steps):
     """The largest share there is after so many steps, and what has it."""
     choose = choices(int(rng.integers(1 << 30)))
-    decoder = isinstance(case, DecoderCase)
-    best = drawn(model, choose, decoder=decoder)
+    best = drawn(model, choose)
     bounds = case.bounds(model)
     top = share(case, best, bounds)
     for _ in range(steps):
         program, where, known = best, case, bounds
         if rng.random() < 0.5:
-            other = drawn(model, choose, decoder=decoder)
+            other = drawn(model, choose)
             names = TOGETHER[rng.integers(len(TOGETHER))]
             program = dataclasses.replace(best, **{name: getattr(other, name) for name in names})
         else:
@@ -173,13 +130,6 @@ def climb(case, model, rng, steps):
 
 def moved(case, rng):
     """A case with some entries changed; whole numbers stay such, as decoders need them."""
-    if isinstance(case, LayerCase):
-        weights = list(case.layer.tensors.values())
-        arrays = [*weights, case.dataset.contexts, case.dataset.queries]
-        at = rng.integers(len(arrays))
-        arrays[at] = changed(arrays[at], rng).astype(arrays[at].dtype)
-        data = Dataset(arrays[5], arrays[6], case.dataset.targets)
-        return LayerCase(AttentionLayer(*arrays[:5]), data)
     weights = [*case.layer.tensors.values(), case.unembedding]
     at = rng.integers(2, 4)
     weights[at] = changed(weights[at], rng).astype(np.float16).astype(np.float32)
@@ -228,73 +178,8 @@ class Production(NamedTuple):
     changes: dict  # of fields of a program
 
 
-def made_layer(w_q, w_k, w_v, w_o, w_d, contexts, queries):
-    arrays = (np.asarray(w, np.float32) for w in (w_q, w_k, w_v, w_o, w_d))
-    x, e = (np.asarray(each, np.float32) for each in (contexts, queries))
-    return LayerCase(AttentionLayer(*arrays), Dataset(x, e, np.zeros(len(e))))
-
-
-def one_logit():
-    """Two equal logits: d d_h d terms of one, and few terms of the other, in sums as they are."""
-    d, c = 28, np.float32(0.0123)
-    weights = np.full((1, d, d), c)
-    contexts = np.ones((2, d))
-    contexts[1] = 0.0
-    contexts[1, 0] = d
-    values = np.full((1, d, 1), (1.0 + 1.0 / d) / (d - 1))
-    values[0, 0, 0] = -1.0 / d
-    return made_layer(weights, weights, values, [[1.0]], [[1.0]], contexts, np.ones((1, d)))
-
-
-def many_values():
-    """A large term of the first head, and small ones of all others, which it swallows."""
-    heads, tokens = 64, 64
-    values = np.full((heads, 1, 1), 2.0**-19 * 0.999)
-    values[0] = 1.0
-    zero = np.zeros((heads, 1, 1))
-    ones = np.ones((tokens, 1))
-    return made_layer(zero, zero, values, np.ones((heads, 1)), [[1.0]], ones, [[1.0]])
-
-
-def many_columns():
-    """The same with the columns of W_O: the first of the first head, and all others."""
-    heads = columns = 64
-    zero, outputs = np.zeros((heads, 1, 1)), np.full((heads, columns), 2.0**-25 * 0.999)
-    outputs[0, 0] = 1.0
-    values = np.ones((heads, 1, 1))
-    return made_layer(zero, zero, values, outputs, np.ones((columns, 1)), [[1.0]], [[1.0]])
-
-
-def exponentials():
-    """Small differences of exact logits, and values of both signs."""
-    return one_head(np.array([0.0, -(2.0**-8)]), np.array([-1.0, 1.0]))
-
-
-def increasing(size=96):
-    return one_head(np.arange(size) * 2.0**-10, halves(size))
-
-
 def halves(size):
     return np.where(np.arange(size) < size / 2, 1.0, -1.0)
-
-
-def large_logits():
-    return one_head(np.full(3, 2.0**20), np.ones(3))
-
-
-def opposite_logits():
-    """Exact logits of a million, as differences of larger numbers."""
-    a, b, k = 7.0, 11.0, 2.0**16
-    queries, keys = np.diag([a * k, b * k])[None], np.diag([b, a])[None]
-    return made_layer(
-        queries, keys, np.eye(2)[None], np.eye(2), [[1.0], [-1.0]], np.eye(2), [[1.0, 1.0]]
-    )
-
-
-def one_head(logits, values):
-    contexts = np.stack([logits, values], axis=1)
-    zeros = np.array([[[1.0], [0.0]]])
-    return made_layer(zeros, zeros, [[[0.0], [1.0]]], [[1.0]], [[1.0]], contexts, [[1.0, 0.0]])
 
 
 def folded():
@@ -367,33 +252,7 @@ STORED = tuple(
 
 IN_ORDER = Order("sequential")
 
-# Of layers, by name.
-LAYERS = {
-    "one sum for a logit": Production(
-        PAIRWISE, one_logit, {"logits": ("x", "W_K", "W_Q", "e"), "logit_order": IN_ORDER}
-    ),
-    "heads and tokens in one sum": Production(
-        PAIRWISE,
-        many_values,
-        {"outputs": (("a", (("x", "W_V"), "W_O")), "W_D"), "average_order": IN_ORDER, "apart": ""},
-    ),
-    "heads and columns of W_O in one sum": Production(
-        PAIRWISE,
-        many_columns,
-        {"outputs": (("a", ("x", "W_V")), "W_O", "W_D"), "output_order": IN_ORDER, "apart": ""},
-    ),
-    "exponentials of 11 bits": Production(FLOAT32, exponentials, LESS_EXACT),
-    "blocks of one token": Production(
-        UNSCALED, increasing, BLOCKS_OF_ONE | {"outputs": Program().outputs, "apart": "h"}
-    ),
-    "divided by exp(m + log L)": Production(UNSCALED, large_logits, BY_LOGARITHM),
-    "a constant that is not a power of two": Production(
-        UNSCALED, opposite_logits, {"scale": Scale(2.0**0.5, ("e",))}
-    ),
-}
-
-# Of decoders.
-DECODERS = {
+PRODUCTIONS = {
     "readout and unembedding in one sum": Production(
         PAIRWISE, folded, {"outputs": ("z", "U", "O"), "output_order": IN_ORDER}
     ),
@@ -422,5 +281,5 @@ def shares(production, model, count, seed=0):
     case = production.case()
     bounds = case.bounds(MODELS[model])
     for number in range(seed, seed + count):
-        program = drawn(MODELS[model], choices(number), decoder=isinstance(case, DecoderCase))
+        program = drawn(MODELS[model], choices(number))
         yield share(case, replace(program, **production.changes, edge=False), bounds)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import DECODERS, LAYERS, climb, decoder_case, layer_case, share, shares
+from cases import PRODUCTIONS, climb, decoder_case, share, shares
 from compact_parts import changed, compact
 from emulated import programs
 from hypothesis import given, settings
@@ -19,24 +19,15 @@ from constructive.exact.float_model import FLOAT32, FORMATS, INTEGER_MODELS, MOD
 from constructive.layers.causal import picks, read
 from constructive.layers.margins import require_integers
 
-# Models, and whether it is decoders that they evaluate.
-WHOLE = [(name, False) for name in MODELS if MODELS[name].storage.name == "float32"]
-WHOLE += [(name, True) for name in MODELS]
 
-
-def case_of(model, seed, decoder):
-    rng = np.random.default_rng(seed)
-    return decoder_case(rng, MODELS[model].storage.name) if decoder else layer_case(rng)
-
-
-@pytest.mark.parametrize(("model", "decoder"), WHOLE)
-def test_no_program_breaks_its_bound(model, decoder):
+@pytest.mark.parametrize("model", MODELS)
+def test_no_program_breaks_its_bound(model):
     used = []
 
     @settings(max_examples=8)
-    @given(programs(model, decoder=decoder), st.integers(0, 10**6))
+    @given(programs(model), st.integers(0, 10**6))
     def check(program, seed):
-        case = case_of(model, seed, decoder)
+        case = decoder_case(np.random.default_rng(seed), MODELS[model].storage.name)
         found = share(case, program, case.bounds(MODELS[model]))
         assert found <= 1.0
         used.append(found)
@@ -45,29 +36,21 @@ def test_no_program_breaks_its_bound(model, decoder):
     assert max(used) > 1e-3
 
 
-@pytest.mark.parametrize("decoder", [False, True])
-def test_a_search_breaks_none(decoder):
+def test_a_search_breaks_none():
     rng = np.random.default_rng(5)
-    case = layer_case(rng) if not decoder else decoder_case(rng, "float32")
-    assert 0.0 < climb(case, FLOAT32, rng, 30)[0] <= 1.0
+    assert 0.0 < climb(decoder_case(rng, "float32"), FLOAT32, rng, 30)[0] <= 1.0
 
 
-BEYOND = [
-    (table, name, model)
-    for table, each in (("layer", LAYERS), ("decoder", DECODERS))
-    for name, production in each.items()
-    for model in production.models
-]
+BEYOND = [(name, model) for name, each in PRODUCTIONS.items() for model in each.models]
 
 
-@pytest.mark.parametrize(("table", "name", "model"), BEYOND)
-def test_one_production_more_breaks_it(table, name, model):
-    production = (LAYERS if table == "layer" else DECODERS)[name]
-    assert any(found > 1.0 for found in shares(production, model, 6))
+@pytest.mark.parametrize(("name", "model"), BEYOND)
+def test_one_production_more_breaks_it(name, model):
+    assert any(found > 1.0 for found in shares(PRODUCTIONS[name], model, 6))
 
 
 def test_every_model_has_a_production_beyond():
-    assert {(model, table == "decoder") for table, _, model in BEYOND} >= set(WHOLE)
+    assert {model for _, model in BEYOND} >= set(MODELS)
 
 
 # Drawn programs on decoders of integers: z is exact, bit for bit, and so is the token.
@@ -98,7 +81,7 @@ def test_programs_give_z_and_the_token(made, name):
     assert np.abs(exact).max() < 2**24
 
     @settings(max_examples=15)
-    @given(programs(name, decoder=True))
+    @given(programs(name))
     def check(program):
         found = program.of_decoder(decoder.layer, decoder.unembedding, x)[0]
         assert (found == exact).all()

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructive import (
+    CapacityError,
     Dataset,
     ParameterError,
+    PrecisionError,
     RationalDataset,
     Verdict,
-    assumptions,
     build_memorizer,
     capacity_table,
     certify,
@@ -252,8 +253,6 @@ def test_builders_say_what_it_would_take(data, heads):
     for build in (
         lambda: build_memorizer(data, num_heads=heads),
         lambda: exact_capacity(data, heads),
-        lambda: assumptions.regroup(data, heads),
-        lambda: assumptions.check(data, heads),
     ):
         with pytest.raises(ParameterError, match="GB and") as caught:
             build()
@@ -292,3 +291,39 @@ def test_tokens_that_span_everything_take_no_exact_integers():
     assert exact_capacity(data, num_heads=1).lower == exact_capacity(data, num_heads=1).upper == 384
     assert fewest_heads(data).least == 2
     assert time.process_time() - began < 20
+
+
+def rounded_patches(total, queries):
+    """Tokens of 4 numbers times a random 4 x 32 matrix, and a position, with sums rounded."""
+    rng = np.random.default_rng(1)
+    tokens = rng.random((total, 16, 4)) @ rng.normal(size=(4, 32)) + rng.normal(size=(16, 32))
+    return Dataset(tokens, queries(tokens, rng), rng.normal(size=total))
+
+
+def test_what_float64_sees_stands_beside_what_is_exact():
+    """Sums in 4 + 16 dimensions: rounding fills all 32, exactly, and float64 sees 20 + 3 x 19."""
+    data = rounded_patches(128, lambda tokens, rng: rng.normal(size=(len(tokens), 32)))
+    found = exact_capacity(data, num_heads=4)
+    assert (found.lower, found.upper, found.seen) == (128, 128, 77)
+    assert repr(found).endswith("d_h=1; float64 sees 77)")
+    words = "float64 sees tokens in 20 dimensions and differences in 19"
+    assert f"But {words}: enough for 77" in str(explain(data, num_heads=4))
+    with pytest.raises(PrecisionError, match=words) as caught:
+        build_memorizer(data, num_heads=4, construction="generic")
+    assert "num_heads=7" in caught.value.suggestion
+    assert build_memorizer(data, num_heads=7, construction="generic").max_error(data) < 1e-6
+    clear = generators.gaussian(num_examples=20, context_size=4, width=6)
+    assert "float64" not in repr(exact_capacity(clear, 2)) + str(explain(clear, num_heads=2))
+
+
+def test_zero_and_equal_queries_are_named():
+    def queries(tokens, rng):  # noqa: ARG001
+        found = tokens[:, -1].copy()
+        found[10:30], found[31:34] = 0.0, found[30]
+        return found
+
+    data = rounded_patches(48, queries)
+    data = Dataset(data.contexts[:, :, :8], data.queries[:, :8], data.targets)
+    words = "20 of them are zero, and all heads attend uniformly there; 3 of them are equal to an"
+    with pytest.raises(CapacityError, match=words):
+        build_memorizer(data, num_heads=8)

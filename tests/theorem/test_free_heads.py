@@ -123,7 +123,7 @@ def test_several_outputs():
     assert apart.at_most >= apart.at_least
 
 
-# Exact ranks on small data sets, generic and in special position, against the numbers.
+# Exact ranks on small datasets, generic and in special position, against the numbers.
 
 
 def special(rng, total, width):
@@ -146,7 +146,7 @@ def special(rng, total, width):
 
 @pytest.mark.slow
 def test_numbers_against_exact_ranks_on_small_data_sets():
-    """400 data sets: never above c_1, and at most the number of a zero point for generic data.
+    """400 datasets: never above c_1, and at most the number of a zero point for generic data.
 
     Chance is about a prime of 22 bits: a rank that is found may be one less in one of 10,000.
     """

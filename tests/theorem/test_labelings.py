@@ -1,6 +1,6 @@
 """Labelings that readouts attain, against sign vectors decided one by one in exact arithmetic.
 
-Data sets have contexts of a small vocabulary, which may be dependent, equal or collinear. Softmax
+Datasets have contexts of a small vocabulary, which may be dependent, equal or collinear. Softmax
 takes powers of 2 in the place of exp(1), so that Z is rational; logits are integers. Each of the
 2^T sign vectors is decided with fractions: it is attained if the vertices (sign vectors of the Z u
 that are zero on as many independent rows as there can be) that do not contradict it have its signs
@@ -30,7 +30,7 @@ from constructive.theory.labelings import cover
 
 
 def with_contexts(contexts):
-    """A data set with these contexts, and inputs that differ."""
+    """A dataset with these contexts, and inputs that differ."""
     contexts = np.asarray(contexts, dtype=float)
     apart = np.arange(len(contexts))[:, None] * np.ones(contexts.shape[2])
     return Dataset(contexts, apart, np.zeros(len(contexts)))
@@ -103,7 +103,7 @@ def drawn_contexts(rng, most):
 
 
 def compare(rng, most, draws=4):
-    """Numbers of one data set: the theorem's, and those of some queries and heads."""
+    """Numbers of one dataset: the theorem's, and those of some queries and heads."""
     contexts, heads = drawn_contexts(rng, most), int(rng.integers(1, 4))
     total, _, width = contexts.shape
     weights = rng.integers(-5, 6, (draws, heads, width, width))

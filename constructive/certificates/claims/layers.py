@@ -11,7 +11,7 @@ import numpy as np
 
 from constructive import checker
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.certificates.claims.rank import _are_wide, challenge
+from constructive.certificates.claims.rank import challenge
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.layers import residues
@@ -21,7 +21,6 @@ from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import report
 
 Evidence = dict[str, Any]
-_ORDER = "heads take the examples in another order; the claim wide_grouping is about that"
 _ATTEMPTS = 8  # Random normals that are tried for a group
 
 
@@ -29,7 +28,7 @@ class Proposed(ClaimKind):
     """A claim that the checker judges, by evidence that is proposed here."""
 
     @abstractmethod
-    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+    def propose(self, subject: Subject[Any, Dataset]) -> Evidence:
         """Return evidence; without what it would need, and with `advice`, where there is none."""
 
     def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401, ARG002
@@ -67,7 +66,7 @@ def layer_of(subject: Subject[Any, Dataset]) -> checker.Layer:
 
 
 class Grouping(Proposed):
-    """The claim *grouping*: usual where groups are small, and in the order given."""
+    """The claim *grouping*, of heads that have groups."""
 
     name = "grouping"
     options = frozenset({"seed"})
@@ -76,17 +75,10 @@ class Grouping(Proposed):
         """Return whether heads have groups, as neither paired heads nor trained weights have."""
         return weights.record.grouped
 
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether these are groups of Theorems 1 and 2."""
-        return not _are_wide(weights)
-
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return groups with normals."""
         groups = [[head.start, head.stop] for head in subject.weights.record.heads]
-        evidence = grouping(subject.data, groups, subject.rng)
-        if subject.weights.record.order:  # the groups are not consecutive in the order given
-            return evidence | {"groups": [], "advice": _ORDER}
-        return evidence
+        return grouping(subject.data, groups, subject.rng)
 
     def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401
         """Return integers that show a dependence there, if there is one."""

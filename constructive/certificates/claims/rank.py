@@ -1,4 +1,4 @@
-"""The claims *rank*, *grouping*, *wide_grouping* and *impossible*, by elimination (docs/claims.md).
+"""The claims *rank*, *grouping* and *impossible*, by elimination (docs/claims.md).
 
 What a certificate carries that others may check quickly is said at each claim.
 """
@@ -15,13 +15,10 @@ from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
 from constructive.exact.softmax import Point
 from constructive.layers.layer import AttentionLayer
-from constructive.layers.memorizer import Memorizer
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.support.work import report
-from constructive.theory import grouping
 
 # *rank*: all rows of Z are independent, so these heads have a readout for all targets.
 #
@@ -124,43 +121,3 @@ def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
         first, second = repeated
         return f"examples {first} and {second} are one input, so two rows of Z are equal", repeated
     return None
-
-
-# *wide_grouping*: what Theorem 10 requires of the data, exactly.
-
-
-class WideGrouping(ClaimKind):
-    """The claim *wide_grouping*: usual where *grouping* is not."""
-
-    name = "wide_grouping"
-    statement = grouping.WIDE_STATEMENT
-    options = frozenset({"seed"})
-
-    def applies(self, weights: Memorizer) -> bool:
-        """Return whether heads have groups, as neither paired heads nor trained weights have."""
-        return weights.record.grouped
-
-    def is_usual(self, weights: Memorizer) -> bool:
-        """Return whether these are groups of Theorem 10."""
-        return _are_wide(weights)
-
-    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
-        """Look at every group, in the order of the heads."""
-        report("check the groups", 0, 1)
-        given = subject.weights.record.order or range(subject.data.num_examples)
-        order = np.array(given, dtype=np.int64)
-        return grouping.prove_wide(subject.data, _groups(subject.weights), order, subject.rng)
-
-
-def _are_wide(memorizer: Memorizer) -> bool:
-    """Return whether groups are large, or in an order of their own."""
-    record = memorizer.record
-    too_large = not record.small_groups or record.context_size > memorizer.layer.width
-    return too_large or bool(record.order)
-
-
-def _groups(memorizer: Memorizer) -> tuple[tuple[int, int], ...]:
-    return tuple((head.start, head.stop) for head in memorizer.record.heads)
-
-
-WIDE_GROUPING = WideGrouping()

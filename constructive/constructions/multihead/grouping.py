@@ -1,7 +1,6 @@
 """Step 2. Every head takes a group of examples, which are consecutive (proofs/2).
 
-How many each takes says `theory.grouping.group_sizes`, and `theory.regrouping` looks for another
-order.
+How many each takes says `theory.grouping.group_sizes`.
 
 With each group S come its *dual basis* B (d, |S|), where e_t^T B is the unit vector of t in S, and
 its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which w
@@ -159,6 +158,6 @@ def _dependent(lengths: Array, unit: Array, start: int, stop: int) -> Assumption
         message,
         witness=witness,
         suggestion=f"drop or move one of these examples (their queries satisfy {words}), "
-        "use more heads and so smaller groups, another order (assumptions.regroup looks for one), "
+        "use more heads and so smaller groups, another order, "
         "or construction='generic'",
     )

@@ -29,8 +29,8 @@ import numpy as np
 
 from constructive.constructions.multihead.assumptions import LOOK_CLOSER
 from constructive.constructions.multihead.grouping import Group
-from constructive.data.dataset import Dataset, token_numbers
-from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.data.dataset import Dataset
+from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.support.work import in_pieces
 from constructive.theory.bounds import Plan
@@ -201,28 +201,9 @@ def gaps(contexts: Array, vectors: Array) -> tuple[Array, Array]:
 
     vectors: (d, k)
     """
-    found = contexts @ vectors
-    scores = np.sort(found, axis=1)
+    scores = np.sort(contexts @ vectors, axis=1)
     upper, lower = scores[:, -1] - scores[:, -2], scores[:, 1] - scores[:, 0]
-    least = _TIE * np.maximum(np.abs(scores[:, -1]), np.abs(scores[:, 0]))
-    tied = np.flatnonzero((np.minimum(upper, lower) <= least).any(axis=1))
-    if len(tied):
-        numbers = token_numbers(contexts[tied])
-        upper[tied] = _gap_of_different(-found[tied], numbers)
-        lower[tied] = _gap_of_different(found[tied], numbers)
     return upper, lower
-
-
-def _gap_of_different(scores: Array, numbers: Integers) -> Array:
-    """Return the distance from the smallest score to that of the next different token: (C, k).
-
-    scores: (C, n, k);  numbers: (C, n), equal for equal tokens, whose scores may differ by rounding
-    """
-    lowest = scores.argmin(axis=1)
-    first = np.take_along_axis(numbers, lowest, axis=1)
-    others = np.where(numbers[:, :, np.newaxis] == first[:, np.newaxis, :], np.inf, scores)
-    gap: Array = others.min(axis=1) - scores.min(axis=1)
-    return gap
 
 
 # Heads.
@@ -285,7 +266,8 @@ def construct(
         )
     query_lengths = _row_lengths(dataset.queries)
     built = []
-    with np.errstate(divide="ignore"):  # an example orthogonal to w needs an infinite sharpness
+    # An example orthogonal to w, or nearly so, needs an infinite sharpness; what is no number does.
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         for group, direction in zip(groups, turns, strict=True):
             saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
             if plan.rank_one:
@@ -465,8 +447,7 @@ def _cannot_saturate(group: Group, distance: Array, fraction: float) -> Assumpti
         )
         witness = tuple(inside[:8].tolist())
         suggestion = (
-            "another order of the examples (assumptions.regroup looks for one), lower "
-            "saturated_fraction=, or construction='generic'"
+            "another order of the examples, lower saturated_fraction=, or construction='generic'"
         )
     else:
         message = (

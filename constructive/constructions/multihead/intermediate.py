@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from constructive.constructions.multihead.heads import SATURATION_EPS, GroupHead
-from constructive.data.dataset import Dataset, token_numbers
+from constructive.data.dataset import Dataset
 from constructive.exact.softmax import Floats
 from constructive.layers.attention import Chunk, after_attention, examples
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Integers
 from constructive.support.work import report
 
 # Relative difference below which the two largest shares of attention may be of equal tokens.
@@ -62,7 +62,6 @@ def assemble(dataset: Dataset, heads: tuple[GroupHead, ...]) -> tuple[Intermedia
 
     def saturated(chunk: Chunk[Array]) -> Integers:
         on = chunk.attention.max(axis=2) >= 1.0 - SATURATION_EPS
-        _add_equal_tokens(on, chunk.attention, dataset, chunk.rows)
         on[np.arange(len(on)), owner[chunk.rows]] = False
         counts: Integers = on.sum(axis=0)
         return counts
@@ -70,25 +69,3 @@ def assemble(dataset: Dataset, heads: tuple[GroupHead, ...]) -> tuple[Intermedia
     weights = query_weights, key_weights
     z, counts = represent(dataset, weights, np.cumsum(sizes), saturated)
     return z, np.sum(counts, axis=0) / np.maximum(dataset.num_examples - sizes, 1)
-
-
-def _add_equal_tokens(on: Booleans, attention: Array, dataset: Dataset, rows: slice) -> None:
-    """Count a head as saturated where equal tokens have its attention together.
-
-    on: (rows, H), which is changed;  attention: (rows, H, n)
-    """
-    examples, heads = np.nonzero(~on)
-    shares = attention[examples, heads]
-    if not len(shares) or dataset.context_size == 1:
-        return
-    second, largest = np.partition(shares, -2, axis=1)[:, -2:].T
-    tied = np.flatnonzero(second >= (1.0 - _TIE) * largest)
-    if not len(tied):
-        return
-    examples, heads, shares = examples[tied], heads[tied], shares[tied]
-    contexts = dataset.contexts_of(rows)
-    looked_at, index = np.unique(examples % len(contexts), return_inverse=True)
-    numbers = token_numbers(contexts[looked_at])[index]
-    top = np.take_along_axis(numbers, shares.argmax(axis=1)[:, np.newaxis], axis=1)
-    together = shares.sum(axis=1, where=numbers == top)
-    on[examples, heads] = together >= 1.0 - SATURATION_EPS

@@ -41,6 +41,7 @@ class Adapter:
     can: frozenset[str]  # what the library has of `ALL`
     library: str = "numpy"  # whose arrays `attend` gets: "numpy", "torch" or "jax"
     layout: str = "BHTd"  # of q, k, v and the output: also "BTHd" or "packed"
+    placed: str | None = None  # how arrays lie in memory: "contiguous" if it takes no other
     fully_masked: FullyMasked = "zeros"  # what a row without a visible key is: also "nan", "mean"
     # names of distributions by the modules that it imports; the first has the version
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +78,9 @@ class Adapter:
             return self._computed(problem, device)
 
     def _computed(self, problem: Inputs, device: str) -> Array:
-        q, k, v = problem.tensors(self.library, layout=self.layout, device=device)
+        q, k, v = problem.tensors(
+            self.library, layout=self.layout, device=device, placed=self.placed
+        )
         found = self.options(problem)
         if self.library == "torch":
             found = {

@@ -83,6 +83,8 @@ _SDPA = Adapter(
     devices=_BOTH,
 )
 
+_FUSED = replace(_SDPA, placed="contiguous")
+
 
 # torch.nn.MultiheadAttention with projections that change nothing. Without weights in its output
 # it calls the fused function; with them, softmax is in plain tensor operations.
@@ -284,9 +286,9 @@ TORCH: dict[str, Adapter] = {
     "torch-boolean": replace(_SDPA, options=_as_booleans),
     "torch-additive": replace(_SDPA, options=_as_numbers),
     "torch-math": replace(_SDPA, attend=_backend("MATH")),
-    "torch-flash": replace(_SDPA, attend=_backend("FLASH_ATTENTION")),
-    "torch-efficient": replace(_SDPA, attend=_backend("EFFICIENT_ATTENTION"), devices=("cuda",)),
-    "torch-cudnn": replace(_SDPA, attend=_backend("CUDNN_ATTENTION"), devices=("cuda",)),
+    "torch-flash": replace(_FUSED, attend=_backend("FLASH_ATTENTION")),
+    "torch-efficient": replace(_FUSED, attend=_backend("EFFICIENT_ATTENTION"), devices=("cuda",)),
+    "torch-cudnn": replace(_FUSED, attend=_backend("CUDNN_ATTENTION"), devices=("cuda",)),
     "torch-mha": _MULTIHEAD,
     "torch-mha-weights": replace(
         _MULTIHEAD, options=_with_weights, models=EAGER, fully_masked="nan"

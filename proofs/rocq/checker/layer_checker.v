@@ -1,4 +1,4 @@
-(* proofs/10-exact-rank.md: Theorem 4 for a layer of rank-one heads and a data set, all in lists *)
+(* proofs/10-exact-rank.md: Theorem 4 for a layer of rank-one heads and a dataset, all in lists *)
 (* of integers, times powers of two (or any rational scales).                                    *)
 From Coq Require Import ZArith.
 From mathcomp Require Import all_ssreflect all_algebra zify ring ssrZ.

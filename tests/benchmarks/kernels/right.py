@@ -69,7 +69,7 @@ def drawn(seed, dtypes=ALL, cases=None, **fixed):
     fixed = {"dtype": str(random.choice(dtypes)), "alibi": bool(random.random() < 0.08)} | fixed
     spec = random_spec(seed, **fixed)
     if spec.alibi:
-        spec = replace(spec, soft_cap=None)
+        spec = replace(spec, soft_cap=None, bias=None)
     found = attempt(spec, str(random.choice(cases or list(CASES))))
     return found if isinstance(found, Problem) and found.answer.checked.any() else None
 
