@@ -1,5 +1,6 @@
 """The claim *error*, about real numbers: in float64, or with enough digits."""
 
+import math
 from collections import namedtuple
 from contextlib import suppress
 from fractions import Fraction
