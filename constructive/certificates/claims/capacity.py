@@ -22,7 +22,6 @@ from constructive.certificates.claims.layers import Evidence, Proposed, layer_of
 from constructive.data.dataset import Dataset, first_of_each
 from constructive.exact import modular
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
 from constructive.support.arrays import Array
 from constructive.support.verdict import pack
 from constructive.support.work import report
@@ -166,8 +165,7 @@ class Near(OfFreeHeads):
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return the size of readouts, so many blocks of directions, and twice what is shown."""
-        layer, data = floats_of(subject.weights.layer).leading, subject.data
-        about = layer_of(subject)
+        layer, data, about = subject.weights.layer, subject.data, layer_of(subject)
         unit = 2.0 ** math.frexp(max(np.abs(layer.effective_readout).max(), 1e-300))[1]
         rows, heads, width = data.num_examples * data.target_dim, layer.num_heads, layer.width
         readouts, block = heads * width * data.target_dim, width * layer.head_dim
