@@ -158,7 +158,7 @@ BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),
     "certificates": (4900, 15),
-    "checker": (7190, 29),
+    "checker": (7500, 31),
     "cli": (2240, 10),
     "constructions": (5980, 18),
     "data": (2560, 10),

@@ -75,7 +75,9 @@ def needs_of(about, vectors):
 
 
 def require_sizes(*sizes):
-    require(all(type(x) is int and x > 0 for x in sizes), "H, d_h or a group is not a size")
+    require(
+        all(type(x) is int and x > 0 for x in sizes), "H, d_h or a group is not a number of heads"
+    )
 
 
 class Impossible(Claim):

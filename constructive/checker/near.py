@@ -32,10 +32,11 @@ class Near(Claim):
 
     name, of_lengths = "near", True
     statement = (
-        "some W_Q', W_K' and effective readout U' within {!r} of the stored ones return all "
-        "targets exactly (root of the sum of squares of all differences, of U in units of {!r})"
+        "some W_Q', W_K' and effective readout U' within {!r} of the stored ones return the "
+        "targets of the data exactly (root of the sum of squares of all differences, of U in units "
+        "of {!r})"
     )
-    unshown = "some W_Q', W_K' and effective readout U' near the stored ones return all targets"
+    unshown = "some W_Q', W_K' and effective readout U' near the stored ones return the targets"
 
     def needs(self, about):
         rows, columns = about.shapes[0] * about.shapes[3], columns_of(self.evidence, about.shapes)

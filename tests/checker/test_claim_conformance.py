@@ -163,6 +163,18 @@ def upper_bound(make):
     return Kind(heads, known, {"impossible": (heads, data)})
 
 
+def out_of_reach():
+    """Generic data of more examples than any weights of two heads reach almost all targets of."""
+    data = generators.gaussian(num_examples=40, context_size=3, width=4, seed=0)
+    heads = AllWeights(2, 1)
+    return Kind(heads, data, {"almost_impossible": (heads, data.take(range(20)))})
+
+
+def tangent():
+    data = drawn(generators.gaussian, num_examples=20, width=6)
+    return of_layer(data, "error", "onto", "near", construction="tangent", head_dim=3)
+
+
 KINDS = {
     "own contexts": lambda: of_layer(drawn(), *ASKED),
     "contexts of different lengths": lengths,
@@ -180,6 +192,8 @@ KINDS = {
     "last": lambda: sequences("last"),
     "seq2seq": lambda: sequences("seq2seq"),
     "upper bound": lambda: upper_bound(generators.uniform),
+    "tangent": tangent,
+    "out of reach": out_of_reach,
 }
 
 
@@ -446,6 +460,8 @@ OF_KIND = {
     "several texts": ("rank", "recites", "executed"),
     "decoder of integers": ("recites", "executed"),
     "upper bound": ("impossible",),
+    "tangent": ("error", "onto", "near"),
+    "out of reach": ("almost_impossible",),
 }
 
 
@@ -510,10 +526,10 @@ def fewer(heads, data):
 
 
 CASES = {
-    "layer": ["own contexts", "labels", "pairs"],
+    "layer": ["own contexts", "labels", "pairs", "tangent"],
     "decoder": ["decoder", "decoder of integers"],
     "sequences": ["seq2seq"],
-    "all weights": ["upper bound"],
+    "all weights": ["upper bound", "out of reach"],
 }
 """Kinds of the suite that have all claims of a family, and all proofs of them."""
 UNPROVED = {

@@ -295,13 +295,13 @@ def test_different_examples_are_counted(checker):
 
 def test_residues_of_one_number_may_differ_by_a_prime(checker, monkeypatch):
     """Balanced ones are not unique; `times` gives either, by the number of its terms."""
-    original, rng = checker.layers.times, np.random.default_rng(0)
+    original, rng = checker.capacity.times, np.random.default_rng(0)
 
     def times(a, b, p):
         products = original(a, b, p)
         return products + p * rng.integers(-1, 2, products.shape)
 
-    monkeypatch.setattr(checker.layers, "times", times)
+    monkeypatch.setattr(checker.capacity, "times", times)
     tokens = np.array([[3.0, 1.0, 1.0], [5.0, -1.0, -1.0], [-7.0, 2.0, 2.0], [0.0, 4.0, 4.0]])
     order, vectors = [[0, 1], [1, 2], [3, 0]] * 3, ([(0, 1, -1), (1, 0, 0)], [1, 0], 1)
     with refused("not constant within a context"):
@@ -314,7 +314,7 @@ def test_residues_of_one_number_may_differ_by_a_prime(checker, monkeypatch):
 @pytest.mark.parametrize(("left", "words"), [(56, "not orthogonal"), (55, "more than a minute")])
 def test_numbers_are_not_longer_than_all_primes_together(checker, as_if, left, words):
     """As if a minute were longer: 2^21 bits of vectors take more of it than there is."""
-    as_if("layers", OPERATIONS=math.inf)
+    as_if("capacity", OPERATIONS=math.inf)
     vector = 0, 1 << 21 * 140336 - left - 1
     with refused(words):
         impossible(checker, [[0.0, 1.0]], many_queries(3, 2), [vector], [1], 1)

@@ -98,7 +98,8 @@ class AlmostImpossible(Proposed):
         head_dim = subject.weights.head_dim or 0
         different = np.unique(first_of_each(data))
         found = free_capacity(data, heads, head_dim, subject.rng, different=different)
-        blamed = found.blamed if found.at_most < len(different) else different[:0]
+        too_many = found.blamed is not None and found.at_most < len(different)
+        blamed = found.blamed if too_many else different[:0]
         given: Evidence = {"heads": heads, "head_dim": head_dim, "count": len(blamed), **_NOTHING}
         given |= {"of_queries": {"vectors": [], "pivots": [], "zeros": 0}}
         if not len(blamed):
