@@ -29,7 +29,7 @@ from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.support.errors import require_positive
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.support.work import report
+from constructive.support.work import report, workers
 
 Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
 Evidence = dict[str, Any]
@@ -56,7 +56,7 @@ _ATTEMPTS = 8  # Random normals that are tried for a group
 
 def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
     """Prove or refute the claim for groups (start, stop) of consecutive examples."""
-    about = checker.layer({}, dataset.arrays, tell=report)
+    about = checker.layer({}, dataset.arrays, jobs=workers(), tell=report)
     return judged(dataset, propose(dataset, groups, rng), about)
 
 

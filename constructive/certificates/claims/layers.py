@@ -18,7 +18,7 @@ from constructive.layers import residues
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import floats_of
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.support.work import report
+from constructive.support.work import report, workers
 from constructive.theory import grouping
 
 Evidence = dict[str, Any]
@@ -53,6 +53,7 @@ def layer_of(subject: Subject[Memorizer, Dataset]) -> checker.Layer:
             subject.data.arrays,
             hashes=subject.fingerprints,
             bits=subject.options.max_prec,
+            jobs=workers(),
             tell=report,
         ),
     )
