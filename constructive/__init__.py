@@ -31,13 +31,14 @@ _HOMES = {
     "token_mixing": "data.dataset",
     "Padded": "data.padded",
     "padded": "data.padded",
-    "RationalDataset": "data.rational",
+    "RationalDataset": "constructions.rational",
     "AttentionLayer": "layers.layer",
     "CausalLayer": "layers.causal",
     "Decoder": "layers.decoder",
     "ExtendedLayer": "layers.extended",
     "Memorizer": "layers.memorizer",
-    "RationalLayer": "layers.rational",
+    "RationalLayer": "constructions.rational",
+    "build_rational": "constructions.rational",
     "BuildRecord": "layers.record",
     "DecoderRecord": "layers.record",
     "HeadRecord": "layers.record",
@@ -61,17 +62,14 @@ _HOMES = {
     "Verdict": "support.verdict",
     "assumptions": "theory",
     "heads_needed": "theory.bounds",
-    "paired_capacity": "theory.bounds",
-    "rank_one_capacity": "theory.bounds",
-    "saturated_capacity": "theory.bounds",
-    "ExactCapacity": "theory.capacity",
     "FewestHeads": "theory.capacity",
-    "exact_capacity": "theory.capacity",
     "fewest_heads": "theory.capacity",
+    "Capacity": "theory.free_heads",
+    "CapacityBounds": "theory.free_heads",
+    "capacity": "theory.free_heads",
     "Labelings": "theory.labelings",
     "label_capacity": "theory.labelings",
     "labelings": "theory.labelings",
-    "capacity_table": "theory.bounds",
 }
 
 if TYPE_CHECKING:
@@ -84,19 +82,20 @@ if TYPE_CHECKING:
     from constructive.constructions.build import build_memorizer as build_memorizer
     from constructive.constructions.build import explain as explain
     from constructive.constructions.decoder import build_decoder as build_decoder
+    from constructive.constructions.rational import RationalDataset as RationalDataset
+    from constructive.constructions.rational import RationalLayer as RationalLayer
+    from constructive.constructions.rational import build_rational as build_rational
     from constructive.data import generators as generators
     from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
     from constructive.data.dataset import token_mixing as token_mixing
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
-    from constructive.data.rational import RationalDataset as RationalDataset
     from constructive.layers.causal import CausalLayer as CausalLayer
     from constructive.layers.decoder import Decoder as Decoder
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.layer import AttentionLayer as AttentionLayer
     from constructive.layers.memorizer import Memorizer as Memorizer
-    from constructive.layers.rational import RationalLayer as RationalLayer
     from constructive.layers.record import BuildRecord as BuildRecord
     from constructive.layers.record import DecoderRecord as DecoderRecord
     from constructive.layers.record import HeadRecord as HeadRecord
@@ -119,15 +118,12 @@ if TYPE_CHECKING:
     from constructive.support.verdict import Verdict as Verdict
     from constructive.support.work import progress_to as progress_to
     from constructive.theory import assumptions as assumptions
-    from constructive.theory.bounds import capacity_table as capacity_table
     from constructive.theory.bounds import heads_needed as heads_needed
-    from constructive.theory.bounds import paired_capacity as paired_capacity
-    from constructive.theory.bounds import rank_one_capacity as rank_one_capacity
-    from constructive.theory.bounds import saturated_capacity as saturated_capacity
-    from constructive.theory.capacity import ExactCapacity as ExactCapacity
     from constructive.theory.capacity import FewestHeads as FewestHeads
-    from constructive.theory.capacity import exact_capacity as exact_capacity
     from constructive.theory.capacity import fewest_heads as fewest_heads
+    from constructive.theory.free_heads import Capacity as Capacity
+    from constructive.theory.free_heads import CapacityBounds as CapacityBounds
+    from constructive.theory.free_heads import capacity as capacity
     from constructive.theory.labelings import Labelings as Labelings
     from constructive.theory.labelings import label_capacity as label_capacity
     from constructive.theory.labelings import labelings as labelings

@@ -26,14 +26,12 @@ from constructive.certificates.claims.rank import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
-from constructive.data.rational import RationalDataset
 from constructive.data.shapes import LENGTHS, require_examples
 from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.rational import RationalLayer
-from constructive.layers.record import floats_of
+from constructive.layers.record import TrainedRecord
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
@@ -104,8 +102,8 @@ def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    floats_of(weights.layer).leading.check_fits(data)
-    return describe_dataset(data), describe_arrays(floats_of(weights.layer).tensors)
+    weights.layer.leading.check_fits(data)
+    return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
 
 def _describe_decoder(weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -204,12 +202,6 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
     if isinstance(weights.layer, AttentionLayer | ExtendedLayer):
         return LAYERS
     kind = type(weights.layer)
-    if issubclass(kind, RationalLayer):
-        raise ParameterError(
-            "a rational layer needs no certificate",
-            witness=kind.__name__,
-            suggestion="compare memorizer.predict(...) with the targets by ==",
-        )
     raise ParameterError(
         f"certify knows nothing of {with_article(kind.__name__)}",
         witness=kind.__name__,
@@ -219,7 +211,7 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
 
 # What users call.
 
-_DATA = Dataset, RationalDataset, SequenceDataset, Text
+_DATA = Dataset, SequenceDataset, Text
 
 
 @in_three_parts
@@ -250,8 +242,9 @@ def certify(
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
         claims: some of those that docs/claims.md explains. By default "rank", "error", and
-            "grouping" where heads have groups. If you ask for them, also "labels". Of sequences
-            "equality" and "size", of decoders "rank", "recites" and "executed"
+            "grouping" where heads have groups; "labels" of a layer that was trained on classes,
+            unless epsilon is given. If you ask for them, also "labels". Of sequences "equality"
+            and "size", of decoders "rank", "recites" and "executed"
         epsilon: of *error*: the largest error, in units of the targets; by default 1e-6 times the
             largest target, to one digit (1e-6 if all are zero)
         max_prec: of *error*: bits after which an undecided claim stays so; by default 4096
@@ -290,8 +283,10 @@ def certify(
     about = family.words
     if isinstance(weights, Memorizer) and not weights.record.grouped:  # which has fewer claims
         about = f"{weights.record.construction} heads"
-    names = _checked_claims(claims, weights, about, known)
     options = CertifyOptions(epsilon, max_prec, seed, model).checked()
+    if claims is None and epsilon is None and _is_classifier(weights, data):
+        claims = ["labels"]
+    names = _checked_claims(claims, weights, about, known)
     _require_taken(options, names, known)
     product = math.inf
     if isinstance(weights, Memorizer) and isinstance(data, Dataset):
@@ -352,6 +347,12 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
     )
 
 
+def _is_classifier(weights: object, data: object) -> bool:
+    """Return whether a layer was trained for classes: its outputs are scores, not targets."""
+    trained = isinstance(weights, Memorizer) and isinstance(weights.record, TrainedRecord)
+    return trained and isinstance(data, Dataset) and len(data.classes) > 1
+
+
 def _checked_claims(
     claims: object, weights: object, about: str, known: Mapping[str, ClaimKind]
 ) -> tuple[str, ...]:
@@ -362,10 +363,12 @@ def _checked_claims(
     listed = list(asked) if isinstance(asked, Iterable) else []
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
+        hint = "; labels of layers with an output for each class (Dataset.of_classes)"
+        hint *= "labels" in unknown
         raise ParameterError(
             f"claims={shown(claims)} are not claims about {about}",
             witness=unknown or None,
-            suggestion=f"some of {', '.join(known)}",
+            suggestion=f"some of {', '.join(known)}" + hint,
         )
     return tuple(name for name in known if name in listed)
 

@@ -20,6 +20,7 @@ from .files import (
     read_weights,
     require,
     require_about,
+    require_shapes,
     unpack,
     weights_shapes,
 )
@@ -79,6 +80,8 @@ class Layer(About):
         require(weights or not described, "it is about weights, which are not given")
         tensors = weights_shapes(*weights, options.most) if weights else {}
         arrays = data_shapes(data)
+        require_shapes(content, arrays, "data")
+        require_shapes(content, tensors, "weights")
         for name, claim in claims.items():
             given = weights or not claim.of_weights
             require(given, f"{name} is about weights, and there are none")

@@ -1,6 +1,5 @@
-"""Commands about theorems and data: assumptions, capacity, exact-capacity, prove."""
+"""Commands about theorems and data: assumptions, capacity, prove."""
 
-import time
 from pathlib import Path
 
 import constructive
@@ -8,7 +7,6 @@ from constructive.certificates.rocq import compiling as formal
 from constructive.cli.outputs import end, say
 from constructive.cli.program import app, command, require_rocq
 from constructive.support.errors import ParameterError
-from constructive.support.tables import new_table
 from constructive.theory import proofs
 from constructive.theory.bounds import heads_in_words
 
@@ -41,65 +39,70 @@ def assumptions(
 
 
 @command(app)
-def capacity(*, examples: int, context_size: int, width: int) -> None:
-    """Print how many heads and parameters the theorems need.
-
-    Example:
-
-        constructive capacity --examples 621 --context-size 32 --width 64
-    """
-    sizes = {"num_examples": examples, "context_size": context_size, "width": width}
-    say(constructive.capacity_table(**sizes))
-
-
-@command(app, "exact-capacity")
-def exact_capacity(
-    data: Path,
+def capacity(
+    data: Path | None = None,
     *,
     heads: int | None = None,
-    head_dim: list[int] | None = None,
+    head_dim: int | None = None,
+    context_size: int | None = None,
+    width: int | None = None,
+    shared: bool = False,
 ) -> None:
-    """Find how many of these examples fixed heads memorize, proved from below and from above.
+    """Print how many examples heads memorize with any targets: fixed heads, and free heads.
 
-    Fixed heads are chosen before the targets; only the readout depends on these. Without --heads:
-    the fewest fixed heads that memorize these examples with any targets, and a proof that fewer do
-    not. Exit status 0 if both are PROVED, else 1.
+    Fixed heads are chosen before the targets; free heads may depend on them. The numbers are of a
+    dataset, or of generic data of given sizes. With a dataset and without --heads: the fewest
+    fixed heads that memorize its examples with any targets, and a proof that fewer do not. Exit
+    status 0 if both are PROVED, else 1.
 
     Args:
-        heads: Number H of heads; by default the fewest that suffice.
-        head_dim: Head dimension d_h; may be repeated. By default powers of two up to d.
+        data: A dataset; or give --context-size and --width.
+        heads: Number H of heads; by default the fewest fixed heads that suffice.
+        head_dim: Head dimension d_h; by default d / H.
+        context_size: Number n of tokens in a context, without a dataset.
+        width: Number d of entries of a token, without a dataset.
+        shared: Whether all examples share one context, without a dataset.
 
     Examples:
 
-        constructive exact-capacity data.npz
+        constructive capacity data.npz --heads 20
 
-        constructive exact-capacity data.npz --heads 20 --head-dim 1 --head-dim 32
+        constructive capacity --heads 12 --head-dim 64 --context-size 197 --width 768
+
+        constructive capacity data.npz
     """
-    dataset = constructive.Dataset.open(data)
-    if heads is None:
-        _fewest(dataset, (head_dim or [1])[0])
+    dataset = None if data is None else constructive.Dataset.open(data)
+    if dataset is not None and heads is None:
+        _fewest(dataset, head_dim or 1)
         return
-    powers = [1 << k for k in range(dataset.width.bit_length()) if 1 << k <= dataset.width]
-    table = new_table("d_h", "Theorem 1", "proved rank", "at most", "seconds", left=())
-    for size in head_dim or powers:
-        start = time.perf_counter()
-        found = constructive.exact_capacity(dataset, heads, size)
-        bound = constructive.saturated_capacity(heads, dataset.context_size, size)
-        cells = min(bound, dataset.num_examples), found.lower, found.upper
-        table.add_row(str(size), *map(str, cells), f"{time.perf_counter() - start:.1f}")
-    say(table)
-    say(f"\nupper bound for all W_Q and W_K: {found.reason}")
+    if heads is None:
+        raise ParameterError(
+            "the number of heads is missing",
+            witness="--heads",
+            suggestion="--heads 12, or a dataset, whose fewest heads are found",
+        )
+    entries = width if dataset is None else dataset.width
+    size = max(1, (entries or 1) // heads) if head_dim is None else head_dim
+    found = constructive.capacity(
+        dataset,
+        num_heads=heads,
+        head_dim=size,
+        context_size=context_size,
+        width=width,
+        shared_context=shared,
+    )
+    say(str(found))
 
 
 def _fewest(dataset: "constructive.Dataset", head_dim: int) -> None:
     """Print and prove the fewest fixed heads: from below by some, from above for all."""
     least = constructive.fewest_heads(dataset).least
-    found = constructive.exact_capacity(dataset, least, head_dim)
-    total = dataset.num_examples
-    enough = constructive.Verdict.PROVED if found.lower == total else constructive.Verdict.UNDECIDED
+    found = constructive.capacity(dataset, num_heads=least, head_dim=head_dim)
+    rank, total = found.fixed.at_least, dataset.num_examples
+    enough = constructive.Verdict.PROVED if rank == total else constructive.Verdict.UNDECIDED
     say(
         f"{enough.name}: {heads_in_words(least)} of d_h = {head_dim}, chosen before the targets, "
-        f"memorize these T = {total} examples with any targets (rank Z = {found.lower} for random "
+        f"memorize these T = {total} examples with any targets (rank Z = {rank} for random "
         "weights, modulo a prime)"
     )
     needed = constructive.Verdict.PROVED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.labels import Label, one_hot, require_classes, same_classes
+from constructive.data.labels import IGNORED, Label, one_hot, require_classes, same_classes
 from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
@@ -19,6 +19,7 @@ from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
     Integers,
+    as_array,
     finite_array,
     first_place,
     frozen,
@@ -96,6 +97,14 @@ def arrays_of(examples: object) -> tuple[Any, Any, Any]:
             suggestion=wanted,
         )
     contexts, queries, targets = columns
+    shape = tuple(getattr(contexts[0], "shape", (None, None)))
+    if len(shape) != 2:
+        raise DataError(
+            f"the context of the first example has {len(shape)} axes, not (n, d)",
+            witness=shape,
+            suggestion=f"{wanted}, with contexts (n, d); Dataset(context, queries, targets) for "
+            "one context that all share",
+        )
     return contexts, queries, targets
 
 
@@ -193,6 +202,7 @@ class Dataset(ExampleShapes):
         contexts: Any,  # noqa: ANN401 - as for Dataset
         queries: Any,  # noqa: ANN401
         labels: Any,  # noqa: ANN401
+        classes: Any = None,  # noqa: ANN401
     ) -> "Dataset":
         """Return examples with a class label each: targets are one-hot, a column for each class.
 
@@ -203,17 +213,63 @@ class Dataset(ExampleShapes):
             contexts: as for `Dataset`
             queries: (T, d)
             labels: T strings, T integers or T Booleans: a list, an array, a tensor, or a column
-                of pandas, categories among them; classes are those that occur, sorted
+                of pandas, categories among them
+            classes: what the columns stand for, as a list, or their number C for 0 to C - 1; by
+                default the labels that occur, sorted
 
         Raises:
-            DataError: for labels of other or several types or missing ones, and as for a `Dataset`
+            DataError: for labels of other or several types or missing ones, -100 (what PyTorch's
+                losses ignore) unless it is one of the classes, and as for a `Dataset`
 
         Example:
             >>> data = Dataset.of_classes([[1, 0], [1, 1]], [[2, 3], [4, 6]], ["dog", "cat"])
             >>> data.classes, data.targets.tolist()
             (('cat', 'dog'), [[0.0, 1.0], [1.0, 0.0]])
         """
-        return cls(contexts, queries, *one_hot(labels))
+        return cls(contexts, queries, *one_hot(labels, classes))
+
+    @classmethod
+    def of_sequences(
+        cls,
+        tokens: Any,  # noqa: ANN401 - as for Dataset
+        labels: Any,  # noqa: ANN401
+        classes: Any = None,  # noqa: ANN401
+        *,
+        ignored: int = IGNORED,
+    ) -> "Dataset":
+        """Return an example for each position of sequences that has a label.
+
+        Its context are the tokens up to the position, as causal heads see them, and its query is
+        the last of them.
+
+        Args:
+            tokens: (B, N, d)
+            labels: (B, N) integers
+            classes: as for `of_classes`
+            ignored: the label of positions that are no examples, such as padding
+
+        Raises:
+            DataError: for shapes that do not fit, where all positions are ignored, and as
+                `of_classes` does
+
+        Example:
+            >>> data = Dataset.of_sequences(np.eye(3)[np.newaxis], [[-100, 1, 0]], classes=2)
+            >>> data, data[1].query
+            (Dataset(T=2, n=2 to 3, d=3, d_out=2, own contexts, float64), array([0., 0., 1.]))
+        """
+        read, wanted = as_array(tokens), as_array(labels)
+        if read.ndim != 3 or wanted.shape != read.shape[:2] or not (wanted != ignored).any():
+            raise DataError(
+                f"tokens {read.shape} and labels {wanted.shape} give no examples",
+                witness=(read.shape, wanted.shape),
+                suggestion="tokens (B, N, d) and labels (B, N), some of which are not "
+                f"ignored={ignored}",
+            )
+        places = np.argwhere(wanted != ignored)
+        contexts = [read[sequence, : position + 1] for sequence, position in places]
+        sequences, positions = places.T
+        queries = read[sequences, positions]
+        return cls.of_classes(contexts, queries, wanted[sequences, positions], classes)
 
     @classmethod
     def from_torch(

@@ -13,19 +13,35 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.support.arrays import Array
-from constructive.support.errors import DataError, shown, with_article
+from constructive.support.errors import DataError, is_integer, shown, with_article
 
 Label = str | int | bool  # The name of a class: all those of a dataset are of one of these types
 
+IGNORED = -100  # The label of what PyTorch's losses leave out
 _WAYS = "labels that are all strings, all integers or all Booleans, one for each example"
 _INTEGERS = np.iinfo(np.int64)
 
 
-def one_hot(labels: object) -> tuple[Array, tuple[Label, ...]]:
-    """Return a unit vector for each label, (T, C), and what the C columns stand for, sorted."""
+def one_hot(labels: object, names: object = None) -> tuple[Array, tuple[Label, ...]]:
+    """Return a unit vector for each label, (T, C), and what the C columns stand for.
+
+    names: these, or their number; by default the labels, sorted
+    """
     found = _listed(labels)
-    classes = require_classes(sorted(set(found)))
+    if is_integer(names):
+        names = range(names)
+    classes = require_classes(sorted(set(found)) if names is None else names)
     place = {label: column for column, label in enumerate(classes)}
+    for index, label in enumerate(found):
+        ignored = names is None and type(label) is int and label == IGNORED
+        if ignored or label not in place or type(label) is not type(classes[0]):
+            what = "which PyTorch's losses ignore" if ignored else "which is none of the classes"
+            raise DataError(
+                f"labels[{index}] is {shown(label)}, {what}",
+                witness=index,
+                suggestion="the data without such examples, Dataset.of_sequences(tokens, labels) "
+                "for sequences, or classes= with this label",
+            )
     targets = np.zeros((len(found), len(classes)))
     targets[np.arange(len(found)), [place[label] for label in found]] = 1.0
     return targets, classes

@@ -30,7 +30,8 @@ from constructive.support.arrays import Array
 from constructive.support.errors import PrecisionError
 from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
-from constructive.theory.capacity import exact_capacity
+from constructive.theory.capacity import fixed_capacity
+from constructive.theory.free_heads import Dimensions, most_examples, zero_point
 
 CLASSES = 10
 CLOSE = 1e-6
@@ -43,6 +44,8 @@ SERIES: dict[str, dict[str, Any]] = {
         "color": drawing.BLUE, "linestyle": "--", "linewidth": 2,
     },
     "c(E; H): the most for fixed heads": {"color": "black", "linewidth": 1},
+    "free heads, at least": {"color": drawing.GREEN, "linewidth": 1.5},
+    "free heads, at most: c_1": {"color": drawing.GREY, "linestyle": "-.", "linewidth": 1.5},
     "the paper: H(d - 1) + 1": {
         "color": drawing.VERMILLION, "linestyle": ":", "linewidth": 1.5,
     },
@@ -70,7 +73,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Capacity(drawing.Picture):
+class CapacityFigure(drawing.Picture):
     """A panel for each sweep."""
 
     title: str
@@ -137,10 +140,10 @@ class Capacity(drawing.Picture):
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
 
 
-SHARED_CONTEXT = Capacity(
+SHARED_CONTEXT = CapacityFigure(
     "Figures 2 and 5: memorized examples with a shared context", "figure-2-capacity", shared=True
 )
-GENERAL_POSITION = Capacity(
+GENERAL_POSITION = CapacityFigure(
     "Figure 4: memorized examples in general position", "figure-4-general-position", shared=False
 )
 
@@ -150,13 +153,16 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
     heads, size, inner, width = sizes
     total = heads * (size - 1) + 2 if shared else heads * width + 1
     draw = generators.shared_context if shared else generators.uniform
-    found = exact_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
+    found = fixed_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
     first, second = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
+    spans = Dimensions.of_sizes(size, width, shared_context=shared)
     point = {
         "Theorem 2: H(n - 1) + 1": second,
         "Theorem 1: H(min(n, d_h) - 1) + 1": first,
         "c(E; H): the most for fixed heads": found.upper,
         "proved: rank of Z": found.lower,
+        "free heads, at least": zero_point(heads, inner, spans).rank,
+        "free heads, at most: c_1": most_examples(heads, inner, spans, each=min(size - 1, width)),
     }
     promised = {"built: Theorem 1": ("saturated", first)}
     if not shared:
@@ -192,4 +198,4 @@ def _panel(axes: Any, values: tuple[int, ...], points: list[dict[str, int]]) -> 
         shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
         if shown:
             axes.plot(*zip(*shown, strict=True), label=name, **style)
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log")

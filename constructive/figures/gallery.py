@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # What `figures()` has, known before anything that draws is imported.
 NAMES = (
-    "kruskal-rank", "capacity", "saturation", "general-position", "tokens-in-general-position",
-    "assumptions", "recital", "curve", "sequences", "planted",
+    "memorized", "kruskal-rank", "capacity", "saturation", "general-position",
+    "tokens-in-general-position", "assumptions", "recital", "curve", "sequences", "planted",
 )  # fmt: skip
 
 
@@ -28,6 +28,7 @@ def figures() -> "dict[str, Figure]":
     from constructive.figures import (  # noqa: PLC0415 - they take a second to import
         capacity,
         decoders,
+        memorized,
         planted,
         real_data,
         saturation,
@@ -35,7 +36,7 @@ def figures() -> "dict[str, Figure]":
     )
 
     found: tuple[Figure, ...] = (
-        real_data.KRUSKAL, capacity.SHARED_CONTEXT, saturation.SATURATION,
+        memorized.MEMORIZED, real_data.KRUSKAL, capacity.SHARED_CONTEXT, saturation.SATURATION,
         capacity.GENERAL_POSITION, real_data.TOKENS, real_data.ASSUMPTIONS, decoders.RECITAL,
         decoders.CURVE, sequences.SEQUENCES, planted.PLANTED,
     )  # fmt: skip

@@ -5,11 +5,9 @@ head dimension, d_v the value dimension, T examples, r = min(n, d_h).
 """
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Literal
 
 from constructive.data.shapes import ExampleShapes
-from constructive.support import tables
 from constructive.support.errors import (
     CapacityError,
     ParameterError,
@@ -22,14 +20,6 @@ Theorem = Literal["saturated", "rank_one"]  # The heads of Theorem 1, and those 
 
 def saturated_capacity(num_heads: int, context_size: int, head_dim: int) -> int:
     """Return Theorem 1's number of examples, H(r - 1) + 1 with r = min(n, d_h).
-
-    Args:
-        num_heads: H
-        context_size: n, the number of tokens in a context
-        head_dim: d_h
-
-    Raises:
-        ParameterError: where a count is not a positive integer
 
     Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), Theorem 1.
 
@@ -46,13 +36,6 @@ def rank_one_capacity(num_heads: int, context_size: int) -> int:
 
     The sharper theorem of this project: heads of rank one suffice (see `multihead.heads`).
 
-    Args:
-        num_heads: H
-        context_size: n, the number of tokens in a context
-
-    Raises:
-        ParameterError: where a count is not a positive integer
-
     Example:
         >>> rank_one_capacity(num_heads=60, context_size=32)
         1861
@@ -67,13 +50,6 @@ def paired_capacity(num_heads: int, width: int) -> int:
     For 2(n - 1) <= d - 1 and an even H that includes the H(n - 1) + 1 of the theorems. Unlike
     these it needs blocks in general position, which are checked when they are built
     (`constructions.paired`). One head makes no pair, and holds none.
-
-    Args:
-        num_heads: H
-        width: d, the number of entries of a token or a query
-
-    Raises:
-        ParameterError: where a count is not a positive integer
 
     Example:
         >>> paired_capacity(num_heads=1000, width=64)
@@ -209,60 +185,6 @@ SATURATED = TheoremHeads("saturated", "H(min(n, d_h) - 1) + 1", "Theorem 1", ran
 RANK_ONE = TheoremHeads("rank_one", "H(n - 1) + 1", "Theorem 2", rank_one=True)
 # The theorems' heads by their names.
 THEOREMS: dict[Theorem, TheoremHeads] = {heads.name: heads for heads in (SATURATED, RANK_ONE)}
-
-
-def capacity_table(*, num_examples: int, context_size: int, width: int) -> str:
-    """Write a table of the smallest H by each theorem, and its weights, for growing d_h.
-
-    "rank <=" are upper bounds of rank Z for all W_Q and W_K of H heads, with a shared context and
-    in general: heads that are chosen before the targets memorize no more examples.
-
-    Args:
-        num_examples: T, or N in the table
-        context_size: n, the number of tokens in a context
-        width: d, the number of entries of a token or a query
-
-    Raises:
-        ParameterError: where T, n or d is not a positive integer
-        CapacityError: where n = 1 and T > 1
-
-    Example:
-        >>> print(capacity_table(num_examples=7, context_size=3, width=5))
-        N = 7 examples of n = 3 tokens, d = 5, one real label each
-        <BLANKLINE>
-        d_h  theorem  H  holds  parameters  N / parameter  rank <= (shared)  rank <=
-          1  2        3      7          49           0.14                 7       15
-          2  1        6      7         157          0.045                13       30
-          2  2        3      7          79          0.089                 7       15
-          3  1        3      7         109          0.064                 7       15
-          3  2        3      7         109          0.064                 7       15
-    """
-    require_positive(num_examples=num_examples, context_size=context_size, width=width)
-    table = tables.new_table(
-        "d_h", "theorem", "H", "holds", "parameters", "N / parameter",
-        "rank <= (shared)", "rank <=", left=("theorem",),
-    )  # fmt: skip
-    powers = [1 << k for k in range(int(context_size).bit_length()) if 1 << k < context_size]
-    for head_dim, built in product((*powers, context_size), THEOREMS.values()):
-        if not built.rank_one and head_dim == 1 < num_examples:
-            continue  # r = 1 holds one example
-        heads = heads_needed(num_examples, context_size, None if built.rank_one else head_dim)
-        plan = built.plan(
-            num_examples=num_examples, context_size=context_size, num_heads=heads, head_dim=head_dim
-        )
-        count = parameter_count(
-            num_heads=heads, width=width, head_dim=head_dim, value_dim=1, target_dim=1
-        )
-        table.add_row(
-            str(head_dim), built.theorem.split()[-1], str(heads), str(plan.capacity),
-            f"{count:,}", f"{num_examples / count:.2g}",
-            str(rank_one_capacity(heads, context_size)), str(heads * width),
-        )  # fmt: skip
-    heading = (
-        f"N = {num_examples} examples of n = {context_size} tokens, d = {width}, "
-        "one real label each"
-    )
-    return "\n".join([heading, "", *tables.lines(table, 120)])
 
 
 def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:

@@ -409,7 +409,7 @@ def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
     It counts heads that do not depend on the targets: no fewer have a readout for all targets,
     whatever the queries, W_Q and W_K are (Theorem 8); as many have for almost all queries
     (Theorem 9). For some queries they have not, whatever their number (Proposition 15.5):
-    `exact_capacity(dataset, least)` decides that. Heads that depend on the targets may be fewer.
+    `capacity` decides that for your data. Heads that depend on the targets may be fewer.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -530,26 +530,19 @@ _ATTEMPTS = 2  # Random weights that are tried while the bounds differ
 
 
 @dataclass(frozen=True, eq=False)
-class ExactCapacity:
+class FixedCapacity:
     """Bounds for the largest rank of Z over all W_Q and W_K of H heads of dimension d_h.
 
     It is the number of examples that fixed heads memorize: those chosen before the targets.
-
-    Attributes:
-        lower: proved, by the weights of `layer`
-        upper: proved for all W_Q and W_K, for this `reason`
-        reason: which bound it is, in words
-        layer: integer W_Q and W_K whose Z has rank `lower` or more; its readout is zero
-        contexts: bounds of c(E; H), and the examples that are to blame for it
-        seen: the same with the dimensions alone that float64 sees in these contexts; where it is
-            less, a readout for more examples takes more bits
     """
 
-    lower: int
-    upper: int
+    lower: int  # proved, by the weights of `layer`
+    upper: int  # proved for all W_Q and W_K, for this `reason`
     reason: str
-    layer: AttentionLayer
-    contexts: ContextCapacity
+    layer: AttentionLayer  # integer W_Q and W_K with rank Z >= `lower`; its readout is zero
+    contexts: ContextCapacity  # bounds of c(E; H), and the examples that are to blame for it
+    # the same with the dimensions alone that float64 sees in these contexts; where it is less, a
+    # readout for more examples takes more bits
     seen: int
 
     @property
@@ -562,33 +555,24 @@ class ExactCapacity:
         if self.seen < self.lower:
             shape += f"; float64 sees {self.seen}"
         if self.exact:
-            return f"ExactCapacity({self.lower}, fixed heads, proved, {shape})"
-        return f"ExactCapacity({self.lower} probably, at most {self.upper}, fixed heads, {shape})"
+            return f"FixedCapacity({self.lower}, proved, {shape})"
+        return f"FixedCapacity({self.lower} probably, at most {self.upper}, {shape})"
 
 
 @in_three_parts
-def exact_capacity(
+def fixed_capacity(
     dataset: Dataset, num_heads: int, head_dim: int = 1, *, seed: int = 0
-) -> ExactCapacity:
+) -> FixedCapacity:
     """Find how many examples fixed heads memorize, proved from below and from above.
 
     It is the largest rank of Z over all W_Q and W_K: so many examples have a readout for all
     targets with heads that do not depend on the targets. Heads that depend on them memorize more.
 
-    Args:
-        dataset: T examples, contexts (T, n, d) or one shared (n, d); targets have no part in it
-        num_heads: H
-        head_dim: d_h
-        seed: of the weights
-
-    Raises:
-        ParameterError: for a count that is not positive, a negative seed, and far too many heads
-
     Example:
         >>> from constructive import generators
         >>> shared = generators.shared_context(num_examples=20, context_size=4, width=6)
-        >>> exact_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
-        ExactCapacity(10, fixed heads, proved, H=3, d_h=1)
+        >>> fixed_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
+        FixedCapacity(10, proved, H=3, d_h=1)
     """
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads, head_dim=head_dim)
@@ -598,7 +582,7 @@ def exact_capacity(
     of_weights = 2 * dataset.width * (head_dim + dataset.target_dim)
     require_heads(num_heads, dataset.num_examples, of_z + of_weights)
     rng = np.random.default_rng(seed)
-    found: list[ExactCapacity] = []
+    found: list[FixedCapacity] = []
     with one_blas_thread(dataset.largest_product(num_heads)):
         report("what contexts hold", 0, 1)
         contexts = context_capacity(dataset, num_heads, rng)
@@ -607,7 +591,7 @@ def exact_capacity(
             report("random weights", len(found), _ATTEMPTS)
             layer = _random_layer(dataset, num_heads, head_dim, rng)
             rank = residues.search(layer, dataset, rng).rank
-            found.append(ExactCapacity(rank, contexts.upper, str(contexts), layer, contexts, seen))
+            found.append(FixedCapacity(rank, contexts.upper, str(contexts), layer, contexts, seen))
     return max(found, key=lambda capacity: capacity.lower)
 
 

@@ -24,13 +24,17 @@ from math import comb
 
 import numpy as np
 
-from constructive.data.dataset import Dataset
+from constructive.data.dataset import Dataset, different_inputs
+from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
 from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
 from constructive.layers.attention import Chunk, after_attention, examples
+from constructive.support import tables
 from constructive.support.arrays import Array, Integers
-from constructive.theory.bounds import sized_spans
-from constructive.theory.capacity import dependent_rows, spans_of
+from constructive.support.errors import ParameterError, in_three_parts, require_positive
+from constructive.support.work import one_blas_thread, report
+from constructive.theory.bounds import MOST, saturated_capacity, sized_spans
+from constructive.theory.capacity import dependent_rows, fixed_capacity, spans_of
 
 # Numbers for almost all data of given dimensions.
 
@@ -97,9 +101,9 @@ class ZeroPoint:
             count = self.equal.count(size)
             words.append(f"{size} equal heads" if count == 1 else f"{count} x {size} equal heads")
         alone = self.equal.count(1)
-        if alone:
-            words.append(f"{alone} with a readout of zero")
-        return " and ".join(words)
+        if not words:
+            return "readouts alone"
+        return " and ".join([*words, *([f"{alone} with a readout of zero"] if alone else [])])
 
 
 def zero_point(num_heads: int, head_dim: int, data: Dimensions) -> ZeroPoint:
@@ -107,14 +111,15 @@ def zero_point(num_heads: int, head_dim: int, data: Dimensions) -> ZeroPoint:
 
     The first group adds k to the rank by its readouts, and each other one delta.
     """
-    most = max(range(num_heads + 1), key=lambda u: _rank_with(u, num_heads, head_dim, data))
+    counts = range(min(num_heads, data.differences + 1) + 1)
+    most = max(counts, key=lambda count: _rank_with(count, num_heads, head_dim, data))
     equal = _equal_groups(num_heads - most, head_dim, data)
     return ZeroPoint(most, equal, _rank_with(most, num_heads, head_dim, data))
 
 
 def _rank_with(uniform: int, num_heads: int, head_dim: int, data: Dimensions) -> int:
     """Return the largest rank with one group of `uniform` heads at uniform attention."""
-    if uniform == 1 or uniform > data.differences + 1 or (uniform and data.one_context):
+    if uniform == 1 or (uniform and data.one_context):
         return -1
     equal = _equal_groups(num_heads - uniform, head_dim, data)
     groups = len(equal) + (uniform > 0)
@@ -347,14 +352,22 @@ _MOST_ROWS = 2048  # rows (t, j) that are eliminated, which takes some seconds; 
 
 
 @dataclass(frozen=True, eq=False)
-class FreeCapacity:
-    """Bounds of how many examples of a dataset free heads memorize."""
+class CapacityBounds:
+    """Bounds of how many examples some heads memorize, each with its reason.
 
-    at_least: int  # so many of the examples can have any targets, each by some weights
-    at_least_reason: str  # at which zero point that is proved
-    at_most: int  # of more of these examples almost no targets are returned by any weights
-    at_most_reason: str  # which bound of all weights it is
-    blamed: Integers  # the examples J of that bound
+    Attributes:
+        at_least: so many are memorized with any targets
+        why_at_least: by which weights or theorem
+        at_most: more are not
+        why_at_most: by which theorem
+        blamed: of a dataset, the examples J that give the upper bound; None for sizes
+    """
+
+    at_least: int
+    why_at_least: str
+    at_most: int
+    why_at_most: str
+    blamed: Integers | None = None
 
 
 def free_capacity(
@@ -365,14 +378,18 @@ def free_capacity(
     *,
     different: Integers,
     fixed: int = 0,
-) -> FreeCapacity:
-    """Return bounds for a dataset: the rank at a zero point, and c_1.
+) -> CapacityBounds:
+    """Return bounds for free heads on a dataset: the rank at a zero point, and c_1.
+
+    So many examples can have any targets, for each of which there are some weights; and of more
+    than the upper bound almost no targets are returned by any weights.
 
     different: one example of each input, as equal ones count once;  fixed: what fixed heads
     memorize, which free heads do, too
     """
     total, m = len(different), dataset.target_dim
     dataset = dataset.take(different)
+    report("zero point", 0, 1)
     data = Dimensions.of_data(dataset)
     tried = min(total, max(1, _MOST_ROWS // m))
     sample = dataset if tried == total else dataset.take(np.sort(rng.permutation(total)[:tried]))
@@ -389,7 +406,7 @@ def free_capacity(
         rows = dependent_rows(factors_at(weights, dataset, rng), rng)
         bound = _most_of(dataset, np.unique(rows // m), num_heads, head_dim)
         at_most, why, blamed = min((at_most, why, blamed), bound, key=lambda found: found[0])
-    return FreeCapacity(at_least, reason, at_most, why, different[blamed])
+    return CapacityBounds(at_least, reason, at_most, why, different[blamed])
 
 
 def _proved(
@@ -432,8 +449,166 @@ def _most_of(
     moved = int(np.minimum(m, num_heads * np.minimum(lengths - 1, delta)).sum())
     inner = min(num_heads * r * (delta + q - r), moved)
     bound = ((total - size) * m + inner + m * fixed) // m
-    why = (
-        f"c_1 of {size} examples with tokens of {data.tokens}, differences of {delta} and queries "
-        f"of {q} dimensions"
-    )
+    why = f"c_1 of {size} examples with k = {data.tokens}, delta = {delta}, q = {q} (Theorem 36)"
     return (bound, why, chosen) if bound < total else none
+
+
+# Both questions, for sizes or for data.
+
+
+@dataclass(frozen=True, eq=False)
+class Capacity(tables.Shown):
+    """How many examples H heads memorize with any targets.
+
+    Attributes:
+        title: of which heads and data, in words
+        theorem_1: what Theorem 1 promises, if data meet its assumptions
+        fixed: bounds for heads that are chosen before the targets, so that a readout returns any
+        free: bounds for heads that may depend on the targets; of more than `free.at_most` examples
+            almost no targets are returned by any weights, which says nothing about labels
+    """
+
+    title: str
+    theorem_1: int
+    fixed: CapacityBounds
+    free: CapacityBounds
+
+    def _sheet(self) -> tables.Sheet:
+        table = tables.new_table("", "examples", "reason", left=("", "reason"))
+        table.add_row("Theorem 1", f"{self.theorem_1:,}", "if its assumptions hold")
+        for name, found in (("fixed heads", self.fixed), ("free heads", self.free)):
+            if found.at_least == found.at_most:
+                table.add_row(f"{name}, exactly", f"{found.at_most:,}", found.why_at_least)
+                continue
+            table.add_row(f"{name}, at least", f"{found.at_least:,}", found.why_at_least)
+            table.add_row(f"{name}, at most", f"{found.at_most:,}", found.why_at_most)
+        return tables.Sheet(self.title, (), table)
+
+
+@in_three_parts
+def capacity(
+    dataset: Dataset | None = None,
+    *,
+    num_heads: int,
+    head_dim: int,
+    context_size: int | None = None,
+    width: int | None = None,
+    shared_context: bool = False,
+    target_dim: int = 1,
+    seed: int = 0,
+) -> Capacity:
+    """Return how many examples heads memorize with any targets: fixed heads, and free heads.
+
+    *Fixed heads* are chosen before the targets; *free heads* may depend on them. The numbers are
+    proved for a dataset, or for almost all data of given sizes. A layer needs d_v >= d_out.
+
+    Args:
+        dataset: T examples, contexts (T, n, d) or one shared (n, d); their targets have no part in
+            it but by their number of entries. Without it the sizes are those of generic data
+        num_heads: H
+        head_dim: d_h
+        context_size: n, without a dataset
+        width: d, without a dataset
+        shared_context: whether all examples share one context, without a dataset
+        target_dim: d_out, without a dataset
+        seed: of random weights, with a dataset
+
+    Raises:
+        ParameterError: for a count that is not positive, for sizes beside a dataset or neither,
+            and for far too many heads
+
+    Source: Theorems 8 and 9 for fixed heads; Theorems 33 to 40 for free heads
+        (proofs/24-free-heads.md).
+
+    Example:
+        >>> print(capacity(num_heads=4, head_dim=8, context_size=8, width=32))
+        H = 4, d_h = 8: generic data, own contexts, n = 8, d = 32
+                                examples  reason
+          Theorem 1                   29  if its assumptions hold
+          fixed heads, exactly       128  c(E; H) = k + (H - 1) delta (Theorems 8 and 9)
+          free heads, at least     1,352  4 equal heads (Theorem 35)
+          free heads, at most      1,920  almost no targets of more (Theorem 36)
+    """
+    require_positive(num_heads=num_heads, head_dim=head_dim, target_dim=target_dim)
+    if dataset is not None:
+        if context_size is not None or width is not None:
+            raise ParameterError(
+                "sizes are given beside a dataset, which has its own",
+                witness=context_size if width is None else width,
+                suggestion="the dataset alone, or context_size= and width= alone",
+            )
+        return _of_data(dataset, num_heads, head_dim, seed)
+    if context_size is None or width is None:
+        raise ParameterError(
+            "neither a dataset nor its sizes are given",
+            witness=dataset,
+            suggestion="capacity(dataset, ...), or context_size= and width=",
+        )
+    require_positive(context_size=context_size, width=width)
+    if num_heads > MOST:
+        raise ParameterError(
+            f"num_heads={num_heads} is too large for a search of the best partition",
+            witness=num_heads,
+            suggestion=f"num_heads={MOST:,} or fewer",
+        )
+    data = Dimensions.of_sizes(context_size, width, shared_context=shared_context)
+    fixed = data.tokens + (num_heads - 1) * data.differences
+    by_theorem = "c(E; H) = k + (H - 1) delta (Theorems 8 and 9)"
+    at_least, reason = _by_theorems(num_heads, head_dim, data, context_size, target_dim)
+    each = min(context_size - 1, width)
+    at_most = most_examples(num_heads, head_dim, data, each=each, m=target_dim)
+    kind = "one shared context" if shared_context else "own contexts"
+    return Capacity(
+        f"H = {num_heads}, d_h = {head_dim}: generic data, {kind}, n = {context_size}, d = {width}",
+        saturated_capacity(num_heads, context_size, head_dim),
+        CapacityBounds(fixed, by_theorem, fixed, by_theorem),
+        CapacityBounds(at_least, reason, at_most, "almost no targets of more (Theorem 36)"),
+    )
+
+
+def _by_theorems(
+    num_heads: int, head_dim: int, data: Dimensions, context_size: int, m: int
+) -> tuple[int, str]:
+    """Return how many examples of generic data free heads memorize, and by which theorem."""
+    point = zero_point(num_heads, head_dim, data)
+    if m == 1:
+        theorem = "34" if point.uniform == num_heads else "35"
+        return point.rank, f"{point} (Theorem {'38' if data.one_context else theorem})"
+    fixed = data.tokens + (num_heads - 1) * data.differences
+    ways = [(fixed, "fixed heads (Theorem 9)")]
+    if num_heads >= m:
+        point = zero_point(num_heads // m, head_dim, data)
+        ways.append((point.rank, f"{point} for each output (Theorem 40 (c))"))
+    # Theorem 40 (b): m = p rho, T p <= H d_h floor(d / rho).
+    width = data.differences
+    if num_heads * head_dim <= width == data.queries and not data.one_context:
+        for p in range(1, min(num_heads - 1, m) + 1):
+            rho, rest = divmod(m, p)
+            if not rest and rho <= min(context_size - 1, width):
+                found = num_heads * head_dim * (width // rho) // p
+                ways.append((found, "uniform attention (Theorem 40 (b))"))
+    return max(ways)
+
+
+def _of_data(dataset: Dataset, num_heads: int, head_dim: int, seed: int) -> Capacity:
+    require_examples(dataset, Dataset)
+    found = fixed_capacity(dataset, num_heads, head_dim, seed=seed)
+    why = f"random weights, rank {found.lower} modulo a prime"
+    if found.seen < found.lower:
+        why += f"; float64 sees {found.seen}"
+    fixed = CapacityBounds(
+        found.lower, why, found.upper, found.reason + " (Theorem 8)", found.contexts.blamed
+    )
+    rng, different = np.random.default_rng(seed), different_inputs(dataset)
+    with one_blas_thread(dataset.largest_product(num_heads)):
+        free = free_capacity(
+            dataset, num_heads, head_dim, rng, different=different, fixed=found.lower
+        )
+    kind = "one shared context" if dataset.shared_context else "own contexts"
+    return Capacity(
+        f"H = {num_heads}, d_h = {head_dim}: {dataset.num_examples:,} examples, {kind}, "
+        f"n = {dataset.context_size}, d = {dataset.width}",
+        saturated_capacity(num_heads, dataset.context_size, head_dim),
+        fixed,
+        free,
+    )

@@ -2,7 +2,9 @@
 
 import time
 
-from constructive import exact_capacity, generators, saturated_capacity
+from constructive import generators
+from constructive.theory.bounds import saturated_capacity
+from constructive.theory.capacity import fixed_capacity
 
 WIDTH = 64
 
@@ -14,7 +16,7 @@ def capacities():
         cells = [str(head_dim), str(saturated_capacity(20, 32, head_dim))]
         for make in (generators.uniform, generators.shared_context):
             start = time.perf_counter()
-            found = exact_capacity(make(**sizes), 20, head_dim)
+            found = fixed_capacity(make(**sizes), 20, head_dim)
             shown = str(found.lower) if found.exact else f"{found.lower} to {found.upper}"
             cells += [shown, f"{time.perf_counter() - start:.1f}"]
         print(f"| {' | '.join(cells)} |", flush=True)

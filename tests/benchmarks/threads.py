@@ -17,7 +17,8 @@ import time
 import numpy as np
 from measuring import alone, memory, saved
 
-from constructive import Dataset, build_memorizer, certify, check, exact_capacity, generators
+from constructive import Dataset, build_memorizer, certify, check, generators
+from constructive.theory.capacity import fixed_capacity
 
 NOISE = "import numpy as np\na = np.ones((2500, 2500))\nwhile True: a @ a"
 
@@ -49,7 +50,7 @@ def measure(size):
     certify(build_memorizer(small, num_heads=7), small)  # loads libraries
     memorizer = told("build", lambda: build_memorizer(data, num_heads=heads))
     certificate = told("certify", lambda: certify(memorizer, data))
-    told("capacity", lambda: exact_capacity(data, heads))
+    told("capacity", lambda: fixed_capacity(data, heads))
     with tempfile.TemporaryDirectory() as folder:
         paths = saved(folder, certificate, memorizer, data)
         checked = told("check", lambda: check(*paths))

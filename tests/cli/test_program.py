@@ -28,7 +28,7 @@ from constructive.theory import proofs
 
 
 @pytest.mark.parametrize(
-    ("line", "status"), [("capacity -T 621 -n 32 -d 64", 0), ("build damaged.npz --heads 2", 2)]
+    ("line", "status"), [("capacity -H 4 -n 8 -d 32", 0), ("build damaged.npz --heads 2", 2)]
 )
 def test_in_this_process_it_is_the_same_program(program, start, tmp_path, line, status):
     """Most tests of commands start no process; status and output are those of one."""
@@ -69,7 +69,7 @@ def on_a_terminal(folder, *arguments, **environment):
     return written.decode()
 
 
-@pytest.mark.parametrize("words", ["build --help", "exact-capacity data.npz -H 1"])
+@pytest.mark.parametrize("words", ["build --help", "kernels list"])
 @pytest.mark.usefixtures("data")
 def test_no_color_is_not_bold_either(tmp_path, words):
     """Neither help, which typer draws, nor tables, which we draw."""
@@ -182,7 +182,7 @@ def test_the_way_of_a_folder_through_the_commands(run, tmp_path):
     said = run("check", "certificate.json", "memorizer.safetensors", "data")
     assert said.endswith("PROVED\n")
     assert "PROVED" in run("assumptions", "data", "-H", 20)
-    assert "61 examples" in run("exact-capacity", "data")
+    assert "61 examples" in run("capacity", "data")
     run("upper-bound", "data", "--heads", 1, "-o", "bound.json")
     assert run("check", "bound.json", "data").endswith("PROVED\n")
 

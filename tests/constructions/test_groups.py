@@ -15,10 +15,10 @@ from constructive import (
     certify,
     explain,
     generators,
-    paired_capacity,
 )
 from constructive.constructions.build import CHEAP_BYTES, CHEAP_OPERATIONS, plans
 from constructive.constructions.construction import Options, Survey
+from constructive.theory.bounds import paired_capacity
 
 # Own contexts: heads in pairs, and a small system for each.
 

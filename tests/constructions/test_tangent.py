@@ -9,11 +9,11 @@ from constructive import (
     DataError,
     Dataset,
     build_memorizer,
-    exact_capacity,
     explain,
 )
 from constructive.constructions import tangent
 from constructive.layers.attention import examples
+from constructive.theory.capacity import fixed_capacity
 
 
 def drawn(total, size, width, *, kind="gauss", outputs=None, shared=False, seed=1):
@@ -72,7 +72,7 @@ def test_auto_goes_on_to_it_where_fixed_heads_hold_too_few():
     rng = np.random.default_rng(0)  # contexts in a plane, of which their shapes say nothing
     flat = rng.integers(-9, 9, (12, 3, 2)) @ rng.integers(-9, 9, (2, 8))
     data = Dataset(flat, rng.standard_normal((12, 8)), rng.standard_normal(12))
-    assert exact_capacity(data, num_heads=3).upper == 6
+    assert fixed_capacity(data, num_heads=3).upper == 6
     built = build_memorizer(data, num_heads=3)
     assert built.record.construction == "tangent"
     assert built.max_error(data) < 1e-6

@@ -6,7 +6,6 @@ import json
 import pickle
 import tempfile
 import warnings
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -575,17 +574,11 @@ def test_labels_come_back_from_files(inputs, labels, tmp_path):
     assert memorizer.predict_labels(inputs[0][2], inputs[1][2]) == labels[2]
 
 
-def test_labels_of_rational_weights_and_of_more_bits():
+def test_labels_of_readouts_of_more_bits():
     small = generators.integers(num_examples=5, context_size=3, width=4, seed=1)
     labelled = Dataset.of_classes(small.contexts, small.queries, LABELS[:5])
-    for options in ({"arithmetic": "rational"}, {"precision": 106}):
-        memorizer = build_memorizer(labelled, num_heads=2, **options)
-        assert memorizer.predict_labels(labelled.contexts, labelled.queries).tolist() == LABELS[:5]
-    rational = build_memorizer(labelled, num_heads=2, arithmetic="rational")
-    for query in (labelled.queries[0], labelled.queries[0].tolist()):
-        outputs = rational(labelled.contexts[0], query)
-        assert all(isinstance(x, Fraction) for x in outputs)
-        assert (outputs == labelled.targets[0]).all()
+    memorizer = build_memorizer(labelled, num_heads=2, precision=106)
+    assert memorizer.predict_labels(labelled.contexts, labelled.queries).tolist() == LABELS[:5]
 
 
 def test_numbers_have_no_labels(inputs):
@@ -627,3 +620,49 @@ def test_records_of_other_classes_are_refused_and_without_any_are_read(labelled,
         with_classes(path, classes=[])
     with_classes(path)
     assert Memorizer.load(path).record.classes == ()
+
+
+# Classes of a head that is larger than the data, and labels that losses ignore.
+
+
+def test_columns_are_those_of_the_head():
+    contexts, queries = np.zeros((2, 1, 2)), np.eye(2)
+    data = Dataset.of_classes(contexts, queries, [3, 1], classes=5)
+    assert data.classes == (0, 1, 2, 3, 4)
+    assert data.target_matrix.argmax(axis=1).tolist() == [3, 1]
+    named = Dataset.of_classes(contexts, queries, ["b", "a"], classes=["c", "b", "a"])
+    assert named.target_matrix.argmax(axis=1).tolist() == [1, 2]
+    for labels, classes in (([3, 5], 5), ([0, 1], ["0", "1"]), ([True, False], 2)):
+        with pytest.raises(DataError, match="none of the classes"):
+            Dataset.of_classes(contexts, queries, labels, classes)
+
+
+def test_labels_that_losses_ignore_are_no_class():
+    contexts, queries = np.zeros((2, 1, 2)), np.eye(2)
+    with pytest.raises(DataError, match="PyTorch's losses ignore") as caught:
+        Dataset.of_classes(contexts, queries, [3, -100])
+    assert caught.value.witness == 1
+    meant = Dataset.of_classes(contexts, queries, [3, -100], classes=[-100, 3])
+    assert meant.classes == (-100, 3)
+
+
+def test_positions_of_sequences_are_examples():
+    tokens = np.arange(24.0).reshape(2, 4, 3)
+    data = Dataset.of_sequences(tokens, [[-100, 1, 2, 0], [1, -100, -100, -100]], 3)
+    assert [len(context) for context, _, _ in data] == [2, 3, 4, 1]
+    assert np.array_equal(data[1].context, tokens[0, :3])
+    assert np.array_equal(data.queries, [tokens[0, 1], tokens[0, 2], tokens[0, 3], tokens[1, 0]])
+    assert data.target_matrix.argmax(axis=1).tolist() == [1, 2, 0, 1]
+    padded = Dataset.of_sequences(tokens, [[0, 0, 1, 0], [1, 9, 9, 9]], ignored=9)
+    assert len(padded) == 5
+    for labels in ([1, 2], np.full((2, 4), -100)):
+        with pytest.raises(DataError, match="give no examples"):
+            Dataset.of_sequences(tokens, labels)
+
+
+def test_a_tensor_is_not_a_shared_context_of_pytorch():
+    torch = pytest.importorskip("torch")
+    columns = torch.utils.data.TensorDataset(torch.zeros(3, 5), torch.zeros(3, 5), torch.zeros(3))
+    for examples in (torch.zeros(7, 3, 5), columns):
+        with pytest.raises(DataError, match=r"has 1 axes, not \(n, d\)"):
+            Dataset.from_torch(examples)

@@ -27,7 +27,6 @@ from constructive import (
     build_memorizer,
     certify,
     check,
-    exact_capacity,
     explain,
     fewest_heads,
     generators,
@@ -36,6 +35,7 @@ from constructive import (
 )
 from constructive.constructions.multihead import readout
 from constructive.support.errors import require, require_packages
+from constructive.theory.capacity import fixed_capacity
 
 # Errors of Python and numpy that a user can cause come in three parts, with one cause each.
 
@@ -105,7 +105,7 @@ def test_builds_say_what_numpy_says(data, error, ours, witness, monkeypatch):
 
 
 PUBLIC = (
-    build_memorizer, build_decoder, certify, upper_bound_certificate, exact_capacity, fewest_heads,
+    build_memorizer, build_decoder, certify, upper_bound_certificate, fixed_capacity, fewest_heads,
     assumptions.check, token_mixing, generators.uniform, Memorizer.predict,
     Memorizer.max_error,
 )  # fmt: skip
@@ -144,7 +144,7 @@ def test_what_is_not_a_data_set_is_named(given):
         token_mixing,
         build_memorizer,
         fewest_heads,
-        lambda data: exact_capacity(data, 2),
+        lambda data: fixed_capacity(data, 2),
         lambda data: upper_bound_certificate(data, 2),
         lambda data: explain(data, num_heads=2),
     ):

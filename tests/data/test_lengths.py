@@ -15,9 +15,9 @@ from constructive import (
     ParameterError,
     assumptions,
     build_memorizer,
+    build_rational,
     certify,
     check,
-    exact_capacity,
     explain,
     generators,
     padded,
@@ -25,6 +25,7 @@ from constructive import (
     upper_bound_certificate,
 )
 from constructive.layers import residues
+from constructive.theory.capacity import fixed_capacity
 
 LENGTHS = [2, 4, 1, 3, 4, 2, 4, 3, 1, 2]
 
@@ -216,22 +217,22 @@ def test_torch_modules_take_the_mask(parts, data, multihead):
 
 
 def test_heads_are_as_few_as_contexts_allow(data):
-    found = exact_capacity(data, 2)
+    found = fixed_capacity(data, 2)
     rng = np.random.default_rng(0)
     assert found.exact
     assert residues.search(found.layer, data, rng).rank == found.lower
     single = Dataset(*draw(lengths=[1, 1, 1, 2]))  # one token each: no directions to answer in
-    assert exact_capacity(single, 9).upper == 4
+    assert fixed_capacity(single, 9).upper == 4
     alone = Dataset(
         [np.ones((1, 2)), [[1, 2], [3, 4]], [[5, 6]], [[7, 9]]], np.eye(4)[:, :2], [0] * 4
     )
-    assert exact_capacity(alone, 1).upper == 2
-    assert exact_capacity(alone, 9).upper == 3  # a context of one token adds nothing per head
+    assert fixed_capacity(alone, 1).upper == 2
+    assert fixed_capacity(alone, 9).upper == 3  # a context of one token adds nothing per head
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shared_keys": True}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 3}],
+    [{}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 3}],
     ids=str,
 )
 def test_certificates_are_checked(parts, options):
@@ -253,7 +254,7 @@ REFUSED = {
     "saturated": lambda data: build_memorizer(data, construction="saturated"),
     "rank one": lambda data: build_memorizer(data, construction="rank_one"),
     "paired": lambda data: build_memorizer(data, construction="paired"),
-    "rational": lambda data: build_memorizer(data, arithmetic="rational"),
+    "rational": lambda data: build_rational(data, num_heads=9),
     "assumptions": assumptions.check,
     "mixing": token_mixing,
     "upper bound": lambda data: upper_bound_certificate(data, 1),

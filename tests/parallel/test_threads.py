@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from constructive import ParameterError, build_memorizer, certify, exact_capacity, generators
+from constructive import ParameterError, build_memorizer, certify, generators
 from constructive.certificates.certificate import Certificate
 from constructive.certificates.claims import paired
 from constructive.constructions.multihead import readout
@@ -22,6 +22,7 @@ from constructive.layers import attention
 from constructive.support import arrays, blocks, work
 from constructive.support.work import cores, in_pieces, one_blas_thread, workers
 from constructive.theory import assumptions
+from constructive.theory.capacity import fixed_capacity
 
 COUNTS = 1, 2, 3, 8
 
@@ -62,7 +63,7 @@ def made(seed, folder):
     memorizer.save(folder / "memorizer.safetensors")
     claims = ["rank", "error"]
     certificate = certify(memorizer, data, claims=claims, seed=seed)
-    found = exact_capacity(data, int(heads), 1, seed=seed)
+    found = fixed_capacity(data, int(heads), 1, seed=seed)
     capacity = found.lower, found.upper, found.layer.query_weights.tobytes()
     return (folder / "memorizer.safetensors").read_bytes(), contents(certificate, folder), capacity
 

@@ -13,25 +13,26 @@ from constructive import (
     Dataset,
     ParameterError,
     PrecisionError,
-    RationalDataset,
     Verdict,
     build_memorizer,
-    capacity_table,
     certify,
     check,
-    exact_capacity,
     explain,
     fewest_heads,
     generators,
     heads_needed,
-    rank_one_capacity,
-    saturated_capacity,
     upper_bound_certificate,
 )
 from constructive.exact import dyadic
 from constructive.theory import bounds
-from constructive.theory.bounds import RANK_ONE, SATURATED, parameter_count
-from constructive.theory.capacity import context_capacity, spans_of
+from constructive.theory.bounds import (
+    RANK_ONE,
+    SATURATED,
+    parameter_count,
+    rank_one_capacity,
+    saturated_capacity,
+)
+from constructive.theory.capacity import context_capacity, fixed_capacity, spans_of
 
 # Exact capacity, the counts of parameters, and the tables.
 
@@ -46,19 +47,19 @@ def test_generic_data_reach_the_conjectured_capacity(heads, size, more, head_dim
     shared = generators.shared_context(
         num_examples=heads * width + 1, context_size=size, width=width, seed=seed
     )
-    found = exact_capacity(shared, heads, head_dim, seed=seed)
+    found = fixed_capacity(shared, heads, head_dim, seed=seed)
     assert found.exact
     assert found.lower == rank_one_capacity(heads, size)
     assert found.lower >= saturated_capacity(heads, size, head_dim)
     own = generators.uniform(
         num_examples=heads * width + 1, context_size=size, width=width, seed=seed
     )
-    assert exact_capacity(own, heads, head_dim, seed=seed).lower == heads * width
+    assert fixed_capacity(own, heads, head_dim, seed=seed).lower == heads * width
 
 
 def test_the_weights_that_are_returned_prove_the_lower_bound():
     data = generators.uniform(num_examples=12, context_size=3, width=4)
-    found = exact_capacity(data, 3)
+    found = fixed_capacity(data, 3)
     assert (found.lower, found.upper) == (12, 12)
     memorizer = build_memorizer(data.take(range(7)), num_heads=3)
     proof = certify(type(memorizer)(found.layer, memorizer.record), data, claims=["rank"])
@@ -69,7 +70,7 @@ def test_what_is_only_probable_is_said_so():
     """Translates of one context, with one query: rows lie in d + 1 dimensions (Proposition F)."""
     rng = np.random.default_rng(0)
     contexts = rng.integers(-9, 9, (4, 3)) + rng.integers(-9, 9, (9, 1, 3))
-    found = exact_capacity(Dataset(contexts, np.ones((9, 3)), np.zeros(9)), 5)
+    found = fixed_capacity(Dataset(contexts, np.ones((9, 3)), np.zeros(9)), 5)
     assert (found.lower, found.upper) == (4, 9)
     assert not found.exact
     assert "probably, at most" in repr(found)
@@ -82,7 +83,7 @@ def test_what_is_only_probable_is_said_so():
 def test_arguments_which_make_no_sense(name, value):
     data = generators.uniform(num_examples=2, context_size=2, width=2)
     with pytest.raises(ParameterError, match=f"{name}={value} is not a") as caught:
-        exact_capacity(data, **{"num_heads": 1, name: value})
+        fixed_capacity(data, **{"num_heads": 1, name: value})
     assert caught.value.witness == value
 
 
@@ -94,7 +95,6 @@ def test_arguments_which_make_no_sense(name, value):
         (RANK_ONE.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
         (SATURATED.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
         (parameter_count, ("num_heads", "width", "head_dim", "value_dim", "target_dim")),
-        (capacity_table, ("num_examples", "context_size", "width")),
     ],
 )
 def test_counts_of_the_statements_are_positive(function, sizes, value):
@@ -197,7 +197,7 @@ def test_generic_contexts(total, least, heads):
     data = generators.gaussian(num_examples=total, context_size=3, width=5)
     found = fewest_heads(data)
     assert (found.least, found.heads) == (least, heads)
-    assert exact_capacity(data, least).lower == total
+    assert fixed_capacity(data, least).lower == total
     if least > 1:
         assert upper_bound_certificate(data, least - 1).proved
         assert f"allow {5 * (least - 1)} of {total} examples with {least - 1} h" in found.reason
@@ -232,10 +232,6 @@ def test_arguments_which_make_no_sense_of_heads():
     data = generators.gaussian(num_examples=3, context_size=3, width=5)
     with pytest.raises(ParameterError, match="seed=-1"):
         fewest_heads(data, seed=-1)
-    integers = generators.integers(num_examples=3, context_size=2, width=3)
-    exact = RationalDataset(integers.contexts, integers.queries, integers.targets)
-    with pytest.raises(ParameterError, match="known of a Dataset only"):
-        build_memorizer(exact, arithmetic="rational")
 
 
 # Far too many heads: an error that says what they would take, or an answer at once.
@@ -252,7 +248,7 @@ MANY = [10**6, 2**63, 10**5000]
 def test_builders_say_what_it_would_take(data, heads):
     for build in (
         lambda: build_memorizer(data, num_heads=heads),
-        lambda: exact_capacity(data, heads),
+        lambda: fixed_capacity(data, heads),
     ):
         with pytest.raises(ParameterError, match="GB and") as caught:
             build()
@@ -260,7 +256,7 @@ def test_builders_say_what_it_would_take(data, heads):
 
 
 def test_memory_counts_and_what_fits_is_built(monkeypatch):
-    assert exact_capacity(OWN, 8).exact  # one more than examples
+    assert fixed_capacity(OWN, 8).exact  # one more than examples
     assert build_memorizer(OWN, num_heads=8).max_error(OWN) < 1e-9
     monkeypatch.setattr(bounds, "physical_memory", lambda: 8 * 4 * 100.0)
     bounds.require_heads(10, 20, 10)
@@ -288,7 +284,7 @@ def test_tokens_that_span_everything_take_no_exact_integers():
     """They took minutes of the processor, where a rank modulo a prime is the proof."""
     data = generators.gaussian(num_examples=400, context_size=16, width=384)
     began = time.process_time()
-    assert exact_capacity(data, num_heads=1).lower == exact_capacity(data, num_heads=1).upper == 384
+    assert fixed_capacity(data, num_heads=1).lower == fixed_capacity(data, num_heads=1).upper == 384
     assert fewest_heads(data).least == 2
     assert time.process_time() - began < 20
 
@@ -303,7 +299,7 @@ def rounded_patches(total, queries):
 def test_what_float64_sees_stands_beside_what_is_exact():
     """Sums in 4 + 16 dimensions: rounding fills all 32, exactly, and float64 sees 20 + 3 x 19."""
     data = rounded_patches(128, lambda tokens, rng: rng.normal(size=(len(tokens), 32)))
-    found = exact_capacity(data, num_heads=4)
+    found = fixed_capacity(data, num_heads=4)
     assert (found.lower, found.upper, found.seen) == (128, 128, 77)
     assert repr(found).endswith("d_h=1; float64 sees 77)")
     words = "float64 sees tokens in 20 dimensions and differences in 19"
@@ -313,7 +309,7 @@ def test_what_float64_sees_stands_beside_what_is_exact():
     assert "num_heads=7" in caught.value.suggestion
     assert build_memorizer(data, num_heads=7, construction="generic").max_error(data) < 1e-6
     clear = generators.gaussian(num_examples=20, context_size=4, width=6)
-    assert "float64" not in repr(exact_capacity(clear, 2)) + str(explain(clear, num_heads=2))
+    assert "float64" not in repr(fixed_capacity(clear, 2)) + str(explain(clear, num_heads=2))
 
 
 def test_zero_and_equal_queries_are_named():

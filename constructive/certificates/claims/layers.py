@@ -16,7 +16,6 @@ from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import report, workers
 from constructive.theory import grouping
@@ -49,7 +48,7 @@ def layer_of(subject: Subject[Memorizer, Dataset]) -> checker.Layer:
     return subject.once(
         checker.Layer,
         lambda: checker.layer(
-            floats_of(subject.weights.layer).tensors,
+            subject.weights.layer.tensors,
             subject.data.arrays,
             hashes=subject.fingerprints,
             bits=subject.options.max_prec,
@@ -84,7 +83,7 @@ class LayerRank(Proposed):
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
-        layer = floats_of(subject.weights.layer).leading
+        layer = subject.weights.layer.leading
         found = residues.search(layer, subject.data, subject.rng)
         if found.point is None or found.factors is None:
             return {"advice": f"softmax denominators vanish at all {found.retries} points"}

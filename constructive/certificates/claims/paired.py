@@ -24,7 +24,6 @@ from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths
 from constructive.exact.verified import exponential
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim, Verdict, pack
@@ -54,7 +53,7 @@ class HeadPairs:
     """
 
     def __init__(self, memorizer: Memorizer, dataset: Dataset) -> None:
-        layer, record = floats_of(memorizer.layer).leading, memorizer.built
+        layer, record = memorizer.layer.leading, memorizer.built
         pairs, total, width = layer.num_heads // 2, dataset.num_examples, dataset.width
         if max(total, 2 * pairs * width, dataset.context_size) > LONGEST or width > _WIDEST:
             raise UndecidedError(
@@ -515,7 +514,7 @@ def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     The record is not trusted: its order and its groups have to fit the data, and that the readout
     has no more bits than a float is seen by the layer.
     """
-    layer, record = floats_of(memorizer.layer), memorizer.record
+    layer, record = memorizer.layer, memorizer.record
     pairs, total = layer.num_heads // 2, dataset.num_examples
     if layer.leading is not layer or len(record.order) != total:
         return False
@@ -559,7 +558,7 @@ def prove(
         }
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
-        leading = floats_of(memorizer.layer).leading
+        leading = memorizer.layer.leading
         refuted = refute(leading, dataset) if "rank" in asked else None
         if refuted is not None:
             done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)
