@@ -98,8 +98,9 @@ class AlmostImpossible(Proposed):
         head_dim = subject.weights.head_dim or 0
         different = np.unique(first_of_each(data))
         found = free_capacity(data, heads, head_dim, subject.rng, different=different)
-        too_many = found.blamed is not None and found.at_most < len(different)
-        blamed = found.blamed if too_many else different[:0]
+        blamed = found.blamed
+        if blamed is None or found.at_most >= len(different):
+            blamed = different[:0]
         given: Evidence = {"heads": heads, "head_dim": head_dim, "count": len(blamed), **_NOTHING}
         given |= {"of_queries": {"vectors": [], "pivots": [], "zeros": 0}}
         if not len(blamed):
@@ -166,7 +167,7 @@ class Near(OfFreeHeads):
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return the size of readouts, so many blocks of directions, and twice what is shown."""
-        layer, data, about = subject.weights.layer, subject.data, layer_of(subject)
+        layer, data, about = subject.weights.layer.leading, subject.data, layer_of(subject)
         unit = 2.0 ** math.frexp(max(np.abs(layer.effective_readout).max(), 1e-300))[1]
         rows, heads, width = data.num_examples * data.target_dim, layer.num_heads, layer.width
         readouts, block = heads * width * data.target_dim, width * layer.head_dim
