@@ -164,7 +164,7 @@ BUDGET = {
     "data": (2560, 10),
     "exact": (3560, 11),
     "figures": (1540, 10),
-    "instances": (4540, 16),
+    "instances": (4200, 14),
     "interop": (1070, 4),
     "kernels": (10830, 28),
     "layers": (5060, 14),
@@ -172,7 +172,7 @@ BUDGET = {
     "sequences": (2540, 9),
     "strategies": (440, 2),
     "support": (1730, 9),
-    "theory": (4100, 10),
+    "theory": (3050, 9),
 }
 
 

@@ -26,14 +26,12 @@ from constructive.certificates.claims.rank import IMPOSSIBLE, AllWeights
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
-from constructive.data.rational import RationalDataset
 from constructive.data.shapes import LENGTHS, require_examples
 from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.rational import RationalLayer
-from constructive.layers.record import TrainedRecord, floats_of
+from constructive.layers.record import TrainedRecord
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
@@ -104,8 +102,8 @@ def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    floats_of(weights.layer).leading.check_fits(data)
-    return describe_dataset(data), describe_arrays(floats_of(weights.layer).tensors)
+    weights.layer.leading.check_fits(data)
+    return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
 
 def _describe_decoder(weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -204,12 +202,6 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
     if isinstance(weights.layer, AttentionLayer | ExtendedLayer):
         return LAYERS
     kind = type(weights.layer)
-    if issubclass(kind, RationalLayer):
-        raise ParameterError(
-            "a rational layer needs no certificate",
-            witness=kind.__name__,
-            suggestion="compare memorizer.predict(...) with the targets by ==",
-        )
     raise ParameterError(
         f"certify knows nothing of {with_article(kind.__name__)}",
         witness=kind.__name__,
@@ -219,7 +211,7 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
 
 # What users call.
 
-_DATA = Dataset, RationalDataset, SequenceDataset, Text
+_DATA = Dataset, SequenceDataset, Text
 
 
 @in_three_parts

@@ -34,7 +34,6 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.constructions.construction import (
-    FLOAT,
     LENGTHS,
     Built,
     Construction,
@@ -631,5 +630,5 @@ TANGENT = TangentHeads(
     name="tangent",
     formula="rank where all outputs are zero",
     theorem="Theorem 33",
-    options={FLOAT: frozenset({LENGTHS})},
+    options=frozenset({LENGTHS}),
 )

@@ -26,16 +26,14 @@ from typing import Any, NamedTuple
 
 from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
-from constructive.instances.graphs import IR_VERSION, OPSET, written
+from constructive.checker.folder import words_of
+from constructive.instances.graphs import OPSET, AnyNetwork, OperatorGraph, written
 from constructive.instances.instance import Instance
-from constructive.instances.network import Network
 from constructive.instances.properties import text_of, version_1, version_2
-from constructive.instances.rounding import MODEL
 from constructive.support.errors import FormatError, ParameterError, require_positive, shown
 from constructive.support.files import regular_file, replacing_folder
 from constructive.support.work import report
 
-FORMAT = "constructive instance 1"  # In proof files
 # The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "float32", "family", "network", "inputs", "margin", "rounding",
@@ -74,9 +72,9 @@ _README = """# Instances for verifiers of neural networks, with proved answers
 Made by {distribution} {version}: {count} instances, {sat} of them sat.
 Families: {families}.
 
-- `onnx/`: networks, sums of softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h). ONNX opset
-  {opset}, IR version {ir}; one input X, one output Y, batch 1; operators Gemm, Softmax, MatMul and
-  Add, and Relu where there is a readout.
+- `onnx/`: networks with one input X, one output Y, batch 1. Those of opset {opset} are sums of
+  softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h) (Gemm, Softmax, MatMul, Add, and Relu where
+  there is a readout) or small graphs of one operator or a few; others have opset 17 or 20.
 - {properties}: the property of each instance. It is
   *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
 - `instances.csv`: network, property and time limit in seconds.
@@ -86,12 +84,13 @@ Families: {families}.
 - `proofs/`: a proof of each answer. `constructive instances check FOLDER` checks them.
 
 Each answer holds in real arithmetic, by the margin in `expected.csv`. The answer in the column
-`float32` holds for every float32 evaluation of this model. Where it is the same, the margin is at
-least twice the bound of rounding; the family `rounding` has others, with proofs of their own.
+`float32` holds for every float32 evaluation of the model that the proof names. Where it is the
+same, the margin is at least twice the bound of rounding, or holds for computed outputs, too; the
+family `rounding` has others, with proofs of their own.
 
-{model}
+{models}
 
-Execution in TF32 or bfloat16 is not an evaluation of this model.
+Execution in TF32 or bfloat16 is not an evaluation of these models.
 
 Licence: Apache-2.0.
 """
@@ -182,7 +181,7 @@ def save(
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
             for kind, (_, in_version) in _VERSIONS.items():
-                text = in_version(instance.property).encode()
+                text = in_version(instance.property, instance.style).encode()
                 (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
                 hashes[kind] = _hash(text)
             proof = json.dumps(proof_document(instance, hashes), indent=None)
@@ -200,6 +199,7 @@ def save(
         rows = [EXPECTED, *map(_expected, instances)]
         (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
         sat = sum(each.answer == "sat" for each in instances)
+        models = sorted({each.claims()["model"] for each in instances})
         about = _README.format(
             distribution=DISTRIBUTION,
             version=__version__,
@@ -207,11 +207,10 @@ def save(
             sat=sat,
             families=", ".join(sorted({each.family for each in instances})),
             opset=OPSET,
-            ir=IR_VERSION,
             properties=" and ".join(
                 f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
             ),
-            model="\n".join(f"- {clause}" for clause in MODEL.of_networks().split("; ")),
+            models="\n".join(f"- {words_of(name)}" for name in models),
         )
         (new / "README.md").write_text(about, encoding="utf-8")
         if command:
@@ -233,20 +232,16 @@ def _named_in(folder: str | Path) -> list[str]:
 
 def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:
     """Return what the proof file says; `hashes` are the SHA-256 of the other files."""
-    return {
-        "format": FORMAT,
-        "answer": str(instance.answer),
-        **hashes,
-        "model": MODEL.name,
-        "rounding": text_of(instance.rounding),
-        **instance.proof.document(),
-        **({"float32": instance.float32.document()} if instance.float32 else {}),
-    }
+    claims = instance.claims() | hashes
+    if "rounding" in claims:
+        claims["rounding"] = text_of(instance.rounding)
+    return claims
 
 
-def _seconds(timeout: float, network: Network) -> str:
+def _seconds(timeout: float, network: AnyNetwork) -> str:
     """The time limit of an instance."""
-    slopes = sum(head.slopes.size for head in network.heads)
+    heads = () if isinstance(network, OperatorGraph) else network.heads
+    slopes = sum(head.slopes.size for head in heads)
     limit = min(timeout * round(1.0 + slopes / _SLOPES, 1), _SECONDS[1])
     return f"{limit:.6f}".rstrip("0").rstrip(".")
 

@@ -284,15 +284,6 @@ def test_a_record_of_nonsense_proves_nothing(many, paired):
         assert certificate.format == "constructive certificate 1"
 
 
-def test_data_which_do_not_fit_a_rational_layer():
-    many = generators.integers(num_examples=3, context_size=2, width=3)
-    layer = build_memorizer(many, num_heads=2, arithmetic="rational").layer
-    layer.check_fits(many)
-    wide = Dataset(np.ones((2, 4)), np.ones((3, 4)), np.zeros(3))
-    with pytest.raises(ValueError, match="queries have d=4, the layer d=3"):
-        layer.check_fits(wide)
-
-
 def test_many_paired_examples_have_no_other_claim_beside_the_rank(many):
     """Certificates of pairs have no place for `labels`, and others take a T x T matrix."""
     index = np.arange(many.num_examples) % 2
