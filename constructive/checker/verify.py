@@ -6,6 +6,7 @@
 import math
 from collections import namedtuple
 
+from . import pieces
 from .claim import PROVED
 from .decoders import Decoder, Executed, Recites
 from .files import read_json, require, require_claims, silent
@@ -30,11 +31,13 @@ STATEMENTS = {claim.name: claim.statement for claim in CLAIMS[Layer]}
 Options = namedtuple("Options", "quick asked epsilon most tell bits", defaults=[silent, 4096])
 
 
-def layer(weights, data, *, hashes=b"", quick=False, bits=4096, tell=silent):
+def layer(weights, data, *, hashes=b"", quick=False, bits=4096, jobs=1, tell=silent):
     """A layer on data, which claims are about: arrays by their names in files.
 
     hashes: of both, where the claim rank is to be quick;  bits: of digits which may be taken
+    jobs: threads, for this process from now on
     """
+    pieces.take(jobs)
     return Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
 
 
