@@ -169,7 +169,7 @@ def check(
             raise ParameterError(
                 "--rocq has no quick way", witness="--quick", suggestion="--rocq without --quick"
             )
-        from constructive.certificates.rocq.confirm import confirm
+        from constructive.rocq.confirm import confirm
 
         confirmed = confirm(certificate, weights, files[-1], folder=folder, max_memory=max_memory)
         proved, text = confirmed.proved, confirmed.report

@@ -28,7 +28,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims.sequences import largest_sizes
+from constructive.sequences.claims import largest_sizes
 from constructive.sequences.memorizer import BoundSizes
 from constructive.support.files import digest
 
