@@ -28,7 +28,6 @@ from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import in_pieces, report
-from constructive.theory.grouping import UndecidedError
 
 # Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.
 MARGIN = 41.0
@@ -36,6 +35,10 @@ TAIL = 4.3e-18  # More than exp(-40)
 
 _LARGEST_HEAD = 2.0**50
 _WIDEST = 1024  # Entries of tokens up to which a checker has exact products
+
+
+class UndecidedError(Exception):
+    """Why the claims cannot be decided, and what to try."""
 
 
 class HeadPairs:
